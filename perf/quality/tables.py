@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 
@@ -17,23 +18,31 @@ def shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def _without_comments(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
 class Table:
     """A CSV file whose first columns name a measurement; its rows are appended as soon as they
-    are measured.
+    are measured. head: what comments at the top of a new file say, with the date; perf/docs.py reads them.
 
     Raises ValueError when the file has other columns: it is from another version, and is not overwritten.
     """
 
-    def __init__(self, path: Path, keys: Sequence[str], values: Sequence[str]) -> None:
+    def __init__(
+        self, path: Path, keys: Sequence[str], values: Sequence[str], head: Mapping[str, str] | None = None
+    ) -> None:
         self.path, self.keys, self.columns = path, tuple(keys), (*keys, *values)
         if not path.exists() or not path.stat().st_size:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(",".join(self.columns) + "\n", encoding="utf-8")
+            facts = dict(head) | {"date": f"{datetime.now(timezone.utc):%Y-%m-%d}"} if head else {}
+            comments = "".join(f"# {name}: {fact}\n" for name, fact in facts.items())
+            path.write_text(comments + ",".join(self.columns) + "\n", encoding="utf-8")
         text = path.read_text(encoding="utf-8")
         if not text.endswith("\n"):  # the run was stopped inside a row: measure it again
             text = text[: text.rfind("\n") + 1]
             path.write_text(text, encoding="utf-8")
-        found = tuple(next(csv.reader(io.StringIO(text)), ()))
+        found = tuple(next(csv.reader(_without_comments(text)), ()))
         if found != self.columns:
             raise ValueError(
                 f"{path} has the columns {', '.join(found)}; this version writes {', '.join(self.columns)}: "
@@ -43,8 +52,7 @@ class Table:
 
     def rows(self) -> list[dict[str, str]]:
         """Return all rows, every value as its text."""
-        with self.path.open(encoding="utf-8", newline="") as file:
-            return list(csv.DictReader(file))
+        return list(csv.DictReader(_without_comments(self.path.read_text(encoding="utf-8"))))
 
     def has(self, key: Mapping[str, object]) -> bool:
         """Return whether there is a row with these values in these of the key columns."""
