@@ -34,8 +34,8 @@ TIMEOUT_S = 3600
 
 @dataclass(frozen=True)
 class Point:
-    """A shape: cached tokens, tokens per chunk, and how it is run. last, whole_tail: of the guess_range, by default
-    chunk_size tokens at either end."""
+    """A shape: cached tokens, tokens per chunk, and how it is run. first, last, whole_tail, tiles: of the guess_range,
+    by default chunk_size tokens at either end; the tiles are every second one."""
 
     context: int
     chunk_size: int
@@ -44,11 +44,15 @@ class Point:
     workers: int = 1
     last: int | None = None
     whole_tail: bool = False
+    first: int | None = None
+    tiles: int = 0
 
     @property
     def guess(self) -> str:
-        """The tokens of the guess: of a chunk, or first + last; + where the tail is whole."""
-        sizes = f"{self.chunk_size}" if self.last is None else f"{self.chunk_size} + {self.last}"
+        """The tokens of the guess: of a chunk, or first + last; + where the tail is whole, and listed tiles."""
+        sizes = f"{self.chunk_size}" if self.last is None else f"{self.first or self.chunk_size} + {self.last}"
+        if self.tiles:
+            sizes = f"{self.first} + {self.tiles} x 32 + {self.last}"
         return sizes + ("+" if self.whole_tail else "")
 
     @property
@@ -94,6 +98,7 @@ PREDICTOR_POINTS = [
     Point(1025, 128, whole_tail=True),
     Point(1025, 64, last=192),
     Point(1025, 192, last=64),
+    Point(1025, 128, first=32, last=128, whole_tail=True, tiles=3),
 ]
 LONG_POINTS = [
     *POINTS,
@@ -126,6 +131,7 @@ def measure_point(device, point: Point) -> Cycles:
         flash_decode,
         guess_flash_decode,
     )
+    from tt_kernels.speculative_flash_decode.tile_lists import list_rows
     from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
 
     torch.manual_seed(0)
@@ -145,18 +151,23 @@ def measure_point(device, point: Point) -> Cycles:
     gathered[0, 0, 0] = HOLDS_EXACT
     seen = [words(gathered) for _ in range(2)]
     configs = [ProgramConfig(RANK_GRID, (0, 2 * i), workers_per_head=point.workers) for i in range(2)]
+    listed = list(range(point.chunk_size // 32 + 1, 1 << 16, 2))[: point.tiles]
+    lists = words(list_rows([point.context], [[listed]])) if point.tiles else None
     ranks = [
-        RankInputs(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), seen[i], config, timeout_s=1e-2)
+        RankInputs(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), seen[i], config, 1e-2, lists)
         for i, config in enumerate(configs)
     ]
 
     def exact():
         flash_decode(q, k, v, at, chunk_size=point.chunk_size, program_config=configs[0])
 
-    guess_range = GuessRange(point.chunk_size, point.last or point.chunk_size, point.whole_tail)
+    guess_range = GuessRange(
+        point.first or point.chunk_size, point.last or point.chunk_size, point.whole_tail, point.tiles
+    )
 
     def guess():
-        guess_flash_decode(q, k, v, at, chunk_size=point.chunk_size, guess_range=guess_range, program_config=configs[0])
+        options = {"guess_range": guess_range, "tile_lists": lists, "program_config": configs[0]}
+        guess_flash_decode(q, k, v, at, chunk_size=point.chunk_size, **options)
 
     def pair():
         speculative_flash_decode_pair(ranks, pairs, chunk_size=point.chunk_size, guess_range=guess_range)

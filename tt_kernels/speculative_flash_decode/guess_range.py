@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.speculative_flash_decode.tile_lists import MAX_TILES
 
 
 @dataclass(frozen=True)
@@ -20,12 +21,14 @@ class GuessRange:
 
     last: tokens, including those of the last tile that are not cached yet; so `last` - 31 to `last` are cached.
     whole_tail: one more tile if the last one is not full, so that at least `last` cached tokens are read.
-    Both sizes are multiples of 32. Users with fewer than `first` + `last` cached tokens are bypassed.
+    tiles: at most so many tiles of 32 between them, which a list names for each key/value head (tile_lists.py).
+    Both sizes are multiples of 32. Users with fewer cached tokens than all of these are bypassed.
     """
 
     first: int
     last: int
     whole_tail: bool = False
+    tiles: int = 0
 
     @classmethod
     def both_ends(cls, chunk_size: int) -> GuessRange:
@@ -43,7 +46,7 @@ class GuessRange:
     @property
     def bypass_below(self) -> int:
         """The number of cached tokens below which users are bypassed."""
-        return self.first + self.last
+        return self.first + self.last + self.tiles * TILE
 
     def tail_tiles(self, tokens: int) -> int:
         """Return the tiles that are read from the end for a user with `tokens` cached tokens."""
@@ -62,3 +65,5 @@ def check_guess_range(guess_range, max_tokens: int) -> None:
             )
     if type(guess_range.whole_tail) is not bool:
         raise UnsupportedError(f"guess_range.whole_tail must be True or False, got {guess_range.whole_tail!r}")
+    if type(guess_range.tiles) is not int or not 0 <= guess_range.tiles <= MAX_TILES:
+        raise UnsupportedError(f"guess_range.tiles must be from 0 to {MAX_TILES}, got {guess_range.tiles!r}")

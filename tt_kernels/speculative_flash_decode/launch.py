@@ -117,14 +117,25 @@ def launch(
 
 
 def problem_of(
-    q, k, v, cur_pos, priority, chunk_size: int, guess_range: GuessRange | None = None, page_table=None
+    q,
+    k,
+    v,
+    cur_pos,
+    priority,
+    chunk_size: int,
+    guess_range: GuessRange | None = None,
+    page_table=None,
+    tile_lists=None,
 ) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
     pages = None if page_table is None else facts("page_table", page_table)
+    lists = None if tile_lists is None else facts("tile_lists", tile_lists)
     problem = check_problem(
-        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range, pages
+        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range, pages, lists
     )
+    if tile_lists is not None:
+        named["tile_lists"] = tile_lists
     if page_table is not None:
         named["page_table"] = page_table
     if priority is not None:

@@ -55,6 +55,7 @@ def speculative_flash_decode(
     *,
     chunk_size: int,
     guess_range: GuessRange | None = None,
+    tile_lists: ttnn.Tensor | None = None,
     page_table: ttnn.Tensor | None = None,
     threshold: float = 0.1,
     scale: float | None = None,
@@ -75,6 +76,8 @@ def speculative_flash_decode(
     page_table: int32 [users, blocks of a user], ROW_MAJOR: the caches are then [blocks, kv_heads, 32, 64 or 128,
         head_dim] (common/page_table.py). Read on the device.
     guess_range: what the guess attends to instead: other sizes at the two ends, or a tail of at most `last` tokens.
+    tile_lists: with a guess_range of `tiles`, the tiles that each head's guess reads besides (tile_lists.py). Read on
+        the device.
     threshold: the guess is accepted where ||guess - exact|| < threshold * ||exact||; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
     priority: this chip's priorities (common/priority.py), updated in place. The sender sets YIELDED (accepted) or
@@ -93,11 +96,11 @@ def speculative_flash_decode(
     """
     if peer is not None:
         check_peer(peer)
-    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table)
+    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table, tile_lists)
     settings = settings_of(q, threshold, scale, True, program_config)
     outputs = empty_outputs(q)
     gathered = None if peer is None else peer.gathered
-    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table)
+    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table, tile_lists)
     launch(problem, tensors, settings, program_config or ProgramConfig(), peer, tp_group)
     return outputs
 
@@ -131,6 +134,7 @@ def guess_flash_decode(
     *,
     chunk_size: int,
     guess_range: GuessRange | None = None,
+    tile_lists: ttnn.Tensor | None = None,
     page_table: ttnn.Tensor | None = None,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
@@ -143,17 +147,20 @@ def guess_flash_decode(
     guess, bfloat16 [1, users, heads, head_dim], TILE: the exact result below 2 * chunk_size cached tokens (first + last
     of the guess_range).
     """
-    problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range, page_table)
-    return _one_result(problem, q, k, v, cur_pos, page_table, scale, program_config, memory_config, guess_alone=True)
+    problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range, page_table, tile_lists)
+    return _one_result(
+        problem, q, k, v, cur_pos, page_table, scale, program_config, memory_config, tile_lists, guess_alone=True
+    )
 
 
 def _one_result(
-    problem, q, k, v, cur_pos, page_table, scale, config: ProgramConfig | None, memory, guess_alone: bool = False
+    problem, q, k, v, cur_pos, page_table, scale, config: ProgramConfig | None, memory, lists=None, guess_alone=False
 ) -> ttnn.Tensor:
     """Run the kernels with speculation compiled out."""
     settings = settings_of(q, 0.0, scale, False, config, guess_alone)
     result = _empty_like_query(q, result_memory(memory))
-    launch(problem, Tensors(q, k, v, cur_pos, result, pages=page_table), settings, config or ProgramConfig(), None)
+    tensors = Tensors(q, k, v, cur_pos, result, pages=page_table, lists=lists)
+    launch(problem, tensors, settings, config or ProgramConfig(), None)
     return result
 
 

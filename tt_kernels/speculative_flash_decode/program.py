@@ -37,7 +37,7 @@ SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_deliver
 @dataclass(frozen=True)
 class Tensors:
     """The device tensors of one rank. guess, distance_sq and norm_sq are None without speculation; priority,
-    gathered and pages, the page table, are None where they are not used."""
+    gathered, pages (the page table) and lists (tile_lists.py) are None where they are not used."""
 
     q: Any
     k: Any
@@ -50,11 +50,12 @@ class Tensors:
     priority: Any = None
     gathered: Any = None
     pages: Any = None
+    lists: Any = None
 
     def all(self) -> list[Any]:
         """List those that exist, as ttnn.generic_op takes them: inputs, then outputs."""
-        names = ("q", "k", "v", "cur_pos", "pages", "priority", "gathered", "guess", "distance_sq", "norm_sq", "exact")
-        return [tensor for name in names if (tensor := getattr(self, name)) is not None]
+        names = "q k v cur_pos pages lists priority gathered guess distance_sq norm_sq exact"
+        return [tensor for name in names.split() if (tensor := getattr(self, name)) is not None]
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ def constants(problem: Problem, settings: Settings, rank: Rank) -> dict[str, int
     flags = {
         "head_tiles": problem.head_tiles,
         "speculate": int(settings.speculate),
+        "followed": int(problem.guess.tiles > 0),
         "has_peer": int(rank.peer is not None),
     }
     return flags | paging_values(problem.paging)[0] | INDICES | SEMAPHORES
@@ -128,6 +130,7 @@ def shapes(problem: Problem, settings: Settings, split: WorkSplit) -> dict[str, 
         "guess_last": problem.guess.last_tiles,
         "guess_whole_tail": int(problem.guess.whole_tail),
         "guess_alone": int(settings.guess_alone),
+        "guess_tiles": problem.guess.tiles,
         "workers": split.assignment.workers_per_group,
         "rows_per_head": problem.query_heads // problem.kv_heads,
         "key_tiles": split.key_tiles,
@@ -201,7 +204,7 @@ class KernelSet:
         import ttnn
 
         tensors = self.ranks[0].tensors
-        pages = {"pages": _present(tensors.pages, tensors.cur_pos)}
+        pages = {name: _present(getattr(tensors, name), tensors.cur_pos) for name in ("pages", "lists")}
         read = {"query": tensors.q, "cache": tensors.k} | pages | self._source_accessors()
         written = {"output": tensors.exact}
         return [
@@ -265,6 +268,7 @@ class KernelSet:
             "keys": tensors.k.buffer_address(),
             "values": tensors.v.buffer_address(),
             "pages": _address(tensors.pages),
+            "lists": _address(tensors.lists),
             **_sources(rank),
             "group_cores": [part for core in rank.assignment.groups[group] for part in self.noc_core(core)],
         }

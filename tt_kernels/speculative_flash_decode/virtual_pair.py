@@ -44,6 +44,7 @@ class RankInputs:
     gathered: Any
     program_config: ProgramConfig
     timeout_s: float = DEFAULT_TIMEOUT_S
+    tile_lists: Any = None
 
 
 def speculative_flash_decode_pair(
@@ -65,7 +66,10 @@ def speculative_flash_decode_pair(
 
     for rank in inputs:
         check_config(rank.program_config)
-    problems = [problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range) for r in inputs]
+    problems = [
+        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, tile_lists=r.tile_lists)
+        for r in inputs
+    ]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two ranks of the same shapes, got {problems}")
     configs = [rank.program_config for rank in inputs]
@@ -76,7 +80,7 @@ def speculative_flash_decode_pair(
     refuse_in_region(f"{OP}_pair")
     outputs = [empty_outputs(rank.q) for rank in inputs]
     tensors = [
-        Tensors(rank.q, rank.k, rank.v, rank.cur_pos, *out, rank.priority, rank.gathered)
+        Tensors(rank.q, rank.k, rank.v, rank.cur_pos, *out, rank.priority, rank.gathered, lists=rank.tile_lists)
         for rank, out in zip(inputs, outputs, strict=True)
     ]
     for rank, own in zip(inputs, tensors, strict=True):

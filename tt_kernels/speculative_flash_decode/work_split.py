@@ -23,10 +23,11 @@ from tt_kernels.common.key_chunks import lengthened
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
+from tt_kernels.speculative_flash_decode.tile_lists import MAX_ITEMS, ROW_WORDS
 
 WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
 
-CONTROL_BYTES = 64
+CONTROL_BYTES = 64  # and, where guesses have lists, a byte per head (kernels/control.hpp)
 HANDOVER_BYTES = 16
 LINE_BYTES = 4 * MAX_USERS
 SCRATCH_LINES = 3
@@ -36,7 +37,7 @@ SCRATCH_LINES = 3
 _NAMES = (
     "guess exact outgoing gathered gathered_row_max handover query keys values mask ones "
     "scores weights state row_max_a row_max_b rescale rescale_other norms control "
-    "control_writer scratch pages"
+    "control_writer scratch pages lists"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -208,12 +209,16 @@ def make_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: b
     }
     if problem.paging is not None:
         found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, frozenset(worker))
+    control = CONTROL_BYTES
+    if problem.guess.tiles:
+        control += MAX_ITEMS
+        found["cb_lists"] = Buffer(INDICES["cb_lists"], "UINT32", 4 * ROW_WORDS * problem.items, 1, frozenset(worker))
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
     if levels:
         found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, 1, frozenset(worker))
     for name, size in (
-        ("cb_control", CONTROL_BYTES),
-        ("cb_control_writer", CONTROL_BYTES),
+        ("cb_control", control),
+        ("cb_control_writer", control),
         ("cb_scratch", SCRATCH_LINES * LINE_BYTES),
     ):
         found[name] = Buffer(INDICES[name], "UINT32", size, 1, everywhere)
@@ -270,7 +275,7 @@ def choose_work_split(
     max_tiles = (key_chunk or problem.chunk_size) // TILE
     min_tiles = max_tiles if key_chunk else 1
 
-    guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1)
+    guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1) + problem.guess.tiles
     half_cache = max(problem.max_tokens // TILE // 2, 1)
     read = guess_tiles if guess_alone else half_cache
 

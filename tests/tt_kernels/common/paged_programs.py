@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import torch
 
+from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import upload_words
 from tests.tt_kernels.tree_cache.tree_cache_programs import put, put_integers
 
 
@@ -24,15 +25,17 @@ def from_blocks(laid: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     return torch.stack([laid[row.long()].transpose(0, 1).flatten(1, 2) for row in table])
 
 
-def attention_body(device, dtype: str, queries, keys, values, cases, chunk_size: int):
+def attention_body(device, dtype: str, queries, keys, values, cases, chunk_size: int, guess_range=None, lists=None):
     """For each of `cases` (table, block, blocks, garbage, positions): results of flash decode, its guess and its
-    speculative form, from the plain cache and from the paged one."""
+    speculative form, from the plain cache and from the paged one. lists: of the tiles that guesses read."""
     import ttnn
 
     from tt_kernels.speculative_flash_decode.op import flash_decode, guess_flash_decode, speculative_flash_decode
 
     q = put(device, queries, "bfloat16")
     plain = [put(device, cache, dtype) for cache in (keys, values)]
+    tile_lists = None if lists is None else upload_words(device, lists, "uint32")
+    span = {"guess_range": guess_range, "tile_lists": tile_lists}
     found, before = [], device.num_program_cache_entries()
     for table, block, blocks, garbage, positions in cases:
         at = put_integers(device, positions)
@@ -41,8 +44,8 @@ def attention_body(device, dtype: str, queries, keys, values, cases, chunk_size:
         both = []
         for caches, more in ((plain, {}), (paged, {"page_table": pages})):
             exact = flash_decode(q, *caches, at, chunk_size=chunk_size, **more)
-            guess = guess_flash_decode(q, *caches, at, chunk_size=chunk_size, **more)
-            decoded = speculative_flash_decode(q, *caches, at, chunk_size=chunk_size, **more)
+            guess = guess_flash_decode(q, *caches, at, chunk_size=chunk_size, **span, **more)
+            decoded = speculative_flash_decode(q, *caches, at, chunk_size=chunk_size, **span, **more)
             both.append([ttnn.to_torch(tensor) for tensor in (exact, guess, *decoded)])
         found.append(both)
     return found, device.num_program_cache_entries() - before

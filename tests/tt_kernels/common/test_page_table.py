@@ -14,6 +14,8 @@ from tests.tt_kernels.common.paged_programs import attention_body, from_blocks, 
 from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import check_problem
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
+from tt_kernels.speculative_flash_decode.tile_lists import list_rows
 
 LIMIT_S = 900
 USERS, HEADS, KV_HEADS, HEAD_DIM, CAPACITY = 2, 4, 2, 64, 256
@@ -48,6 +50,22 @@ def test_flash_decode_from_pages_is_bitwise_that_of_a_plain_cache(sim_device, dt
             assert torch.isfinite(a).all() and torch.equal(a, b)
     assert not torch.equal(results[0][0][0], results[0][0][1]), "a guess that is the exact result shows nothing"
     assert entries == 4, "one result and all results, plain and paged: blocks and tables are data"
+
+
+@pytest.mark.sim
+def test_listed_tiles_from_pages_are_bitwise_those_of_a_plain_cache(sim_device):
+    keys, values = cache_rows(5)
+    queries = torch.randn(1, USERS, HEADS, HEAD_DIM, generator=torch.Generator().manual_seed(6)).bfloat16()
+    positions = [255, 230]
+    rows = list_rows([256, 231], [[[2, 5], [6]], [[1, 4], []]])
+    guess_range = GuessRange(32, 32, tiles=2)
+    case = (*_case(64, shared=False), positions)
+    ((plain, paged),), _ = sim_device("4x2").run(
+        attention_body, "bfloat16", queries, keys, values, [case], 32, guess_range, rows, timeout=LIMIT_S
+    )
+    for a, b in zip(plain, paged, strict=True):
+        assert torch.isfinite(a).all() and torch.equal(a, b)
+    assert not torch.equal(plain[0], plain[1]), "a guess that is the exact result shows nothing"
 
 
 def _case(block: int, shared: bool) -> tuple[torch.Tensor, int, int, float]:

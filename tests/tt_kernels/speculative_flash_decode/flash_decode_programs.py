@@ -92,13 +92,14 @@ def speculative_body(device, case: Case, q, k, v, runs):
     results = []
     for run in runs:
         positions = upload_words(device, run["positions"], "int32")
-        priority = run.get("priority")
+        priority, rows = run.get("priority"), run.get("lists")
         row = None if priority is None else upload_words(device, priority_row(priority), "uint32")
         outputs = speculative_flash_decode(
             *tensors,
             positions,
             chunk_size=case.chunk_size,
             guess_range=run.get("guess_range"),
+            tile_lists=None if rows is None else upload_words(device, rows, "uint32"),
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,
@@ -156,6 +157,8 @@ def _one_result_body(op, device, case: Case, q, k, v, runs):
         options = {"chunk_size": case.chunk_size, "program_config": program_config(case)}
         if "guess_range" in run:
             options["guess_range"] = run["guess_range"]
+        if "lists" in run:
+            options["tile_lists"] = upload_words(device, run["lists"], "uint32")
         if "memory" in run:
             options["memory_config"] = getattr(ttnn, f"{run['memory']}_MEMORY_CONFIG")
         result = op(*tensors, positions, **options)

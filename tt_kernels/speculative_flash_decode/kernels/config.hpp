@@ -21,6 +21,7 @@ namespace config {
 constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
 constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
 constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
+constexpr bool followed = get_named_compile_time_arg_val("followed") == 1;  // tile_list.hpp
 constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
 
 // Shapes. A group of `workers` cores shares one head of one user at a time.
@@ -31,8 +32,12 @@ inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }  // that a use
 inline uint32_t block_shift() { return COMMON_ARG(block_shift); }  // of a paged cache (head_rows.hpp)
 inline attention::GuessRange guess() {
     return {
-        COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0,
-        COMMON_ARG(guess_alone) != 0};
+        COMMON_ARG(guess_first),
+        COMMON_ARG(guess_last),
+        COMMON_ARG(guess_whole_tail) != 0,
+        COMMON_ARG(guess_alone) != 0,
+        0,
+        COMMON_ARG(guess_tiles)};
 }
 inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t rows_per_head() { return COMMON_ARG(rows_per_head); }  // of a query tile, per KV head
@@ -51,6 +56,7 @@ constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
 constexpr uint32_t cb_pages = get_named_compile_time_arg_val("cb_pages");
+constexpr uint32_t cb_lists = get_named_compile_time_arg_val("cb_lists");
 constexpr uint32_t cb_gathered = get_named_compile_time_arg_val("cb_gathered");
 constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gathered_row_max");
 constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");

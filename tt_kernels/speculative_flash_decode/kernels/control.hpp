@@ -12,11 +12,30 @@
 
 namespace control {
 
-constexpr uint32_t page_bytes = 64;
 constexpr uint32_t receiving = 0;     // word: 1 on the receiver of a pair, else 0
 constexpr uint32_t alone = 1;         // word: 1 if the exchange before this call did not reach the peer
 constexpr uint32_t first_tokens = 2;  // words: cached tokens of each user, 0 for one to skip
-static_assert((first_tokens + config::max_users) * sizeof(uint32_t) <= page_bytes);
+constexpr uint32_t first_listed =
+    16;  // words: a byte per head of all users: listed tiles that its guess reads
+constexpr uint32_t max_items = 64;
+static_assert(first_tokens + config::max_users <= first_listed);
+constexpr uint32_t page_bytes = first_listed * sizeof(uint32_t) + (config::followed ? max_items : 0);
+
+// Where the listed tiles of an item are: the word, and by how much it is shifted.
+inline uint32_t listed_word(uint32_t item) { return first_listed + item / 4; }
+inline uint32_t listed_shift(uint32_t item) { return item % 4 * 8; }
+
+// For data movement kernels.
+inline uint32_t listed_of(const volatile uint32_t* words, uint32_t item) {
+    return config::followed ? words[listed_word(item)] >> listed_shift(item) & 0xff : 0;
+}
+
+// What the guess of a head with `listed` tiles reads, these as some more of the first ones (tile_list.hpp).
+inline attention::GuessRange guess_with(uint32_t listed) {
+    attention::GuessRange guess = config::guess();
+    guess.first += listed;
+    return guess;
+}
 
 // Returns a bit for each user that is not skipped, from the page's words.
 inline uint32_t active_users(const volatile uint32_t* words) {

@@ -62,15 +62,19 @@ inline void fetch(
 }
 
 // Fetches the page and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
-// readable at the start of cb_control, to which nothing else is pushed.
-template <typename PositionsArgs, typename GatheredArgs>
+// readable at the start of cb_control, to which nothing else is pushed. add(words) may add to it before.
+template <typename PositionsArgs, typename GatheredArgs, typename Add>
 inline void share(
-    const Sources& from, const PositionsArgs& positions_args, const GatheredArgs& gathered_args) {
+    const Sources& from,
+    const PositionsArgs& positions_args,
+    const GatheredArgs& gathered_args,
+    const Add& add) {
     cb_reserve_back(config::cb_control, 1);
     cb_reserve_back(config::cb_control_writer, 1);
     const uint32_t page = get_write_ptr(config::cb_control);
     fetch(from, page, positions_args, gathered_args);
-    const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
+    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(page);
+    add(words);
     volatile tt_l1_ptr uint32_t* copy =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control_writer));
     for (uint32_t i = 0; i < page_bytes / sizeof(uint32_t); ++i) {

@@ -30,8 +30,17 @@ constexpr uint32_t head_tiles = config::head_tiles;
 constexpr partial_merge::Buffers merge_buffers{
     config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
-attention::Part part_of(uint32_t tokens, uint32_t worker) {
-    return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
+attention::Part part_of(uint32_t tokens, uint32_t listed, uint32_t worker) {
+    return attention::part_of(
+        tokens, control::guess_with(listed), worker, config::workers(), config::speculate);
+}
+
+uint32_t listed_of(uint32_t item) {
+    if constexpr (config::followed) {
+        const uint32_t word = read_tile_value(config::cb_control, 0, control::listed_word(item));
+        return word >> control::listed_shift(item) & 0xff;
+    }
+    return 0;
 }
 
 // The first row with the queries of this item's head.
@@ -171,9 +180,11 @@ void kernel_main() {
         if (tokens == 0) {
             continue;
         }
-        const auto part = part_of(tokens, worker);
-        const uint32_t sources = merge_tree::sources_of(
-            worker, config::workers(), [&](uint32_t other) { return part_of(tokens, other).tiles() > 0; });
+        const uint32_t listed = listed_of(item);
+        const auto part = part_of(tokens, listed, worker);
+        const uint32_t sources = merge_tree::sources_of(worker, config::workers(), [&](uint32_t other) {
+            return part_of(tokens, listed, other).tiles() > 0;
+        });
         state.first_row = first_row_of(item);
         state.bands = register_rows::bands_of(state.first_row, state.first_row + config::rows_per_head());
         if (part.tiles() > 0) {

@@ -17,6 +17,7 @@
 #include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
+#include "tt_kernels/common/kernels/tile_list.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 
 namespace {
@@ -24,8 +25,30 @@ namespace {
 using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
-attention::Part part_of(uint32_t tokens, uint32_t worker) {
-    return attention::part_of(tokens, config::guess(), worker, config::workers(), config::speculate);
+attention::Part part_of(uint32_t tokens, uint32_t listed, uint32_t worker) {
+    return attention::part_of(
+        tokens, control::guess_with(listed), worker, config::workers(), config::speculate);
+}
+
+tile_list::Row list_of(uint32_t item) {
+    return reinterpret_cast<tile_list::Row>(get_write_ptr(config::cb_lists) + item * tile_list::row_bytes);
+}
+
+// Keeps of the list of each of a group's heads what its guess reads, and adds the counts to the control page.
+void count_listed(volatile tt_l1_ptr uint32_t* words, uint32_t group, uint32_t groups) {
+    const attention::GuessRange guess = config::guess();
+    for (uint32_t i = 0; i < control::max_items / 4; ++i) {
+        words[control::first_listed + i] = 0;
+    }
+    for (uint32_t item = group; item < config::items(); item += groups) {
+        const uint32_t tokens = words[control::first_tokens + item / config::kv_heads()];
+        const uint32_t total = attention::tiles_of(tokens), tail = guess.tail(tokens);
+        if (total > guess.first + tail) {
+            const uint32_t kept =
+                tile_list::keep(list_of(item), tokens, guess.first, total - tail, guess.tiles);
+            words[control::listed_word(item)] |= kept << control::listed_shift(item);
+        }
+    }
 }
 
 // Starts to read the bands of rows with the queries of a head, and writes the probes beside them. The other rows hold
@@ -59,7 +82,19 @@ void kernel_main() {
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share(control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered));
+    if constexpr (config::followed) {
+        const auto lists = TensorAccessor(ACCESSOR_ARGS(lists), RUNTIME_ARG(lists));
+        for (uint32_t item = group; item < config::items(); item += groups) {
+            noc_async_read(
+                lists.get_noc_addr(item), reinterpret_cast<uint32_t>(list_of(item)), tile_list::row_bytes);
+        }
+    }
+    control::share(
+        control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered), [&](auto* page) {
+            if constexpr (config::followed) {
+                count_listed(page, group, groups);
+            }
+        });
     if (words[control::receiving]) {
         return;
     }
@@ -77,7 +112,8 @@ void kernel_main() {
     for (uint32_t item = group; item < config::items(); item += groups) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
-        const auto part = part_of(tokens, worker);
+        const uint32_t listed = control::listed_of(words, item);
+        const auto part = part_of(tokens, listed, worker);
         if (part.tiles() > 0) {
             const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
             if constexpr (config::paged) {
@@ -100,10 +136,20 @@ void kernel_main() {
                 cb_push_back(config::cb_mask, 1);
             }
 
-            const Rows head =
-                head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks);
-            cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>, Rows> in_turn(
-                {keys, values, config::cb_keys, config::cb_values, head, tokens, config::key_tiles()});
+            const auto head = [&] {
+                const auto rows =
+                    head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks);
+                if constexpr (config::followed) {
+                    return tile_list::Renumbered<Rows>{
+                        rows, list_of(item) + tile_list::first_tile, config::guess().first, listed};
+                } else {
+                    return rows;
+                }
+            }();
+            cache_rows::InTurn<
+                head_tiles, std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(head)>>
+                in_turn(
+                    {keys, values, config::cb_keys, config::cb_values, head, tokens, config::key_tiles()});
             for (const Range& range : {part.first, part.last, part.middle}) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
                     in_turn.read({begin, attention::min(begin + config::key_tiles(), range.end)});
@@ -113,7 +159,7 @@ void kernel_main() {
         }
         if (tokens > 0) {
             const uint32_t sources = merge_tree::sources_of(worker, config::workers(), [&](uint32_t other) {
-                return part_of(tokens, other).tiles() > 0;
+                return part_of(tokens, listed, other).tiles() > 0;
             });
             partials.receive(sources, credit_of);
         }
