@@ -70,7 +70,7 @@ class ExactFlashDecode(DecodeAttention):
     def __init__(self, shape: Shape) -> None:
         self.chunk_size, self.program = shape.chunk_size, shape.program()
 
-    def __call__(self, layer, q, keys, values, positions):
+    def __call__(self, layer, q, keys, values, positions, page_table=None):
         return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program)
 
 
@@ -79,10 +79,10 @@ class ForcedSpeculation(AttentionSpeculation):
 
     hits: Sequence[bool] = ()
 
-    def __call__(self, layer, q, keys, values, positions):
+    def __call__(self, layer, q, keys, values, positions, page_table=None):
         if self.hits:
             self.threshold = math.inf if self.hits[layer] else 0.0
-        return super().__call__(layer, q, keys, values, positions)
+        return super().__call__(layer, q, keys, values, positions, page_table)
 
 
 def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None, seed: int = 0) -> dict:

@@ -29,7 +29,7 @@ def attention_alone() -> type:
         def __init__(self, chunk_size: int, guess: bool) -> None:
             self.chunk_size, self.guess = chunk_size, guess
 
-        def __call__(self, layer, q, keys, values, positions):
+        def __call__(self, layer, q, keys, values, positions, page_table=None):
             decoded = speculative_flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, threshold=0.0)
             return decoded.guess if self.guess else decoded.exact
 
