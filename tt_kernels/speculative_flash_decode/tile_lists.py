@@ -10,10 +10,12 @@ that it reads anyway or does not hold.
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import torch
+from typing import TYPE_CHECKING
 
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+
+if TYPE_CHECKING:
+    import torch
 
 ROW_WORDS = 16
 MAX_TILES = ROW_WORDS - 2
@@ -23,6 +25,8 @@ MAX_ITEMS = 64
 def list_rows(tokens: Sequence[int], tiles: Sequence[Sequence[Sequence[int]]]) -> torch.Tensor:
     """Return the lists as int32 [users, kv_heads, 16]. tokens: cached tokens of each user in the step that reads them;
     tiles: tiles by user and key/value head. Raises ValueError for more than 14 tiles."""
+    import torch
+
     rows = torch.zeros(len(tiles), len(tiles[0]), ROW_WORDS, dtype=torch.int32)
     for user, (cached, heads) in enumerate(zip(tokens, tiles, strict=True)):
         for head, listed in enumerate(heads):
