@@ -13,7 +13,7 @@ import openai
 PROMPTS = ("The tides are", "When the moon is full, the sea", "A", "Water rises twice a day because " * 3)
 
 
-async def session(url: str) -> dict:
+async def session(url: str, brief: bool) -> dict:
     client = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=600)
     model = (await client.models.list()).data[0].id
 
@@ -44,6 +44,8 @@ async def session(url: str) -> dict:
         await stream.close()
         return count
 
+    if brief:
+        return {"alone": [await text(prompt) for prompt in (PROMPTS[0], PROMPTS[-1])]}
     found: dict = {"alone": [await text(prompt) for prompt in PROMPTS]}
     together = await asyncio.gather(*(text(prompt) for prompt in PROMPTS), cancelled("This one ends early. "))
     found["together"], found["cancelled after"] = list(together[:-1]), together[-1]
@@ -63,4 +65,4 @@ async def session(url: str) -> dict:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(session(sys.argv[1]))))
+    print(json.dumps(asyncio.run(session(sys.argv[1], sys.argv[2:] == ["brief"]))))

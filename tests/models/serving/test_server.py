@@ -63,9 +63,9 @@ def server(log: Path, *options: str) -> Iterator[str]:
             process.wait()
 
 
-def asked(url: str) -> dict:
+def asked(url: str, *how: str) -> dict:
     python = interpreter(project_cache_dir() / "serving", check_plugin(Path(PLUGIN)))
-    return json.loads(subprocess.check_output([str(python), str(CLIENT), url], text=True, timeout=3000))
+    return json.loads(subprocess.check_output([str(python), str(CLIENT), url, *how], text=True, timeout=3000))
 
 
 @pytest.mark.timeout(5000)
@@ -88,5 +88,5 @@ def test_speculation_on_a_pair_gives_the_same_greedy_text(tmp_path):
         ("alspec", ("--attention", "alspec", "--threshold", "0", "--chunk-size", "32")),
     ):
         with server(tmp_path / f"{name}.log", "--mesh", "2x1", "--users", "2", *options) as url:
-            texts.append(asked(url)["alone"])
+            texts.append(asked(url, "brief")["alone"])
     assert texts[0] == texts[1]
