@@ -67,11 +67,12 @@ def build_model(
     model: str = MODEL,
     fuzzy: int | None = None,
     decode_sharding: str = "interleaved",
+    cache_blocks: int = 0,
 ) -> TtLlama:
     """The model, or its first `layers`, its weights allocated on `mesh` but blank.
 
     chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention. model: a preset.
-    fuzzy: layers that a draft model runs in parallel.
+    fuzzy: layers that a draft model runs in parallel. cache_blocks: of a paged cache, see ModelSettings.
     """
     mesh_shape, config = MeshShape(*mesh.shape), preset(model)
     config = config if layers is None else config.with_layers(layers)
@@ -84,6 +85,7 @@ def build_model(
         decode_sharding=decode_sharding,
         layer_assignment=None if fuzzy is None else LayerAssignment.make(config, mesh_shape, fuzzy),
         zeroed=False,
+        cache_blocks=cache_blocks,
     )
     return TtLlama.from_state_dict(config, state, mesh, settings, BlankStore(mesh, mesh_shape))
 
