@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A two-layer Llama with its cache in pages: logits are bit for bit those of a plain cache, and Llama 3.1 8B's steps are
-built on mock meshes."""
+"""A two-layer Llama with its cache in pages gives bit for bit a plain cache's logits; Llama 3.1 8B's steps are built on
+mock meshes."""
 
 from __future__ import annotations
 
