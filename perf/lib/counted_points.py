@@ -11,13 +11,31 @@ from typing import Any
 from loguru import logger
 
 from perf.lib.measuring_process import measure_apart
-from perf.lib.start_line import signed
+from perf.lib.start_line import common_start, held_at_start_line, signed
 from runtime_patches.profiling.cycles import CoreCycles
 
 
 def cycles_until_end(cores: Iterable[CoreCycles], start: int) -> int:
     """Return the cycles from `start` to the end of the last kernel on `cores`; the clock is the chip's."""
     return max(signed(span.end - start) for core in cores for span in core.kernels().values())
+
+
+def counted_from_start(device, launch: Callable[[], Any]) -> tuple[dict[tuple[int, int], CoreCycles], int]:
+    """Run a launch whose cores all start together; return the cycles of each core, and the start."""
+    from runtime_patches.profiling.cycles import measure
+
+    def held() -> None:
+        with held_at_start_line(device):
+            launch()
+
+    counts = measure(device, held)
+    return counts, common_start(counts)
+
+
+def cycles_of(device, launch: Callable[[], Any]) -> int:
+    """Return the cycles of a launch whose cores all start together, until the last one's end."""
+    counts, start = counted_from_start(device, launch)
+    return cycles_until_end(counts.values(), start)
 
 
 def measure_points_apart(module: str, points: Sequence[Any], grid: str, timeout_s: float) -> list[dict[str, Any]]:

@@ -16,14 +16,18 @@ import argparse
 import os
 import sys
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
-from perf.lib.counted_points import cycles_until_end, measure_points, measure_points_apart
+from perf.lib.counted_points import (
+    counted_from_start,
+    cycles_of,
+    cycles_until_end,
+    measure_points,
+    measure_points_apart,
+)
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered
-from perf.lib.start_line import common_start, held_at_start_line
 
 GRID = "5x4"  # two rows per rank
 RANK_GRID = (5, 2)
@@ -122,7 +126,6 @@ def measure_point(device, point: Point) -> Cycles:
     import torch
     import ttnn
 
-    from runtime_patches.profiling.cycles import measure
     from tt_kernels.common.core_pair import CorePair
     from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, YIELDED, priority_row
     from tt_kernels.speculative_flash_decode.op import (
@@ -172,20 +175,16 @@ def measure_point(device, point: Point) -> Cycles:
     def pair():
         speculative_flash_decode_pair(ranks, pairs, chunk_size=point.chunk_size, guess_range=guess_range)
 
-    def held(launch):
-        with held_at_start_line(device):
-            launch()
-
-    alone, guessed, both = (measure(device, partial(held, launch)) for launch in (exact, guess, pair))
+    alone, guessed = cycles_of(device, exact), cycles_of(device, guess)
+    both, start = counted_from_start(device, pair)
     pairs.check()
-    start = common_start(both)
     sides = [[cores for (_, y), cores in both.items() if y // 2 == rank] for rank in range(2)]
     return Cycles(
-        exact=cycles_until_end(alone.values(), common_start(alone)),
+        exact=alone,
         sender=cycles_until_end(sides[0], start),
         guess=cycles_until_end([both[exchange[0]]], start),
         receiver=cycles_until_end(sides[1], start),
-        guess_alone=cycles_until_end(guessed.values(), common_start(guessed)),
+        guess_alone=guessed,
     )
 
 

@@ -21,10 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from perf.lib.counted_points import cycles_until_end
+from perf.lib.counted_points import counted_from_start, cycles_until_end
 from perf.lib.data_file import FOLDER, commit
 from perf.lib.measuring_process import answered, measure_apart
-from perf.lib.start_line import common_start, held_at_start_line
 from perf.ops.bench_tree_attention import intervals_of, parents_of
 from perf.quality.tables import Table
 
@@ -92,7 +91,6 @@ def measure_row(device, cores: int, context: int, op: str) -> dict[str, Any]:
     import torch
     import ttnn
 
-    from runtime_patches.profiling.cycles import measure
     from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
     from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference
     from tt_kernels.tree_attention.op import ProgramConfig as TreeConfig
@@ -114,13 +112,8 @@ def measure_row(device, cores: int, context: int, op: str) -> dict[str, Any]:
     k, v = (ttnn.to_torch(cache) for cache in caches)
     results: list[Any] = []
 
-    def cycles_of(launch) -> tuple[dict, int]:
-        def held():
-            with held_at_start_line(device):
-                results.append(launch())
-
-        counts = measure(device, held)
-        return counts, common_start(counts)
+    def counted(launch) -> tuple[dict, int]:
+        return counted_from_start(device, lambda: results.append(launch()))
 
     row: dict[str, Any] = {"heads": heads, "kv_heads": layout.kv_heads, "workers": layout.workers}
     row |= {"guess_sent": None, "guess_error": None}
@@ -130,7 +123,7 @@ def measure_row(device, cores: int, context: int, op: str) -> dict[str, Any]:
         q = torch.randn(1, heads, NODES, HEAD_DIM).bfloat16()
         tree_config = TreeConfig(layout.sender, workers_per_head=layout.workers)
         inputs = [tile(q), *caches, words([prefix]), words([intervals_of(parents)])]
-        counts, start = cycles_of(partial(tree_attention, *inputs, program_config=tree_config))
+        counts, start = counted(partial(tree_attention, *inputs, program_config=tree_config))
         expected = tree_attention_reference(q, k, v, [prefix], [parents])
         row |= {"cycles": cycles_until_end(counts.values(), start)}
         return row | asdict(errors_of(ttnn.to_torch(results[0]), expected))
@@ -139,7 +132,7 @@ def measure_row(device, cores: int, context: int, op: str) -> dict[str, Any]:
     reference = speculative_flash_decode_reference(q, k, v, [context - 1], chunk_size=CHUNK_SIZE)
     if op == "pair":
         launch, pairs, exchange = _pair(device, layout, inputs)
-        counts, start = cycles_of(launch)
+        counts, start = counted(launch)
         pairs.check()
         sender, receiver = results[0]
         assert torch.equal(ttnn.to_torch(receiver.exact), ttnn.to_torch(sender.guess))
@@ -151,7 +144,7 @@ def measure_row(device, cores: int, context: int, op: str) -> dict[str, Any]:
         return row | asdict(errors_of(ttnn.to_torch(sender.exact), reference.exact))
     config = ProgramConfig(layout.sender, workers_per_head=layout.workers)
     run = flash_decode if op == "exact" else guess_flash_decode
-    counts, start = cycles_of(partial(run, *inputs, chunk_size=CHUNK_SIZE, program_config=config))
+    counts, start = counted(partial(run, *inputs, chunk_size=CHUNK_SIZE, program_config=config))
     row["cycles"] = cycles_until_end(counts.values(), start)
     expected = reference.exact if op == "exact" else reference.guess
     return row | asdict(errors_of(ttnn.to_torch(results[0]), expected))

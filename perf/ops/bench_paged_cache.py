@@ -14,10 +14,9 @@ import sys
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from perf.lib.counted_points import cycles_until_end, measure_points, measure_points_apart
+from perf.lib.counted_points import cycles_of, measure_points, measure_points_apart
 from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered
-from perf.lib.start_line import common_start, held_at_start_line
 
 GRID = "4x2"
 CHUNK, NODES = 128, 16
@@ -58,7 +57,6 @@ def measure_point(device, point: Point) -> Cycles:
     import torch
     import ttnn
 
-    from runtime_patches.profiling.cycles import measure
     from tt_kernels.speculative_flash_decode.op import ProgramConfig as DecodeConfig
     from tt_kernels.speculative_flash_decode.op import flash_decode
     from tt_kernels.tree_attention.op import ProgramConfig, tree_attention
@@ -87,17 +85,9 @@ def measure_point(device, point: Point) -> Cycles:
         tree = ProgramConfig((4, 2), workers_per_head=point.workers, query_tiles=NODES * 4 // 32, key_chunk=CHUNK)
         launch = partial(tree_attention, q, prefix=prefix, intervals=intervals, program_config=tree)
 
-    def cycles_of(call) -> int:
-        def held():
-            with held_at_start_line(device):
-                call()
-
-        counts = measure(device, held)
-        return cycles_until_end(counts.values(), common_start(counts))
-
     return Cycles(
-        cycles_of(lambda: launch(k=plain[0], v=plain[1])),
-        cycles_of(lambda: launch(k=paged[0], v=paged[1], page_table=table)),
+        cycles_of(device, lambda: launch(k=plain[0], v=plain[1])),
+        cycles_of(device, lambda: launch(k=paged[0], v=paged[1], page_table=table)),
     )
 
 

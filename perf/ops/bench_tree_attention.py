@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from models.llama31_8b.spec_decode.tree import TokenTree
-from perf.lib.counted_points import cycles_until_end, measure_points, measure_points_apart
+from perf.lib.counted_points import cycles_of, cycles_until_end, measure_points, measure_points_apart
 from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered
-from perf.lib.start_line import common_start, held_at_start_line
 
 GRID = "4x2"
 KEY_CHUNK = 128
@@ -160,14 +159,6 @@ def measure_point(device, point: Point) -> Cycles:
         program_config=DecodeConfig(grid, workers_per_head=point.workers),
     )
 
-    def held(launch):
-        with held_at_start_line(device):
-            launch()
-
-    def cycles_of(launch):
-        counts = measure(device, partial(held, launch))
-        return cycles_until_end(counts.values(), common_start(counts))
-
     stock = None
     if point.workers == 1:
         mask = tile(1, 1, rows, point.context)  # its values cost nothing
@@ -190,8 +181,14 @@ def measure_point(device, point: Point) -> Cycles:
     shaped, chained = tree(point.shape), tree("chain")
     speculating = None
     if point.prefix >= 2 * GUESS:
-        speculating = cycles_of(tree(point.shape, partial(speculative_tree_attention, chunk_size=GUESS)))
-    return Cycles(cycles_of(shaped), cycles_of(chained), stock, cycles_of(decode), speculating)
+        speculating = cycles_of(device, tree(point.shape, partial(speculative_tree_attention, chunk_size=GUESS)))
+    return Cycles(
+        cycles_of(device, shaped),
+        cycles_of(device, chained),
+        stock,
+        cycles_of(device, decode),
+        speculating,
+    )
 
 
 def run(points: list[Point]) -> list[tuple[Point, Cycles]]:

@@ -152,3 +152,9 @@ def read(model: ReferenceLlama, ids: Sequence[int], policy: AttentionPolicy | No
     tokens = torch.as_tensor(ids, dtype=torch.int64)
     for block in blocks(len(ids), forward_size(len(ids), cache, policy)):
         model.forward(tokens[None, block], cache, policy=policy, logits="none")
+
+
+def weigh(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return attention's weights [kv_heads, group, t, n] times values [kv_heads, n, d]: [t, heads * d]."""
+    out = torch.bmm(weights.flatten(1, 2), values.float())
+    return out.unflatten(1, weights.shape[1:3]).permute(2, 0, 1, 3).flatten(1)

@@ -20,7 +20,7 @@ from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
-from .forward import read
+from .forward import read, weigh
 from .study import Cell, Study
 
 KEY = ("model", "text", "context", "start", "keys", "predictor", "threshold")
@@ -93,12 +93,12 @@ class ComparedGuesses(AttentionPolicy):
         before = torch.nn.functional.pad(before, (0, tiles - before.shape[-1]))
         ranking = {"norm": norm, "-norm": -norm, "mass": torch.cat((before, mass[:, :-1]), 1), "oracle": mass}
         self._mass[layer] = mass[:, -1:]
-        exact = _attention(weights, segments.values)
+        exact = weigh(weights, segments.values)
         size = exact.norm(dim=1)
         for (name, budget), found in self.distances.items():
             read = _read(PREDICTORS[name], budget, cached, ranking, weights.shape[-1])
             chosen = weights * read[:, None]
-            guess = _attention(chosen / chosen.sum(-1, keepdim=True), segments.values)
+            guess = weigh(chosen / chosen.sum(-1, keepdim=True), segments.values)
             distance = (guess - exact).norm(dim=1) / size
             found.append(distance.masked_fill(cached < budget, float("nan")))
         return exact
@@ -107,12 +107,6 @@ class ComparedGuesses(AttentionPolicy):
 def _by_tile(of_keys: torch.Tensor) -> torch.Tensor:
     """Return [..., n] of the keys -> [..., tiles, TILE], zeros after the last."""
     return torch.nn.functional.pad(of_keys, (0, -of_keys.shape[-1] % TILE)).unflatten(-1, (-1, TILE))
-
-
-def _attention(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return weights [kv_heads, group, t, n] times values [kv_heads, n, d]: [t, heads * d]."""
-    out = torch.matmul(weights, values[:, None].float())
-    return out.permute(2, 0, 1, 3).flatten(1)
 
 
 def _read(

@@ -22,6 +22,7 @@ from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
+from .forward import weigh
 from .perplexity import join_rates
 from .study import COMPARED, KEYS, Cell, Study
 
@@ -132,13 +133,13 @@ class SwitchedFollower(AttentionPolicy):
             raise ValueError("switches are compared on texts of two tokens and more per step")
         cached = self._cached[segments.tokens]
         weights = torch.softmax(segments.scores.masked_fill(~segments.visible, float("-inf")), dim=-1)
-        exact = _attention(weights, segments.values)
+        exact = weigh(weights, segments.values)
         query = segments.query.permute(2, 0, 1, 3).flatten(1).float()
         mass = torch.nn.functional.pad(weights, (0, -weights.shape[-1] % TILE)).unflatten(-1, (-1, TILE)).sum(-1)
         known, turned = self._known(layer, mass, query)
         read = self._read(known, cached, weights.shape[-1])
         chosen = weights * read[:, None]
-        guess = _attention(chosen / chosen.sum(-1, keepdim=True), segments.values)
+        guess = weigh(chosen / chosen.sum(-1, keepdim=True), segments.values)
         eligible = segments.eligible
         accepted = accept_guess(guess, exact, self.threshold) & eligible & ~turned
         self._accepted[layer, 0, segments.tokens] = accepted
@@ -224,12 +225,6 @@ def _choose(
         left = heaviest.flip(-1).cumsum(-1).flip(-1)  # of the middle, this tile's own included
         return torch.zeros_like(mass, dtype=torch.bool).scatter_(-1, order, left > switch.unread * heads)
     return heaviest_tiles(mass, tiles, *edges)
-
-
-def _attention(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return weights [kv_heads, g, t, n] times values [kv_heads, n, d]: [t, heads * d]."""
-    out = torch.bmm(weights.flatten(1, 2), values.float())
-    return out.unflatten(1, weights.shape[1:3]).permute(2, 0, 1, 3).flatten(1)
 
 
 def cells(study: Study) -> Iterator[Cell]:

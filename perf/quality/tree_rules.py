@@ -21,6 +21,8 @@ from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
+from .forward import weigh
+
 RULES = (*TREE_RULES, "each node")
 
 
@@ -68,8 +70,8 @@ class StepSpeculation(AttentionPolicy):
         read = (keys < self.guess_range.first) | (keys >= self._tails[tokens, None])
         weights = torch.softmax(scores.masked_fill(~segments.visible, float("-inf")), dim=-1)
         chosen = weights * (read & segments.visible)
-        exact = _attention(weights, segments.values)
-        guess = _attention(chosen / chosen.sum(-1, keepdim=True), segments.values)
+        exact = weigh(weights, segments.values)
+        guess = weigh(chosen / chosen.sum(-1, keepdim=True), segments.values)
         eligible = self._eligible[tokens]
         accepted = self._decide(guess, exact) & eligible
         self._accepted[layer, 0, tokens] = accepted
@@ -89,9 +91,3 @@ class StepSpeculation(AttentionPolicy):
             counted = slice(None) if self.rule == "joint" or self.path is None else self.path
             step = apart[:, counted].sum(1) < square * size[:, counted].sum(1)
         return step.repeat_interleave(self.nodes)
-
-
-def _attention(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return weights [kv_heads, g, t, n] times values [kv_heads, n, d]: [t, heads * d]."""
-    out = torch.bmm(weights.flatten(1, 2), values.float())
-    return out.unflatten(1, weights.shape[1:3]).permute(2, 0, 1, 3).flatten(1)

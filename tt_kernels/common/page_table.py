@@ -53,6 +53,16 @@ def check_page_table(table: TensorFacts, users: int, cache: TensorFacts) -> Pagi
     return Paging(cache.shape[2], shape[1])
 
 
+def users_and_capacity(cache: TensorFacts, table: TensorFacts | None) -> tuple[int, int, Paging | None]:
+    """Return the users of a cache of 4 dimensions, the tokens that each can have, and its Paging, None without a page
+    table. Errors: UnsupportedError."""
+    if table is None:
+        return cache.shape[0], cache.shape[2], None
+    users = table.shape[0] if table.shape else 0
+    paging = check_page_table(table, users, cache)
+    return users, paging.capacity, paging
+
+
 def paging_values(paging: Paging | None) -> tuple[dict[str, int], dict[str, int]]:
     """Return the compile-time constants and the common runtime arguments that kernels take a cache's shape by."""
     return {"paged": int(paging is not None)}, {"block_shift": 0 if paging is None else paging.shift}

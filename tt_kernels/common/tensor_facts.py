@@ -39,6 +39,11 @@ def facts(name: str, tensor) -> TensorFacts:
     )
 
 
+def facts_or_none(name: str, tensor) -> TensorFacts | None:
+    """Return the `facts` of a tensor that may be absent. Errors: UnsupportedError."""
+    return None if tensor is None else facts(name, tensor)
+
+
 def check_result_memory(layout: str, buffer: str) -> None:
     """Raise UnsupportedError unless a result goes to interleaved DRAM or L1. layout, buffer: names of a
     ttnn.TensorMemoryLayout and a ttnn.BufferType."""

@@ -15,7 +15,7 @@ from tt_kernels.common.peer import ChipPairs, timeout_words
 from tt_kernels.common.placement import grid_cores, noc_core_of
 from tt_kernels.common.placement import l1_free as l1_free
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor
-from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts, facts_or_none, unsupported_if_refused
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.checks import Problem, check_problem
@@ -129,15 +129,17 @@ def problem_of(
 ) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    pages = None if page_table is None else facts("page_table", page_table)
-    lists = None if tile_lists is None else facts("tile_lists", tile_lists)
+    optional = {"page_table": page_table, "tile_lists": tile_lists}
     problem = check_problem(
-        facts("q", q), facts("k", k), facts("v", v), facts("cur_pos", cur_pos), chunk_size, guess_range, pages, lists
+        facts("q", q),
+        facts("k", k),
+        facts("v", v),
+        facts("cur_pos", cur_pos),
+        chunk_size,
+        guess_range,
+        *(facts_or_none(name, tensor) for name, tensor in optional.items()),
     )
-    if tile_lists is not None:
-        named["tile_lists"] = tile_lists
-    if page_table is not None:
-        named["page_table"] = page_table
+    named |= {name: tensor for name, tensor in optional.items() if tensor is not None}
     if priority is not None:
         unsupported_if_refused(check_priority_tensor, priority)
         named["priority"] = priority

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tt_kernels.common.attention_checks import TILE, check_attention_tensors, check_heads
-from tt_kernels.common.page_table import Paging, check_page_table
+from tt_kernels.common.page_table import Paging, users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
@@ -69,12 +69,8 @@ def check_problem(
     """Check the inputs and return their Problem. Errors: UnsupportedError."""
     check_attention_tensors(q, k, v, {"prefix": prefix, "intervals": intervals})
     one, rows, query_heads, head_dim = q.shape[0], q.shape[2], q.shape[1], q.shape[3]
-    users, kv_heads, max_tokens, cache_dim = k.shape
-    paging = None
-    if page_table is not None:
-        users = page_table.shape[0] if page_table.shape else 0
-        paging = check_page_table(page_table, users, k)
-        max_tokens = paging.capacity
+    kv_heads, cache_dim = k.shape[1], k.shape[3]
+    users, max_tokens, paging = users_and_capacity(k, page_table)
     if not 1 <= users <= MAX_USERS:
         raise UnsupportedError(f"1 to {MAX_USERS} users are supported, the caches have {users}")
     nodes = _check_words(prefix, intervals, users)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tt_kernels.common.page_table import Paging, check_page_table
+from tt_kernels.common.page_table import Paging, users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 
 TILE = 32
@@ -68,12 +68,8 @@ def check_caches(
             "the caches must be [users, kv_heads, capacity, head_dim] with a capacity and head_dim in multiples of "
             f"{TILE}, they are {first.shape}"
         )
-    users, kv_heads, capacity, head_dim = first.shape
-    paging = None
-    if page_table is not None:
-        users = page_table.shape[0] if page_table.shape else 0
-        paging = check_page_table(page_table, users, first)
-        capacity = paging.capacity
+    kv_heads, head_dim = first.shape[1], first.shape[3]
+    users, capacity, paging = users_and_capacity(first, page_table)
     if type(nodes) is not int or not 1 <= nodes <= MAX_NODES:
         raise UnsupportedError(f"nodes must be an integer from 1 to {MAX_NODES}, got {nodes!r}")
     if nodes > capacity:

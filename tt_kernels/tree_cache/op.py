@@ -16,7 +16,7 @@ from pathlib import Path
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.page_table import paging_values
-from tt_kernels.common.tensor_facts import facts
+from tt_kernels.common.tensor_facts import facts, facts_or_none
 from tt_kernels.tree_cache.checks import Problem, check_caches, check_new, check_path
 
 KERNEL = Path(__file__).parent / "kernels" / "move_rows.cpp"
@@ -39,7 +39,7 @@ def write_nodes(key_cache, value_cache, keys, values, prefix, nodes: int, *, pag
     Errors: UnsupportedError (a ValueError) before the launch.
     """
     caches = {"key_cache": facts("key_cache", key_cache), "value_cache": facts("value_cache", value_cache)}
-    problem = check_caches(caches, nodes, facts("prefix", prefix), _table_facts(page_table))
+    problem = check_caches(caches, nodes, facts("prefix", prefix), facts_or_none("page_table", page_table))
     for name, new in (("keys", keys), ("values", values)):
         check_new(name, facts(name, new), problem, caches["key_cache"].dtype)
     _launch(problem, [key_cache, value_cache], [keys, values], prefix, None, 0, page_table)
@@ -59,13 +59,9 @@ def commit_path(caches: Sequence, prefix, path, nodes: int, *, first_column: int
     Errors: UnsupportedError (a ValueError) before the launch.
     """
     named = {f"caches[{index}]": facts(f"caches[{index}]", cache) for index, cache in enumerate(caches)}
-    problem = check_caches(named, nodes, facts("prefix", prefix), _table_facts(page_table))
+    problem = check_caches(named, nodes, facts("prefix", prefix), facts_or_none("page_table", page_table))
     check_path(facts("path", path), problem, first_column)
     _launch(problem, list(caches), list(caches), prefix, path, first_column, page_table)
-
-
-def _table_facts(page_table):
-    return None if page_table is None else facts("page_table", page_table)
 
 
 def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_column: int, page_table) -> None:

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runtime_patches.runtime_root import project_cache_dir
+from tt_kernels.common.page_table import BLOCKS
 
 from ..command_line import OneLineParser, run_command
 from ..tt.parallel.mesh import MeshError, MeshShape
 from . import tiny_checkpoint
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .on_simulator import SERVER
-from .settings import BLOCK_SIZES, model_settings
+from .settings import model_settings
 
 PROG = "llama-alspec serve"
 ROOT = Path(__file__).resolve().parents[3]
@@ -112,7 +113,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--name", default="llama", help="what clients call the model (llama)")
     parser.add_argument("--context", type=int, default=512, metavar="N", help="positions per sequence (512)")
     parser.add_argument("--users", type=int, default=4, metavar="N", help="sequences decoded together, 1 to 32 (4)")
-    parser.add_argument("--block-size", type=int, choices=BLOCK_SIZES, default=64, help="tokens of a cache block (64)")
+    parser.add_argument("--block-size", type=int, choices=BLOCKS, default=64, help="tokens of a cache block (64)")
     parser.add_argument("--attention", choices=("exact", "alspec"), help="of decode steps (exact)")
     parser.add_argument("--chunk-size", type=int, metavar="N", help="of alspec: tokens of the guess at either end")
     parser.add_argument("--threshold", type=float, metavar="X", help="of alspec: error up to which a guess is accepted")

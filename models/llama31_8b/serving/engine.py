@@ -9,9 +9,6 @@ from typing import Any, Protocol
 
 import torch
 
-# Tokens that prefill starts on: what a tile holds.
-TILE = 32
-
 
 class Engine(Protocol):
     """A model with a KV cache in blocks.

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import torch
 from loguru import logger
 
+from tt_kernels.common.page_table import BLOCKS
+
 from .engine import Engine
-from .settings import BLOCK_SIZES, model_settings
+from .settings import model_settings
 
 # Positions of all users that vllm-tt-plugin plans a cache for; blocks beyond what a sequence may have are never read.
-_BLOCK_MARGIN = max(BLOCK_SIZES)
+_BLOCK_MARGIN = max(BLOCKS)
 
 
 class VerifyOutput(NamedTuple):
@@ -85,10 +87,10 @@ class LlamaForCausalLM:
         """Build the model with a cache. shape: (blocks, KV heads of a chip, block size, head_dim). dtype: the plugin's
         idea of the format; the model's precision decides. Returns what the plugin hands to every call.
 
-        Raises ValueError for a block size other than BLOCK_SIZES."""
+        Raises ValueError for a block size other than BLOCKS."""
         blocks, _, block_size, _ = shape
-        if block_size not in BLOCK_SIZES:
-            raise ValueError(f"the block size must be one of {BLOCK_SIZES} (--block-size), got {block_size}")
+        if block_size not in BLOCKS:
+            raise ValueError(f"the block size must be one of {BLOCKS} (--block-size), got {block_size}")
         self.block_size = block_size
         self.engine = self._make_engine(blocks, block_size)
         logger.info(

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +18,10 @@ from ..tt.paged_kv_cache import PagedKVCache
 from ..tt.parallel.mesh import TILE, MeshShape
 from ..tt.prefill import PREFILL_CHUNK, cache_prompt
 from ..tt.settings import ModelSettings
-from ..tt.trace import TracedStep, why_no_trace
+from ..tt.trace import TracedStep, watch_programs, why_no_trace
 from .engine import Engine
+
+Inputs = StepInputs | TreeInputs
 
 
 def mesh_engine_maker(
@@ -44,8 +46,7 @@ def _capacity(positions: int, block_size: int) -> int:
 
 
 class MeshEngine:
-    """See Engine. A prompt is prefilled through the page table's first row; steps write the whole table anew when it
-    differs from what the device holds."""
+    """See Engine. A prompt is prefilled through the page table's first row, a step through the whole table."""
 
     def __init__(self, model: TtLlama) -> None:
         if not isinstance(model.cache, PagedKVCache):
@@ -55,43 +56,44 @@ class MeshEngine:
         self._eager = why_no_trace(model.mesh)
         if self._eager is not None:
             logger.info("decode steps run eagerly: {}", self._eager)
-        self._inputs: StepInputs | None = None
-        self._step: TracedStep[ttnn.Tensor] | None = None
-        self._trees: dict[int, tuple[TreeInputs, TracedStep[ttnn.Tensor]]] = {}
-        self._table: torch.Tensor | None = None
+        self._steps: dict[int, tuple[Inputs, TracedStep[ttnn.Tensor]]] = {}  # by tokens per slot, 0: a decode step
 
     def prefill(self, tokens: Sequence[int], start: int, pages: torch.Tensor) -> torch.Tensor:
         table = torch.zeros(self.users, len(pages), dtype=torch.int32)
         table[0] = pages
-        self._load_table(table)
-        with self._watch_programs():
-            self._log_hits()
+        self._cache.set_page_table(table)
+        self._log_hits()
+        with watch_programs(self.model.mesh, [step for _, step in self._steps.values()]):
             logits = cache_prompt(self.model, [0] * start + list(tokens), 0, PREFILL_CHUNK, start=start, logits=True)
             return read(logits)[0, 0, (start + len(tokens) - 1) % TILE].float()
 
     def decode(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> ttnn.Tensor:
-        self._load_table(pages)
-        values = (tokens.tolist(), positions.tolist())
-        if self._inputs is None or self._step is None:
-            inputs = self.model.step_inputs(*values)
-            self._inputs = inputs
-            self._step = TracedStep(self.model.mesh, lambda: self.model.decode(inputs), self._eager is not None)
-        else:
-            overwrite(self._inputs, self.model.step_inputs(*values, on_device=False))
-        return self._step()
+        make = partial(self.model.step_inputs, tokens.tolist(), positions.tolist())
+        return self._run(0, pages, make, self.model.decode)
 
     def verify(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> ttnn.Tensor:
-        self._load_table(pages)
         width = tokens.shape[1]
         order = torch.arange(width).repeat(self.users, 1)
-        values = (tokens, positions[:, 0].tolist(), order, torch.full_like(order, width - 1))
-        if width not in self._trees:
-            inputs = self.model.tree_inputs(*values)
-            step = TracedStep(self.model.mesh, lambda: self.model.decode_tree(inputs), self._eager is not None)
-            self._trees[width] = inputs, step
+        last = torch.full_like(order, width - 1)
+        make = partial(self.model.tree_inputs, tokens, positions[:, 0].tolist(), order, last)
+        return self._run(width, pages, make, self.model.decode_tree)
+
+    def _run(
+        self,
+        width: int,
+        pages: torch.Tensor,
+        make: Callable[..., Inputs],
+        launch: Callable[[Any], ttnn.Tensor],
+    ) -> ttnn.Tensor:
+        """Run a step of `width` tokens per slot with the inputs that `make(on_device=)` returns."""
+        self._cache.set_page_table(pages)
+        if width in self._steps:
+            overwrite(self._steps[width][0], make(on_device=False))
         else:
-            overwrite(self._trees[width][0], self.model.tree_inputs(*values, on_device=False))
-        return self._trees[width][1]()
+            inputs = make(on_device=True)
+            step = TracedStep(self.model.mesh, lambda: launch(inputs), self._eager is not None)
+            self._steps[width] = inputs, step
+        return self._steps[width][1]()
 
     def read(self, step: ttnn.Tensor) -> torch.Tensor:
         logits = read(step)[0, 0].float()
@@ -99,7 +101,7 @@ class MeshEngine:
         return logits.reshape(self.users, -1, self.vocab_size)
 
     def warm_up_prefill(self) -> None:
-        pages = torch.zeros(self._width, dtype=torch.int32)
+        pages = torch.zeros(self._cache.width, dtype=torch.int32)
         size = TILE
         while size <= min(PREFILL_CHUNK, self.model.capacity):
             self.prefill([0] * size, 0, pages)
@@ -109,7 +111,7 @@ class MeshEngine:
         # In block 0, and with somebody: a pair of chips gives up on a step without users.
         positions = torch.full((self.users,), -1)
         positions[0] = 0
-        pages = torch.zeros(self.users, self._width, dtype=torch.int32)
+        pages = torch.zeros(self.users, self._cache.width, dtype=torch.int32)
         self.read(self.decode(torch.zeros(self.users, dtype=torch.int32), positions, pages))
         self.model.decode_attention.reset()
 
@@ -118,24 +120,3 @@ class MeshEngine:
         if counted is not None and counted.hit_rate is not None:
             verified = counted.hits + counted.misses
             logger.info("guesses accepted so far: {} of {}, {:.1%}", counted.hits, verified, counted.hit_rate)
-
-    @property
-    def _width(self) -> int:
-        return self._cache.width
-
-    def _load_table(self, pages: torch.Tensor) -> None:
-        if self._table is None or not torch.equal(self._table, pages):
-            self._cache.set_page_table(pages)
-            self._table = pages.clone()
-
-    @contextmanager
-    def _watch_programs(self) -> Iterator[None]:
-        """Release the traces if a prefill compiled new programs, whose buffers may be where they write."""
-        before = self.model.mesh.num_program_cache_entries()
-        try:
-            yield
-        finally:
-            if self.model.mesh.num_program_cache_entries() != before:
-                for step in (self._step, *(step for _, step in self._trees.values())):
-                    if step is not None:
-                        step.release()

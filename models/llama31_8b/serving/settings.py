@@ -14,7 +14,6 @@ from ..tt.decode_attention.settings import AttentionSettings
 from ..tt.device.precision import PRECISIONS
 from ..tt.settings import ModelSettings
 
-BLOCK_SIZES = (32, 64, 128)
 _NAMES = ("attention", "chunk_size", "threshold", "decode_sharding", "precision")
 
 

@@ -12,24 +12,22 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ..checkpoint.tensor_shapes import tensor_shapes
-from ..config import LlamaConfig
+from ..config import LlamaConfig, RopeScaling
+from ..tiny import tiny_for
 
 SPECIAL = ("<s>", "</s>")
-VOCABULARY = 256 + len(SPECIAL)
+BOS, EOS = 256, 257
 
 
-def config(tp: int = 1, layers: int = 2, positions: int = 512) -> LlamaConfig:
-    """Return the config: a KV head per chip of a TP group."""
-    return LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=64,
-        intermediate_size=96 if tp == 1 else 64 * tp,
-        num_hidden_layers=layers,
-        num_attention_heads=2 * tp,
-        num_key_value_heads=tp,
-        head_dim=64,
-        max_position_embeddings=positions,
-        name="tiny",
+def config(tp: int = 1) -> LlamaConfig:
+    """Return the config for TP groups of `tp` chips."""
+    return tiny_for(
+        tp,
+        vocab_size=EOS + 1,
+        max_position_embeddings=512,
+        rope_scaling=RopeScaling(),
+        bos_token_id=BOS,
+        eos_token_ids=(EOS,),
     )
 
 
@@ -44,31 +42,14 @@ def write(folder: Path, shape: LlamaConfig | None = None, seed: int = 0) -> Llam
         drawn = torch.randn(size, generator=generator) * scale
         state[name] = (torch.ones(size) if "norm" in name else drawn).to(torch.bfloat16)
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(_hugging_face(shape), indent=1))
-    (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": 256, "eos_token_id": 257}))
+    (folder / "config.json").write_text(json.dumps(shape.to_hf_dict() | {"torch_dtype": "bfloat16"}, indent=1))
+    (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": BOS, "eos_token_id": EOS}))
     _tokenizer().save(str(folder / "tokenizer.json"))
     names = {"bos_token": SPECIAL[0], "eos_token": SPECIAL[1], "model_max_length": shape.max_position_embeddings}
     template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
     described = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template, **names}
     (folder / "tokenizer_config.json").write_text(json.dumps(described))
     return shape
-
-
-def _hugging_face(shape: LlamaConfig) -> dict:
-    names = (
-        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-        "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "rope_theta",
-    )  # fmt: skip
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "torch_dtype": "bfloat16",
-        "hidden_act": "silu",
-        "tie_word_embeddings": shape.tie_word_embeddings,
-        "bos_token_id": 256,
-        "eos_token_id": 257,
-        **{name: getattr(shape, name) for name in names},
-    }
 
 
 def _tokenizer() -> Tokenizer:

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import torch
@@ -20,7 +19,7 @@ from .model import StepInputs, TtLlama, overwrite, read
 from .parallel.mesh import TILE
 from .prefill import PREFILL_CHUNK, cache_prompt, check_chunk, kept_prefix
 from .sampling.top_k import Sampler, samples_on_chips
-from .trace import TracedStep, why_no_trace
+from .trace import TracedStep, watch_programs, why_no_trace
 
 
 class Generator:
@@ -125,7 +124,7 @@ class Generator:
         kept = [kept_prefix(model, count) for count in cached]
         self._texts, self._sequences, self._lengths, self._given = texts, sequences, list(kept), []
         started = time.perf_counter()
-        with self._watch_programs():
+        with watch_programs(model.mesh, () if self._kept is None else (self._kept.traced_step,)):
             self._start(texts, cached)
             for sequence, text in zip(sequences, texts, strict=True):
                 user = sequence.user
@@ -155,21 +154,6 @@ class Generator:
             if not prompt:
                 raise ValueError(f"the prompt of user {user} is empty")
         return [[*ids, *prompt] for ids, prompt in zip(context, prompts, strict=True)]
-
-    @contextmanager
-    def _watch_programs(self) -> Iterator[None]:
-        """Release a kept trace if a prefill compiled new programs: their kernels and semaphores may be where the trace
-        writes."""
-        kept = self._kept
-        if kept is None or not kept.traced_step.recorded:
-            yield
-            return
-        before = self.model.mesh.num_program_cache_entries()
-        try:
-            yield
-        finally:
-            if self.model.mesh.num_program_cache_entries() != before:
-                kept.traced_step.release()
 
     def _start(self, texts: Sequence[Sequence[int]], cached: Sequence[int]) -> None:
         """Prepare a subclass for the texts, of which `cached` tokens are cached; called once the request is checked, as

@@ -58,12 +58,16 @@ class PagedKVCache(KVCacheBase):
 
     def set_page_table(self, table: torch.Tensor) -> None:
         """Give blocks to users: integers [users, up to `width`], in the order of positions. The device's table keeps
-        its address. Raises ValueError for another shape or a block that the cache lacks."""
+        its address; it is written if it differs. Raises ValueError for another shape or a block that the cache
+        lacks."""
         if table.ndim != 2 or table.shape[0] != self.users or table.shape[1] > self.width:
             raise ValueError(f"the page table must be [{self.users}, {self.width}], it is {list(table.shape)}")
         if table.numel() and not 0 <= int(table.min()) <= int(table.max()) < self.block_count:
             raise ValueError(f"the cache has blocks 0 to {self.block_count - 1}, the page table names {table.tolist()}")
-        self._host = torch.nn.functional.pad(table.to(torch.int32), (0, self.width - table.shape[1]))
+        whole = torch.nn.functional.pad(table.to(torch.int32), (0, self.width - table.shape[1]))
+        if torch.equal(whole, self._host):
+            return
+        self._host = whole
         ttnn.copy_host_to_device_tensor(self._put(self._host, on_device=False), self.table)
         self._row_user = self._rest_of = None
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import ttnn
@@ -50,6 +51,23 @@ class TracedStep(Generic[Result]):
         if self._recorded is not None:
             ttnn.release_trace(self.mesh, self._recorded[0])
         self._recorded, self.runs = None, 0
+
+
+@contextmanager
+def watch_programs(mesh: ttnn.MeshDevice, steps: Iterable[TracedStep]) -> Iterator[None]:
+    """Release the recorded traces of `steps` if what runs meanwhile compiles new programs: their kernels and semaphores
+    may be where a trace writes."""
+    recorded = [step for step in steps if step.recorded]
+    if not recorded:
+        yield
+        return
+    before = mesh.num_program_cache_entries()
+    try:
+        yield
+    finally:
+        if mesh.num_program_cache_entries() != before:
+            for step in recorded:
+                step.release()
 
 
 def _capture(mesh: ttnn.MeshDevice, step: Callable[[], Result]) -> tuple[int, Result]:

@@ -17,9 +17,9 @@ namespace cache_rows {
 constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
 
 // Reads rows of head_tiles cache tiles, row r from page head.page(r) on (head_rows.hpp), each to the start of `stride`
-// tiles of the buffer. A push is one row, which divides the buffer's size, so rows never wrap around; those in flight may be on
-// both sides of its end. Of the last row only the first `visible` tokens are kept: what the cache holds after the
-// position must not matter, and 0 times an infinity or NaN would.
+// tiles of the buffer. A push is one row, which divides the buffer's size, so rows never wrap around; those in flight
+// may be on both sides of its end. Of the last row only the first `visible` tokens are kept: what the cache holds after
+// the position must not matter, and 0 times an infinity or NaN would.
 template <uint32_t head_tiles, uint32_t stride, typename Accessor, typename Rows>
 inline void read(
     uint32_t cb, const Accessor& cache, const Rows& head, const attention::Range& rows, uint32_t visible) {

@@ -57,8 +57,8 @@ struct GuessRange {
     bool whole_tail;     // one more tile at the end if the last one is not full
     bool alone = false;  // only the guess is read, by all workers
     uint32_t after = 0;  // the last tokens: a token tree's but for its root, which the tail is that of
-    uint32_t tiles =
-        0;  // at most so many between the ends (tile_list.hpp), which part_of() takes as some more of `first`
+    // At most so many between the ends (tile_list.hpp), which part_of() takes as some more of `first`.
+    uint32_t tiles = 0;
 
     uint32_t tail(uint32_t tokens) const {
         const uint32_t own = tokens - after;

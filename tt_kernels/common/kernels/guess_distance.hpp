@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// ||guess - exact||^2 and ||exact||^2 over rows of two tiles of head_tiles each, by the vector unit; for compute kernels.
+// ||guess - exact||^2 and ||exact||^2 over rows of head_tiles tiles, by the vector unit; for compute kernels.
 
 #pragma once
 
@@ -12,9 +12,9 @@
 
 namespace guess_distance {
 
-// Pops head_tiles of `guess` and `exact`, bfloat16, and pushes a float32 tile to `numbers`: its elements are named
-// in guess_decision.hpp. Uses one set of registers;
-// formats are set by the caller. The operands are bfloat16, so their difference is as exact as float32 can hold it.
+// Pops head_tiles of `guess` and `exact`, bfloat16, and pushes a float32 tile to `numbers`, whose elements are named in
+// guess_decision.hpp. Uses one set of registers; formats are set by the caller. The operands are bfloat16, so their
+// difference is as exact as float32 can hold it.
 template <uint32_t head_tiles>
 inline void measure(
     uint32_t guess, uint32_t exact, uint32_t numbers, register_rows::Bands bands, uint32_t threshold_sq) {

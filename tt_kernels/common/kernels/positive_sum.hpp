@@ -14,8 +14,7 @@ constexpr uint32_t mantissa_bits = 23, hidden_bit = 1u << mantissa_bits, infinit
 constexpr uint32_t guard_bits = 6;
 
 // Rounds to nearest, but for what lies below the guard bits of the larger number. Subnormal numbers count as 0; infinity
-// and NaN stay what they are,
-// and what is too large becomes one of them.
+// and NaN stay what they are, and what is too large becomes one of them.
 inline uint32_t add(uint32_t a, uint32_t b) {
     const uint32_t larger = a < b ? b : a, smaller = a < b ? a : b;
     uint32_t exponent = larger >> mantissa_bits;

@@ -37,6 +37,11 @@ inline attention::GuessRange guess_with(uint32_t listed) {
     return guess;
 }
 
+// What `worker` of a group reads for such a head.
+inline attention::Part part_of(uint32_t tokens, uint32_t listed, uint32_t worker) {
+    return attention::part_of(tokens, guess_with(listed), worker, config::workers(), config::speculate);
+}
+
 // Returns a bit for each user that is not skipped, from the page's words.
 inline uint32_t active_users(const volatile uint32_t* words) {
     uint32_t found = 0;

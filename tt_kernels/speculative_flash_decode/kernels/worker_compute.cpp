@@ -30,11 +30,6 @@ constexpr uint32_t head_tiles = config::head_tiles;
 constexpr partial_merge::Buffers merge_buffers{
     config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
-attention::Part part_of(uint32_t tokens, uint32_t listed, uint32_t worker) {
-    return attention::part_of(
-        tokens, control::guess_with(listed), worker, config::workers(), config::speculate);
-}
-
 uint32_t listed_of(uint32_t item) {
     if constexpr (config::followed) {
         const uint32_t word = read_tile_value(config::cb_control, 0, control::listed_word(item));
@@ -181,9 +176,9 @@ void kernel_main() {
             continue;
         }
         const uint32_t listed = listed_of(item);
-        const auto part = part_of(tokens, listed, worker);
+        const auto part = control::part_of(tokens, listed, worker);
         const uint32_t sources = merge_tree::sources_of(worker, config::workers(), [&](uint32_t other) {
-            return part_of(tokens, listed, other).tiles() > 0;
+            return control::part_of(tokens, listed, other).tiles() > 0;
         });
         state.first_row = first_row_of(item);
         state.bands = register_rows::bands_of(state.first_row, state.first_row + config::rows_per_head());

@@ -25,11 +25,6 @@ namespace {
 using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
-attention::Part part_of(uint32_t tokens, uint32_t listed, uint32_t worker) {
-    return attention::part_of(
-        tokens, control::guess_with(listed), worker, config::workers(), config::speculate);
-}
-
 tile_list::Row list_of(uint32_t item) {
     return reinterpret_cast<tile_list::Row>(get_write_ptr(config::cb_lists) + item * tile_list::row_bytes);
 }
@@ -113,7 +108,7 @@ void kernel_main() {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
         const uint32_t listed = control::listed_of(words, item);
-        const auto part = part_of(tokens, listed, worker);
+        const auto part = control::part_of(tokens, listed, worker);
         if (part.tiles() > 0) {
             const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
             if constexpr (config::paged) {
@@ -159,7 +154,7 @@ void kernel_main() {
         }
         if (tokens > 0) {
             const uint32_t sources = merge_tree::sources_of(worker, config::workers(), [&](uint32_t other) {
-                return part_of(tokens, listed, other).tiles() > 0;
+                return control::part_of(tokens, listed, other).tiles() > 0;
             });
             partials.receive(sources, credit_of);
         }

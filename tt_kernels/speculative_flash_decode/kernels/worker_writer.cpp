@@ -116,14 +116,9 @@ void send_guess(const Head& head, const Core& output, const Core& exchange) {
     cb_pop_front(config::cb_guess, head_tiles);
 }
 
-attention::Part part_of(uint32_t tokens, uint32_t listed, uint32_t worker) {
-    return attention::part_of(
-        tokens, control::guess_with(listed), worker, config::workers(), config::speculate);
-}
-
 // Whether `worker` has something for its receiver: a part of its own, or what it received.
 bool sends(uint32_t tokens, uint32_t listed, uint32_t worker) {
-    const auto has = [&](uint32_t other) { return part_of(tokens, listed, other).tiles() > 0; };
+    const auto has = [&](uint32_t other) { return control::part_of(tokens, listed, other).tiles() > 0; };
     return has(worker) || merge_tree::sources_of(worker, config::workers(), has) != 0;
 }
 

@@ -6,25 +6,12 @@ from __future__ import annotations
 
 import torch
 
-from models.llama31_8b.config import LlamaConfig, RopeScaling
+from models.llama31_8b.tiny import BANKED
 
 from ..context import Context
 from ..findings import Check
 from .small_model import cached, cached_by_reference, make, near
 
-# 12 tiles of columns in residual and vocabulary, one in each DRAM bank: the least that sharded steps read evenly.
-BANKED = LlamaConfig(
-    vocab_size=384,
-    hidden_size=384,
-    intermediate_size=448,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=64,
-    max_position_embeddings=64,
-    rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
-    name="banked",
-)
 CAPACITY, PROMPT_TOKENS = 64, 20
 
 

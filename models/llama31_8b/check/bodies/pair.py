@@ -8,10 +8,11 @@ import torch
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.tiny import TINY
 
 from ..context import Context
 from ..findings import Check
-from .small_model import SMALL, cached, cached_by_reference, filled_cache, load_cache, make, near
+from .small_model import cached, cached_by_reference, filled_cache, load_cache, make, near
 
 CHUNK_SIZE, CAPACITY = 32, 128
 CACHED = 95  # a guess reads 32 tokens at the start and, of 96, those from 64 on
@@ -37,7 +38,7 @@ def speculating_pair(context: Context) -> list[Check]:
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     settings = AttentionSettings("alspec", CHUNK_SIZE, THRESHOLD)
-    model, reference = make(context.device, SMALL, capacity=CAPACITY, attention=settings)
+    model, reference = make(context.device, TINY, capacity=CAPACITY, attention=settings)
     cache = filled_cache(reference, CACHED, CAPACITY)
     load_cache(model, cache)
     policy = ALSpecAttention(THRESHOLD, CHUNK_SIZE)

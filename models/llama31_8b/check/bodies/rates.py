@@ -15,12 +15,12 @@ from typing import Any
 import torch
 
 from models.llama31_8b.config import LlamaConfig, preset
+from models.llama31_8b.tiny import BANKED
 from models.llama31_8b.tt.device.precision import LayerPrecision, bytes_of
 
 from ..context import Context
 from ..expectations import correlation
 from ..findings import Check
-from .layer import BANKED
 
 MODEL, CONTEXT = "llama-3.1-8b", 4096
 SIM_CONTEXT = 256

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from models.llama31_8b.config import LlamaConfig, RopeScaling
+from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.random_weights import random_state_dict
@@ -16,18 +16,6 @@ from models.llama31_8b.reference.model.random_weights import random_state_dict
 from ..expectations import correlation
 from ..findings import Check
 
-SMALL = LlamaConfig(
-    vocab_size=96,
-    hidden_size=64,
-    intermediate_size=96,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=64,
-    max_position_embeddings=256,
-    rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
-    name="small",
-)
 PRECISION = "bfloat16"
 # What bfloat16 leaves of a few layers' logits, which are about 1 each.
 MIN_PCC, MAX_ERROR = 0.99, 0.15

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import torch
 
+from models.llama31_8b.tiny import TINY
+
 from ..context import Context
 from ..expectations import correlation
 from ..findings import Check
-from .small_model import MIN_PCC, SMALL, filled_cache, load_cache, make
+from .small_model import MIN_PCC, filled_cache, load_cache, make
 
 LOOPS = 50
 TOKENS, SIM_TOKENS = 32, 2  # per loop
@@ -19,11 +21,11 @@ CACHED, CAPACITY = 95, 128
 def soak(context: Context) -> list[Check]:
     """Capture a decode step and replay it for each token of a loop, LOOPS times: the first loop is near the reference,
     the others equal the first bit for bit."""
-    model, reference = make(context.device, SMALL, capacity=CAPACITY)
+    model, reference = make(context.device, TINY, capacity=CAPACITY)
     cache = filled_cache(reference, CACHED, CAPACITY)
     load_cache(model, cache)
     count = SIM_TOKENS if context.simulated else TOKENS
-    tokens = torch.randint(0, SMALL.vocab_size, (count,), generator=torch.Generator().manual_seed(4)).tolist()
+    tokens = torch.randint(0, TINY.vocab_size, (count,), generator=torch.Generator().manual_seed(4)).tolist()
     first, replays = _loop(context.device, model, tokens)
     differ = 0
     for _ in range(LOOPS - 1):

@@ -9,10 +9,11 @@ import torch
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.spec_decode.tree import TokenTree
+from models.llama31_8b.tiny import TINY
 
 from ..context import Context
 from ..findings import Check
-from .small_model import SMALL, cached, cached_by_reference, filled_cache, load_cache, make, near
+from .small_model import cached, cached_by_reference, filled_cache, load_cache, make, near
 
 CAPACITY, CACHED, FIRST_TOKEN = 64, 30, 71  # the first tree crosses a tile of 32 positions
 PARENTS = (-1, 0, 0, 2)  # a wrong child comes before the right path 2, 3: accepted keys and values move
@@ -29,15 +30,15 @@ def greedy_text(reference: ReferenceLlama, cache, tokens: int) -> list[int]:
 
 def drafted(text: list[int], right: int) -> list[int]:
     """Return the nodes' tokens of a tree whose root is text[0] and whose path is right in so many tokens."""
-    path = [token if depth < right else (token + 1) % SMALL.vocab_size for depth, token in enumerate(text[1:3])]
-    return [text[0], (text[1] + 2) % SMALL.vocab_size, *path]
+    path = [token if depth < right else (token + 1) % TINY.vocab_size for depth, token in enumerate(text[1:3])]
+    return [text[0], (text[1] + 2) % TINY.vocab_size, *path]
 
 
 def token_trees(context: Context) -> list[Check]:
     """Commit a whole path, a part of one and none: the text is the plain greedy one, and so is the cache."""
     from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
 
-    model, reference = make(context.device, SMALL, capacity=CAPACITY)
+    model, reference = make(context.device, TINY, capacity=CAPACITY)
     cache = filled_cache(reference, CACHED, CAPACITY)
     load_cache(model, cache)
     new = sum(RIGHT) + len(RIGHT)

@@ -10,11 +10,12 @@ import torch
 from models.llama31_8b.check import runner
 from models.llama31_8b.check.bodies import pair, trees
 from models.llama31_8b.check.bodies.links import neighbours
-from models.llama31_8b.check.bodies.small_model import MAX_ERROR, SMALL, filled_cache, near
+from models.llama31_8b.check.bodies.small_model import MAX_ERROR, filled_cache, near
 from models.llama31_8b.check.findings import FAIL, PASS
 from models.llama31_8b.check.runner import run_stages
 from models.llama31_8b.check.stages import STAGES
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.tiny import TINY
 from runtime_patches.simulated_n150 import clusters
 from tests.support.alspec_reference import Recorded
 
@@ -23,7 +24,7 @@ MIN_MARGIN, MIN_GAP = 0.05, 0.1  # bfloat16 moves ratios by 1 % and logits by 0.
 
 @pytest.fixture(scope="module")
 def reference() -> ReferenceLlama:
-    return ReferenceLlama.random(SMALL)
+    return ReferenceLlama.random(TINY)
 
 
 def gap(logits: torch.Tensor) -> float:

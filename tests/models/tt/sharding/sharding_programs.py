@@ -9,23 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from models.llama31_8b.config import LlamaConfig, RopeScaling
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.tiny import BANKED
 from tests.support.tt_programs import build
 
-# 12 tiles of columns in the residual and the vocabulary, one in each DRAM bank. The MLP's 14 and the fused product's 8
-# do not fill the banks evenly, as those of Llama 3.1 8B do not.
-BANKED = LlamaConfig(
-    vocab_size=384,
-    hidden_size=384,
-    intermediate_size=448,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=64,
-    max_position_embeddings=64,
-    rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
-    name="banked",
-)
 # As much on each of two chips, but for the residual, of which a chip has half.
 BANKED_ROW = replace(
     BANKED,

@@ -13,12 +13,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from loguru import logger
 
-from ....config import LlamaConfig, RopeScaling
+from ....config import LlamaConfig
+from ....tiny import TINY, tiny_for
 from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
 from ....tt.device.precision import PrecisionError, precision_config
 from ....tt.parallel.mesh import TILE, MeshError, MeshShape
@@ -29,7 +29,7 @@ from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, DECODE_SHARDING, Suppo
 
 # Cached positions and prompt tokens of a run with exact attention; a guess needs two chunks to begin with.
 CAPACITY, PROMPT_TOKENS = 128, 40
-MAX_POSITIONS = 256
+MAX_POSITIONS = TINY.max_position_embeddings
 DEFAULT_TOKENS, DRAFTED_TOKENS = (
     3,
     8,
@@ -56,18 +56,6 @@ SUPPORT = Support(
     ),
     reads_prompt=False,
     seeds_weights=True,
-)
-TINY = LlamaConfig(
-    vocab_size=96,
-    hidden_size=64,
-    intermediate_size=96,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=64,
-    max_position_embeddings=MAX_POSITIONS,
-    rope_scaling=RopeScaling("llama3", factor=8.0, original_max_position_embeddings=64),
-    name="tiny",
 )
 
 
@@ -209,13 +197,7 @@ def tiny_model(fuzzy: int | None, mesh: MeshShape) -> LlamaConfig:
     """Return the tiny random model's config, with enough layers for drafts of `fuzzy` parallel layers between the first
     and the last, and heads for each chip of a TP group."""
     layers = TINY.num_hidden_layers if fuzzy is None else max(TINY.num_hidden_layers, fuzzy + 2)
-    return replace(
-        TINY,
-        num_hidden_layers=layers,
-        intermediate_size=TINY.intermediate_size if mesh.tp == 1 else 64 * mesh.tp,
-        num_attention_heads=TINY.num_attention_heads * mesh.tp,
-        num_key_value_heads=TINY.num_key_value_heads * mesh.tp,
-    )
+    return tiny_for(mesh.tp, num_hidden_layers=layers)
 
 
 def _config(options: DemoOptions, mesh: MeshShape) -> LlamaConfig:
