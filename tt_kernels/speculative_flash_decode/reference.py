@@ -97,8 +97,8 @@ def speculative_flash_decode_reference(
 def tile_masses_reference(
     q: torch.Tensor, k: torch.Tensor, cur_pos: Sequence[int], *, scale: float | None = None
 ) -> torch.Tensor:
-    """Return the softmax weights of decode attention summed over tiles of 32 keys and the query heads of a key/value head:
-    float64 [b, k, ceil(s / 32)], zeros for skipped users. Arguments as above."""
+    """Return the softmax weights of decode attention summed over tiles of 32 keys and over the query heads of a
+    key/value head: float64 [b, k, ceil(s / 32)], zeros for skipped users. Arguments as above."""
     _, users, heads, head_dim = q.shape
     kv_heads = k.shape[1]
     scale = 1 / math.sqrt(head_dim) if scale is None else scale

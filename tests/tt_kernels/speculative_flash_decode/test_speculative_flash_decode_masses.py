@@ -11,14 +11,8 @@ import torch
 from loguru import logger
 
 from tests.support.pcc import correlation
-from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import CHIP, Case, speculative_body
-from tests.tt_kernels.speculative_flash_decode.test_speculative_flash_decode_lists import (
-    CASE,
-    LISTS,
-    POSITIONS,
-    RANGE,
-    rows,
-)
+from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import CHIP, speculative_body
+from tests.tt_kernels.speculative_flash_decode.listed_tiles import CASE, LISTS, POSITIONS, RANGE, list_words
 from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference, tile_masses_reference
 from tt_kernels.speculative_flash_decode.tile_lists import MASS_UNIT
 
@@ -37,7 +31,8 @@ def check_masses(found: torch.Tensor, q, k, positions, **options) -> None:
     error = (masses - expected).abs()
     relative = (error / expected.clamp(min=1e-3)).max().item()
     logger.info(
-        f"masses: PCC {correlation(masses, expected):.6f}, largest error {error.max().item():.2e}, relative {relative:.2%}"
+        f"masses: PCC {correlation(masses, expected):.6f}, largest error {error.max().item():.2e}, "
+        f"relative {relative:.2%}"
     )
     assert relative < 0.015
 
@@ -53,13 +48,13 @@ def check_masses(found: torch.Tensor, q, k, positions, **options) -> None:
     ],
 )
 def test_masses_are_those_of_the_softmax(sim_device, workers, changes):
-    """Of all users in turn, with listed tiles and without; the results beside them are as good as ever."""
+    """All users in turn, with listed tiles and without; the results beside them are as good as ever."""
     case = replace(CASE, workers=workers, **changes)
     q, k, v = case.random(31)
     q = q * 3  # some tiles hold most of the mass
     blank = torch.full((case.users, case.kv_heads, case.max_tokens // 32), UNTOUCHED, dtype=torch.int32)
     run = {"positions": POSITIONS, "masses": blank, "priority": 2}
-    runs = [run | {"guess_range": RANGE, "lists": rows()}, run]
+    runs = [run | {"guess_range": RANGE, "lists": list_words()}, run]
     (listed, ends), caches = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     k, v = (cache.float() for cache in caches)
     for found, options in ((listed, {"guess_range": RANGE, "listed": LISTS}), (ends, {})):
