@@ -80,7 +80,7 @@ def speculative_flash_decode(
     tile_lists: with a guess_range of `tiles`, the tiles that each head's guess reads besides (tile_lists.py). Read on
         the device.
     tile_masses: uint32 [users, kv_heads, max_tokens / 32], ROW_MAJOR, written by the sender: how much of the exact
-        softmax lies on each tile of 32 keys, summed over the query heads of a key/value head, in units of 2^-26. The
+        softmax lies on each tile of 32 keys, summed over the query heads of a key/value head, in units of 2^-24. The
         words of skipped users and of tiles without cached tokens stay what they are.
     threshold: the guess is accepted where ||guess - exact|| < threshold * ||exact||; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 ROW_WORDS = 16
-MASS_UNIT = 2.0**-26  # of a mass (common/kernels/tile_mass.hpp)
+MASS_UNIT = 2.0**-24  # of a mass (common/kernels/tile_mass.hpp)
 MAX_TILES = ROW_WORDS - 2
 MAX_ITEMS = 64
 

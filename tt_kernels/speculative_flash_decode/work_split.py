@@ -227,7 +227,7 @@ def make_buffers(
         for name, size, pages in (
             ("cb_totals", 4 * words, 1),
             ("cb_masses", TILE_BYTES["FLOAT32"] + 4 * rows_per_head, 2),
-            ("cb_mass_weights", 2 * rows_per_head * kept, 1),
+            ("cb_mass_weights", 4 * rows_per_head * kept, 1),
             ("cb_mass_line", problem.max_tokens // TILE * 4, 1),
         ):
             dtype = "FLOAT32" if name == "cb_masses" else "UINT32"

@@ -6,8 +6,8 @@
 //     mass = sum over rows of v exp(scale (m - M)) / l
 //
 // v: the sum of a row's weights in that tile, relative to the row maximum m of their chunk; M, l: the row's maximum and
-// row sum over all keys. A mass is a fixed-point number with `fraction_bits`; relative to a row's sum the largest error
-// is about 1 %, of which the two bytes of v and the parabola have a third each.
+// row sum over all keys. A mass is a fixed-point number with `fraction_bits`. Its largest error, 0.5 % and 2^-24, is that
+// of the weights' exponentials and of the parabola below.
 
 #pragma once
 
@@ -15,14 +15,11 @@
 
 namespace tile_mass {
 
-constexpr uint32_t fraction_bits = 26;  // so that 32 rows fit in a word
+constexpr uint32_t fraction_bits = 24;
 
 inline uint32_t high_product(uint32_t a, uint32_t b) {
     return static_cast<uint32_t>(static_cast<uint64_t>(a) * b >> 32);
 }
-
-// The nearest bfloat16 of the bits of a float32.
-inline uint16_t rounded(uint32_t bits) { return static_cast<uint16_t>((bits + 0x8000) >> 16); }
 
 constexpr uint32_t bias = 127, bf16_mantissa_bits = 7, float_mantissa_bits = 23;
 
@@ -35,6 +32,9 @@ constexpr uint32_t distance_bits = 16, far = 0xFFFFFFFF;
 // log2 of the factor by which weights relative to row maximum `from` are larger than those relative to `to`, which is not
 // below it, with 16 bits of fraction. Both are bfloat16. scale_log2e: the bits of the float32 scale * log2(e), positive.
 inline uint32_t distance(uint32_t from, uint32_t to, uint32_t scale_log2e) {
+    if (from == to) {
+        return 0;
+    }
     constexpr uint32_t spare_bits = 16;
     const uint32_t from_exponent = bf16_exponent(from), to_exponent = bf16_exponent(to);
     const uint32_t exponent = from_exponent < to_exponent ? to_exponent : from_exponent;
@@ -60,26 +60,43 @@ inline uint32_t distance(uint32_t from, uint32_t to, uint32_t scale_log2e) {
     return up < 32 && product >> (32 - up) == 0 ? product << up : far;
 }
 
-// exp(scale (m - M)) / l: `mantissa` times a power of two.
-struct Factor {
-    uint32_t mantissa;
-    uint32_t shift;  // from the product with a weight's exponent of 0 to a mass
-};
-
-// total: the bits of l, a positive float32. distance: of m and M.
-inline Factor factor(uint32_t total, uint32_t distance) {
-    const uint32_t quotient = 0xFFFFFFFF / (float_mantissa(total) >> 8) >> 1;  // 2^15 to 2^16
-    // 2^-f = 1 - 0.67157 f + 0.17157 f^2, 0.3 % off at most.
+// 2^-f with 16 bits of fraction, for the fraction f of a distance: 1 - 0.67157 f + 0.17157 f^2, 0.3 % off at most.
+inline uint32_t power(uint32_t distance) {
     const uint32_t f = distance & 0xFFFF;
-    const uint32_t power = 0xFFFF - (f * 44012 >> 16) + ((f * f >> 16) * 11244 >> 16);
-    return {quotient * power, (total >> float_mantissa_bits) + (distance >> distance_bits) + 5};
+    return 0xFFFF - (f * 44012 >> 16) + ((f * f >> 16) * 11244 >> 16);
 }
 
-// weight: v, a bfloat16 that is not negative.
-inline uint32_t of(uint32_t weight, const Factor& factor) {
-    const uint32_t product = high_product(bf16_mantissa(weight) << 24, factor.mantissa);
-    const uint32_t shift = factor.shift - bf16_exponent(weight);
-    return shift < 32 ? product >> shift : 0;
+// 2^-distance with 32 bits of fraction.
+inline uint32_t decay(uint32_t distance) {
+    const uint32_t down = distance >> distance_bits;
+    return distance == 0 ? 0xFFFFFFFF : down < 32 ? power(distance) << 16 >> down : 0;
 }
+
+// 2^-distance / l with 30 bits of fraction, at most 4. total: the bits of l, a positive float32.
+constexpr uint32_t factor_bits = 30;
+
+inline uint32_t factor(uint32_t total, uint32_t distance) {
+    const uint32_t inverse = 0xFFFFFFFF / (float_mantissa(total) >> 8) >> 1;  // 2^15 to 2^16
+    const uint32_t down = (total >> float_mantissa_bits) + (distance >> distance_bits);
+    constexpr uint32_t at_zero = bias + factor_bits - 32;
+    return down < at_zero        ? 0xFFFFFFFF
+           : down - at_zero < 32 ? inverse * power(distance) >> (down - at_zero)
+                                 : 0;
+}
+
+// v, the bits of a float32 that is not negative, with 26 bits of fraction, below 64.
+constexpr uint32_t weight_bits = fraction_bits + 32 - factor_bits;
+
+inline uint32_t fixed(uint32_t weight) {
+    constexpr uint32_t at_zero = bias + float_mantissa_bits - weight_bits;
+    const uint32_t exponent = weight >> float_mantissa_bits;
+    if (exponent >= at_zero) {
+        return exponent - at_zero <= 8 ? float_mantissa(weight) << (exponent - at_zero) : 0xFFFFFFFF;
+    }
+    return at_zero - exponent < 32 ? float_mantissa(weight) >> (at_zero - exponent) : 0;
+}
+
+// A row's part of a mass.
+inline uint32_t product(uint32_t weight, uint32_t factor) { return high_product(weight, factor); }
 
 }  // namespace tile_mass

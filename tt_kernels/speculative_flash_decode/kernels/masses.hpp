@@ -29,18 +29,43 @@ inline Words words_at(uint32_t address) { return reinterpret_cast<Words>(address
 // maximum (bfloat16) of each row of the head.
 constexpr uint32_t totals_offset = 16, words_per_row = 2;
 
-// The rows of the cache in their places: listed tiles follow the first (tile_list.hpp).
-inline uint32_t tile_of([[maybe_unused]] uint32_t item, [[maybe_unused]] uint32_t listed, uint32_t row) {
+// Calls visit(tile, count) for the tiles that rows [begin, end) of the cache are, run by run: listed ones follow the first
+// (tile_list.hpp).
+template <typename Visit>
+inline void for_each_run(
+    [[maybe_unused]] uint32_t item,
+    [[maybe_unused]] uint32_t listed,
+    uint32_t begin,
+    uint32_t end,
+    Visit visit) {
     if constexpr (config::followed) {
-        struct Places {
-            uint32_t page(uint32_t place) const { return place; }
-        };
-        const auto tiles = reinterpret_cast<tile_list::Row>(
+        const auto list = reinterpret_cast<tile_list::Row>(
             get_write_ptr(config::cb_lists) + item * tile_list::row_bytes +
             tile_list::first_tile * sizeof(uint32_t));
-        return tile_list::Renumbered<Places>{{}, tiles, config::guess().first, listed}.page(row);
+        const uint32_t first = config::guess().first, others = first + listed;
+        if (begin < first) {
+            const uint32_t stop = attention::min(end, first);
+            visit(begin, stop - begin);
+            begin = stop;
+        }
+        for (; begin < end && begin < others; ++begin) {
+            visit(list[begin - first], 1);
+        }
+        uint32_t below = 0;  // listed tiles below the next one
+        while (begin < end) {
+            uint32_t tile = begin - listed + below;
+            while (below < listed && list[below] <= tile) {
+                ++below;
+                ++tile;
+            }
+            const uint32_t rest = end - begin;
+            const uint32_t count = below < listed ? attention::min(rest, list[below] - tile) : rest;
+            visit(tile, count);
+            begin += count;
+        }
+    } else {
+        visit(begin, end - begin);
     }
-    return row;
 }
 
 class Keeper {
@@ -50,10 +75,11 @@ public:
         (void)*words_at(get_write_ptr(config::cb_totals));  // read back: before any worker has sent anything
     }
 
-    // A head of rows [begin, begin + rows_per_head).
+    // A head whose first row is `first_row`.
     void begin(uint32_t first_row) {
         first_row_ = first_row;
-        kept_ = get_write_ptr(config::cb_mass_weights);
+        kept_ = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_weights));
+        is_first_ = true;
     }
 
     // Keeps what compute hands out of the chunks of `range`; of all but the last if `leave_last`, or of that alone.
@@ -68,10 +94,10 @@ public:
         }
     }
 
-    // Reads the totals of a head from where compute hands over its state, and sends them to the workers that has(worker).
-    // core_of(worker): its NoC coordinates, as get_noc_addr takes them with an address.
-    template <typename Has, typename At>
-    void send_totals(const Has& has, const At& at) {
+    // Reads the totals of a head from where compute hands over its state, and sends them to the workers in `to_workers`, a
+    // bit for each. at(worker, address): the NoC address on that worker.
+    template <typename At>
+    void send_totals(uint64_t to_workers, const At& at) {
         cb_wait_front(config::cb_handover, 1);
         const Words page = words_at(get_read_ptr(config::cb_handover));
         const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
@@ -86,13 +112,13 @@ public:
         cb_pop_front(config::cb_handover, 1);
         const uint32_t bytes = config::rows_per_head() * words_per_row * sizeof(uint32_t);
         for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            if (has(worker)) {
+            if (to_workers >> worker & 1) {
                 noc_async_write(here + totals_offset, at(worker, here + totals_offset), bytes);
             }
         }
         noc_async_write_barrier();
         for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            if (has(worker)) {
+            if (to_workers >> worker & 1) {
                 noc_semaphore_inc(at(worker, here), 1);
             }
         }
@@ -105,22 +131,43 @@ public:
         }
     }
 
-    // Writes the masses of what was kept of `part`, the item's, to `line`, the NoC address of the item's.
+    // Writes the masses of what was kept of `part`, the item's, to `line`, the NoC address of the item's. They are there
+    // after the barrier of writes. From the last chunk to the first, since each was kept with what it takes from the weights
+    // of all before it.
     void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line) {
-        kept_ = get_write_ptr(config::cb_mass_weights);
-        run_begin_ = run_end_ = 0;
-        last_maxima_ = 0;
-        for (const attention::Range& range : {part.first, part.last, part.middle}) {
-            for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-                const uint32_t end = attention::min(begin + config::key_tiles(), range.end);
-                begin_chunk();
-                for (uint32_t row = begin; row < end; ++row) {
-                    add(tile_of(item, listed, row), next_mass(), line);
+        noc_async_write_barrier();  // the line of the item before has been read
+        const uint32_t rows = config::rows_per_head();
+        const Words totals = words_at(get_write_ptr(config::cb_totals) + totals_offset);
+        for (uint32_t row = 0; row < rows; ++row) {
+            const uint32_t distance =
+                tile_mass::distance(maxima_[row], totals[words_per_row * row + 1], scale_log2e_);
+            factors_[row] = tile_mass::factor(totals[words_per_row * row], distance);
+        }
+        uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
+        for (const attention::Range& range : {part.middle, part.last, part.first}) {
+            for (uint32_t end = range.end; end > range.begin;) {
+                const uint32_t size = (end - range.begin - 1) % config::key_tiles() + 1;
+                kept_ -= size * rows;
+                const uint32_t* weights = kept_;
+                for_each_run(item, listed, end - size, end, [&](uint32_t tile, uint32_t count) {
+                    weigh(weights, masses + tile, count);
+                    weights += count * rows;
+                });
+                kept_ -= rows;
+                for (uint32_t row = 0; row < rows; ++row) {
+                    factors_[row] = tile_mass::product(factors_[row], kept_[row]);
                 }
+                end -= size;
             }
         }
-        flush(line);
-        noc_async_write_barrier();
+        for (const attention::Range& range : {part.first, part.last, part.middle}) {
+            for_each_run(item, listed, range.begin, range.end, [&](uint32_t tile, uint32_t count) {
+                (void)*static_cast<Words>(masses + tile + count - 1);  // read back
+                noc_async_write(
+                    reinterpret_cast<uint32_t>(masses + tile), line + tile * sizeof(uint32_t),
+                    count * sizeof(uint32_t));
+            });
+        }
     }
 
 private:
@@ -128,74 +175,56 @@ private:
         const uint32_t rows = config::rows_per_head();
         cb_wait_front(config::cb_masses, 1);
         const uint32_t page = get_read_ptr(config::cb_masses);
-        Halves to = reinterpret_cast<Halves>(kept_);
+        uint32_t* to = kept_;
         for (uint32_t row = 0; row < rows; ++row) {
-            *to++ = words_at(page + mass_columns::tile_bytes)[row];
+            const uint32_t maximum = words_at(page + mass_columns::tile_bytes)[row];
+            *to++ =
+                is_first_ ? 0 : tile_mass::decay(tile_mass::distance(maxima_[row], maximum, scale_log2e_));
+            maxima_[row] = maximum;
         }
+        is_first_ = false;
         for (uint32_t tile = 0; tile < tiles; ++tile) {
             for (uint32_t row = 0; row < rows; ++row) {
-                *to++ = tile_mass::rounded(
-                    *words_at(page + mass_columns::element_offset(first_row_ + row, tile)));
+                *to++ =
+                    tile_mass::fixed(*words_at(page + mass_columns::element_offset(first_row_ + row, tile)));
             }
         }
-        kept_ = reinterpret_cast<uint32_t>(to);
+        kept_ = to;
         cb_pop_front(config::cb_masses, 1);
     }
 
-    // The factors of the rows of the next chunk, which mostly are those of the chunk before.
-    void begin_chunk() {
-        const Words totals = words_at(get_write_ptr(config::cb_totals) + totals_offset);
-        const Halves maxima = reinterpret_cast<Halves>(kept_);
+    // Makes the masses of `count` tiles. Four rows, Llama's, have their factors in registers.
+    void weigh(const uint32_t* weights, uint32_t* masses, uint32_t count) const {
         const uint32_t rows = config::rows_per_head();
-        for (uint32_t row = 0; row < rows; ++row) {
-            if (last_maxima_ == 0 || maxima[row] != reinterpret_cast<Halves>(last_maxima_)[row]) {
-                factors_[row] = tile_mass::factor(
-                    totals[words_per_row * row],
-                    tile_mass::distance(maxima[row], totals[words_per_row * row + 1], scale_log2e_));
+        if (rows == 4) {
+            const uint32_t a = factors_[0], b = factors_[1], c = factors_[2], d = factors_[3];
+            for (uint32_t i = 0; i < count; ++i) {
+                const uint32_t first = weights[0], second = weights[1], third = weights[2],
+                               fourth = weights[3];
+                masses[i] = tile_mass::product(first, a) + tile_mass::product(second, b) +
+                            tile_mass::product(third, c) + tile_mass::product(fourth, d);
+                weights += 4;
             }
-        }
-        last_maxima_ = kept_;
-        kept_ += rows * sizeof(uint16_t);
-    }
-
-    uint32_t next_mass() {
-        const Halves weights = reinterpret_cast<Halves>(kept_);
-        const uint32_t rows = config::rows_per_head();
-        uint32_t mass = 0;
-        for (uint32_t row = 0; row < rows; ++row) {
-            mass += tile_mass::of(weights[row], factors_[row]);
-        }
-        kept_ += rows * sizeof(uint16_t);
-        return mass;
-    }
-
-    // Tiles that follow each other are written at once, from the same place of a line of this core.
-    void add(uint32_t tile, uint32_t mass, uint64_t line) {
-        if (tile != run_end_) {
-            flush(line);
-            run_begin_ = tile;
-        }
-        run_end_ = tile + 1;
-        words_at(get_write_ptr(config::cb_mass_line))[tile] = mass;
-    }
-
-    void flush(uint64_t line) {
-        if (run_end_ > run_begin_) {
-            const Words words = words_at(get_write_ptr(config::cb_mass_line));
-            (void)words[run_end_ - 1];  // read back
-            noc_async_write(
-                reinterpret_cast<uint32_t>(words + run_begin_), line + run_begin_ * sizeof(uint32_t),
-                (run_end_ - run_begin_) * sizeof(uint32_t));
+        } else {
+            for (uint32_t i = 0; i < count; ++i) {
+                uint32_t mass = 0;
+                for (uint32_t row = 0; row < rows; ++row) {
+                    mass += tile_mass::product(*weights++, factors_[row]);
+                }
+                masses[i] = mass;
+            }
         }
     }
 
     uint32_t scale_log2e_;
     uint32_t first_row_ = 0;
-    uint32_t kept_ = 0;  // address of the next weights: of each chunk its row maxima, then those of each tile
-    uint32_t last_maxima_ = 0;  // address of those that factors_ are for, 0 for none
+    // The next words of cb_mass_weights: of each chunk, for each row, by how much it lowers the weights of the chunks
+    // before it; then the weights of each tile and row.
+    uint32_t* kept_ = nullptr;
+    bool is_first_ = true;  // chunk of the head
     uint32_t heads_ = 0;
-    uint32_t run_begin_ = 0, run_end_ = 0;
-    tile_mass::Factor factors_[mass_columns::max_rows];
+    uint32_t maxima_[mass_columns::max_rows];  // of the last chunk
+    uint32_t factors_[mass_columns::max_rows];
 };
 
 }  // namespace masses

@@ -199,10 +199,10 @@ void kernel_main() {
             if (sources != 0) {
                 state.broken = probe_rows::is_marked(state.row_max(), state.first_row, state.end_row());
             }
-            State::emit(config::cb_exact, state.bands, state.broken);
             if constexpr (config::hands_out_masses) {
                 state.hand_over();  // its row sums and maxima are what masses are relative to
             }
+            State::emit(config::cb_exact, state.bands, state.broken);
         } else if (!state.empty) {
             state.hand_over();
         }
