@@ -39,6 +39,7 @@ from ...config import LlamaConfig
 from ..parallel.mesh import SP_AXIS, TP_AXIS, MeshShape
 from .alspec_counters import LayerCounters, SpeculationCounters
 from .base import DecodeAttention, TokenHeads
+from .followed_tiles import FollowedTiles
 from .settings import check_speculation
 
 # At 1 GHz; far longer than a layer, which is how long one row waits for the other.
@@ -52,7 +53,8 @@ class AttentionSpeculation(DecodeAttention):
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
-    program: the attention op's core assignment. guess_range: the tokens of the guess, if not the op's default.
+    program: the attention op's core assignment. guess_range: the tokens of the guess, if not the op's default; with
+        `tiles` it follows the attention (followed_tiles.py).
     Raises SpeculationError, ValueError (ChipPairs).
     """
 
@@ -84,6 +86,16 @@ class AttentionSpeculation(DecodeAttention):
         # The chips of a TP group decide together, over all heads, on another core.
         self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
+        self.followed = None
+        if guess_range is not None and guess_range.tiles:
+            self.followed = FollowedTiles(
+                mesh,
+                guess_range,
+                layers=config.num_hidden_layers,
+                users=users,
+                kv_heads=config.num_key_value_heads // mesh_shape.tp,
+                capacity=capacity,
+            )
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)
 
@@ -91,10 +103,15 @@ class AttentionSpeculation(DecodeAttention):
         """Make the first row the sender of layer 0 (priorities [2, 0]); both rows hold the embedding."""
         ttnn.copy(self._initial, self.priority)
 
+    def choose_tiles(self, positions: ttnn.Tensor) -> None:
+        if self.followed is not None:
+            self.followed.select(positions)
+
     def exchange_inputs(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
         self.exchange(residual, self.priority, *heads)
 
     def __call__(self, layer, q, keys, values, positions, page_table=None):
+        followed = self.followed
         return speculative_flash_decode(
             q,
             keys,
@@ -109,6 +126,8 @@ class AttentionSpeculation(DecodeAttention):
             tp_group=self.tp_group,
             program_config=self.program,
             guess_range=self.guess_range,
+            tile_lists=None if followed is None else followed.lists[layer],
+            tile_masses=None if followed is None else followed.masses[layer],
         ).exact
 
     def gate(self, layer: int) -> AbstractContextManager[None]:
@@ -130,8 +149,10 @@ class AttentionSpeculation(DecodeAttention):
                 raise PeerError(f"{what}: {error}") from error
 
     def reset(self) -> None:
-        """Forget counters and failures. No step may be running."""
+        """Forget counters, failures and what the guess followed. No step may be running."""
         self.log.reset()
+        if self.followed is not None:
+            self.followed.reset()
         for state in self._states().values():
             state.reset()
 
