@@ -16,7 +16,6 @@ the simulator leaves out: docs/results/paper_cycles.md.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -43,8 +42,7 @@ VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
 OP_KEYS = (*KEYS, "number")
 OP_VALUES = ("op", "shape", "cores", "cycles", "bytes", "of_roofline")
 EMBEDDING, LAYER, HEAD, TOKEN = "embedding", "layer", "head", "token"
-THIN = {"num_attention_heads": 4, "num_key_value_heads": 1, "intermediate_size": 384}
-THIN_VOCABULARY, THIN_CONTEXT = 384, 128
+THIN_WIDTH, THIN_CONTEXT = 384, 128  # of the vocabulary or MLP beside what is measured, and of its cache
 TIMEOUT_S = 3 * 3600
 
 
@@ -105,10 +103,11 @@ def measure_all(
     """Add the rows that `steps` does not have, and those of their programs to `ops`."""
     for sharding in shardings:
         for context in contexts:
-            layer = replace(part_of(config, tp), vocab_size=THIN_VOCABULARY)
+            layer = replace(part_of(config, tp), vocab_size=THIN_WIDTH)
             key = {"model": config.name, "tp": tp, "context": context, "sharding": sharding}
             _measure_stages(steps, ops, layer, key, (LAYER, EMBEDDING), context, "layer")
-        head = replace(config, **THIN, vocab_size=config.vocab_size // head_pieces(config))
+        thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_WIDTH)
+        head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
         key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding}
         _measure_stages(steps, ops, head, key, (HEAD,), THIN_CONTEXT, "logits")
     if tp == 1:

@@ -44,8 +44,8 @@ def head_pieces(config: LlamaConfig) -> int:
 
 
 def check_fits(config: LlamaConfig, context: int, sharding: str) -> None:
-    """Refuse what no chip of 8x8 cores holds: all layers with `context` cached positions of one user. Raises DoesNotFit,
-    ShardingError, ValueError."""
+    """Refuse what no chip of 8x8 cores holds: all layers with `context` cached positions of one user. Raises
+    DoesNotFit, ShardingError, ValueError."""
     chip = MeshShape(1, 1)
     if sharding == "sharded":
         ShardedDecodeConfig.of(config, chip, 1)
