@@ -90,8 +90,7 @@ def _work(config: dict[str, Any], formats: dict[str, str], sharding: str, contex
     from models.llama31_8b.tt.device.precision import LayerPrecision, PrecisionConfig
     from perf.steps.decode_layer_step import measure
 
-    scaling = config.pop("rope_scaling")
-    shape = LlamaConfig(**config, rope_scaling=RopeScaling(**scaling) if scaling else None)
+    shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
     precision = PrecisionConfig("performance", LayerPrecision(**formats))
     with timed_chip() as (device, timeline):
         return measure(device, timeline, shape, precision, sharding, context)
