@@ -31,7 +31,7 @@ from perf.lib.data_file import FOLDER, commit
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.timed_chip import timed_chip, timed_environment
 from perf.quality.tables import Table
-from perf.steps.full_size import GRID, check_fits, formats_of, head_pieces, part_of
+from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
 MODULE = "perf.steps.bench_decode_layer"
@@ -42,7 +42,8 @@ VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
 OP_KEYS = (*KEYS, "number")
 OP_VALUES = ("op", "shape", "cores", "cycles", "bytes", "of_roofline")
 EMBEDDING, LAYER, HEAD, TOKEN = "embedding", "layer", "head", "token"
-THIN_WIDTH, THIN_CONTEXT = 384, 128  # of the vocabulary or MLP beside what is measured, and of its cache
+CORES = 64
+THIN_MLP, THIN_CONTEXT = 384, 128  # of the layer before the LM head
 TIMEOUT_S = 3 * 3600
 
 
@@ -78,7 +79,7 @@ def token_of(rows: Mapping[str, Mapping[str, Any]], norm: int, layers: int, piec
     return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles), "tokens_per_s": 1e9 / cycles}
 
 
-def run(config: LlamaConfig, sharding: str, context: int, grid: tuple[int, int] = GRID) -> dict[str, Any]:
+def run(config: LlamaConfig, sharding: str, context: int, grid: str = FULL_GRID) -> dict[str, Any]:
     """Measure one layer of `config`, and embedding and head of its vocabulary, in a process of its own: see
     `decode_layer_step.measure`. Errors: SystemExit with what went wrong there."""
     formats = vars(formats_of(config).of_layer(0))
@@ -102,10 +103,10 @@ def measure_all(
     """Add the rows that `steps` does not have, and those of their programs to `ops`."""
     for sharding in shardings:
         for context in contexts:
-            layer = replace(part_of(config, tp), vocab_size=THIN_WIDTH)
+            layer = replace(part_of(config, tp), vocab_size=THIN_VOCABULARY)
             key = {"model": config.name, "tp": tp, "context": context, "sharding": sharding}
             _measure_stages(steps, ops, layer, key, (LAYER, EMBEDDING), context, "layer")
-        thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_WIDTH)
+        thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
         head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
         key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding}
         _measure_stages(steps, ops, head, key, (HEAD,), THIN_CONTEXT, "logits")
@@ -131,8 +132,7 @@ def _measure_stages(
         where, own = {**key, "stage": stage}, [op for op in told if op["part"] == stage]
         ops.append([{**where, "number": i, **{name: op[name] for name in OP_VALUES}} for i, op in enumerate(own)])
         values = found["values"][judged] if stage == stages[0] else dict.fromkeys(ERRORS)
-        cores = GRID[0] * GRID[1]
-        steps.append([{**where, **sums_of(own), **values, "cores": cores, "tokens_per_s": None}])
+        steps.append([{**where, **sums_of(own), **values, "cores": CORES, "tokens_per_s": None}])
         print(report(where, own, values), flush=True)
 
 

@@ -12,7 +12,8 @@ from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_con
 from models.llama31_8b.tt.parallel.mesh import TILE, MeshShape
 from models.llama31_8b.tt.sharding.config import HEAD_TILES, ShardedDecodeConfig
 
-GRID = (8, 8)  # columns and rows of an N150's compute cores that ops may use
+FULL_GRID = "8x8"  # columns and rows of an N150's compute cores that ops may use
+THIN_VOCABULARY = 384  # of steps whose LM head is not what is measured: a tile for each DRAM bank
 
 
 def part_of(config: LlamaConfig, tp: int) -> LlamaConfig:

@@ -103,7 +103,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
 def test_a_tiny_layer_is_executed_timed_and_judged(sharding):
     """64 cores for the sharded step, which takes a whole chip; 8 are enough for the other."""
     config = replace(BANKED, num_hidden_layers=2, max_position_embeddings=128)
-    found = bench.run(config, sharding, 100, (8, 8) if sharding == "sharded" else (4, 2))
+    found = bench.run(config, sharding, 100, "8x8" if sharding == "sharded" else "4x2")
     ops = bench.ops_of(found["programs"])
     for what, values in found["values"].items():
         logger.info(bench.report({"sharding": sharding, "values": what}, ops, values))
