@@ -33,6 +33,7 @@ from perf.steps.alspec_step import fill
 from runtime_patches.profiling.timeline import ProgramSpan, Timeline
 
 TOKEN = 5
+TABLE_ROWS = 32  # of the embedding that are put on the chip: a step reads one of them, whatever the vocabulary
 EMBEDDING_PART, LAYER_PART, HEAD_PART = "embedding", "layer", "head"
 
 
@@ -49,14 +50,15 @@ class HeldWeights(WeightStore):
         return host
 
     def put(self, name, make, dtype, split, layout="TILE_LAYOUT", memory=None):
-        put = super().put(name, make, dtype, split, layout, memory)
-        self.held[name] = self.held.pop(str(len(self.held) - 1)).reshape(make().shape).float()
+        matrix = make()[:TABLE_ROWS] if name == "embedding" else make()
+        put = super().put(name, lambda: matrix, dtype, split, layout, memory)
+        self.held[name] = self.held.pop(str(len(self.held) - 1)).reshape(matrix.shape).float()
         logger.info("{} is on the chip, in {}", name, dtype)
         return put
 
     def state(self, config: LlamaConfig, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the weights that the chip holds, by Hugging Face name and in its order."""
-        found = dict(given) | {EMBEDDING: self.held["embedding"]}
+        found = dict(given) | {EMBEDDING: torch.cat([self.held["embedding"], given[EMBEDDING][TABLE_ROWS:]])}
         heads = [self.held[name] for name in self.held if name.startswith("lm_head.")]
         found[LM_HEAD] = torch.cat(heads, dim=1).t()[: config.vocab_size]
         places = {"wo": "self_attn.o_proj", "ff1": "mlp.gate_proj", "ff3": "mlp.up_proj", "ff2": "mlp.down_proj"}
