@@ -3,11 +3,11 @@
 """Execute a decode layer of Llama 3.1 8B, embedding and LM head on a simulated chip: values, cycles, tokens/s.
 
 One layer of full size with random weights decodes a token on 64 simulated cores, by either decode sharding, after the
-embedding; its cache holds random numbers. The final norm and the LM head run behind a thin layer, the head as one of
-the equal pieces that it is cut into. Results are judged against torch: with the weights as the chip holds them, in
-bfloat8_b and bfloat4_b ("held"), and as they were before ("given"). A token of all layers is then the embedding, as
-many such layers, the norm and all pieces; the last layer, whose ff1 and ff3 are in bfloat8_b, is counted as the others,
-and joining the pieces is not counted.
+embedding; its cache holds random numbers. The final norm and the LM head run after a thin layer, the head as one of
+twelve equal pieces, a third of what a chip multiplies at once: its time is that of reading its columns. Results are
+judged against torch: with the weights as the chip holds them, in bfloat8_b and bfloat4_b ("held"), and as they were
+before ("given"). A token of all layers is then the embedding, as many such layers, the norm and all pieces; the last
+layer, whose ff1 and ff3 are in bfloat8_b, is counted as the others, and joining the pieces is not counted.
 
 Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
 Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
@@ -98,18 +98,25 @@ def _work(config: dict[str, Any], formats: dict[str, str], sharding: str, contex
 
 
 def measure_all(
-    steps: Table, ops: Table, config: LlamaConfig, tp: int, contexts: Sequence[int], shardings: Sequence[str]
+    steps: Table,
+    ops: Table,
+    config: LlamaConfig,
+    tp: int,
+    contexts: Sequence[int],
+    shardings: Sequence[str],
+    stages: Sequence[str] = (LAYER, HEAD),
 ) -> None:
     """Add the rows that `steps` does not have, and those of their programs to `ops`."""
     for sharding in shardings:
-        for context in contexts:
+        for context in contexts if LAYER in stages else ():
             layer = replace(part_of(config, tp), vocab_size=THIN_VOCABULARY)
             key = {"model": config.name, "tp": tp, "context": context, "sharding": sharding}
             _measure_stages(steps, ops, layer, key, (LAYER, EMBEDDING), context, "layer")
-        thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
-        head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
-        key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding}
-        _measure_stages(steps, ops, head, key, (HEAD,), THIN_CONTEXT, "logits")
+        if HEAD in stages:
+            thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
+            head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
+            key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding}
+            _measure_stages(steps, ops, head, key, (HEAD,), THIN_CONTEXT, "logits")
     if tp == 1:
         _add_tokens(steps, ops, config)
 
@@ -174,6 +181,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--tp", type=int, default=1, help="run the part of one of so many chips, without collectives")
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024], metavar="TOKENS")
     parser.add_argument("--shardings", nargs="+", choices=DECODE_SHARDINGS, default=list(DECODE_SHARDINGS))
+    parser.add_argument("--stages", nargs="+", choices=(LAYER, HEAD), default=[LAYER, HEAD], help="(default: both)")
     parser.add_argument("--csv", type=Path, default=STEPS, help="where the rows are, and go (default: %(default)s)")
     options = parser.parse_args(argv)
     config = preset(options.model)
@@ -189,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     head = {"command": parser.prog, "commit": commit()}
     ops = options.csv.with_name(f"{options.csv.stem}_ops.csv")
     tables = Table(options.csv, KEYS, VALUES, head), Table(ops, OP_KEYS, OP_VALUES, head)
-    measure_all(*tables, config, options.tp, options.contexts, options.shardings)
+    measure_all(*tables, config, options.tp, options.contexts, options.shardings, options.stages)
     return 0
 
 

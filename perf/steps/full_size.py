@@ -35,12 +35,13 @@ def formats_of(config: LlamaConfig) -> PrecisionConfig:
 
 
 def head_pieces(config: LlamaConfig) -> int:
-    """Return how many equal pieces the vocabulary has, as few as the decode shardings' own, of whole tiles. Raises
-    ValueError for a vocabulary that has none."""
+    """Return how many equal pieces of whole tiles the vocabulary is cut into to run one of them: each is at most a
+    third of what a chip multiplies at once. Raises ValueError for a vocabulary that has none."""
     tiles, left = divmod(config.vocab_size, TILE)
-    pieces = -(-tiles // HEAD_TILES)
-    if left or tiles % pieces:
-        raise ValueError(f"a vocabulary of {config.vocab_size} has no {pieces} equal pieces of whole tiles of {TILE}")
+    fewest = -(-tiles // (HEAD_TILES // 3))
+    pieces = next((count for count in range(fewest, 2 * fewest) if tiles % count == 0), None)
+    if left or pieces is None:
+        raise ValueError(f"a vocabulary of {config.vocab_size} has no {fewest} equal pieces of whole tiles of {TILE}")
     return pieces
 
 

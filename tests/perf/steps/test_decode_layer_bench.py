@@ -49,8 +49,8 @@ def test_a_chips_part_keeps_the_hidden_size_and_the_head_has_equal_pieces():
     part = part_of(LLAMA, 4)
     assert (part.hidden_size, part.num_attention_heads, part.num_key_value_heads) == (4096, 8, 2)
     assert (part.intermediate_size, part.head_dim) == (3584, 128)
-    assert head_pieces(LLAMA) == 4
-    with pytest.raises(ValueError, match="a vocabulary of 128250 has no 4 equal pieces"):
+    assert head_pieces(LLAMA) == 12
+    with pytest.raises(ValueError, match="a vocabulary of 128250 has no 12 equal pieces"):
         head_pieces(replace(LLAMA, vocab_size=128250))
 
 
@@ -82,9 +82,10 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
 
     monkeypatch.setattr(bench, "run", measured)
     command = ["--csv", str(tmp_path / "steps.csv")]
+    bench.main([*command, "--shardings", "sharded", "--stages", "layer"])
     bench.main([*command, "--shardings", "sharded"])
     bench.main([*command, "--contexts", "1024", "4096", "--shardings", "sharded"])
-    head = (4, 32064, "sharded", 128)
+    head = (4, 10688, "sharded", 128)
     assert asked == [(32, 384, "sharded", 1024), head, (32, 384, "sharded", 4096)]
     steps = Table(tmp_path / "steps.csv", bench.KEYS, bench.VALUES).rows()
     stages = [(row["context"], row["stage"]) for row in steps]
@@ -92,7 +93,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
         *(("1024", "layer"), ("1024", "embedding"), ("", "head"), ("1024", "token")),
         *(("4096", "layer"), ("4096", "embedding"), ("4096", "token")),
     ]
-    assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 4 * 90)] * 2
+    assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 12 * 90)] * 2
     assert len(Table(tmp_path / "steps_ops.csv", bench.OP_KEYS, bench.OP_VALUES).rows()) == 3 + 2 + 3
     assert "pcc_held 0.5" in capsys.readouterr().out
 
