@@ -50,7 +50,13 @@ def _serve(options: argparse.Namespace) -> int:
 
 def command(python: Path, model: str, options: argparse.Namespace, overrides: dict) -> list[str]:
     """Return the command line of the server."""
-    plugin_config = {"tt": {"trace_region_size": 32 * 1024**2, "fabric_config": "FABRIC_1D"}}
+    plugin_config = {
+        "tt": {
+            "trace_region_size": 32 * 1024**2,
+            "fabric_config": "FABRIC_1D",
+            "sample_on_device_mode": "decode_only",
+        }
+    }
     if options.mesh.chips == 1:
         del plugin_config["tt"]["fabric_config"]
     additional = json.dumps(plugin_config)

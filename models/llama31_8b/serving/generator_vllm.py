@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -12,9 +14,16 @@ from loguru import logger
 
 from tt_kernels.common.page_table import BLOCKS
 
+from .draws import choose_on_host, penalised, requested_draws
 from .engine import Engine
 from .settings import model_settings
 
+# Chips that sample keep this many of the largest logits (tt/sampling/top_k.py).
+CANDIDATES = 32
+_DECODE_ONLY = (
+    "this model samples decode steps on the device and prompts on the host: "
+    'set {"tt": {"sample_on_device_mode": "decode_only"}}'
+)
 # Positions of all users that vllm-tt-plugin plans a cache for; blocks beyond what a sequence may have are never read.
 _BLOCK_MARGIN = max(BLOCKS)
 
@@ -31,6 +40,23 @@ class VerifyOutput(NamedTuple):
     hidden: torch.Tensor | None = None
 
 
+@dataclass(frozen=True)
+class PendingStep:
+    """A decode step that the device may still run. result: what `Engine.read` takes, or with `chosen`
+    `Engine.read_tokens`."""
+
+    result: Any
+    chosen: bool
+
+
+class Kept(NamedTuple):
+    """What the last step chose: each slot's token, int64 [slots], or the step whose device keeps them; and the position
+    that each was computed at, int64 [slots]."""
+
+    tokens: torch.Tensor | PendingStep
+    positions: torch.Tensor
+
+
 class LlamaForCausalLM:
     """Llama for vllm-tt-plugin. The engine appears with the cache, whose size the plugin decides later than the
     model's."""
@@ -38,8 +64,10 @@ class LlamaForCausalLM:
     model_capabilities = {
         "supports_prefix_caching": True,
         "supports_chunked_prefill": True,
-        "supports_sample_on_device": False,
-        "supports_async_decode": False,
+        "supports_sample_on_device": True,
+        "max_device_top_k": CANDIDATES,
+        "supports_device_penalties": False,
+        "supports_async_decode": True,
         "output_tokens_per_step": 1,
     }
 
@@ -48,6 +76,8 @@ class LlamaForCausalLM:
         self._make_engine, self.users, self.max_seq_len = make_engine, users, max_seq_len
         self.engine: Engine | None = None
         self.block_size = 0
+        self._kept: Kept | None = None
+        self._unseeded = random.Random().random
 
     @classmethod
     def initialize_vllm_model(
@@ -99,7 +129,9 @@ class LlamaForCausalLM:
         return [[]]
 
     def warmup_model_prefill(self, kv_cache: list, enable_trace: bool, can_sample_on_device: bool = False) -> None:
-        """Compile what prefills need; they are not traced."""
+        """Compile what prefills need; they are not traced. Raises ValueError for `can_sample_on_device`."""
+        if can_sample_on_device:
+            raise ValueError(_DECODE_ONLY)
         if not enable_trace:
             self._ready().warm_up_prefill()
 
@@ -111,8 +143,8 @@ class LlamaForCausalLM:
         num_blocks: int,
         can_sample_on_device: bool = False,
     ) -> None:
-        """Compile a decode step, and record it with enable_trace."""
-        self._ready().warm_up_decode(enable_trace)
+        """Run decode steps: the first call compiles them, the second, with enable_trace, records them."""
+        self._ready().warm_up_decode(can_sample_on_device)
 
     def prefill_forward(
         self,
@@ -123,6 +155,7 @@ class LlamaForCausalLM:
         start_pos: Sequence[int] | None = None,
         enable_trace: bool = False,
         empty_slots: Sequence[int] | None = None,
+        sampling_params: Any = None,
     ) -> torch.Tensor:
         """Cache a part of each row's prompt and return its last token's logits, float32 [rows, 1, vocab].
 
@@ -130,6 +163,8 @@ class LlamaForCausalLM:
         begins, by default 0. A part that begins inside a block is computed from that block's start on, which gives the
         cached positions their values again; blocks that sequences share end where parts begin. empty_slots: unused, as
         nothing but pages belongs to a slot."""
+        if sampling_params is not None:
+            raise ValueError(_DECODE_ONLY)
         engine, found = self._ready(), []
         for row, end in enumerate(int(length) for length in prompt_lens):
             begin = 0 if start_pos is None else int(start_pos[row])
@@ -148,6 +183,10 @@ class LlamaForCausalLM:
         start_pos: torch.Tensor,
         enable_trace: bool = True,
         read_from_device: bool = True,
+        sampling_params: Any = None,
+        prompt_tokens: torch.Tensor | None = None,
+        output_tokens: torch.Tensor | None = None,
+        reset_batch: bool = True,
         slot_remap: torch.Tensor | None = None,
         num_valid_drafts: torch.Tensor | None = None,
         accepted_counts: torch.Tensor | None = None,
@@ -156,28 +195,76 @@ class LlamaForCausalLM:
         """Decode one token per slot, or verify K drafts with `spec_mode`.
 
         tokens: int [slots, 1], or [slots, 1 + K] with a slot's last token first. start_pos: int [slots], -1 for an
-        empty slot, or [slots, 1 + K], -1 in columns without a draft. Returns float32 [slots, 1, vocab] if
-        read_from_device, else what `read_decode_output` takes; with spec_mode a VerifyOutput. slot_remap: unused, see
-        `prefill_forward`. num_valid_drafts, accepted_counts: unused, since the columns' positions say the first, and
-        the second changes no cache: rejected drafts lie after the accepted ones, where the next tokens overwrite
-        them."""
+        empty slot, or [slots, 1 + K], -1 in columns without a draft. Returns float32 logits [slots, 1, vocab] if
+        read_from_device, else what `read_decode_output` takes; with spec_mode a VerifyOutput.
+
+        sampling_params: choose tokens, int32 [slots, 1], in place of logits; lists per slot, see `requested_draws`.
+        Batches that the chips cannot sample, with penalties (which come with prompt_tokens and output_tokens, int
+        [slots, any], -1 at ends) or with log-probabilities are sampled on the host by the same numbers, and the result
+        is on the host; with enable_log_probs it is a pair with those of the tokens, float32 [slots, 1].
+        reset_batch: False says that the slots are the last step's, whose tokens and next positions this step takes:
+        `tokens` and `start_pos` may then be older. slot_remap: unused, see `prefill_forward`. num_valid_drafts,
+        accepted_counts: unused, since the columns' positions say the first, and the second changes no cache: rejected
+        drafts lie after the accepted ones, where the next tokens overwrite them."""
         engine = self._ready()
         if spec_mode is not None:
+            self._kept = None
             return self._verify(engine, tokens, page_table, start_pos, spec_mode)
-        step = engine.decode(tokens[:, 0], start_pos.reshape(-1), page_table)
-        return engine.read(step) if read_from_device else step
+        if sampling_params is not None:
+            kept = None if reset_batch else self._kept
+            history = None if prompt_tokens is None or output_tokens is None else (prompt_tokens, output_tokens)
+            step = self._sample(engine, kept, tokens[:, 0], start_pos.reshape(-1), page_table, sampling_params, history)
+        else:
+            self._kept = None
+            step = PendingStep(engine.decode(tokens[:, 0], start_pos.reshape(-1), page_table), chosen=False)
+        return self.read_decode_output(step) if read_from_device else step
 
     def read_decode_output(self, tt_out: Any, async_read: bool = False) -> Any:
-        """Return a step's logits on the host, float32 [slots, 1, vocab], and with async_read no events to wait for."""
-        found = tt_out if isinstance(tt_out, torch.Tensor) else self._ready().read(tt_out)
-        return (found, []) if async_read else found
+        """Return a step's result on the host, see `decode_forward`; with async_read what `process_decode_output_host`
+        takes once events have passed, and those ttnn events."""
+        if isinstance(tt_out, PendingStep):
+            engine = self._ready()
+            if async_read:
+                result, events = engine.start_read(tt_out.result)
+                return PendingStep(result, tt_out.chosen), events
+            tt_out = _column(engine.read_tokens(tt_out.result)) if tt_out.chosen else engine.read(tt_out.result)
+        return (tt_out, []) if async_read else tt_out
 
-    def process_decode_output_host(self, tt_out: Any, is_tokens: bool = False) -> torch.Tensor:
-        """Return a step's logits, float32 [slots, 1, vocab]. Raises ValueError for tokens, which this model does not
-        sample."""
-        if is_tokens:
-            raise ValueError("this model returns logits; it declares supports_sample_on_device False")
+    def process_decode_output_host(self, tt_out: Any, is_tokens: bool = False) -> Any:
+        """Return a step's result on the host, see `decode_forward`."""
         return self.read_decode_output(tt_out)
+
+    def _sample(
+        self,
+        engine: Engine,
+        kept: Kept | None,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        pages: torch.Tensor,
+        params: Any,
+        history: tuple[torch.Tensor, torch.Tensor] | None,
+    ) -> Any:
+        """Run a step that chooses tokens. tokens, positions: int [slots], superseded by those of `kept`."""
+        inputs: torch.Tensor | None = tokens
+        if kept is not None:
+            positions = kept.positions + (kept.positions >= 0)
+            inputs = kept.tokens if isinstance(kept.tokens, torch.Tensor) else None
+        positions = positions.long()
+        draws = requested_draws(params, positions, engine.vocab_size, self._unseeded)
+        log_probs = bool(any(params.enable_log_probs or ()))
+        if history is None and not log_probs and all(map(engine.samples, draws)):
+            step = PendingStep(engine.sample(inputs, positions, pages, draws), chosen=True)
+            self._kept = Kept(step, positions)
+            return step
+        if inputs is None and kept is not None:
+            inputs = engine.read_tokens(kept.tokens.result)
+        logits = engine.read(engine.decode(inputs, positions, pages))[:, 0]
+        warped = logits if history is None else penalised(logits, params, *history)
+        chosen = choose_on_host(warped, draws, positions)
+        self._kept = Kept(chosen, positions)
+        if not log_probs:
+            return _column(chosen)
+        return _column(chosen), logits.log_softmax(-1).gather(1, chosen[:, None])
 
     def _verify(
         self, engine: Engine, tokens: torch.Tensor, page_table: torch.Tensor, positions: torch.Tensor, spec_mode: str
@@ -194,3 +281,7 @@ class LlamaForCausalLM:
         if self.engine is None:
             raise RuntimeError("the cache is not allocated: allocate_kv_cache comes first")
         return self.engine
+
+
+def _column(tokens: torch.Tensor) -> torch.Tensor:
+    return tokens.to(torch.int32)[:, None]

@@ -1,13 +1,25 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """An engine in torch over blocks: each call copies a sequence's pages out, runs the reference model, and copies what it
-wrote back."""
+wrote back. As on a device, a later step overwrites a result that nobody has started to read."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.serving.draws import choose_on_host
+
+
+@dataclass
+class Step:
+    """A launch. read: whether its result is, or is on its way to, the host."""
+
+    number: int
+    result: torch.Tensor
+    read: bool = False
 
 
 class TorchEngine:
@@ -19,16 +31,62 @@ class TorchEngine:
         shape = (config.num_hidden_layers, 2, blocks, config.num_key_value_heads, block_size, config.head_dim)
         self.blocks = torch.full(shape, torch.nan, dtype=model.dtype)
         self.warmed: list[str] = []
+        self.launches: list[str] = []
+        # What the device keeps for the next step that chooses tokens.
+        self.tokens = torch.zeros(users, dtype=torch.int64)
+        self.positions = torch.full((users,), -1)
 
     def prefill(self, tokens, start, pages):
         assert start % self.block_size == 0
         return self._run(torch.tensor([list(tokens)]), start, pages)[-1]
 
     def decode(self, tokens, positions, pages):
-        return self.verify(tokens[:, None], positions[:, None], pages)
+        self.launches.append("decode")
+        return self._launched(self._logits(tokens[:, None], positions[:, None], pages))
 
     def verify(self, tokens, positions, pages):
-        found = torch.zeros(self.users, tokens.shape[1], self.vocab_size)
+        self.launches.append("verify")
+        return self._launched(self._logits(tokens, positions, pages))
+
+    def sample(self, tokens, positions, pages, draws):
+        self.launches.append("sample" if tokens is not None else "sample resident")
+        if tokens is not None:
+            self.tokens, self.positions = tokens.long(), positions.clone()
+        assert torch.equal(self.positions, positions)
+        logits = self._logits(self.tokens[:, None], self.positions[:, None], pages)[:, 0]
+        self.tokens = choose_on_host(logits, draws, self.positions)
+        self.positions = self.positions + (self.positions >= 0)
+        return self._launched(self.tokens)
+
+    def samples(self, draw):
+        return draw.params.greedy or 0 < draw.params.top_k <= 32
+
+    def start_read(self, step):
+        self._result(step)
+        return step, ["event"]
+
+    def read(self, step):
+        return self._result(step)
+
+    def read_tokens(self, step):
+        return self._result(step)
+
+    def warm_up_prefill(self):
+        self.warmed.append("prefill")
+
+    def warm_up_decode(self, sampling):
+        self.warmed.append("decode and sample" if sampling else "decode")
+
+    def _launched(self, result):
+        return Step(len(self.launches), result.clone())
+
+    def _result(self, step):
+        assert step.read or step.number == len(self.launches), "a later step has overwritten the result"
+        step.read = True
+        return step.result
+
+    def _logits(self, tokens, positions, pages):
+        found = torch.full((self.users, tokens.shape[1], self.vocab_size), torch.nan)
         for user in range(self.users):
             valid = int((positions[user] >= 0).sum())
             if valid:
@@ -36,15 +94,6 @@ class TorchEngine:
                 assert positions[user, :valid].tolist() == list(range(start, start + valid))
                 found[user, :valid] = self._run(tokens[user : user + 1, :valid].long(), start, pages[user])
         return found
-
-    def read(self, step):
-        return step
-
-    def warm_up_prefill(self):
-        self.warmed.append("prefill")
-
-    def warm_up_decode(self, traced):
-        self.warmed.append("traced decode" if traced else "decode")
 
     def _run(self, tokens, start, pages):
         """Return logits [tokens, vocab] of tokens at positions from `start`."""
