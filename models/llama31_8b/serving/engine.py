@@ -53,6 +53,13 @@ class Engine(Protocol):
         """Start a step of 1 + K consecutive tokens per slot, int [users, 1 + K]. A first position of -1 skips a
         slot. It yields logits."""
 
+    def draft(
+        self, decided: Sequence[Sequence[int]], starts: Sequence[int], pages: torch.Tensor, length: int
+    ) -> list[list[int]]:
+        """Return `length` drafts per slot by the model that drafts. decided: each slot's tokens from position `starts`
+        on: the last verification's first input and what it decided; an empty one skips the slot. Raises ValueError
+        without such a model."""
+
     def start_read(self, step: Any) -> tuple[Any, list]:
         """Start to copy a step's result to the host. Returns what `read` and `read_tokens` take in the step's place,
         and ttnn events that pass when it is there."""

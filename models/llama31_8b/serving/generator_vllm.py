@@ -16,7 +16,8 @@ from tt_kernels.common.page_table import BLOCKS
 
 from .draws import choose_on_host, penalised, requested_draws
 from .engine import Engine
-from .settings import model_settings
+from .settings import drafter, model_settings
+from .spec_contract import DraftOutput, VerifyOutput, in_contract, plan_speculation
 
 # Chips that sample keep this many of the largest logits (tt/sampling/top_k.py).
 CANDIDATES = 32
@@ -26,18 +27,6 @@ _DECODE_ONLY = (
 )
 # Positions of all users that vllm-tt-plugin plans a cache for; blocks beyond what a sequence may have are never read.
 _BLOCK_MARGIN = max(BLOCKS)
-
-
-class VerifyOutput(NamedTuple):
-    """A verification by the plugin's speculation contract. logits: float32 [users, 1 + K, vocab] with spec_mode
-    "logits"; argmax_ids: int32 [users, 1 + K] with "argmax_ids"."""
-
-    spec_mode: str
-    argmax_ids: torch.Tensor | None = None
-    logits: torch.Tensor | None = None
-    accepted_token_ids: torch.Tensor | None = None
-    accepted_counts: torch.Tensor | None = None
-    hidden: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -69,6 +58,8 @@ class LlamaForCausalLM:
         "supports_device_penalties": False,
         "supports_async_decode": True,
         "output_tokens_per_step": 1,
+        "supports_spec_decode": True,
+        "spec_requirements": ["device_propose"],
     }
 
     def __init__(self, make_engine: Callable[[int, int], Engine], users: int, max_seq_len: int) -> None:
@@ -77,6 +68,8 @@ class LlamaForCausalLM:
         self.engine: Engine | None = None
         self.block_size = 0
         self._kept: Kept | None = None
+        # Of the last verification: each slot's first token and position, and the page table.
+        self._verified: tuple[list[int], list[int], torch.Tensor] | None = None
         self._unseeded = random.Random().random
 
     @classmethod
@@ -97,7 +90,8 @@ class LlamaForCausalLM:
         settings = model_settings(getattr(hf_config, "alspec", None), optimizations, max_batch_size)
         from .mesh_engine import mesh_engine_maker  # imports ttnn
 
-        make = mesh_engine_maker(hf_config._name_or_path, mesh_device, settings, max_seq_len)
+        drafts = drafter(getattr(hf_config, "alspec", None))
+        make = mesh_engine_maker(hf_config._name_or_path, mesh_device, settings, max_seq_len, drafts)
         return cls(make, max_batch_size, max_seq_len)
 
     @classmethod
@@ -112,6 +106,12 @@ class LlamaForCausalLM:
     ) -> int:
         """Return the positions that the caches of all sequences together hold."""
         return max_model_len * max_num_seqs + _BLOCK_MARGIN
+
+    @classmethod
+    def spec_plan(cls, vllm_config: Any, max_num_seqs: int, requested_k: int) -> Any:
+        """Return the plugin's SpecPlan for drafts by vLLM's n-gram look-up or by this model, or its SpecReject."""
+        overrides = getattr(vllm_config.model_config.hf_config, "alspec", None) or {}
+        return plan_speculation(overrides, str(vllm_config.speculative_config.method), max_num_seqs, requested_k)
 
     def allocate_kv_cache(self, shape: Sequence[int], dtype: torch.dtype, num_layers: int) -> list:
         """Build the model with a cache. shape: (blocks, KV heads of a chip, block size, head_dim). dtype: the plugin's
@@ -172,7 +172,7 @@ class LlamaForCausalLM:
             ids = tokens[row, begin:end].tolist()
             if not ids:
                 raise ValueError(f"row {row} has no tokens between positions {begin} and {end}")
-            found.append(engine.prefill(ids, begin, page_table[row]))
+            found.append(engine.prefill(ids, begin, self._live(page_table[row : row + 1], [end])[0]))
         return torch.stack(found)[:, None]
 
     def decode_forward(
@@ -216,7 +216,9 @@ class LlamaForCausalLM:
             step = self._sample(engine, kept, tokens[:, 0], start_pos.reshape(-1), page_table, sampling_params, history)
         else:
             self._kept = None
-            step = PendingStep(engine.decode(tokens[:, 0], start_pos.reshape(-1), page_table), chosen=False)
+            positions = start_pos.reshape(-1)
+            pages = self._live(page_table, positions + 1)
+            step = PendingStep(engine.decode(tokens[:, 0], positions, pages), chosen=False)
         return self.read_decode_output(step) if read_from_device else step
 
     def read_decode_output(self, tt_out: Any, async_read: bool = False) -> Any:
@@ -250,6 +252,7 @@ class LlamaForCausalLM:
             positions = kept.positions + (kept.positions >= 0)
             inputs = kept.tokens if isinstance(kept.tokens, torch.Tensor) else None
         positions = positions.long()
+        pages = self._live(pages, positions + 1)
         draws = requested_draws(params, positions, engine.vocab_size, self._unseeded)
         log_probs = bool(any(params.enable_log_probs or ()))
         if history is None and not log_probs and all(map(engine.samples, draws)):
@@ -266,16 +269,50 @@ class LlamaForCausalLM:
             return _column(chosen)
         return _column(chosen), logits.log_softmax(-1).gather(1, chosen[:, None])
 
+    def propose_draft_tokens(
+        self,
+        num_drafts: int,
+        committed_tokens: torch.Tensor,
+        committed_positions: torch.Tensor,
+        accepted_counts: torch.Tensor,
+        hidden: Any = None,
+    ) -> Any:
+        """Draft after a verification, whose slots these are. committed_tokens, committed_positions: int [slots, 1 + K],
+        of which the first `accepted_counts`, int [slots], hold what it decided. Returns a DraftOutput; near the
+        context's end it offers fewer. Raises RuntimeError if no verification came before."""
+        engine = self._ready()
+        if self._verified is None:
+            raise RuntimeError("drafts follow a verification, none came before")
+        roots, starts, pages = self._verified
+        decided: list[list[int]] = []
+        for root, start, row, count in zip(
+            roots, starts, committed_tokens.tolist(), accepted_counts.tolist(), strict=True
+        ):
+            decided.append([root, *row[:count]] if start >= 0 else [])
+        ends = torch.tensor([start + len(tokens) for start, tokens in zip(starts, decided, strict=True)])
+        drafts = engine.draft(decided, starts, self._live(pages, ends + num_drafts), num_drafts)
+        valid = (self.max_seq_len - ends).clamp(0, num_drafts).where(torch.tensor(starts) >= 0, 0)
+        return in_contract(DraftOutput)(torch.tensor(drafts, dtype=torch.int32), valid.to(torch.int32))
+
     def _verify(
         self, engine: Engine, tokens: torch.Tensor, page_table: torch.Tensor, positions: torch.Tensor, spec_mode: str
-    ) -> VerifyOutput:
+    ) -> Any:
         if spec_mode not in ("logits", "argmax_ids"):
             raise ValueError(f"spec_mode must be logits or argmax_ids, got {spec_mode!r}")
+        self._verified = tokens[:, 0].tolist(), positions[:, 0].tolist(), page_table
         valid = positions >= 0
-        logits = engine.read(engine.verify(tokens.where(valid, 0), positions, page_table))
+        pages = self._live(page_table, positions.max(1).values + 1)
+        logits = engine.read(engine.verify(tokens.where(valid, 0), positions, pages))
+        output = in_contract(VerifyOutput)
         if spec_mode == "logits":
-            return VerifyOutput(spec_mode, logits=logits)
-        return VerifyOutput(spec_mode, argmax_ids=logits.argmax(-1).to(torch.int32).where(valid, -1))
+            return output(spec_mode, logits=logits)
+        return output(spec_mode, argmax_ids=logits.argmax(-1).to(torch.int32).where(valid, -1))
+
+    def _live(self, pages: torch.Tensor, ends: torch.Tensor | Sequence[int]) -> torch.Tensor:
+        """Return a page table, int [rows, blocks], with block 0 from each row's end on: the plugin leaves there what an
+        earlier sequence had, and the model writes padding there. ends: int [rows], positions in use."""
+        first = torch.arange(pages.shape[1]) * self.block_size
+        return pages.where(first < torch.as_tensor(ends)[:, None], 0)
 
     def _ready(self) -> Engine:
         if self.engine is None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -22,22 +23,38 @@ from ..tt.sampling.per_user import PerUserSampler, draws_among_candidates
 from ..tt.sampling.top_k import Sampler
 from ..tt.settings import ModelSettings
 from ..tt.trace import TracedStep, slow_dispatch, watch_programs, why_no_trace
+from .chains import Chains, ModelChains, SelfChains
 from .engine import Draw, Engine
+from .settings import Drafter
+from .spec_contract import SELF
 
 
 def mesh_engine_maker(
-    source: str, mesh: ttnn.MeshDevice, settings: dict[str, Any], max_seq_len: int
+    source: str, mesh: ttnn.MeshDevice, settings: dict[str, Any], max_seq_len: int, drafter: Drafter | None = None
 ) -> Callable[[int, int], Engine]:
     """Read a checkpoint for an open mesh and return what builds its engine for a number of blocks and their size.
-    settings: of ModelSettings, without the cache's. Raises what `HostWeights.load` raises."""
+    settings: of ModelSettings, without the cache's. Raises what `HostWeights.load` raises, and ValueError for a draft
+    model with another vocabulary."""
     shape = MeshShape(*mesh.shape)
+    exact = {name: settings[name] for name in ("users", "precision")}
     weights = HostWeights.load(source, shape, ModelSettings(**settings, capacity=_capacity(max_seq_len, TILE)))
+    draft = None
+    if drafter is not None and drafter.model != SELF:
+        draft = HostWeights.load(drafter.model, shape, ModelSettings(**exact, capacity=_capacity(max_seq_len, TILE)))
+        if draft.config.vocab_size != weights.config.vocab_size:
+            raise ValueError(
+                f"the draft model {draft.config.name} has {draft.config.vocab_size} token ids and the target "
+                f"{weights.config.name} has {weights.config.vocab_size}: they must share a tokenizer"
+            )
 
     def make(blocks: int, block_size: int) -> MeshEngine:
-        paged = ModelSettings(
-            **settings, capacity=_capacity(max_seq_len, block_size), cache_blocks=blocks, block_size=block_size
-        )
-        return MeshEngine(TtLlama.from_host_weights(weights, mesh, paged))
+        # A verification may write into the block after the context: its last columns are padding.
+        capacity = _capacity(max_seq_len, block_size) + block_size
+        paged: dict[str, Any] = dict(capacity=capacity, cache_blocks=blocks, block_size=block_size)
+        target = TtLlama.from_host_weights(weights, mesh, ModelSettings(**settings, **paged))
+        if draft is None:
+            return MeshEngine(target, window=None if drafter is None else drafter.window)
+        return MeshEngine(target, TtLlama.from_host_weights(draft, mesh, ModelSettings(**exact, **paged)))
 
     return make
 
@@ -50,13 +67,16 @@ class MeshEngine:
     """See Engine. A prompt is prefilled through the page table's first row, a step through the whole table.
 
     Decode steps come in three kinds, each with a trace, over the same inputs: "logits", "greedy" where every slot is,
-    and "drawn". A step that chooses tokens leaves them, and advanced positions, in the inputs."""
+    and "drawn". A step that chooses tokens leaves them, and advanced positions, in the inputs.
 
-    def __init__(self, model: TtLlama) -> None:
-        if not isinstance(model.cache, PagedKVCache):
-            raise TypeError(f"a server's model has a paged cache, this one a {type(model.cache).__name__}")
+    draft: drafts, in pages of the same numbers. window: the model drafts for itself by as many tokens at either end of
+    its cache."""
+
+    def __init__(self, model: TtLlama, draft: TtLlama | None = None, window: int | None = None) -> None:
         self.model, self.users, self.vocab_size = model, model.users, model.config.vocab_size
-        self._cache = model.cache
+        self._cache, self._draft, self._window = _paged(model), draft, window
+        self._draft_cache = self._cache if draft is None else _paged(draft)
+        self._chains: Chains | None = None
         self._eager = why_no_trace(model.mesh)
         if self._eager is not None:
             logger.info("decode steps run eagerly: {}", self._eager)
@@ -76,7 +96,11 @@ class MeshEngine:
         self._cache.set_page_table(table)
         self._log_hits()
         with watch_programs(self.model.mesh, self._all_steps()):
-            logits = cache_prompt(self.model, [0] * start + list(tokens), 0, PREFILL_CHUNK, start=start, logits=True)
+            prompt = [0] * start + list(tokens)
+            if self._draft is not None:
+                self._draft_cache.set_page_table(table)
+                cache_prompt(self._draft, prompt, 0, PREFILL_CHUNK, start=start)
+            logits = cache_prompt(self.model, prompt, 0, PREFILL_CHUNK, start=start, logits=True)
             return read(logits)[0, 0, (start + len(tokens) - 1) % TILE].float()
 
     def decode(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> ttnn.Tensor:
@@ -103,11 +127,26 @@ class MeshEngine:
         if width in self._verifying:
             overwrite(self._verifying[width][0], self.model.tree_inputs(*chains, on_device=False))
         else:
-            for step in self._all_steps():  # new tensors must not be where a trace writes
-                step.release()
+            self._release()
             inputs = self.model.tree_inputs(*chains)
             self._verifying[width] = inputs, self._traced(lambda: self.model.decode_tree(inputs))
         return self._run(self._verifying[width][1], pages)
+
+    def draft(
+        self, decided: Sequence[Sequence[int]], starts: Sequence[int], pages: torch.Tensor, length: int
+    ) -> list[list[int]]:
+        if self._chains is None:
+            self._release()
+            eager = self._eager is not None
+            if self._draft is not None:
+                self._chains = ModelChains(self._draft, length, eager)
+            elif self._window is not None:
+                self._chains = SelfChains(self.model, self._window, eager)
+            else:
+                raise ValueError("no model drafts: the setting alspec.draft names one")
+        self._draft_cache.set_page_table(pages)
+        with self._compiling(*self._chains.steps):
+            return self._chains.draft(decided, starts, length)
 
     def start_read(self, step: ttnn.Tensor) -> tuple[ttnn.Tensor, list]:
         if slow_dispatch():
@@ -148,19 +187,34 @@ class MeshEngine:
 
     def _run(self, step: TracedStep[ttnn.Tensor], pages: torch.Tensor) -> ttnn.Tensor:
         self._cache.set_page_table(pages)
-        if step.runs:
+        with self._compiling(step):
             return step()
-        with watch_programs(self.model.mesh, self._all_steps()):
-            return step()
+
+    def _compiling(self, *launched: TracedStep) -> AbstractContextManager[None]:
+        """Enclose launches, whose first compiles programs."""
+        new = any(step.runs == 0 for step in launched)
+        return watch_programs(self.model.mesh, self._all_steps()) if new else nullcontext()
 
     def _traced(self, launch: Callable[[], ttnn.Tensor]) -> TracedStep[ttnn.Tensor]:
         return TracedStep(self.model.mesh, launch, self._eager is not None)
 
-    def _all_steps(self) -> list[TracedStep[ttnn.Tensor]]:
-        return [*self._steps.values(), *(step for _, step in self._verifying.values())]
+    def _all_steps(self) -> list[TracedStep]:
+        drafting = [] if self._chains is None else self._chains.steps
+        return [*self._steps.values(), *(step for _, step in self._verifying.values()), *drafting]
+
+    def _release(self) -> None:
+        """Release all traces: new tensors must not be where one writes."""
+        for step in self._all_steps():
+            step.release()
 
     def _log_hits(self) -> None:
         counted = self.model.decode_attention.statistics()
         if counted is not None and counted.hit_rate is not None:
             verified = counted.hits + counted.misses
             logger.info("guesses accepted so far: {} of {}, {:.1%}", counted.hits, verified, counted.hit_rate)
+
+
+def _paged(model: TtLlama) -> PagedKVCache:
+    if not isinstance(model.cache, PagedKVCache):
+        raise TypeError(f"a server's models have paged caches, this one a {type(model.cache).__name__}")
+    return model.cache

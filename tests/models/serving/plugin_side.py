@@ -31,6 +31,7 @@ class Request:
     params: SamplingParams = GREEDY
     pages: list[int] = field(default_factory=list)
     computed: int = 0
+    accepted: int = 1  # tokens that the last step decided
     length: int = 0  # of what a prefill computes: the prompt, or all tokens after a preemption
 
     def __post_init__(self) -> None:
@@ -39,7 +40,7 @@ class Request:
 
 
 class Plugin:
-    """Calls an adapter as vllm-tt-plugin's runner does: rows packed at the front, tables padded with block 0.
+    """Calls an adapter as vllm-tt-plugin's runner does: rows packed at the front.
 
     chooses: who samples decode steps, "host" or "device"."""
 
@@ -56,15 +57,20 @@ class Plugin:
         self.adapter, self.chooses, self.users = adapter, chooses, users
         shape = (blocks, config.num_key_value_heads, BLOCK, config.head_dim)
         self.cache = adapter.allocate_kv_cache(shape, torch.bfloat16, config.num_hidden_layers)
-        self.free = list(range(1, blocks))
+        self.blocks, self.free = blocks, list(range(1, blocks))
         self.random = random.Random(seed)
         self.random.shuffle(self.free)
         self.rows: list[Request] | None = None  # of the last decode step, None after a change
         self.pending: tuple[list[Request], object, list] | None = None
 
     @classmethod
-    def over_torch(cls, model: ReferenceLlama, users: int = USERS, **options) -> Plugin:
-        adapter = LlamaForCausalLM(lambda count, size: TorchEngine(model, users, count, size), users, BLOCK * WIDTH)
+    def over_torch(
+        cls, model: ReferenceLlama, users: int = USERS, draft: ReferenceLlama | None = None, **options
+    ) -> Plugin:
+        def make(blocks: int, size: int) -> TorchEngine:
+            return TorchEngine(model, users, blocks, size, draft)
+
+        adapter = LlamaForCausalLM(make, users, BLOCK * WIDTH)
         return cls(adapter, model.config, users=users, **options)
 
     def room(self, request: Request, positions: int) -> None:
@@ -76,12 +82,14 @@ class Plugin:
         self.rows = None
         self.free += request.pages
         self.random.shuffle(self.free)
-        request.pages, request.computed, request.length = [], 0, len(request.tokens)
+        request.pages, request.computed, request.length, request.accepted = [], 0, len(request.tokens), 1
 
     def table(self, requests: list[Request], rows: int) -> torch.Tensor:
+        """Return a page table, with other sequences' blocks after each row's own, as rows of vLLM's tables have."""
         table = torch.zeros(rows, WIDTH, dtype=torch.int32)
         for row, request in enumerate(requests):
-            table[row, : len(request.pages)] = torch.tensor(request.pages)
+            others = [self.random.randrange(1, self.blocks) for _ in range(WIDTH - len(request.pages))]
+            table[row] = torch.tensor(request.pages + others)
         return table
 
     def prefill(self, requests: list[Request], budget: int = 1000) -> None:
@@ -107,6 +115,16 @@ class Plugin:
             request.computed = end
             if end == request.length:
                 self._give(request, chosen(row[-1], request.params, end))
+
+    def prefill_all(self, requests: list[Request], budget: int) -> None:
+        """Prefill requests in as many steps as they need."""
+        while pending := [r for r in requests if r.computed < r.length]:
+            self.prefill(pending, budget)
+
+    def preempt(self, request: Request, budget: int) -> None:
+        """Take a request's blocks, and compute it again."""
+        self.release(request)
+        self.prefill_all([request], budget)
 
     def decode(self, requests: list[Request], overlap: bool = False) -> None:
         """Run a step. overlap: submit it before the last one is read, and leave it pending."""
@@ -144,39 +162,56 @@ class Plugin:
             self.pending = None
             self._finish(requests, step)
 
-    def verify(self, request: Request, drafts: list[int], mode: str) -> int:
-        """Verify drafts of one request; return how many were accepted."""
+    def verify(self, requests: list[Request], drafts: list[list[int]], mode: str, width: int = 4) -> list[int]:
+        """Verify drafts, up to width - 1 per request; return how many were accepted."""
         self.rows = None
-        width = 4
-        self.room(request, len(request.tokens) + width)
-        tokens, positions = torch.full((self.users, width), -1), torch.full((self.users, width), -1)
-        tokens[1:] = 0
-        chain = [request.tokens[-1], *drafts]
-        tokens[0, : len(chain)] = torch.tensor(chain)
-        start = len(request.tokens) - 1
-        positions[0, : len(chain)] = torch.arange(start, start + len(chain))
+        shape = self.users, width
+        tokens, positions = torch.zeros(shape, dtype=torch.int32), torch.full(shape, -1, dtype=torch.int32)
+        for row, (request, drafted) in enumerate(zip(requests, drafts, strict=True)):
+            self.room(request, min(len(request.tokens) + 2 * width, BLOCK * WIDTH))
+            chain, start = [request.tokens[-1], *drafted], len(request.tokens) - 1
+            tokens[row] = torch.tensor(chain + [-1] * (width - len(chain)))
+            positions[row, : len(chain)] = torch.arange(start, start + len(chain))
+        empty = self.users - len(requests)
         output = self.adapter.decode_forward(
             tokens=tokens,
-            page_table=self.table([request], self.users),
+            page_table=self.table(requests, self.users),
             kv_cache=self.cache,
             start_pos=positions,
-            num_valid_drafts=torch.tensor([len(drafts)] + [0] * (self.users - 1), dtype=torch.int32),
-            accepted_counts=torch.ones(self.users, dtype=torch.int32),
+            num_valid_drafts=torch.tensor([*map(len, drafts), *[0] * empty], dtype=torch.int32),
+            accepted_counts=torch.tensor([r.accepted for r in requests] + [1] * empty, dtype=torch.int32),
             spec_mode=mode,
         )
         if mode == "logits":
-            assert output.argmax_ids is None
-            targets = output.logits[0].argmax(-1).tolist()
+            assert output.argmax_ids is None and output.logits.shape[:2] == shape
+            targets = output.logits.argmax(-1).tolist()
         else:
             assert output.logits is None and output.argmax_ids.dtype == torch.int32
-            assert output.argmax_ids[0, len(chain) :].tolist() == [-1] * (width - len(chain))
-            targets = output.argmax_ids[0].tolist()
-        accepted = 0
-        while accepted < len(drafts) and drafts[accepted] == targets[accepted]:
-            accepted += 1
-        for token in [*drafts[:accepted], targets[accepted]][: request.wanted]:
-            self._give(request, token)
-        return accepted
+            assert bool((output.argmax_ids == -1).eq(positions < 0).all())
+            targets = output.argmax_ids.tolist()
+        counts = []
+        self.committed = torch.full(shape, -1, dtype=torch.int32), torch.full(shape, -1, dtype=torch.int32)
+        for row, (request, drafted) in enumerate(zip(requests, drafts, strict=True)):
+            accepted = 0
+            while accepted < len(drafted) and drafted[accepted] == targets[row][accepted]:
+                accepted += 1
+            given, start = targets[row][: accepted + 1], len(request.tokens)
+            request.accepted = len(given)
+            self.committed[0][row, : len(given)] = torch.tensor(given)
+            self.committed[1][row, : len(given)] = torch.arange(start, start + len(given))
+            for token in given:
+                self._give(request, token)
+            counts.append(accepted)
+        return counts
+
+    def propose(self, requests: list[Request], count: int) -> list[list[int]]:
+        """Return the drafts that the model offers after a verification of these requests."""
+        accepted = torch.tensor([r.accepted for r in requests] + [1] * (self.users - len(requests)), dtype=torch.int32)
+        output = self.adapter.propose_draft_tokens(count, *self.committed, accepted, hidden=None)
+        assert output.draft_token_ids.shape == (self.users, count) and output.draft_token_ids.dtype == torch.int32
+        assert output.num_valid.dtype == torch.int32 and not output.num_valid[len(requests) :].any()
+        rows = zip(output.draft_token_ids.tolist(), output.num_valid.tolist(), strict=True)
+        return [row[:valid] for row, valid in rows][: len(requests)]
 
     def _sampling(self, requests: list[Request], reset: bool) -> dict:
         if self.chooses == "host":
@@ -251,9 +286,7 @@ def serve(plugin: Plugin, requests: list[Request], seed: int, overlap: bool = Fa
         if waiting and len(running) < plugin.users and (not running or draw.random() < 0.5):
             some = draw.randint(1, max(2, plugin.users // 2))
             new = [waiting.pop(0) for _ in range(min(len(waiting), plugin.users - len(running), some))]
-            budget = draw.choice((1000, 40, 64))
-            while pending := [r for r in new if r.computed < r.length]:
-                plugin.prefill(pending, budget)
+            plugin.prefill_all(new, draw.choice((1000, 40, 64)))
             running += new
         elif preempt and draw.random() < 0.2:  # its blocks go to others, and it is computed again later
             waiting.append(running.pop(draw.randrange(len(running))))

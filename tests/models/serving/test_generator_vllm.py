@@ -16,7 +16,6 @@ from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.serving import tiny_checkpoint
 from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
-from models.llama31_8b.serving.settings import model_settings
 
 from .plugin_side import BLOCK, USERS, WIDTH, Plugin, Request, alone, drawn_request, prompt_of, serve
 from .torch_engine import TorchEngine
@@ -125,18 +124,64 @@ def test_penalties_and_log_probabilities(reference):
 
 @pytest.mark.parametrize("mode", ["argmax_ids", "logits"])
 def test_rejected_drafts_leave_no_trace(reference, mode):
-    plugin, request, draw = Plugin.over_torch(reference), Request(prompt_of(BLOCK - 2, 5), 12), random.Random(1)
-    expected = alone(reference, request)
-    plugin.prefill([request])
-    counts = []
-    while request.wanted:
-        right = expected[len(request.tokens) :][: draw.randint(0, 3)]
-        if right and draw.random() < 0.5:
-            wrong = draw.randrange(len(right))
-            right[wrong] = (right[wrong] + 1) % 256
-        counts.append(plugin.verify(request, right, mode))
-    assert request.tokens == expected
+    """Two requests with drafts of the host, right and wrong ones, rows that move, and a preemption in between."""
+    plugin, draw = Plugin.over_torch(reference), random.Random(1)
+    requests = [Request(prompt_of(BLOCK - 2, 5), 12), Request(prompt_of(7, 6), 14)]
+    expected = [alone(reference, r) for r in requests]
+    plugin.prefill(requests)
+    counts, running = [], list(requests)
+    for step in range(100):
+        if step == 3:
+            plugin.preempt(running[0], 32)
+        right = [expected[requests.index(r)][len(r.tokens) :][: draw.randint(0, 3)] for r in running]
+        for drafts in right:
+            if drafts and draw.random() < 0.5:
+                wrong = draw.randrange(len(drafts))
+                drafts[wrong] = (drafts[wrong] + 1) % 256
+        counts += plugin.verify(running, right, mode)
+        for request in [r for r in running if r.wanted == 0]:
+            plugin.release(request)
+            running.remove(request)
+        draw.shuffle(running)
+        if not running:
+            break
+    assert [r.tokens for r in requests] == expected
     assert len(set(counts)) > 2
+
+
+@pytest.mark.parametrize("drafter", ["twin", "smaller", "self"])
+def test_a_model_that_drafts_changes_no_text(reference, drafter):
+    """Its cache follows the sequences: rows that move, a shared prefix, a preemption, prefill in parts; near the
+    context's end it offers fewer drafts. Of the target's twin, and of the target itself, every draft is right."""
+    smaller = ReferenceLlama.random(tiny_checkpoint.config().with_layers(1), seed=3)
+    draft = {"twin": reference, "smaller": smaller, "self": None}[drafter]
+    plugin, draw = Plugin.over_torch(reference, draft=draft), random.Random(2)
+    prefix = prompt_of(2 * BLOCK, 1)
+    first, second = Request(prefix + prompt_of(9, 2), 14), Request(prefix + prompt_of(40, 3), 14)
+    last = Request(prompt_of(BLOCK * WIDTH - 8, 4), 8)
+    requests = [first, second, last]
+    expected = [alone(reference, r) for r in requests]
+    plugin.prefill_all([first], 40)
+    second.pages, second.computed = first.pages[:2], 2 * BLOCK
+    plugin.prefill_all([second, last], 64)
+    running, drafts, counts = list(requests), {}, []
+    for step in range(100):
+        if step == 2:
+            victim = running[-1]
+            others = {page for r in requests if r is not victim for page in r.pages}
+            victim.pages = [page for page in victim.pages if page not in others]
+            plugin.preempt(victim, 48)
+            drafts.pop(id(victim), None)
+        if not running:
+            break
+        given = [drafts.get(id(r), []) for r in running]
+        counts += zip(plugin.verify(running, given, "argmax_ids"), map(len, given), strict=True)
+        drafts = {id(r): p for r, p in zip(running, plugin.propose(running, 3), strict=True)}
+        running = [r for r in running if r.wanted]
+        draw.shuffle(running)
+    assert [r.tokens for r in requests] == expected
+    assert {0, 1, 2, 3} >= {offered for _, offered in counts} >= {0, 3} and len({n for _, n in counts}) > 2
+    assert all(right == offered for right, offered in counts) == (drafter != "smaller")
 
 
 def test_warm_ups_compile_before_they_trace(reference):
@@ -166,31 +211,6 @@ def test_refusals(reference):
         )
     with pytest.raises(ValueError, match="tt_data_parallel must be 1, got 2"):
         LlamaForCausalLM.initialize_vllm_model(None, None, USERS, 64, tt_data_parallel=2)
-
-
-@pytest.mark.parametrize(
-    "overrides, optimizations, message",
-    [
-        ({"draft": 1}, None, "no setting 'draft'"),
-        ({"precision": "accuracy"}, "performance", "name one of them"),
-        ({"precision": "fast"}, None, "no precision 'fast'"),
-        ({"threshold": 0.1}, None, "threshold have no effect with exact attention"),
-        ({"attention": "sink"}, None, "exact or alspec, got 'sink'"),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(overrides, optimizations, message):
-    with pytest.raises(ValueError, match=message):
-        model_settings(overrides, optimizations, USERS)
-
-
-def test_settings_reach_the_model():
-    found = model_settings({"attention": "alspec", "chunk_size": 64, "threshold": 0.2}, "accuracy", 4)
-    assert (found["attention"].policy, found["attention"].chunk_size, found["attention"].threshold) == (
-        "alspec",
-        64,
-        0.2,
-    )
-    assert (found["precision"], found["users"]) == ("accuracy", 4)
 
 
 def test_adapter_imports_neither_vllm_nor_the_plugin():

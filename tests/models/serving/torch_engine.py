@@ -22,14 +22,48 @@ class Step:
     read: bool = False
 
 
-class TorchEngine:
-    """See models.llama31_8b.serving.engine. Blocks start as NaN, so that reading a page that nobody wrote shows."""
+class Paged:
+    """A model over blocks, which start as NaN, so that reading a page that nobody wrote shows."""
 
-    def __init__(self, model: ReferenceLlama, users: int, blocks: int, block_size: int) -> None:
+    def __init__(self, model: ReferenceLlama, blocks: int, block_size: int) -> None:
         config = model.config
-        self.model, self.users, self.vocab_size, self.block_size = model, users, config.vocab_size, block_size
+        self.model, self.block_size = model, block_size
         shape = (config.num_hidden_layers, 2, blocks, config.num_key_value_heads, block_size, config.head_dim)
         self.blocks = torch.full(shape, torch.nan, dtype=model.dtype)
+
+    def run(self, tokens: torch.Tensor, start: int, pages: torch.Tensor, padding: int = 0) -> torch.Tensor:
+        """Return logits [tokens, vocab] of tokens at positions from `start`. padding: positions after them that are
+        overwritten by NaN, as a device writes what a padded row gives."""
+        count, pages = tokens.shape[1], torch.nn.functional.pad(pages, (0, 1))  # block 0 after the context
+        need = -(-(start + count) // self.block_size)
+        table = pages[:need].long()
+        cache = self.model.new_cache(1, need * self.block_size)
+        held = self.blocks[:, :, table].permute(0, 1, 3, 2, 4, 5).flatten(3, 4)  # layers, 2, heads, positions, dim
+        for layer in range(len(cache.keys)):
+            cache.keys[layer][0], cache.values[layer][0] = held[layer, 0], held[layer, 1]
+        cache.reserve(start)
+        cache.commit(start)
+        logits = self.model.forward(tokens, cache, logits="all")[0]
+        for position in range(start, start + count):
+            block, row = int(table[position // self.block_size]), position % self.block_size
+            for layer in range(len(cache.keys)):
+                self.blocks[layer, 0, block, :, row] = cache.keys[layer][0, :, position]
+                self.blocks[layer, 1, block, :, row] = cache.values[layer][0, :, position]
+        for position in range(start + count, start + count + padding):
+            if position // self.block_size < len(pages):
+                self.blocks[:, :, pages[position // self.block_size], :, position % self.block_size] = torch.nan
+        return logits
+
+
+class TorchEngine:
+    """See models.llama31_8b.serving.engine. draft: drafts; without it the model drafts for itself."""
+
+    def __init__(
+        self, model: ReferenceLlama, users: int, blocks: int, block_size: int, draft: ReferenceLlama | None = None
+    ) -> None:
+        self.users, self.vocab_size, self.block_size = users, model.config.vocab_size, block_size
+        self.paged = Paged(model, blocks, block_size)
+        self.drafting = None if draft is None else Paged(draft, blocks, block_size)
         self.warmed: list[str] = []
         self.launches: list[str] = []
         # What the device keeps for the next step that chooses tokens.
@@ -38,7 +72,11 @@ class TorchEngine:
 
     def prefill(self, tokens, start, pages):
         assert start % self.block_size == 0
-        return self._run(torch.tensor([list(tokens)]), start, pages)[-1]
+        ids = torch.tensor([list(tokens)])
+        padding = max(32, 1 << (len(tokens) - 1).bit_length()) - len(tokens)
+        if self.drafting is not None:
+            self.drafting.run(ids, start, pages, padding)
+        return self.paged.run(ids, start, pages, padding)[-1]
 
     def decode(self, tokens, positions, pages):
         self.launches.append("decode")
@@ -47,6 +85,20 @@ class TorchEngine:
     def verify(self, tokens, positions, pages):
         self.launches.append("verify")
         return self._launched(self._logits(tokens, positions, pages))
+
+    def draft(self, decided, starts, pages, length):
+        self.launches.append("draft")
+        paged, found = self.drafting or self.paged, []
+        for tokens, start, row in zip(decided, starts, pages, strict=True):
+            given = list(tokens)
+            if given and self.drafting is None:  # the target has all but the last
+                start, given = start + len(given) - 1, given[-1:]
+            drafts = []
+            while given and len(drafts) < length:
+                drafts.append(int(paged.run(torch.tensor([given]), start, row)[-1].argmax()))
+                start, given = start + len(given), drafts[-1:]
+            found.append(drafts or [0] * length)
+        return found
 
     def sample(self, tokens, positions, pages, draws):
         self.launches.append("sample" if tokens is not None else "sample resident")
@@ -92,24 +144,6 @@ class TorchEngine:
             if valid:
                 start = int(positions[user, 0])
                 assert positions[user, :valid].tolist() == list(range(start, start + valid))
-                found[user, :valid] = self._run(tokens[user : user + 1, :valid].long(), start, pages[user])
+                chain = tokens[user : user + 1, :valid].long()
+                found[user, :valid] = self.paged.run(chain, start, pages[user], tokens.shape[1] - valid)
         return found
-
-    def _run(self, tokens, start, pages):
-        """Return logits [tokens, vocab] of tokens at positions from `start`."""
-        count = tokens.shape[1]
-        need = -(-(start + count) // self.block_size)
-        table = pages[:need].long()
-        cache = self.model.new_cache(1, need * self.block_size)
-        held = self.blocks[:, :, table].permute(0, 1, 3, 2, 4, 5).flatten(3, 4)  # layers, 2, heads, positions, dim
-        for layer in range(len(cache.keys)):
-            cache.keys[layer][0], cache.values[layer][0] = held[layer, 0], held[layer, 1]
-        cache.reserve(start)
-        cache.commit(start)
-        logits = self.model.forward(tokens, cache, logits="all")[0]
-        for position in range(start, start + count):
-            block, row = int(table[position // self.block_size]), position % self.block_size
-            for layer in range(len(cache.keys)):
-                self.blocks[layer, 0, block, :, row] = cache.keys[layer][0, :, position]
-                self.blocks[layer, 1, block, :, row] = cache.values[layer][0, :, position]
-        return logits
