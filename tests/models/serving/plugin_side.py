@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -42,7 +44,7 @@ class Request:
 class Plugin:
     """Calls an adapter as vllm-tt-plugin's runner does: rows packed at the front.
 
-    chooses: who samples decode steps, "host" or "device"."""
+    chooses: who samples decode steps, "host" or "device". wait: for an event, by default TorchEngine's."""
 
     def __init__(
         self,
@@ -53,7 +55,9 @@ class Plugin:
         blocks: int = 40,
         seed: int = 0,
         chooses: str = "host",
+        wait: Callable[[Any], None] = lambda step: step.arrive(),
     ) -> None:
+        self.wait = wait
         self.adapter, self.chooses, self.users = adapter, chooses, users
         shape = (blocks, config.num_key_value_heads, BLOCK, config.head_dim)
         self.cache = adapter.allocate_kv_cache(shape, torch.bfloat16, config.num_hidden_layers)
@@ -158,8 +162,10 @@ class Plugin:
     def settle(self) -> None:
         """Read the pending step."""
         if self.pending is not None:
-            requests, step, _ = self.pending
+            requests, step, events = self.pending
             self.pending = None
+            for event in events:
+                self.wait(event)
             self._finish(requests, step)
 
     def verify(self, requests: list[Request], drafts: list[list[int]], mode: str, width: int = 4) -> list[int]:

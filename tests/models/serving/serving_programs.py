@@ -12,8 +12,8 @@ from .plugin_side import BLOCK, WIDTH, Plugin, Request, serve
 
 def adapter_on(mesh, users: int, **settings: Any):
     """Return the adapter of a tiny model with random weights, and the model's config."""
+    from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.demo.backends.sim.backend import TINY
-    from models.llama31_8b.reference.model.random_weights import random_state_dict
     from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
     from models.llama31_8b.serving.mesh_engine import MeshEngine
     from models.llama31_8b.tt.model import TtLlama
@@ -33,9 +33,11 @@ def adapter_on(mesh, users: int, **settings: Any):
 def served(mesh, requests: list[Request], users: int, seed: int) -> dict[str, Any]:
     """Serve requests that come and go in a random order, steps overlapping, then each alone. Returns the texts, how
     many requests each step had, and how many steps replayed a trace."""
-    plugin = Plugin(*adapter_on(mesh, users), users=users, blocks=8 * users, seed=seed, chooses="device")
+    import ttnn
+
+    on_device = {"chooses": "device", "wait": ttnn.event_synchronize}
+    plugin = Plugin(*adapter_on(mesh, users), users=users, blocks=8 * users, seed=seed, **on_device)
     for traced in (False, True):
-        plugin.adapter.warmup_model_prefill(kv_cache=[[]], enable_trace=traced)
         plugin.adapter.warmup_model_decode([[]], traced, users, WIDTH, can_sample_on_device=True)
     single = deepcopy(requests)
     sizes = serve(plugin, requests, seed, overlap=True)

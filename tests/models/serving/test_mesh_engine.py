@@ -16,9 +16,10 @@ pytestmark = pytest.mark.timeout(1500)
 
 @pytest.mark.sim
 def test_requests_that_come_and_go_get_the_text_they_have_alone(sim_device):
-    draw = random.Random(1)
-    requests = [drawn_request(n, draw, vocab=96, longest=40) for n in range(5)]
-    found = sim_device("2x2", dispatch="fast").run(served, requests, 3, 1, timeout=1400)
+    draw = random.Random(3)
+    requests = [drawn_request(n, draw, vocab=96, longest=40) for n in range(4)]
+    found = sim_device("2x1", dispatch="fast").run(served, requests, 2, 2, timeout=1400)
     assert found["together"] == found["alone"]
     assert max(found["sizes"]) > 1
-    assert found["replays"]["drawn"] > 0 and found["replays"]["greedy"] > 0 and found["replays"]["logits"] <= 1
+    replays = found["replays"]
+    assert replays["drawn"] > 1 and replays["greedy"] > 1 and replays["logits"] == 1, "of each, the warm-up replays one"

@@ -15,11 +15,15 @@ from models.llama31_8b.serving.draws import choose_on_host
 
 @dataclass
 class Step:
-    """A launch. read: whether its result is, or is on its way to, the host."""
+    """A launch, or its copy on the host, which is there once its event has passed."""
 
     number: int
     result: torch.Tensor
-    read: bool = False
+    copied: bool = False
+    there: bool = False
+
+    def arrive(self) -> None:
+        self.there = True
 
 
 class Paged:
@@ -114,8 +118,8 @@ class TorchEngine:
         return draw.params.greedy or 0 < draw.params.top_k <= 32
 
     def start_read(self, step):
-        self._result(step)
-        return step, ["event"]
+        copy = Step(step.number, self._result(step), copied=True)
+        return copy, [copy]
 
     def read(self, step):
         return self._result(step)
@@ -133,8 +137,10 @@ class TorchEngine:
         return Step(len(self.launches), result.clone())
 
     def _result(self, step):
-        assert step.read or step.number == len(self.launches), "a later step has overwritten the result"
-        step.read = True
+        if step.copied:
+            assert step.there, "nobody has waited for the copy"
+        else:
+            assert step.number == len(self.launches), "a later step has overwritten the result"
         return step.result
 
     def _logits(self, tokens, positions, pages):
