@@ -31,18 +31,18 @@ _BLOCK_MARGIN = max(BLOCKS)
 
 @dataclass(frozen=True)
 class PendingStep:
-    """A decode step that the device may still run. result: what `Engine.read` takes, or with `chosen`
-    `Engine.read_tokens`."""
+    """A step that the device may still run. launched: what `Engine` returned. finish: waits for it and gives the
+    result as the plugin wants it."""
 
-    result: Any
-    chosen: bool
+    launched: Any
+    finish: Callable[[Any], torch.Tensor]
 
 
 class Kept(NamedTuple):
-    """What the last step chose: each slot's token, int64 [slots], or the step whose device keeps them; and the position
-    that each was computed at, int64 [slots]."""
+    """What the last step chose: each slot's token, int64 [slots], or the engine's step, which keeps them on the device;
+    and the position that each was computed at, int64 [slots]."""
 
-    tokens: torch.Tensor | PendingStep
+    tokens: Any
     positions: torch.Tensor
 
 
@@ -59,6 +59,7 @@ class LlamaForCausalLM:
         "supports_async_decode": True,
         "output_tokens_per_step": 1,
         "supports_spec_decode": True,
+        "supports_async_spec_decode": True,
         "spec_requirements": ["device_propose"],
     }
 
@@ -196,7 +197,7 @@ class LlamaForCausalLM:
 
         tokens: int [slots, 1], or [slots, 1 + K] with a slot's last token first. start_pos: int [slots], -1 for an
         empty slot, or [slots, 1 + K], -1 in columns without a draft. Returns float32 logits [slots, 1, vocab] if
-        read_from_device, else what `read_decode_output` takes; with spec_mode a VerifyOutput.
+        read_from_device, else what `read_decode_output` takes; with spec_mode a VerifyOutput of it.
 
         sampling_params: choose tokens, int32 [slots, 1], in place of logits; lists per slot, see `requested_draws`.
         Batches that the chips cannot sample, with penalties (which come with prompt_tokens and output_tokens, int
@@ -206,35 +207,38 @@ class LlamaForCausalLM:
         `tokens` and `start_pos` may then be older. slot_remap: unused, see `prefill_forward`. num_valid_drafts,
         accepted_counts: unused, since the columns' positions say the first, and the second changes no cache: rejected
         drafts lie after the accepted ones, where the next tokens overwrite them."""
-        engine = self._ready()
+        engine, positions = self._ready(), start_pos.reshape(-1)
         if spec_mode is not None:
             self._kept = None
-            return self._verify(engine, tokens, page_table, start_pos, spec_mode)
+            step = self._verify(engine, tokens, page_table, start_pos, spec_mode)
+            field = "logits" if spec_mode == "logits" else "argmax_ids"
+            return in_contract(VerifyOutput)(spec_mode, **{field: self._given(step, read_from_device)})
         if sampling_params is not None:
             kept = None if reset_batch else self._kept
             history = None if prompt_tokens is None or output_tokens is None else (prompt_tokens, output_tokens)
-            step = self._sample(engine, kept, tokens[:, 0], start_pos.reshape(-1), page_table, sampling_params, history)
-        else:
-            self._kept = None
-            positions = start_pos.reshape(-1)
-            pages = self._live(page_table, positions + 1)
-            step = PendingStep(engine.decode(tokens[:, 0], positions, pages), chosen=False)
-        return self.read_decode_output(step) if read_from_device else step
+            found = self._sample(engine, kept, tokens[:, 0], positions, page_table, sampling_params, history)
+            return self._given(found, read_from_device)
+        self._kept = None
+        launched = engine.decode(tokens[:, 0], positions, self._live(page_table, positions + 1))
+        return self._given(PendingStep(launched, engine.read), read_from_device)
 
     def read_decode_output(self, tt_out: Any, async_read: bool = False) -> Any:
         """Return a step's result on the host, see `decode_forward`; with async_read what `process_decode_output_host`
         takes once events have passed, and those ttnn events."""
-        if isinstance(tt_out, PendingStep):
-            engine = self._ready()
-            if async_read:
-                result, events = engine.start_read(tt_out.result)
-                return PendingStep(result, tt_out.chosen), events
-            tt_out = _column(engine.read_tokens(tt_out.result)) if tt_out.chosen else engine.read(tt_out.result)
-        return (tt_out, []) if async_read else tt_out
+        if not async_read:
+            return self._given(tt_out, read=True)
+        if not isinstance(tt_out, PendingStep):
+            return tt_out, []
+        copied, events = self._ready().start_read(tt_out.launched)
+        return PendingStep(copied, tt_out.finish), events
 
     def process_decode_output_host(self, tt_out: Any, is_tokens: bool = False) -> Any:
         """Return a step's result on the host, see `decode_forward`."""
-        return self.read_decode_output(tt_out)
+        return self._given(tt_out, read=True)
+
+    @staticmethod
+    def _given(found: Any, read: bool) -> Any:
+        return found.finish(found.launched) if read and isinstance(found, PendingStep) else found
 
     def _sample(
         self,
@@ -256,11 +260,11 @@ class LlamaForCausalLM:
         draws = requested_draws(params, positions, engine.vocab_size, self._unseeded)
         log_probs = bool(any(params.enable_log_probs or ()))
         if history is None and not log_probs and all(map(engine.samples, draws)):
-            step = PendingStep(engine.sample(inputs, positions, pages, draws), chosen=True)
-            self._kept = Kept(step, positions)
-            return step
+            launched = engine.sample(inputs, positions, pages, draws)
+            self._kept = Kept(launched, positions)
+            return PendingStep(launched, lambda step: _column(engine.read_tokens(step)))
         if inputs is None and kept is not None:
-            inputs = engine.read_tokens(kept.tokens.result)
+            inputs = engine.read_tokens(kept.tokens)
         logits = engine.read(engine.decode(inputs, positions, pages))[:, 0]
         warped = logits if history is None else penalised(logits, params, *history)
         chosen = choose_on_host(warped, draws, positions)
@@ -296,17 +300,16 @@ class LlamaForCausalLM:
 
     def _verify(
         self, engine: Engine, tokens: torch.Tensor, page_table: torch.Tensor, positions: torch.Tensor, spec_mode: str
-    ) -> Any:
+    ) -> PendingStep:
         if spec_mode not in ("logits", "argmax_ids"):
             raise ValueError(f"spec_mode must be logits or argmax_ids, got {spec_mode!r}")
         self._verified = tokens[:, 0].tolist(), positions[:, 0].tolist(), page_table
         valid = positions >= 0
         pages = self._live(page_table, positions.max(1).values + 1)
-        logits = engine.read(engine.verify(tokens.where(valid, 0), positions, pages))
-        output = in_contract(VerifyOutput)
+        launched = engine.verify(tokens.where(valid, 0), positions, pages)
         if spec_mode == "logits":
-            return output(spec_mode, logits=logits)
-        return output(spec_mode, argmax_ids=logits.argmax(-1).to(torch.int32).where(valid, -1))
+            return PendingStep(launched, engine.read)
+        return PendingStep(launched, lambda step: engine.read(step).argmax(-1).to(torch.int32).where(valid, -1))
 
     def _live(self, pages: torch.Tensor, ends: torch.Tensor | Sequence[int]) -> torch.Tensor:
         """Return a page table, int [rows, blocks], with block 0 from each row's end on: the plugin leaves there what an

@@ -168,8 +168,11 @@ class Plugin:
                 self.wait(event)
             self._finish(requests, step)
 
-    def verify(self, requests: list[Request], drafts: list[list[int]], mode: str, width: int = 4) -> list[int]:
-        """Verify drafts, up to width - 1 per request; return how many were accepted."""
+    def verify(
+        self, requests: list[Request], drafts: list[list[int]], mode: str, width: int = 4, deferred: bool = False
+    ) -> list[int]:
+        """Verify drafts, up to width - 1 per request; return how many were accepted. deferred: read it after
+        submission."""
         self.rows = None
         shape = self.users, width
         tokens, positions = torch.zeros(shape, dtype=torch.int32), torch.full(shape, -1, dtype=torch.int32)
@@ -187,14 +190,19 @@ class Plugin:
             num_valid_drafts=torch.tensor([*map(len, drafts), *[0] * empty], dtype=torch.int32),
             accepted_counts=torch.tensor([r.accepted for r in requests] + [1] * empty, dtype=torch.int32),
             spec_mode=mode,
+            read_from_device=not deferred,
         )
-        if mode == "logits":
-            assert output.argmax_ids is None and output.logits.shape[:2] == shape
-            targets = output.logits.argmax(-1).tolist()
-        else:
-            assert output.logits is None and output.argmax_ids.dtype == torch.int32
-            assert bool((output.argmax_ids == -1).eq(positions < 0).all())
-            targets = output.argmax_ids.tolist()
+        assert output.spec_mode == mode and (output.argmax_ids is None) == (mode == "logits")
+        found = output.logits if mode == "logits" else output.argmax_ids
+        if deferred:
+            found, events = self.adapter.read_decode_output(found, async_read=True)
+            for event in events:
+                self.wait(event)
+            found = self.adapter.process_decode_output_host(found, is_tokens=False)
+        assert found.shape[:2] == shape
+        if mode == "argmax_ids":
+            assert found.dtype == torch.int32 and bool((found == -1).eq(positions < 0).all())
+        targets = (found.argmax(-1) if mode == "logits" else found).tolist()
         counts = []
         self.committed = torch.full(shape, -1, dtype=torch.int32), torch.full(shape, -1, dtype=torch.int32)
         for row, (request, drafted) in enumerate(zip(requests, drafts, strict=True)):

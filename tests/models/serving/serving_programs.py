@@ -10,8 +10,9 @@ from typing import Any
 from .plugin_side import BLOCK, WIDTH, Plugin, Request, serve
 
 
-def adapter_on(mesh, users: int, **settings: Any):
-    """Return the adapter of a tiny model with random weights, and the model's config."""
+def adapter_on(mesh, users: int, drafter: str | None = None):
+    """Return the adapter of a tiny random model, and the model's config. drafter: "twin" drafts by the same
+    weights, "self" by the model's attention to both ends."""
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.demo.backends.sim.backend import TINY
     from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
@@ -22,10 +23,12 @@ def adapter_on(mesh, users: int, **settings: Any):
     state = random_state_dict(TINY, 0)
 
     def make(blocks: int, block_size: int) -> MeshEngine:
-        given = ModelSettings(
-            users=users, capacity=BLOCK * WIDTH, cache_blocks=blocks, block_size=block_size, **settings
+        capacity = block_size * (WIDTH + 1)  # verifications may write after the context
+        settings = ModelSettings(users=users, capacity=capacity, cache_blocks=blocks, block_size=block_size)
+        target, *draft = (
+            TtLlama.from_state_dict(TINY, state, mesh, settings) for _ in range(2 if drafter == "twin" else 1)
         )
-        return MeshEngine(TtLlama.from_state_dict(TINY, state, mesh, given))
+        return MeshEngine(target, *draft, window=32 if drafter == "self" else None)
 
     return LlamaForCausalLM(make, users, BLOCK * WIDTH), TINY
 
@@ -50,3 +53,27 @@ def served(mesh, requests: list[Request], users: int, seed: int) -> dict[str, An
         "sizes": sizes,
         "replays": {name: step.replays for name, step in steps.items()},
     }
+
+
+def speculated(mesh, requests: list[Request], drafter: str, drafts: int) -> dict[str, Any]:
+    """Serve requests together, one token per step, then again with drafts of the model. Returns the texts, and for each
+    verification how many drafts were right of how many."""
+    import ttnn
+
+    users = len(requests)
+    plugin = Plugin(*adapter_on(mesh, users, drafter), users=users, blocks=8 * users, wait=ttnn.event_synchronize)
+    plain = deepcopy(requests)
+    plugin.prefill_all(plain, 1000)
+    while running := [request for request in plain if request.wanted]:
+        plugin.decode(running, overlap=True)
+        plugin.settle()
+    for request in plain:
+        plugin.release(request)
+    plugin.prefill_all(requests, 32)
+    given, counts = [[] for _ in requests], []
+    while running := [request for request in requests if request.wanted]:
+        right = plugin.verify(running, given, "argmax_ids", drafts + 1)
+        counts += zip(right, map(len, given), strict=True)
+        proposed = dict(zip(map(id, running), plugin.propose(running, drafts), strict=True))
+        given = [proposed[id(request)] for request in running if request.wanted]
+    return {"plain": [r.tokens for r in plain], "drafted": [r.tokens for r in requests], "counts": counts}

@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from .plugin_side import drawn_request
-from .serving_programs import served
+from .plugin_side import Request, drawn_request, prompt_of
+from .serving_programs import served, speculated
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -23,3 +23,15 @@ def test_requests_that_come_and_go_get_the_text_they_have_alone(sim_device):
     assert max(found["sizes"]) > 1
     replays = found["replays"]
     assert replays["drawn"] > 1 and replays["greedy"] > 1 and replays["logits"] == 1, "of each, the warm-up replays one"
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("drafter", ["twin", pytest.param("self", marks=pytest.mark.slow)])
+def test_a_model_drafts_in_pages(sim_device, drafter):
+    """Two sequences that cross a block's border. Drafts of the target's twin are all right, which shows that its pages
+    hold what they should."""
+    requests = [Request(prompt_of(30, 1, 96), 7), Request(prompt_of(58, 2, 96), 9)]
+    found = sim_device("2x1", dispatch="fast").run(speculated, requests, drafter, 3, timeout=1400)
+    assert found["drafted"] == found["plain"]
+    assert max(right for right, _ in found["counts"]) == 3
+    assert drafter == "self" or all(right == offered for right, offered in found["counts"])

@@ -31,7 +31,8 @@ def test_declarations_are_those_that_the_contract_knows():
     declared = LlamaForCausalLM.model_capabilities
     assert declared["supports_spec_decode"] is True and declared["output_tokens_per_step"] == 1
     assert set(declared["spec_requirements"]) == {"device_propose"}
-    assert "supports_async_spec_decode" not in declared and "decode_input_update_contract" not in declared
+    assert declared["supports_async_decode"] and declared["supports_async_spec_decode"]
+    assert not hasattr(LlamaForCausalLM, "decode_input_update_contract")
 
 
 def test_plans():
