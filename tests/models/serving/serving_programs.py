@@ -7,6 +7,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+import torch
+
 from .plugin_side import BLOCK, WIDTH, Plugin, Request, serve
 
 
@@ -77,3 +79,22 @@ def speculated(mesh, requests: list[Request], drafter: str, drafts: int) -> dict
         proposed = dict(zip(map(id, running), plugin.propose(running, drafts), strict=True))
         given = [proposed[id(request)] for request in running if request.wanted]
     return {"plain": [r.tokens for r in plain], "drafted": [r.tokens for r in requests], "counts": counts}
+
+
+def built(mesh, users: int) -> dict[str, tuple[int, ...]]:
+    """Build each kind of step of two layers of Llama 3.1 8B on a mock mesh; return what they give."""
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.serving.engine import Draw
+    from models.llama31_8b.serving.mesh_engine import MeshEngine
+    from perf.footprint.mesh_build import build_model
+
+    engine = MeshEngine(build_model(mesh, "performance", users, 4096, 2, None, cache_blocks=70))
+    rows = torch.arange(users)
+    pages = (torch.arange(users * 64).view(users, 64) % 69 + 1).int()
+    found = {"logits": engine.decode(rows, rows + 100, pages)}
+    for name, params in (("greedy", SamplingParams()), ("drawn", SamplingParams(0.7, top_k=20, top_p=0.9))):
+        found[name] = engine.sample(rows, rows + 100, pages, [Draw(params, 0.5)] * users)
+    if users <= 8:
+        positions = 100 + torch.arange(4).repeat(users, 1)
+        found["verification"] = engine.verify(torch.zeros(users, 4, dtype=torch.int64), positions, pages)
+    return {name: tuple(step.shape) for name, step in found.items()}

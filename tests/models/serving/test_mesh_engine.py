@@ -9,7 +9,7 @@ import random
 import pytest
 
 from .plugin_side import Request, drawn_request, prompt_of
-from .serving_programs import served, speculated
+from .serving_programs import built, served, speculated
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -35,3 +35,20 @@ def test_a_model_drafts_in_pages(sim_device, drafter):
     assert found["drafted"] == found["plain"]
     assert max(right for right, _ in found["counts"]) == 3
     assert drafter == "self" or all(right == offered for right, offered in found["counts"])
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.parametrize(
+    "shape, users",
+    [
+        ((1, 1), 32),
+        pytest.param((1, 1), 8, marks=pytest.mark.slow),
+        pytest.param((1, 2), 8, marks=pytest.mark.slow),
+        pytest.param((1, 4), 1, marks=pytest.mark.slow),
+        pytest.param((1, 8), 32, marks=pytest.mark.slow),
+    ],
+)
+def test_steps_of_llama_8b_are_built(mock_mesh, shape, users):
+    found = mock_mesh(shape).run(built, users, timeout=1400)
+    assert found["logits"] == (1, 1, users, 128256) and found["greedy"] == found["drawn"] == (1, users)
+    assert found.get("verification", (1, 1, users * 4, 128256)) == (1, 1, users * 4, 128256)
