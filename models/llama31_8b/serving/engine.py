@@ -49,9 +49,9 @@ class Engine(Protocol):
     def samples(self, draw: Draw) -> bool:
         """Return whether `sample` takes these parameters."""
 
-    def verify(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> Any:
+    def verify(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor, choose: bool) -> Any:
         """Start a step of 1 + K consecutive tokens per slot, int [users, 1 + K]. A first position of -1 skips a
-        slot. It yields logits."""
+        slot. It yields logits, or with `choose` the likeliest token after each."""
 
     def draft(
         self, decided: Sequence[Sequence[int]], starts: Sequence[int], pages: torch.Tensor, length: int
@@ -68,7 +68,7 @@ class Engine(Protocol):
         """Wait for a step and return its logits, float32 [users, tokens, vocab]."""
 
     def read_tokens(self, step: Any) -> torch.Tensor:
-        """Wait for a step and return the tokens that it chose, int64 [users]."""
+        """Wait for a step and return the tokens that it chose, int64 [users, tokens]."""
 
     def warm_up_prefill(self) -> None:
         """Compile what prompts of any length need."""

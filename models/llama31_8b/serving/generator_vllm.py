@@ -262,16 +262,17 @@ class LlamaForCausalLM:
         if history is None and not log_probs and all(map(engine.samples, draws)):
             launched = engine.sample(inputs, positions, pages, draws)
             self._kept = Kept(launched, positions)
-            return PendingStep(launched, lambda step: _column(engine.read_tokens(step)))
+            return PendingStep(launched, lambda step: engine.read_tokens(step).to(torch.int32))
         if inputs is None and kept is not None:
-            inputs = engine.read_tokens(kept.tokens)
+            inputs = engine.read_tokens(kept.tokens)[:, 0]
         logits = engine.read(engine.decode(inputs, positions, pages))[:, 0]
         warped = logits if history is None else penalised(logits, params, *history)
         chosen = choose_on_host(warped, draws, positions)
         self._kept = Kept(chosen, positions)
+        tokens = chosen[:, None]
         if not log_probs:
-            return _column(chosen)
-        return _column(chosen), logits.log_softmax(-1).gather(1, chosen[:, None])
+            return tokens.to(torch.int32)
+        return tokens.to(torch.int32), logits.log_softmax(-1).gather(1, tokens)
 
     def propose_draft_tokens(
         self,
@@ -288,11 +289,8 @@ class LlamaForCausalLM:
         if self._verified is None:
             raise RuntimeError("drafts follow a verification, none came before")
         roots, starts, pages = self._verified
-        decided: list[list[int]] = []
-        for root, start, row, count in zip(
-            roots, starts, committed_tokens.tolist(), accepted_counts.tolist(), strict=True
-        ):
-            decided.append([root, *row[:count]] if start >= 0 else [])
+        rows = zip(roots, starts, committed_tokens.tolist(), accepted_counts.tolist(), strict=True)
+        decided = [[root, *row[:count]] if start >= 0 else [] for root, start, row, count in rows]
         ends = torch.tensor([start + len(tokens) for start, tokens in zip(starts, decided, strict=True)])
         drafts = engine.draft(decided, starts, self._live(pages, ends + num_drafts), num_drafts)
         valid = (self.max_seq_len - ends).clamp(0, num_drafts).where(torch.tensor(starts) >= 0, 0)
@@ -306,10 +304,11 @@ class LlamaForCausalLM:
         self._verified = tokens[:, 0].tolist(), positions[:, 0].tolist(), page_table
         valid = positions >= 0
         pages = self._live(page_table, positions.max(1).values + 1)
-        launched = engine.verify(tokens.where(valid, 0), positions, pages)
-        if spec_mode == "logits":
+        choose = spec_mode == "argmax_ids"
+        launched = engine.verify(tokens.where(valid, 0), positions, pages, choose)
+        if not choose:
             return PendingStep(launched, engine.read)
-        return PendingStep(launched, lambda step: engine.read(step).argmax(-1).to(torch.int32).where(valid, -1))
+        return PendingStep(launched, lambda step: engine.read_tokens(step).to(torch.int32).where(valid, -1))
 
     def _live(self, pages: torch.Tensor, ends: torch.Tensor | Sequence[int]) -> torch.Tensor:
         """Return a page table, int [rows, blocks], with block 0 from each row's end on: the plugin leaves there what an
@@ -321,7 +320,3 @@ class LlamaForCausalLM:
         if self.engine is None:
             raise RuntimeError("the cache is not allocated: allocate_kv_cache comes first")
         return self.engine
-
-
-def _column(tokens: torch.Tensor) -> torch.Tensor:
-    return tokens.to(torch.int32)[:, None]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -81,14 +82,15 @@ class MeshEngine:
         if self._eager is not None:
             logger.info("decode steps run eagerly: {}", self._eager)
         self._inputs = model.step_inputs([0] * self.users, [-1] * self.users)
-        greedy = Sampler(model.mesh, model.mesh_shape, model.config, SamplingParams())
+        self._greedy = Sampler(model.mesh, model.mesh_shape, model.config, SamplingParams())
         self._drawn = PerUserSampler(model.mesh, model.mesh_shape, model.config, self.users)
         self._steps = {
             "logits": self._traced(lambda: model.decode(self._inputs)),
-            "greedy": self._traced(lambda: decode_and_choose(model, self._inputs, greedy)),
+            "greedy": self._traced(lambda: decode_and_choose(model, self._inputs, self._greedy)),
             "drawn": self._traced(lambda: decode_and_choose(model, self._inputs, self._drawn, self._drawn.numbers)),
         }
-        self._verifying: dict[int, tuple[TreeInputs, TracedStep[ttnn.Tensor]]] = {}  # by tokens per slot
+        # By tokens per slot, and whether the chips choose.
+        self._verifying: dict[tuple[int, bool], tuple[TreeInputs, TracedStep[ttnn.Tensor]]] = {}
 
     def prefill(self, tokens: Sequence[int], start: int, pages: torch.Tensor) -> torch.Tensor:
         table = torch.zeros(self.users, len(pages), dtype=torch.int32)
@@ -120,17 +122,23 @@ class MeshEngine:
     def samples(self, draw: Draw) -> bool:
         return draws_among_candidates(draw.params, self.vocab_size)
 
-    def verify(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> ttnn.Tensor:
+    def verify(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor, choose: bool) -> ttnn.Tensor:
         width = tokens.shape[1]
         order = torch.arange(width).repeat(self.users, 1)
         chains = tokens, positions[:, 0].tolist(), order, torch.full_like(order, width - 1)
-        if width in self._verifying:
-            overwrite(self._verifying[width][0], self.model.tree_inputs(*chains, on_device=False))
+        # The chips choose among the rows of one tile; of more, the host does.
+        kind = width, choose and tokens.numel() <= TILE
+        if kind in self._verifying:
+            overwrite(self._verifying[kind][0], self.model.tree_inputs(*chains, on_device=False))
         else:
             self._release()
             inputs = self.model.tree_inputs(*chains)
-            self._verifying[width] = inputs, self._traced(lambda: self.model.decode_tree(inputs))
-        return self._run(self._verifying[width][1], pages)
+            self._verifying[kind] = inputs, self._traced(partial(self._verify, inputs, kind[1]))
+        return self._run(self._verifying[kind][1], pages)
+
+    def _verify(self, inputs: TreeInputs, choose: bool) -> ttnn.Tensor:
+        logits = self.model.decode_tree(inputs, gather_logits=not choose)
+        return self._greedy(logits) if choose else logits
 
     def draft(
         self, decided: Sequence[Sequence[int]], starts: Sequence[int], pages: torch.Tensor, length: int
@@ -161,7 +169,9 @@ class MeshEngine:
         return logits.reshape(self.users, -1, self.vocab_size)
 
     def read_tokens(self, step: ttnn.Tensor) -> torch.Tensor:
-        return agreed_tokens(self.model, step)[0]
+        if step.dtype != ttnn.uint32:
+            return self.read(step).argmax(-1)
+        return agreed_tokens(self.model, step).reshape(self.users, -1)
 
     def warm_up_prefill(self) -> None:
         pages = torch.zeros(self._cache.width, dtype=torch.int32)

@@ -86,9 +86,9 @@ def plan_speculation(overrides: dict[str, Any], method: str, users: int, request
         return reject('nothing drafts: set {"alspec": {"draft": CHECKPOINT}}, or "self"')
     if users > MAX_USERS:
         return reject(f"a step over drafts has 1 to {MAX_USERS} sequences")
-    longest = longest_draft(users, draft if owned else None)
+    longest = longest_draft(users, draft if owned else None, overrides.get("decode_sharding") == "sharded")
     if longest < 1:
-        return reject(f"the draft model's pass has {DEFAULT_TREE_BUDGET} rows, too few for {users} sequences")
+        return reject(f"a pass over drafts has {DEFAULT_TREE_BUDGET} rows, too few for {users} sequences")
     if requested < 1:
         return reject(f"{requested} drafts per sequence", tuple(range(1, longest + 1)))
     return in_contract(SpecPlan)(
@@ -102,8 +102,10 @@ def plan_speculation(overrides: dict[str, Any], method: str, users: int, request
     )
 
 
-def longest_draft(users: int, draft: str | None) -> int:
-    """Return the most drafts per sequence. draft: the model that drafts, None for the host."""
+def longest_draft(users: int, draft: str | None, sharded: bool) -> int:
+    """Return the most drafts per sequence. draft: the model that drafts, None for the host. sharded: decode steps,
+    whose passes over drafts have 32 rows, as a draft model's have."""
+    longest = DEFAULT_TREE_BUDGET // users - 1 if sharded else MAX_WIDTH - 1
     if draft in (None, SELF):
-        return MAX_WIDTH - 1
-    return DEFAULT_TREE_BUDGET // users - 2  # its exact pass also takes the root and the bonus token
+        return longest
+    return min(longest, DEFAULT_TREE_BUDGET // users - 2)  # its exact pass also takes the last step's input

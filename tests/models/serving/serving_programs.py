@@ -26,7 +26,9 @@ def adapter_on(mesh, users: int, drafter: str | None = None):
 
     def make(blocks: int, block_size: int) -> MeshEngine:
         capacity = block_size * (WIDTH + 1)  # verifications may write after the context
-        settings = ModelSettings(users=users, capacity=capacity, cache_blocks=blocks, block_size=block_size)
+        settings = ModelSettings(
+            users=users, capacity=capacity, precision="accuracy", cache_blocks=blocks, block_size=block_size
+        )
         target, *draft = (
             TtLlama.from_state_dict(TINY, state, mesh, settings) for _ in range(2 if drafter == "twin" else 1)
         )
@@ -96,5 +98,6 @@ def built(mesh, users: int) -> dict[str, tuple[int, ...]]:
         found[name] = engine.sample(rows, rows + 100, pages, [Draw(params, 0.5)] * users)
     if users <= 8:
         positions = 100 + torch.arange(4).repeat(users, 1)
-        found["verification"] = engine.verify(torch.zeros(users, 4, dtype=torch.int64), positions, pages)
+        chains = torch.zeros(users, 4, dtype=torch.int64), positions, pages
+        found |= {"verification": engine.verify(*chains, False), "chosen": engine.verify(*chains, True)}
     return {name: tuple(step.shape) for name, step in found.items()}

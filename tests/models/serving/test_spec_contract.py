@@ -39,6 +39,7 @@ def test_plans():
     for method, users, requested, overrides, served in (
         ("ngram", 8, 5, {}, 5),
         ("ngram", 8, 100, {}, 31),
+        ("ngram", 4, 100, {"decode_sharding": "sharded"}, 7),
         (OWNED, 4, 9, {"draft": "folder"}, 6),
         (OWNED, 1, 9, {"draft": "folder"}, 9),
         (OWNED, 8, 9, {"draft": "folder"}, 2),

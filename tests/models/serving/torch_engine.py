@@ -86,9 +86,10 @@ class TorchEngine:
         self.launches.append("decode")
         return self._launched(self._logits(tokens[:, None], positions[:, None], pages))
 
-    def verify(self, tokens, positions, pages):
+    def verify(self, tokens, positions, pages, choose):
         self.launches.append("verify")
-        return self._launched(self._logits(tokens, positions, pages))
+        logits = self._logits(tokens, positions, pages)
+        return self._launched(logits.argmax(-1) if choose else logits)
 
     def draft(self, decided, starts, pages, length):
         self.launches.append("draft")
@@ -112,7 +113,7 @@ class TorchEngine:
         logits = self._logits(self.tokens[:, None], self.positions[:, None], pages)[:, 0]
         self.tokens = choose_on_host(logits, draws, self.positions)
         self.positions = self.positions + (self.positions >= 0)
-        return self._launched(self.tokens)
+        return self._launched(self.tokens[:, None])
 
     def samples(self, draw):
         return draw.params.greedy or 0 < draw.params.top_k <= 32
