@@ -27,6 +27,8 @@ from .settings import drafter, model_settings
 
 PROG = "llama-alspec serve"
 ROOT = Path(__file__).resolve().parents[3]
+# For three kinds of decode steps, verifications and drafts.
+TRACE_REGION_BYTES = 128 * 1024**2
 EXTRA_MODELS = Path(__file__).resolve().parent / "extra_models"
 
 
@@ -53,7 +55,7 @@ def command(python: Path, model: str, options: argparse.Namespace, overrides: di
     """Return the command line of the server."""
     plugin_config = {
         "tt": {
-            "trace_region_size": 32 * 1024**2,
+            "trace_region_size": TRACE_REGION_BYTES,
             "fabric_config": "FABRIC_1D",
             "sample_on_device_mode": "decode_only",
         }

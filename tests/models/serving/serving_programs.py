@@ -22,7 +22,8 @@ def adapter_on(mesh, users: int, drafter: str | None = None):
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import ModelSettings
 
-    state = random_state_dict(TINY, 0)
+    config = TINY.with_layers(1)
+    state = random_state_dict(config, 0)
 
     def make(blocks: int, block_size: int) -> MeshEngine:
         capacity = block_size * (WIDTH + 1)  # verifications may write after the context
@@ -30,11 +31,11 @@ def adapter_on(mesh, users: int, drafter: str | None = None):
             users=users, capacity=capacity, precision="accuracy", cache_blocks=blocks, block_size=block_size
         )
         target, *draft = (
-            TtLlama.from_state_dict(TINY, state, mesh, settings) for _ in range(2 if drafter == "twin" else 1)
+            TtLlama.from_state_dict(config, state, mesh, settings) for _ in range(2 if drafter == "twin" else 1)
         )
         return MeshEngine(target, *draft, window=32 if drafter == "self" else None)
 
-    return LlamaForCausalLM(make, users, BLOCK * WIDTH), TINY
+    return LlamaForCausalLM(make, users, BLOCK * WIDTH), config
 
 
 def served(mesh, requests: list[Request], users: int, seed: int) -> dict[str, Any]:

@@ -28,9 +28,9 @@ def test_requests_that_come_and_go_get_the_text_they_have_alone(sim_device):
 @pytest.mark.sim
 @pytest.mark.parametrize("drafter", ["twin", pytest.param("self", marks=pytest.mark.slow)])
 def test_a_model_drafts_in_pages(sim_device, drafter):
-    """Two sequences that cross a block's border, in which no token is within 0.12 of the likeliest. Drafts of the
+    """Two sequences that cross a block's border, in which no token is within 0.17 of the likeliest. Drafts of the
     target's twin are all right, which shows that its pages hold what they should."""
-    requests = [Request(prompt_of(30, 12, 96), 7), Request(prompt_of(58, 1, 96), 9)]
+    requests = [Request(prompt_of(30, 9, 96), 7), Request(prompt_of(58, 26, 96), 9)]
     found = sim_device("2x1", dispatch="fast").run(speculated, requests, drafter, 3, timeout=1400)
     assert found["drafted"] == found["plain"]
     assert max(right for right, _ in found["counts"]) == 3
