@@ -45,6 +45,12 @@ class Kept(NamedTuple):
     tokens: Any
     positions: torch.Tensor
 
+    def continued_by(self, positions: torch.Tensor) -> bool:
+        """Return whether a step's positions are the next ones, or, of a plugin that has not read the last step yet, the
+        same, with the same slots skipped."""
+        ahead = self.positions + (self.positions >= 0) - positions
+        return bool(((ahead == 0) | ((ahead == 1) & (positions >= 0))).all())
+
 
 class LlamaForCausalLM:
     """Llama for vllm-tt-plugin. The engine appears with the cache, whose size the plugin decides later than the
@@ -214,7 +220,9 @@ class LlamaForCausalLM:
             field = "logits" if spec_mode == "logits" else "argmax_ids"
             return in_contract(VerifyOutput)(spec_mode, **{field: self._given(step, read_from_device)})
         if sampling_params is not None:
-            kept = None if reset_batch else self._kept
+            kept = self._kept
+            if reset_batch or kept is None or not kept.continued_by(positions):
+                kept = None
             history = None if prompt_tokens is None or output_tokens is None else (prompt_tokens, output_tokens)
             found = self._sample(engine, kept, tokens[:, 0], positions, page_table, sampling_params, history)
             return self._given(found, read_from_device)

@@ -83,6 +83,21 @@ def test_what_the_chips_do_not_sample_is_sampled_on_the_host_by_the_same_numbers
     assert plugin.adapter.engine.launches == ["decode"] * 4
 
 
+def test_a_step_that_does_not_continue_the_last_one_is_loaded(reference):
+    """As after a prompt's last part, which a plugin may not report as a change of slots."""
+    plugin = Plugin.over_torch(reference, chooses="device")
+    requests = [Request(prompt_of(9, 1), 6), Request(prompt_of(40, 2), 6)]
+    expected = [alone(reference, r) for r in requests]
+    plugin.prefill(requests[:1])
+    plugin.decode(requests[:1])
+    plugin.prefill(requests[1:])
+    plugin.rows = list(requests)
+    for _ in range(5):
+        plugin.decode([r for r in requests if r.wanted])
+    assert [r.tokens for r in requests] == expected
+    assert plugin.adapter.engine.launches[:3] == ["sample", "sample", "sample resident"]
+
+
 def test_penalties_and_log_probabilities(reference):
     """By vLLM's formulas, after a step whose tokens only the device has."""
     plugin, request = Plugin.over_torch(reference, chooses="device"), Request(prompt_of(9, 1), 9)
@@ -99,7 +114,7 @@ def test_penalties_and_log_probabilities(reference):
         others = [empty] * len(of_slot_0)
         return torch.tensor([of_slot_0, others, others], dtype=torch.int32)
 
-    stale = dict(tokens=rows([0], 0), start_pos=torch.tensor([0, -1, -1]))
+    stale = dict(tokens=rows([0], 0), start_pos=torch.tensor([last - 1, -1, -1]))
     params = device_params(USERS, presence_penalty=[0.5, 0, 0], frequency_penalty=[9.0, 0, 0])
     params.repetition_penalty, params.enable_log_probs = [3.0, 1.0, 1.0], [True, False, False]
     history = dict(prompt_tokens=rows(prompt, -1), output_tokens=rows(output, -1))
