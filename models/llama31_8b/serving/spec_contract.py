@@ -15,7 +15,10 @@ from typing import Any
 
 import torch
 
+from ..checkpoint.load import read_config, resolve_source
 from ..spec_decode.draft_shape import DEFAULT_TREE_BUDGET
+from ..tt.device.precision import bytes_of, precision_config
+from ..tt.parallel.mesh import TILE
 
 _PLUGIN = "vllm_tt_plugin.spec_decode"
 # Of the tree step and of guesses: tt_kernels/tree_attention and speculative_flash_decode.
@@ -91,15 +94,31 @@ def plan_speculation(overrides: dict[str, Any], method: str, users: int, request
         return reject(f"a pass over drafts has {DEFAULT_TREE_BUDGET} rows, too few for {users} sequences")
     if requested < 1:
         return reject(f"{requested} drafts per sequence", tuple(range(1, longest + 1)))
+    itself, cached = owned and draft == SELF, 0
+    if owned and not itself:
+        try:
+            cached = bytes_per_token(str(draft), overrides.get("precision", "performance"))
+        except (OSError, ValueError) as error:
+            return reject(f"draft {draft}: {error}")
     return in_contract(SpecPlan)(
         effective_k=min(requested, longest),
         lanes_per_request=1,
         extra_bytes_per_seq=0,
-        extra_bytes_per_token=0,
+        extra_bytes_per_token=cached,
         accept_modes=("argmax_ids", "logits"),
-        drafter_state="shared_with_target" if owned and draft == SELF else "internal",
+        drafter_state="shared_with_target" if itself else "internal",
+        drafter_target_cache_requires=("named_layer_caches", "absolute_positions") if itself else (),
         supports_narrow_decode=not owned,  # a drafter here learns what is decided from verifications alone
     )
+
+
+def bytes_per_token(source: str, precision: str) -> int:
+    """Return what a model's cache takes for a token, over all chips, rounded up. source: see `resolve_source`. Raises
+    what that raises, and PrecisionError."""
+    config = read_config(resolve_source(source)[0])
+    block = config.num_key_value_heads * TILE * config.head_dim
+    held = bytes_of(block, precision_config(precision, config.num_hidden_layers).kv_cache)
+    return -(-2 * config.num_hidden_layers * held // TILE)
 
 
 def longest_draft(users: int, draft: str | None, sharded: bool) -> int:

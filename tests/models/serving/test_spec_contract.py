@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from models.llama31_8b.serving import tiny_checkpoint
 from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
 from models.llama31_8b.serving.spec_contract import SpecPlan, SpecReject, VerifyOutput, in_contract
 
@@ -35,21 +36,27 @@ def test_declarations_are_those_that_the_contract_knows():
     assert not hasattr(LlamaForCausalLM, "decode_input_update_contract")
 
 
-def test_plans():
+def test_plans(tmp_path):
+    tiny_checkpoint.write(tmp_path)
+    folder = str(tmp_path)
     for method, users, requested, overrides, served in (
         ("ngram", 8, 5, {}, 5),
         ("ngram", 8, 100, {}, 31),
         ("ngram", 4, 100, {"decode_sharding": "sharded"}, 7),
-        (OWNED, 4, 9, {"draft": "folder"}, 6),
-        (OWNED, 1, 9, {"draft": "folder"}, 9),
-        (OWNED, 8, 9, {"draft": "folder"}, 2),
+        (OWNED, 4, 9, {"draft": folder}, 6),
+        (OWNED, 1, 9, {"draft": folder}, 9),
+        (OWNED, 8, 9, {"draft": folder}, 2),
         (OWNED, 8, 9, {"draft": "self"}, 9),
     ):
         found = plan(method, users, requested, **overrides)
         assert isinstance(found, SpecPlan) and found.effective_k == served
         assert found.accept_modes == ("argmax_ids", "logits")
         assert found.supports_narrow_decode == (method == "ngram")
-        assert found.drafter_state == ("shared_with_target" if overrides.get("draft") == "self" else "internal")
+        itself = overrides.get("draft") == "self"
+        assert found.drafter_state == ("shared_with_target" if itself else "internal")
+        assert bool(found.drafter_target_cache_requires) == itself
+        # Keys and values of two layers, one head of 64 numbers, bfloat8_b: 1088 bytes hold 1024 numbers.
+        assert found.extra_bytes_per_token == (2 * 2 * 68 if overrides.get("draft") == folder else 0)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +66,7 @@ def test_plans():
         ("ngram", 2, 0, {}, "0 drafts", tuple(range(1, 32))),
         ("ngram", 2, 3, {"attention": "alspec"}, "verifies no drafts", ()),
         (OWNED, 2, 3, {}, "nothing drafts", ()),
+        (OWNED, 2, 3, {"draft": "/nowhere"}, "draft /nowhere: no model /nowhere", ()),
     ],
 )
 def test_refusals_say_what_would_be_served(method, users, requested, overrides, reason, supported):
