@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass
 import torch
 import ttnn
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
 from models.llama31_8b.tt.decode_attention.base import DecodeAttention
 from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_config

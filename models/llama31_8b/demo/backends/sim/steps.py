@@ -17,12 +17,12 @@ import ttnn
 from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
 from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
+from ....checkpoint.random_weights import random_state_dict
 from ....checkpoint.tensor_shapes import tensor_shapes
 from ....config import LlamaConfig
 from ....generation.sampling import SamplingParams
 from ....reference.alspec import policies
 from ....reference.model.model import ReferenceLlama
-from ....reference.model.random_weights import random_state_dict
 from ....results import GenerationResult
 from ....spec_decode.draft_shape import DraftShape
 from ....spec_decode.metrics import SpeculativeResult
