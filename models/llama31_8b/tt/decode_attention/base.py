@@ -57,8 +57,8 @@ class DecodeAttention(ABC):
     def check_trees(self) -> None:
         """Raises ValueError if this attention cannot decode token trees."""
         raise ValueError(
-            f"{type(self).__name__} guesses one result per user and step; token trees need exact attention, or one that "
-            "verifies its guesses"
+            f"{type(self).__name__} guesses one result per user and step; token trees need attention that is exact "
+            "or verifies its guesses"
         )
 
     def attend_tree(
