@@ -40,7 +40,7 @@ from tests.support.machines import refused
         (["--threshold", "0.2"], "--threshold is what --attention alspec accepts a guess by"),
         (["--chunk-size", "256"], "--chunk-size is how many tokens a guess reads"),
         (["--prompt", "x"], "--prompt needs --model"),
-        (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec does not go with"),
+        (["--draft", "ngram", "--attention", "sink"], "--draft ngram with --attention sink does not go with"),
         (["--draft", "ngram", "--no-adapt"], "--draft ngram with --no-adapt does not go with"),
         (["--draft", "tiny", "--fuzzy", "5"], "up to 4 layers in parallel, got --fuzzy 5"),
         (["--draft", "tiny", "--fuzzy", "2", "--draft-length", "1"], "--draft-length 1 would change nothing"),

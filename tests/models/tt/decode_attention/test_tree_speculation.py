@@ -16,7 +16,8 @@ from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
 from tests.models.tt.decode_attention.tree_rounds import PARENTS, Round, RoundPlan, plan_rounds
-from tests.models.tt.decode_attention.tree_speculation_programs import tree_rounds
+from tests.models.tt.decode_attention.tree_speculation_programs import tree_rounds, tree_texts
+from tests.models.tt.trace_programs import SMALLEST
 from tests.support.tt_programs import figures
 from tests.support.tt_tolerances import MIN_PCC
 
@@ -69,6 +70,26 @@ def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, planned):
     )
     check_rounds(planned, told)
     assert told["replays"] == len(HITS) - 1
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim_mesh):
+    """A model drafts on both rows, its rounds stay on the chips, and nothing is accepted: the plain text; then the
+    target drafts for itself, and a hit changes the text."""
+    state = random_state_dict(SMALLEST, 0)
+    generator = torch.Generator().manual_seed(11)
+    prompt = torch.randint(0, SMALLEST.vocab_size, (66,), generator=generator).tolist()
+    runs = [("model", 0.0), ("self", 0.58)]
+    told = sim_mesh((2, 1), "2x2").run(tree_texts, SMALLEST, state, prompt, 7, ENDS, 128, runs, timeout=LIMIT_S)
+    logger.info("{}", told)
+    for found in told["runs"]:
+        assert found["texts"][0] == found["texts"][1]
+        assert found["decisions"][0] == found["decisions"][1] and not found["failures"]
+        assert found["accepted"][0] == found["accepted"][1] > 0
+    exact, guessed = told["runs"]
+    assert exact["texts"][0] == told["plain"] != guessed["texts"][0]
+    assert [found["decisions"][0][0] for found in told["runs"]] == [0, 1]
 
 
 def check_rounds(planned: Planned, told: dict) -> None:

@@ -61,6 +61,54 @@ def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity:
     return told
 
 
+def tree_texts(
+    mesh, config, state, prompt: list[int], new_tokens: int, ends: tuple[int, int], capacity: int, runs: list
+) -> dict:
+    """Greedy texts of one user, a run for each (drafter, threshold) of `runs`: chains of two tokens by "model", the
+    same model under exact attention, whose rounds stay on the chips, or by "self", over its windows. By run the tokens
+    of the chips and of the reference's loop under the same rule, and the hits and misses of both; then the plain text.
+    """
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+    from models.llama31_8b.reference.generate import generate
+    from models.llama31_8b.reference.model.model import ReferenceLlama
+    from models.llama31_8b.reference.model.step import GuessRange
+    from models.llama31_8b.reference.spec_decode import model_drafter
+    from models.llama31_8b.reference.spec_decode.generate import speculative_generate
+    from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
+    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+
+    model, pair = build_pair(mesh, config, state, capacity=capacity, chunk_size=ends[0], ends=ends)
+    reference = ReferenceLlama.from_state_dict(config, state)
+    request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
+    told: dict = {"runs": []}
+    for name, threshold in runs:
+        pair.threshold, shape = threshold, DraftShape(2)
+        if name == "self":
+            drafters = SelfDrafter(model, ends[0]), model_drafter.SelfDrafter(reference, shape, window=ends[0])
+        else:
+            draft = TtLlama.from_state_dict(config, state, mesh, ModelSettings(1, capacity, "bfloat16"))
+            drafters = ModelDrafter(draft, prefill_chunk=32), model_drafter.ModelDrafter(reference, shape)
+        found = TreeGenerator(model, shape, drafters[0], prefill_chunk=32).generate([prompt], **request)
+        policy = ALSpecAttention(threshold, GuessRange(*ends))
+        wanted = speculative_generate(reference, [prompt], drafters[1], policy=policy, adaptive=False, **request)
+        hits = [int(step.accepted[:, 0, 0].sum()) for step in policy.statistics.steps]
+        counted = found.statistics
+        told["runs"].append(
+            {
+                "texts": (found.token_ids[0], wanted.token_ids[0]),
+                "decisions": ((counted.hits, counted.misses + counted.bypassed), (sum(hits), len(hits) - sum(hits))),
+                "accepted": [result.speculation.num_accepted_tokens for result in (found, wanted)],
+                "failures": counted.failures,
+            }
+        )
+    told["plain"] = generate(reference, [prompt], **request).token_ids[0]
+    return told
+
+
 def _on_chip(tensor, chip: int):
     import ttnn
 
