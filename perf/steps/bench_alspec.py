@@ -11,6 +11,8 @@ its last on both chips, and compared with
 - appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
 - with `--tensor-parallel`, exact attention with heads and columns split over the same two chips.
 
+With `--tree NODES` steps over token trees are measured too, on one chip and on the pair (both_levels.py).
+
 The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
 """
 
@@ -29,8 +31,10 @@ from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projections.estimator.latency import token_latency
+from perf.steps import both_levels
 from perf.steps.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
+from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
@@ -293,6 +297,9 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="also run the step with exact attention, its heads and columns split over both chips",
     )
+    parser.add_argument(
+        "--tree", type=int, metavar="NODES", help="also steps over a chain of NODES tokens, which --json then holds"
+    )
     parser.add_argument("--hits", type=float, nargs="+", default=list(RATES), help="hit rates, 0 to 1")
     parser.add_argument(
         "--own",
@@ -319,6 +326,8 @@ def main(argv: list[str] | None = None) -> int:
             f"--chunk-size must be a multiple of 32 and --context at least twice it, got {options.chunk_size} and "
             f"{options.context}"
         )
+    if options.tree is not None and not 1 <= options.tree <= MAX_NODES:
+        parser.error(f"--tree must be 1 to {MAX_NODES} nodes, got {options.tree}")
     if options.tensor_parallel and options.kv_heads % 2:
         parser.error(f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -337,13 +346,19 @@ def main(argv: list[str] | None = None) -> int:
         grid = TENSOR_PARALLEL_GRID
         split = run(shape, (), (1, 2), grid)[EXACT]
     steps = run(shape, options.hits, grid=grid, own=options.own)
+    levels = None
+    if options.tree is not None:
+        trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
+        levels = both_levels.rows(steps, trees, shape, options.tree, cycles)
     if options.write:
-        write(options.write, parser, argv, table_rows(steps, shape, split))
+        write(options.write, parser, argv, table_rows(steps, shape, split) if levels is None else levels)
     if options.trace:
         options.trace.write_text(json.dumps(chrome_trace(steps)) + "\n")
     if options.plot:
         plot(steps, options.plot)
     print(report(steps, shape, split))
+    if levels is not None:
+        print(both_levels.report(levels))
     return 0
 
 

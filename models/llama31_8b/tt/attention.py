@@ -99,7 +99,7 @@ class Attention:
         head_dim], in DRAM. prefix: int32 [users], intervals: int32 [users, 2, nodes], see `tree_attention`."""
         cache.write_nodes(self.layer, heads.keys, heads.values, prefix, intervals.shape[2])
         caches = cache.keys[self.layer], cache.values[self.layer]
-        return self.decode_attention.attend_tree(heads.queries, *caches, prefix, intervals, cache.table)
+        return self.decode_attention.attend_tree(self.layer, heads.queries, *caches, prefix, intervals, cache.table)
 
     def project_tree_output(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """Project `attend_tree`'s result to partial sums, bfloat16 [1, 1, users * nodes, hidden], in DRAM."""

@@ -35,6 +35,7 @@ from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, ProgramConfig, speculative_flash_decode
 from tt_kernels.token_guard.op import guard_result, guard_tokens
+from tt_kernels.tree_attention.speculative import ProgramConfig as TreeProgramConfig
 from tt_kernels.tree_attention.speculative import speculative_tree_attention
 
 from ...config import LlamaConfig
@@ -54,8 +55,8 @@ class AttentionSpeculation(DecodeAttention):
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
-    program: the attention op's core assignment. guess_range: the tokens of the guess, if not the op's default.
-    Raises SpeculationError, ValueError (ChipPairs).
+    program, tree_program: the attention ops' core assignments. guess_range: the tokens of the guess, if not the ops'
+    default. Raises SpeculationError, ValueError (ChipPairs).
     """
 
     def __init__(
@@ -70,11 +71,13 @@ class AttentionSpeculation(DecodeAttention):
         threshold: float = 0.10,
         timeout_s: float = TIMEOUT_S,
         program: ProgramConfig | None = None,
+        tree_program: TreeProgramConfig | None = None,
         guess_range: GuessRange | None = None,
     ) -> None:
         check_speculation(mesh_shape, users, capacity, chunk_size, threshold)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
-        self.chunk_size, self.threshold, self.program = chunk_size, threshold, program
+        self.chunk_size, self.threshold = chunk_size, threshold
+        self.program, self.tree_program = program, tree_program
         self.guess_range = guess_range
         self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
@@ -116,7 +119,7 @@ class AttentionSpeculation(DecodeAttention):
     def check_trees(self) -> None:
         """Accept token trees."""
 
-    def attend_tree(self, q, keys, values, prefix, intervals, page_table=None):
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
         return speculative_tree_attention(
             q,
             keys,
@@ -130,6 +133,7 @@ class AttentionSpeculation(DecodeAttention):
             priority=self.priority,
             peer=self._peer,
             tp_group=self.tp_group,
+            program_config=self.tree_program,
             guess_range=self.guess_range,
         ).exact
 

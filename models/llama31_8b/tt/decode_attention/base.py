@@ -63,6 +63,7 @@ class DecodeAttention(ABC):
 
     def attend_tree(
         self,
+        layer: int,
         q: ttnn.Tensor,
         keys: ttnn.Tensor,
         values: ttnn.Tensor,
