@@ -54,7 +54,8 @@ def launch(
     device = tensors.q.device()
     check_chips(OP, peer, tp_group, tensors.priority, device)
     exchange = None if peer is None else peer.pairs.core
-    split = split_of(device, problem, settings, config, exchange, None if tp_group is None else tp_group.core)
+    output = None if tp_group is None else tp_group.core
+    split = split_of(device, problem, settings, config, exchange, output, tensors.masses is not None)
     noc_core = noc_core_of(device)
 
     def fill(program, chip: ChipArgs):
@@ -75,10 +76,11 @@ def problem_of(
     guess_range: GuessRange | None = None,
     page_table=None,
     tile_lists=None,
+    tile_masses=None,
 ) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    optional = {"page_table": page_table, "tile_lists": tile_lists}
+    optional = {"page_table": page_table, "tile_lists": tile_lists, "tile_masses": tile_masses}
     problem = check_problem(
         facts("q", q),
         facts("k", k),
@@ -110,9 +112,10 @@ def split_of(
     config: ProgramConfig,
     exchange: Core | None,
     output: Core | None = None,
+    masses: bool = False,
 ) -> WorkSplit:
     """Choose the work split of one rank. exchange: the core that talks to the peer; output: the one that talks to the
-    TP group. Errors: UnsupportedError."""
+    TP group; masses: those of key tiles are handed out. Errors: UnsupportedError."""
     return choose_work_split(
         problem,
         grid_cores(device, config.grid, config.origin),
@@ -124,4 +127,5 @@ def split_of(
         output=output,
         workers_per_head=config.workers_per_head,
         key_chunk=config.key_chunk,
+        masses=masses,
     )

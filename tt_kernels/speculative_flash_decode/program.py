@@ -5,6 +5,7 @@ semaphores."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +39,7 @@ SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_deliver
 @dataclass(frozen=True)
 class Tensors:
     """The device tensors of one rank. guess, distance_sq and norm_sq are None without speculation; priority,
-    gathered, pages (the page table) and lists (tile_lists.py) are None where they are not used."""
+    gathered, pages (the page table), lists (tile_lists.py) and masses are None where they are not used."""
 
     q: Any
     k: Any
@@ -52,10 +53,11 @@ class Tensors:
     gathered: Any = None
     pages: Any = None
     lists: Any = None
+    masses: Any = None
 
     def all(self) -> list[Any]:
         """List those that exist, as ttnn.generic_op takes them: inputs, then outputs."""
-        names = "q k v cur_pos pages lists priority gathered guess distance_sq norm_sq exact"
+        names = "q k v cur_pos pages lists priority gathered masses guess distance_sq norm_sq exact"
         return [tensor for name in names.split() if (tensor := getattr(self, name)) is not None]
 
 
@@ -89,6 +91,7 @@ def constants(problem: Problem, settings: Settings, rank: Rank) -> dict[str, int
         "head_tiles": problem.head_tiles,
         "speculate": int(settings.speculate),
         "followed": int(problem.guess.tiles > 0),
+        "masses": int(rank.tensors.masses is not None),
         "has_peer": int(rank.peer is not None),
     }
     return flags | paging_values(problem.paging)[0] | INDICES | SEMAPHORES
@@ -181,7 +184,7 @@ class KernelSet:
         tensors = self.ranks[0].tensors
         pages = {name: _present(getattr(tensors, name), tensors.cur_pos) for name in ("pages", "lists")}
         read = {"query": tensors.q, "cache": tensors.k} | pages | self._source_accessors()
-        written = {"output": tensors.exact}
+        written = {"output": tensors.exact, "masses": _present(tensors.masses, tensors.cur_pos)}
         return [
             self._kernel("worker_reader.cpp", ttnn.ReaderConfigDescriptor(), read, self._per_worker(self._reader)),
             self._kernel("worker_writer.cpp", ttnn.WriterConfigDescriptor(), written, self._per_worker(self._writer)),
@@ -245,8 +248,11 @@ class KernelSet:
             "pages": _address(tensors.pages),
             "lists": _address(tensors.lists),
             **_sources(rank),
-            "group_cores": [part for core in rank.assignment.groups[group] for part in self.noc_core(core)],
+            "group_cores": self._group_cores(rank, group),
         }
+
+    def _group_cores(self, rank: Rank, group: int) -> list[int]:
+        return [part for core in rank.assignment.groups[group] for part in self.noc_core(core)]
 
     def _writer(self, rank: Rank, group: int, worker: int) -> Values:
         assignment = rank.assignment
@@ -256,6 +262,9 @@ class KernelSet:
             "receiver_core": self.noc_core(assignment.groups[group][merge_tree.parent_of(worker)]),
             "output_core": self._noc_core_or_none(assignment.output),
             "exchange_core": self._noc_core_or_none(assignment.exchange),
+            "group_cores": self._group_cores(rank, group),
+            "masses": _address(rank.tensors.masses),
+            "scale_log2e": float_bits(self.settings.scale * math.log2(math.e)),
         }
 
     def _compute(self, rank: Rank, group: int, worker: int) -> Values:

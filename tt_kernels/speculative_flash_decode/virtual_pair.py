@@ -37,6 +37,7 @@ class RankInputs:
     program_config: ProgramConfig
     timeout_s: float = DEFAULT_TIMEOUT_S
     tile_lists: Any = None
+    tile_masses: Any = None
 
 
 def speculative_flash_decode_pair(
@@ -59,7 +60,7 @@ def speculative_flash_decode_pair(
     for rank in inputs:
         check_config(rank.program_config)
     problems = [
-        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, tile_lists=r.tile_lists)
+        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, None, r.tile_lists, r.tile_masses)
         for r in inputs
     ]
     if len(problems) != 2 or problems[0] != problems[1]:
@@ -72,7 +73,18 @@ def speculative_flash_decode_pair(
     refuse_in_region(f"{OP}_pair")
     outputs = [empty_outputs(rank.q) for rank in inputs]
     tensors = [
-        Tensors(rank.q, rank.k, rank.v, rank.cur_pos, *out, rank.priority, rank.gathered, lists=rank.tile_lists)
+        Tensors(
+            rank.q,
+            rank.k,
+            rank.v,
+            rank.cur_pos,
+            *out,
+            rank.priority,
+            rank.gathered,
+            None,
+            rank.tile_lists,
+            rank.tile_masses,
+        )
         for rank, out in zip(inputs, outputs, strict=True)
     ]
     for rank, own in zip(inputs, tensors, strict=True):
@@ -82,7 +94,8 @@ def speculative_flash_decode_pair(
 
     device = inputs[0].q.device()
     splits = [
-        split_of(device, problems[0], settings, config, core) for config, core in zip(configs, pairs.cores, strict=True)
+        split_of(device, problems[0], settings, config, core, masses=rank.tile_masses is not None)
+        for config, core, rank in zip(configs, pairs.cores, inputs, strict=True)
     ]
     assignments = [split.assignment for split in splits]
     if shared := sorted(set(assignments[0].cores) & set(assignments[1].cores)):
