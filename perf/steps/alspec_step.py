@@ -134,9 +134,11 @@ def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None
     model = TtLlama.from_state_dict(config, random_state_dict(config, seed), mesh, settings)
     fill(model, seed)
     timeline = Timeline(mesh)
+    _compile(model, exact, shape)
     found = {EXACT: _step(model, exact, timeline, shape)}
     if speculation is None:
         return found
+    _compile(model, speculation, shape)
     for rate in rates:
         speculation.hits = hit_pattern(shape.layers, rate)
         found[f"{rate:g}"] = step = _speculative_step(model, speculation, timeline, shape)
@@ -146,6 +148,11 @@ def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None
         speculation.hits, speculation.threshold = (), own
         found[OWN] = _speculative_step(model, speculation, timeline, shape) | {"threshold": own}
     return found
+
+
+def _compile(model: TtLlama, attention: DecodeAttention, shape: Shape) -> None:
+    """One step that compiles, at the shortest context that speculates."""
+    _prepared(model.with_attention(attention), shape, 2 * shape.chunk_size - 1)()
 
 
 def _speculative_step(model: TtLlama, speculation: ForcedSpeculation, timeline: Timeline, shape: Shape) -> dict:
@@ -172,9 +179,8 @@ def fill(model: TtLlama, seed: int) -> None:
 
 
 def _step(model: TtLlama, attention: DecodeAttention, timeline: Timeline, shape: Shape) -> dict:
-    """One step that compiles, at the shortest context that speculates, then one captured, replayed and timed."""
+    """One step, whose programs are compiled, captured, replayed and timed."""
     model = model.with_attention(attention)
-    _prepared(model, shape, 2 * shape.chunk_size - 1)()
     step = _prepared(model, shape, shape.context - 1)
     labels = Labels()
     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
