@@ -184,6 +184,20 @@ def test_a_simulated_run_verifies_drafts_of_models(capfd, arguments, accepted, d
 @pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
+def test_a_simulated_pair_speculates_over_drafted_trees(capfd):
+    """Both levels: decisions are the reference's, and the report has both."""
+    arguments = ["--attention", "alspec", "--draft", "ngram", "--tree", "3x2", "--max-new-tokens", "5"]
+    assert cli.main(["--device", "sim", "--json", *arguments]) == 0
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert all(step["pcc"] >= 0.99 for step in told["steps"])
+    assert [told["hits"], told["misses"]] == told["steps"][-1]["reference_counts"] and told["hits"] > 0
+    assert told["both"]["hit_rate_per_step"] == told["hit_rate"] and told["both"]["hit_rate_of_roots_alone"] is None
+    assert told["speculation"]["num_accepted_tokens"] >= 1 and not told["exchange"]["failures"]
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
 def test_a_simulated_run_verifies_drawn_drafts(capfd):
     arguments = ["--draft-length", "2", "--max-new-tokens", "6", "--temperature", "0.7"]
     assert cli.main(["--device", "sim", "--json", "--draft", "tiny", *arguments]) == 0
