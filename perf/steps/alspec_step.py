@@ -4,8 +4,8 @@
 
 Runs in a process whose runtime notes programs (runtime_patches/profiling/timeline.py), under fast dispatch, where the
 chips run on their own as on silicon. The caches hold random numbers, so that no prompt has to be read; outcomes are
-forced, a threshold a layer. `measure` is the only entry; perf/steps/bench_alspec.py starts it and makes sense of what
-it returns.
+forced, a threshold a layer. Steps decode a token, or with `nodes` a chain of so many. `measure` is the only entry;
+perf/steps/bench_alspec.py starts it and makes sense of what it returns.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import ttnn
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
 from models.llama31_8b.tt.decode_attention.base import DecodeAttention
 from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_config
@@ -32,13 +33,16 @@ from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
 from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
+from tt_kernels.tree_attention.op import tree_attention
 
 
 @dataclass(frozen=True)
 class Shape:
     """The layers and the step. context: cached positions, the new token counted. workers: cores per key/value head
     for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more.
-    precision: a preset's formats of layers before a model's last. sharding: of decode steps."""
+    precision: a preset's formats of layers before a model's last. sharding: of decode steps. nodes: of a step's tree, 0
+    for a step of one token."""
 
     layers: int = 2
     hidden: int = 64
@@ -52,12 +56,16 @@ class Shape:
     workers: int | None = None
     precision: str = "bfloat16"
     sharding: str = "interleaved"
+    nodes: int = 0
 
     def formats(self) -> PrecisionConfig:
         return precision_config(self.precision, self.layers + 1)
 
     def program(self) -> ProgramConfig:
         return ProgramConfig(workers_per_head=self.workers)
+
+    def tree_program(self) -> TreeProgramConfig:
+        return TreeProgramConfig(workers_per_head=self.workers)
 
     def config(self) -> LlamaConfig:
         return LlamaConfig(
@@ -68,7 +76,7 @@ class Shape:
             num_attention_heads=self.heads,
             num_key_value_heads=self.kv_heads,
             head_dim=self.head_dim,
-            max_position_embeddings=-(-self.context // 32) * 32,
+            max_position_embeddings=-(-(self.context + self.nodes) // 32) * 32,
             name="bench",
         )
 
@@ -77,7 +85,13 @@ class ExactFlashDecode(DecodeAttention):
     """The exact variant of the speculative op's kernels, on every chip alone."""
 
     def __init__(self, shape: Shape) -> None:
-        self.chunk_size, self.program = shape.chunk_size, shape.program()
+        self.chunk_size, self.program, self.tree_program = shape.chunk_size, shape.program(), shape.tree_program()
+
+    def check_trees(self) -> None:
+        """Accept token trees."""
+
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
+        return tree_attention(q, keys, values, prefix, intervals, program_config=self.tree_program)
 
     def __call__(self, layer, q, keys, values, positions, page_table=None):
         return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program)
@@ -89,9 +103,16 @@ class ForcedSpeculation(AttentionSpeculation):
     hits: Sequence[bool] = ()
 
     def __call__(self, layer, q, keys, values, positions, page_table=None):
+        self._force(layer)
+        return super().__call__(layer, q, keys, values, positions, page_table)
+
+    def attend_tree(self, layer, *inputs):
+        self._force(layer)
+        return super().attend_tree(layer, *inputs)
+
+    def _force(self, layer: int) -> None:
         if self.hits:
             self.threshold = math.inf if self.hits[layer] else 0.0
-        return super().__call__(layer, q, keys, values, positions, page_table)
 
 
 def measure(
@@ -125,6 +146,7 @@ def measure(
             chunk_size=shape.chunk_size,
             timeout_s=0.02,
             program=shape.program(),
+            tree_program=shape.tree_program(),
         )
     settings = ModelSettings(
         capacity=capacity,
@@ -214,23 +236,33 @@ def fill(model: TtLlama, seed: int) -> None:
 
 def _compile(model: TtLlama, shape: Shape) -> None:
     """Launch a step, at the shortest context that speculates."""
-    model.decode(model.step_inputs([5], [2 * shape.chunk_size - 1]), gather_logits=False)
+    _prepared(model, shape, 2 * shape.chunk_size - 1)()
     ttnn.synchronize_device(model.mesh)
 
 
 def _step(model: TtLlama, timeline: Timeline, shape: Shape) -> dict:
     """Return a compiled step as it is captured, replayed and timed."""
-    inputs = model.step_inputs([5], [shape.context - 1])
+    step = _prepared(model, shape, shape.context - 1)
     labels = Labels()
     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
     with labels.of_model(model):
-        model.decode(inputs, gather_logits=False)
+        step()
     ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
     timeline.start()
     ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=True)
     chips = timeline.stop()
     ttnn.release_trace(model.mesh, trace)
     return {"chips": [[_named(asdict(span), labels) for span in chip] for chip in chips]}
+
+
+def _prepared(model: TtLlama, shape: Shape, position: int) -> Callable[[], ttnn.Tensor]:
+    """Return a step from `position` on, whose inputs are on the chips."""
+    if not shape.nodes:
+        token = model.step_inputs([5], [position])
+        return lambda: model.decode(token, gather_logits=False)
+    chain = TokenTreeBatch.stack([TokenTree.chain(shape.nodes)])
+    tree = model.tree_inputs(torch.full((1, shape.nodes), 5), [position], chain.enter, chain.leave)
+    return lambda: model.decode_tree(tree, gather_logits=False)
 
 
 def _named(span: dict, labels: Labels) -> dict:

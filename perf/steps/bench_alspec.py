@@ -13,7 +13,8 @@ its last on both chips, and compared with
 
 `--model llama-3.1-8b` runs layers of full size, or with `--tp` the part of one of so many chips in each row, without
 its collectives, on all 64 cores; such a step takes minutes of a core for every hundred thousand cycles of a chip, and
-`--steps FILE` lets a run go on where the last one stopped.
+`--steps FILE` lets a run go on where the last one stopped. With `--tree NODES` steps over token trees are measured too,
+on one chip and on the pair (both_levels.py).
 
 The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
 """
@@ -36,9 +37,11 @@ from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projections.estimator.latency import token_latency
+from perf.steps import both_levels
 from perf.steps.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN
 from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, part_of
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
+from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 RATES = (0.0, 0.5, 1.0)
 GRID = "4x1"
@@ -382,6 +385,9 @@ def main(argv: list[str] | None = None) -> int:
         action="store_true",
         help="also run the step with exact attention, its heads and columns split over both chips",
     )
+    parser.add_argument(
+        "--tree", type=int, metavar="NODES", help="also steps over a chain of NODES tokens, which --json then holds"
+    )
     parser.add_argument("--hits", type=float, nargs="+", default=list(RATES), help="hit rates, 0 to 1")
     parser.add_argument(
         "--own",
@@ -398,23 +404,33 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.own is not None and not 0 <= options.own <= MAX_THRESHOLD:
         parser.error(f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {options.own:g}")
+    if options.tree is not None and not 1 <= options.tree <= MAX_NODES:
+        parser.error(f"--tree must be 1 to {MAX_NODES} nodes, got {options.tree}")
+    if options.tree is not None and options.steps is not None:
+        parser.error("--steps keeps steps of one token; it does not go with --tree")
     shape = shape_asked(parser, options)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     split, grid = None, GRID if options.model is None else FULL_GRID
     if options.tensor_parallel:
         grid = TENSOR_PARALLEL_GRID
         split = run(shape, (), (1, 2), grid)[EXACT]
+    levels = None
     try:
         steps = run(shape, options.hits, grid=grid, own=options.own, kept=options.steps)
+        if options.tree is not None:
+            trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
+            levels = both_levels.rows(steps, trees, shape, options.tree, cycles)
     except ValueError as error:
         parser.error(str(error))
     if options.write:
-        write(options.write, parser, argv, table_rows(steps, shape, split))
+        write(options.write, parser, argv, table_rows(steps, shape, split) if levels is None else levels)
     if options.trace:
         options.trace.write_text(json.dumps(chrome_trace(steps)) + "\n")
     if options.plot:
         plot(steps, options.plot)
     print(report(steps, shape, split))
+    if levels is not None:
+        print(both_levels.report(levels))
     return 0
 
 

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tt_kernels.common.speculative_chips import Peer, gathered_of
 from tt_kernels.common.tensor_facts import UnsupportedError, result_memory
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_fidelity, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.launch import (
-    Peer,
     ProgramConfig,
     check_config,
-    check_peer,
     launch,
     problem_of,
 )
@@ -98,12 +97,10 @@ def speculative_flash_decode(
     What the caches hold past the position does not matter. Errors: UnsupportedError (a ValueError) and
     GatedRegionError, before any launch.
     """
-    if peer is not None:
-        check_peer(peer)
+    gathered = gathered_of(peer)
     problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table, tile_lists, tile_masses)
     settings = settings_of(q, threshold, scale, True, program_config)
     outputs = empty_outputs(q)
-    gathered = None if peer is None else peer.gathered
     tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table, tile_lists, tile_masses)
     launch(problem, tensors, settings, program_config or ProgramConfig(), peer, tp_group)
     return outputs

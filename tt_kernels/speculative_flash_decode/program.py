@@ -14,10 +14,11 @@ from typing import Any
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
-from tt_kernels.common.circular_buffers import TILE_BYTES, circular_buffer
+from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
 from tt_kernels.common.page_table import paging_values
+from tt_kernels.common.speculative_chips import PeerArgs, TpArgs
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import (
@@ -58,32 +59,6 @@ class Tensors:
         """List those that exist, as ttnn.generic_op takes them: inputs, then outputs."""
         names = "q k v cur_pos pages lists priority gathered masses guess distance_sq norm_sq exact"
         return [tensor for name in names.split() if (tensor := getattr(self, name)) is not None]
-
-
-@dataclass(frozen=True)
-class PeerArgs:
-    """What a rank's exchange core needs to know about its peer. state: address of the session state, the same on both;
-    exact: the peer's output tensor; timeout: two words of cycles; link: runtime arguments of the PeerLink."""
-
-    defines: Sequence[tuple[str, str]]
-    max_write: int
-    state: int
-    exact: Any
-    timeout: Sequence[int]
-    link: Sequence[int]
-
-
-@dataclass(frozen=True)
-class TpArgs:
-    """What a chip's output core needs to know about its TP group. state: address of the session state, the same on all
-    chips; rank: the chip's index among `chips`; timeout: two words of cycles; links: runtime arguments of tp::Links."""
-
-    defines: Sequence[tuple[str, str]]
-    state: int
-    rank: int
-    chips: int
-    timeout: Sequence[int]
-    links: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -260,8 +235,8 @@ class KernelSet:
         per_core = {
             rank.assignment.exchange: self._exchange(rank, rank.peer) for rank in self.ranks if rank.peer is not None
         }
-        defines = [*peer.defines, ("PEER_MAX_WRITE", str(min(peer.max_write, TILE_BYTES["BFLOAT16"])))]
-        return [self._kernel("exchange.cpp", ttnn.WriterConfigDescriptor(), accessors, per_core, defines)]
+        config = ttnn.WriterConfigDescriptor()
+        return [self._kernel("exchange.cpp", config, accessors, per_core, peer.all_defines())]
 
     def _reader(self, rank: Rank, group: int, worker: int) -> Values:
         tensors = rank.tensors
@@ -309,7 +284,7 @@ class KernelSet:
             "distance_sq": tensors.distance_sq.buffer_address(),
             "norm_sq": tensors.norm_sq.buffer_address(),
             "priority": _address(tensors.priority),
-            **({} if rank.tp is None else _tp_values(rank.tp)),
+            **({} if rank.tp is None else rank.tp.values()),
         }
 
     def _exchange(self, rank: Rank, peer: PeerArgs) -> Values:
@@ -363,16 +338,6 @@ class KernelSet:
 
 def _place(rank: Rank, group: int, worker: int) -> dict[str, int]:
     return {"group": group, "groups": len(rank.assignment.groups), "worker": worker}
-
-
-def _tp_values(tp: TpArgs) -> Values:
-    return {
-        "tp_state": tp.state,
-        "tp_rank": tp.rank,
-        "tp_chips": tp.chips,
-        "tp_timeout": tp.timeout,
-        "tp_links": tp.links,
-    }
 
 
 def _sources(rank: Rank) -> dict[str, int]:

@@ -12,19 +12,11 @@ from typing import Any
 
 from tt_kernels.common.core_pair import CorePair
 from tt_kernels.common.placement import noc_core_of
+from tt_kernels.common.speculative_chips import DEFAULT_TIMEOUT_S, check_rank, peer_args
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.launch import (
-    DEFAULT_TIMEOUT_S,
-    OP,
-    ProgramConfig,
-    check_config,
-    check_rank,
-    peer_args,
-    problem_of,
-    split_of,
-)
+from tt_kernels.speculative_flash_decode.launch import OP, ProgramConfig, check_config, problem_of, split_of
 from tt_kernels.speculative_flash_decode.op import Decoded, empty_outputs, settings_of
 from tt_kernels.speculative_flash_decode.program import Rank, Tensors, empty_program, fill_program
 
@@ -96,7 +88,7 @@ def speculative_flash_decode_pair(
         for rank, out in zip(inputs, outputs, strict=True)
     ]
     for rank, own in zip(inputs, tensors, strict=True):
-        check_rank(own, rank.gathered, rank.timeout_s)
+        check_rank(own.priority, rank.gathered, rank.timeout_s)
     if inputs[0].priority.buffer_address() == inputs[1].priority.buffer_address():
         raise UnsupportedError("both ranks were given the same priority tensor: each updates its own")
 

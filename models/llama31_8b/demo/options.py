@@ -217,11 +217,13 @@ class DemoOptions:
         return policies.ALSpecAttention(self.threshold, self.guess_range())
 
     def guess_range(self) -> GuessRange:
-        """Return what the guess of alspec reads. Raises UserError for a chunk size that --predictor cannot divide."""
+        """Return what the guess of alspec reads. Raises ValueError for a chunk size that it cannot have."""
         from ..reference.model.step import GuessRange
 
+        if self.predictor == "ends":
+            return GuessRange.both_ends(self.chunk_size)
         try:
-            return {"ends": GuessRange.both_ends, "followed": GuessRange.followed}[self.predictor](self.chunk_size)
+            return GuessRange.followed(self.chunk_size)
         except ValueError as error:
             raise UserError(f"--predictor {self.predictor}: {error}") from error
 

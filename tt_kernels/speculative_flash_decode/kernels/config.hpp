@@ -90,8 +90,4 @@ constexpr uint32_t sem_user = get_named_compile_time_arg_val("sem_user");  // an
 constexpr uint32_t guess_landed = 1;
 constexpr uint32_t exact_landed = 1 << 16;
 
-// The sender's exchange core sets the output core's sem_delivery to one of these when it is done with its peer.
-constexpr uint32_t guess_delivered = 1;
-constexpr uint32_t guess_undelivered = 2;
-
 }  // namespace config

@@ -12,7 +12,8 @@ step both rows compute the first layer's queries, keys and values from the embed
     output projection, MLP, the next layer's
     norm, queries, keys, values, rotation    skipped on the row whose priority is now 0 (compute_gate)
 
-After the last layer the residual is exchanged once more, so that both rows run the same LM head. The exchange comes
+After the last layer the residual is exchanged once more, so that both rows run the same LM head. A step over token
+trees does the same with a row per node; each user's nodes are decided on together. The exchange comes
 just before the cache is written, the latest point that keeps both caches complete: a row that goes on with a guess has
 a whole layer's work to do during the other's verification, as appendix F counts it. The host launches the same ops
 whatever the decisions and reads none of them; all tensors have fixed addresses, so one trace serves every step.
@@ -33,7 +34,9 @@ from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, ProgramConfig, speculative_flash_decode
-from tt_kernels.token_guard.op import guard_tokens
+from tt_kernels.token_guard.op import guard_result, guard_tokens
+from tt_kernels.tree_attention.speculative import ProgramConfig as TreeProgramConfig
+from tt_kernels.tree_attention.speculative import speculative_tree_attention
 
 from ...config import LlamaConfig
 from ..parallel.mesh import SP_AXIS, TP_AXIS, MeshShape
@@ -53,8 +56,8 @@ class AttentionSpeculation(DecodeAttention):
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
-    program: the attention op's core assignment. guess_range: the tokens of the guess, if not the op's default; with
-        `tiles` it follows the attention (followed_tiles.py).
+    program, tree_program: the attention ops' core assignments. guess_range: the tokens of the guess, if not the ops'
+        default; with `tiles` it follows the attention (followed_tiles.py), one token after another.
     Raises SpeculationError, ValueError (ChipPairs).
     """
 
@@ -70,11 +73,13 @@ class AttentionSpeculation(DecodeAttention):
         threshold: float = 0.10,
         timeout_s: float = TIMEOUT_S,
         program: ProgramConfig | None = None,
+        tree_program: TreeProgramConfig | None = None,
         guess_range: GuessRange | None = None,
     ) -> None:
         check_speculation(mesh_shape, users, capacity, chunk_size, threshold)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
-        self.chunk_size, self.threshold, self.program = chunk_size, threshold, program
+        self.chunk_size, self.threshold = chunk_size, threshold
+        self.program, self.tree_program = program, tree_program
         self.guess_range = guess_range
         self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
@@ -130,6 +135,31 @@ class AttentionSpeculation(DecodeAttention):
             tile_masses=None if followed is None else followed.masses[layer],
         ).exact
 
+    def check_trees(self) -> None:
+        """Raises ValueError for a guess that follows the attention, whose lists are of one token after another."""
+        if self.followed is not None:
+            raise ValueError(
+                f"a guess that follows the attention is of one token, not of a token tree: {self.guess_range}"
+            )
+
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
+        return speculative_tree_attention(
+            q,
+            keys,
+            values,
+            prefix,
+            intervals,
+            chunk_size=self.chunk_size,
+            page_table=page_table,
+            threshold=min(self.threshold, MAX_THRESHOLD),
+            scale=self._scale,
+            priority=self.priority,
+            peer=self._peer,
+            tp_group=self.tp_group,
+            program_config=self.tree_program,
+            guess_range=self.guess_range,
+        ).exact
+
     def gate(self, layer: int) -> AbstractContextManager[None]:
         # The chips of a TP group decide alike, so their collectives are skipped together or not at all.
         return skip_compute(self.priority, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS)
@@ -139,6 +169,9 @@ class AttentionSpeculation(DecodeAttention):
 
     def guard_tokens(self, tokens: ttnn.Tensor) -> None:
         guard_tokens(tokens, list(self._states().values()))
+
+    def guard_result(self, result: ttnn.Tensor) -> None:
+        guard_result(result, list(self._states().values()))
 
     def check(self) -> None:
         """Raises PeerError if a row gave up on the other: its results since then are invalid."""

@@ -109,7 +109,9 @@ def plan_request(options: DemoOptions) -> dict:
     if attention == "exact" and "chunk_size" in options.given:
         raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
     # The first step is the first whose guess leaves keys out: the tail holds up to a tile more than a chunk.
-    guessed = CHUNK_SIZE if options.draft_kind == "self" else None if attention == "exact" else chunk_size
+    guessed = None if attention == "exact" else chunk_size
+    if options.draft_kind == "self":
+        guessed = max(CHUNK_SIZE, guessed or 0)
     prompt_tokens = PROMPT_TOKENS if guessed is None else 2 * guessed + TILE - 1
     wanted = prompt_tokens + tokens + nodes
     if wanted > MAX_POSITIONS:

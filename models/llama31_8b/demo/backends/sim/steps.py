@@ -38,7 +38,7 @@ from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
 from ....tt.spec_decode.tree_generator import TreeGenerator
 from ....tt.spec_decode.tree_step import TreeStep
 from ...options import DemoOptions
-from ...report import ReportConsole, drafting_line, make_report, print_hits
+from ...report import ReportConsole, drafting_line, make_report, print_levels
 from .backend import CHUNK_SIZE, TINY, tiny_model
 from .checked_steps import lowest_pcc, step_figures, verdict
 
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     if report.speculation is not None:
         ReportConsole(file=sys.stdout, highlight=False).print(drafting_line(report.speculation))
     if result.statistics is not None:
-        print_hits(report, ReportConsole(file=sys.stdout, highlight=False))
+        print_levels(report, ReportConsole(file=sys.stdout, highlight=False))
     return verdict([step["pcc"] for step in steps], required)
 
 
@@ -206,11 +206,16 @@ def _tree_steps(
     device, mesh_shape, source: Source, precision: PrecisionConfig, request, show
 ) -> tuple[list[dict], SpeculativeResult]:
     """Return figures of the prefill and every tree step, comparing all nodes with the reference's forward pass over the
-    same tree; both sides continue with the path that the chips accept."""
+    same tree under the same attention policy; both sides continue with the path that the chips accept."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
-    settings = ModelSettings(capacity=capacity, precision=precision, decode_sharding=request["decode_sharding"])
+    settings = ModelSettings(
+        capacity=capacity,
+        precision=precision,
+        attention=AttentionSettings(request["attention"], request["chunk_size"], request["threshold"]),
+        decode_sharding=request["decode_sharding"],
+    )
     model = TtLlama.from_state_dict(config, source.state, device, settings)
-    reference = ReferenceLlama.from_state_dict(config, source.state)
+    reference, policy = ReferenceLlama.from_state_dict(config, source.state), reference_policy(request)
     cache = reference.new_cache(1, capacity)
     found: list[dict] = []
 
@@ -218,7 +223,8 @@ def _tree_steps(
         tree, tokens = drafts[0]
         got = read(step.logits)[0, 0, : len(tree)].float()
         trees = TokenTreeBatch.stack([tree])
-        expected = reference.forward(torch.tensor([tokens]), cache, tree=trees, commit=False, logits="all")[0]
+        ids = torch.tensor([tokens])
+        expected = reference.forward(ids, cache, policy=policy, tree=trees, commit=False, logits="all")[0]
         path = verified.read()[0].path
         cache.keep(0, [0, *path])
         last = path[-1] if path else 0
@@ -250,6 +256,15 @@ def _tree_steps(
         eos_token_ids=(),
         sampling=SamplingParams(request["temperature"], seed=request["seed"]),
     )
+    ours, theirs = result.statistics, policy.statistics
+    if ours is not None and theirs is not None:
+        roots = [step.accepted[:, 0, 0] for step in theirs.steps if bool(step.verified[0, 0])]
+        hits, misses = (sum(int(found.sum()) for found in kind) for kind in (roots, [~found for found in roots]))
+        show(
+            f"hits, misses of steps: {ours.hits}, {ours.misses} (reference {hits}, {misses})",
+            flush=True,
+        )
+        found[-1]["reference_counts"] = [hits, misses]
     return found, result
 
 
