@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Guesses that follow the attention on a pair of simulated chips: decisions, lists, masses, tokens and caches are those
+of the reference, in which each rank knows its own exact passes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from loguru import logger
+
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.reference.alspec.followed import heaviest_tiles
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+from models.llama31_8b.reference.model.attention import Segments
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import GuessRange
+from models.llama31_8b.tiny import TINY
+from models.llama31_8b.tt.decode_attention.settings import SpeculationError, followed_range
+from tests.models.tt.decode_attention.followed_programs import Part, follow
+from tests.support.tt_programs import figures
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
+from tt_kernels.speculative_flash_decode.tile_lists import MASS_UNIT
+
+CAPACITY, CHUNK_SIZE, THRESHOLD = 256, 96, 0.27
+RANGE = GuessRange.followed(CHUNK_SIZE)
+PROMPTS, STEPS = (231, 231), 6
+MIN_PCC, MASS_ERROR = 0.99, 0.02
+
+
+class OneRankForAll(ALSpecAttention):
+    """The whole residual is that of one rank: where a user misses, all users go on with the sender's exact result."""
+
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor:
+        out = super().attend(layer, segments)
+        return out if self._accepted[layer, segments.rows, segments.tokens].all() else segments.exact()
+
+
+class Step(NamedTuple):
+    """One step of the reference. known: of each layer, rank and user before it, the masses [kv_heads, tiles]; after:
+    likewise after it. hits: of each layer and user that took part."""
+
+    users: list[int]
+    logits: torch.Tensor
+    known: list
+    after: list
+    hits: list[list[bool]]
+
+
+class Expected(NamedTuple):
+    prompts: list[list[int]]
+    prefilled: list
+    parts: list[Part]
+    steps: list[Step]
+    cache: KVCache
+
+
+def own_masses(policy: ALSpecAttention) -> list:
+    assert policy.follower is not None
+    layers, users = range(TINY.num_hidden_layers), range(len(PROMPTS))
+    return [[[policy.follower.known(rank, layer, u) for u in users] for rank in (0, 1)] for layer in layers]
+
+
+@pytest.fixture(scope="module")
+@torch.inference_mode()
+def expected() -> Expected:
+    """Six steps of two users; after a turn, two of the first alone; and one at threshold 0."""
+    generator = torch.Generator().manual_seed(5)
+    prompts = [torch.randint(0, TINY.vocab_size, (n,), generator=generator).tolist() for n in PROMPTS]
+    model = ReferenceLlama.from_state_dict(TINY, random_state_dict(TINY, 0))
+    cache = model.new_cache(len(PROMPTS), CAPACITY)
+    chosen = [int(row.argmax()) for row in model.prefill(prompts, cache)]
+    prefilled = [[layer[:].clone() for layer in part] for part in (cache.keys, cache.values)]
+    parts, steps = [], []
+    policy = OneRankForAll(THRESHOLD, RANGE)
+    for users, count, threshold, anew in (
+        ([0, 1], STEPS, THRESHOLD, False),
+        ([0], 2, THRESHOLD, True),
+        ([0], 1, 0.0, False),
+    ):
+        policy.threshold = threshold
+        if anew:
+            policy.follower.reset()
+        tokens, positions, view = [], [], cache.view(users)
+        for _ in range(count):
+            known = own_masses(policy)
+            tokens.append(list(chosen))
+            positions.append([int(cache.lengths[user]) if user in users else -1 for user in range(len(PROMPTS))])
+            logits = model.forward(torch.tensor([[chosen[user]] for user in users]), view, policy=policy)[:, 0]
+            for user, row in zip(users, logits, strict=True):
+                chosen[user] = int(row.argmax())
+            hits = policy.statistics.steps[-1].accepted[:, :, 0].tolist()
+            steps.append(Step(users, logits.float(), known, own_masses(policy), hits))
+        parts.append(Part(threshold, tokens, positions, anew))
+    return Expected(prompts, prefilled, parts, steps, cache)
+
+
+@pytest.fixture(scope="module")
+def found(sim_mesh, expected) -> dict:
+    run = sim_mesh((2, 1), "2x2").run
+    state = random_state_dict(TINY, 0)
+    return run(follow, TINY, state, expected.prefilled, CHUNK_SIZE, CAPACITY, expected.parts, timeout=3000)
+
+
+def test_the_case_has_hits_and_misses_on_both_ranks(expected):
+    hits = [hit for step in expected.steps[:STEPS] for layer in step.hits for hit in layer]
+    assert 3 <= hits.count(False) and 3 <= hits.count(True)
+    after = expected.steps[STEPS - 1].after
+    assert all(after[1][rank][0] is not None for rank in (0, 1)), "layer 0 is always sent by rank 0"
+    assert expected.steps[STEPS].known == [[[None] * 2] * 2] * 2, "a turn forgets"
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(3100)
+def test_tokens_and_decisions_are_the_references_on_both_ranks(found, expected):
+    names = {YIELDED: True, HOLDS_EXACT: False}
+    worst = []
+    for ours, wanted in zip(found["steps"], expected.steps, strict=True):
+        assert torch.equal(*ours["logits"]), "the ranks must end a step with the same residual"
+        for index, user in enumerate(wanted.users):
+            row = ours["logits"][0][user]
+            worst.append(figures(row, wanted.logits[index]))
+            assert worst[-1]["pcc"] >= MIN_PCC and int(row.argmax()) == int(wanted.logits[index].argmax())
+        sender = 0
+        for layer, hits in enumerate(wanted.hits):
+            for index, user in enumerate(wanted.users):
+                sent, received = (ours["priorities"][rank][layer][user] for rank in (sender, 1 - sender))
+                assert names[sent] is hits[index] and received == HOLDS_GUESS, (layer, user)
+            sender ^= all(hits)
+    for name in ("absolute", "relative"):
+        logger.info("largest {} error of logits: {:.4f}", name, max(each[name] for each in worst))
+    logger.info("lowest PCC: {:.6f}", min(each["pcc"] for each in worst))
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(3100)
+def test_lists_and_masses_are_the_references(found, expected):
+    """Tile for tile, of each rank. Where two tiles are as heavy as each other but for the chips' rounding, either will
+    do; the case has none."""
+    positions = [each for part in expected.parts for each in part.positions]
+    listed = largest = 0.0
+    for ours, wanted, at in zip(found["steps"], expected.steps, positions, strict=True):
+        for layer in range(TINY.num_hidden_layers):
+            for rank in (0, 1):
+                for user in wanted.users:
+                    known, row = wanted.known[layer][rank][user], ours["lists"][layer][rank][user, 0]
+                    tokens = at[user] + 1
+                    assert row[0] == tokens
+                    if known is None:
+                        assert row[1] == 0
+                        continue
+                    end = RANGE.tail_start(tokens) // 32
+                    heavy = heaviest_tiles(known[0], RANGE.tiles, RANGE.first // 32, torch.tensor(end))
+                    assert row[2 : 2 + int(row[1])].tolist() == heavy.nonzero().flatten().tolist()
+                    listed += len(known)
+                    after = wanted.after[layer][rank][user][0]
+                    masses = ours["masses"][layer][rank][user, 0, : len(after)].double() * MASS_UNIT
+                    largest = max(largest, float(((masses - after) / after).abs().max()))
+    logger.info("largest relative error of a mass: {:.2%}", largest)
+    assert listed > 20 and largest < MASS_ERROR
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(3100)
+def test_caches_are_the_references_on_both_ranks(found, expected):
+    for layer, ranks in enumerate(found["caches"]):
+        for user, length in enumerate(expected.cache.lengths.tolist()):
+            for ours in ranks:
+                for part, wanted in zip(ours, (expected.cache.keys, expected.cache.values), strict=True):
+                    pcc = figures(part[user, :, :length], wanted[layer][user, :, :length])["pcc"]
+                    assert pcc >= 0.999, (layer, user)
+
+
+@pytest.mark.parametrize("chunk_size", [32, 100, 512])
+def test_a_chunk_that_lists_cannot_divide_is_named(chunk_size):
+    with pytest.raises(SpeculationError, match=f"chunks of 64 to 480 tokens, a multiple of 32, got {chunk_size}"):
+        followed_range(chunk_size)
