@@ -23,7 +23,7 @@ def folder(tmp_path_factory) -> Path:
         patch.setattr(chains, "NODES", (1, 4))
         patch.setattr(trees, "SHAPES", {16: trees.SHAPES[16]})
         patch.setattr(trees, "STEPS", 2)
-        patch.setattr(switches, "SWITCHES", {"followed": switches.SWITCHES["followed"]})
+        patch.setattr(switches, "SWITCHES", {"own passes": switches.SWITCHES["own passes"]})
         assert cli.main(["--quick", "--parts", *cli.LONG, "--out", str(out), *OPTIONS]) == 0
     ends = ["--quick", "--parts", "perplexity", "--out", str(out), *OPTIONS]
     assert cli.main(ends) == 0

@@ -29,7 +29,7 @@ def tiny() -> ReferenceLlama:
 def test_followed_decides_as_the_reference(tiny, threshold):
     ids = random_tokens(TOKENS, seed=6)
     reference = text_pass(tiny, ids, ALSpecAttention(threshold, GuessRange.followed(64)))
-    ours = text_pass(tiny, ids, SwitchedFollower(threshold, 64, SWITCHES["followed"]))
+    ours = text_pass(tiny, ids, SwitchedFollower(threshold, 64, SWITCHES["own passes"]))
     assert torch.equal(ours.accepted, reference.accepted) and 0 < ours.hit_rate() < 1
     torch.testing.assert_close(ours.states, reference.states, rtol=1e-4, atol=1e-4)
 
