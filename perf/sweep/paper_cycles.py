@@ -33,21 +33,63 @@ _COLLECTIVES = {"gather": "all_gather", "scatter": "reduce_scatter"}
 _MATMULS = {"qkv": "qkv", "wo": "wo", "ff1": "ff1", "ff3": "ff1", "ff2": "ff2", "lm_head": "lm_head"}
 
 
+MISSING = """\
+## Where an op is more than 15 % off, and which term is missing
+
+A chain of small kernels runs nothing but its cores' instructions, and reads and writes that wait for each other; what a
+matmul hides behind its DRAM reads counts in full there. Published figures below are of Wormhole boards.
+
+- **Round trips.** tt-metal measured a read or write of 64 bytes with its barrier at 293 cycles, four at 359 (L1,
+  another row and column: `noc_estimator/latencies/noc_latencies.yaml`). Wolfpine's own comparison with that file
+  (`python -m framework.perf.noc_dataset_sweep`) comes out 46 to 58 cycles below it up to 1 KB, reads and writes, L1
+  and DRAM alike; some of that is the profiler's. What a NoC interface takes to read or write its L1 is in no
+  document. *Create heads* waits once per head: 48 times 50 are 2,400 of the 3,700 cycles that it is short of, and its
+  error is about the same on 2 and 4 chips. Bursts of more than 16 reads took 25 to 27 cycles per read on the board
+  and take 18 here. To measure: create heads by its core's own wall clock, without the profiler.
+- **Fetching instructions.** They come at once here; a core has them through a cache of 512 or 2,048 bytes, which each
+  program finds empty (BabyRISCV/InstructionCache.md). A rule was tried in which a jump to a line that the cache lacks
+  waits seven cycles, the documents' floor: norm and create heads took 0 % more, unshard 1 %, shard 2 %, update cache
+  5 %, add and rotate 6 %, concat heads 8 %. It is left out: it closes none of these gaps. What straight code waits
+  for is in no document; loops above the cache's size took 1.25 cycles per instruction on a Blackhole (wolfpine's
+  `riscvbench`). A jump that is predicted wrongly costs two more cycles (README.md there); how cores predict is in no
+  document. To measure: loops of both kinds on a Wormhole.
+- **Norm, rotate, moves of heads, adds** are round trips and instructions. The launch is 0.4 to 0.7 us of each here,
+  from the go message to the kernels' starts. *Rotate* has no reader and no writer: its 2,300 other cycles are the
+  three compute cores' code and their waits for each other, 1.9 times that on the board. In early 2025 a norm's
+  compute kernel waited 2 us for the scaler of its reduction, which the writer makes once it has started
+  (tt-metal#18477).
+- **Gated product.** Not the same kernel: SiLU is an exponential and a reciprocal now, in a pass of its own before the
+  product, and was a piecewise polynomial in v0.55 (PR#25716). A tile took 1.95 us there (the difference of 1 and 2
+  chips) and takes 2.80 us here. The vector unit is not too slow here: a stock SiLU of one tile takes 3,309 cycles
+  with its launch and each further tile 1,663; tt-metal measured 3,284 ns and 2,419 (PR#41949, the kernel of April
+  2026).
+- **Stock flash decode.** Not the same kernel: v0.55's takes 69.9, 64.3, 56.0 and 50.1 us with 32, 16, 8 and 4 heads
+  (tables 4 to 7), so most of it is what no head costs. Since then tt-metal reported 13.2 to 9.3 us (PR#20912: half
+  tiles, no copies), 10.95 to 9.10 us (PR#25331: maximum, sum and scale fused) and 8.3 to 7.4 us (PR#37004: workers
+  merge as a tree, no longer one by one) on a Galaxy's shape. To measure: `python -m perf.sweep --suite paper --source
+  n150` on a board.
+- **Unpackers** that work together get half their rate (UNPACR_Regular.md) and **packers** write 16 bytes per cycle
+  each (L1.md); neither is charged: at most 32 cycles per tile of bfloat16 and pass, some 400 of the 5,800 cycles that
+  a norm is short of.
+- **Collectives** were rewritten after v0.55.""".splitlines()
+
 UNTRUE = """\
 ## What stays untrue of silicon
 
-- The ops are those of ttnn 0.81.1, the times those of v0.55: flash decode and collectives were rewritten between.
+- The ops are those of ttnn 0.81.1, the times those of v0.55: flash decode, SiLU and collectives were rewritten between.
 - A packet's header flit (1 in 257 of a long one) is not sent, and a link has no virtual channels and a router no
   buffers: two packets for one link follow each other whole. Random reads over NoC 0 come out 18 % slower than the ISA
   document measured, over NoC 1 12 % slower; readers placed by `get_optimal_dram_bank_to_logical_worker_assignment` to
   2 % (tests/runtime_patches/simulated_n150/simulator/behaviour/test_bandwidth.py).
+- From L1 to L1 a long packet moves 32 bytes per cycle; tt-metal measured 28 (reads) and 30 (writes).
 - Many cores that write to DRAM with dynamic virtual channels collapse to a third on silicon, and do not here.
 - A channel's refreshes are spread evenly over its bytes (92 % of 24 bytes per cycle); rows, banks and turning from
   reading to writing cost nothing.
 - L1 has no bank conflicts, and the link from a router to its own tile is not held by what arrives.
 - A broadcast holds the union of its routes; its tree on silicon has the major axis first and last.
 - Kernels are GCC 12's code, not SFPI's, and the cost model of cores and Tensix units is a floor.
-- One cycle is a nanosecond: no throttling, no host, no gap between programs.""".splitlines()
+- One cycle is a nanosecond: no throttling, no host, no gap between programs (600 to 1,000 ns on a Galaxy: tt-metal,
+  models/demos/llama3_subdevices/tests/test_decoder_device_perf.py).""".splitlines()
 
 
 @dataclass(frozen=True)
@@ -135,7 +177,7 @@ def page(blocks: Sequence[Block]) -> str:
         "|---|" + "---:|" * 3 * len(CHIPS),
     ]
     lines += _table(told)
-    lines += ["", *_verdict(told), "", *UNTRUE, ""]
+    lines += ["", *_verdict(told), "", *MISSING, "", *UNTRUE, ""]
     return "\n".join(lines)
 
 
