@@ -25,13 +25,13 @@ from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
 from models.llama31_8b.tt.decode_attention.base import DecodeAttention
 from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.parallel.mesh import TP_AXIS, MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from perf.lib.launch_labels import Labels
 from perf.steps.alspec_programs import EXACT, OWN, hit_pattern
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
-from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
+from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate, skip_compute
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
 from tt_kernels.tree_attention.op import tree_attention
@@ -98,9 +98,11 @@ class ExactFlashDecode(DecodeAttention):
 
 
 class ForcedSpeculation(AttentionSpeculation):
-    """A threshold a layer: infinite for a hit, 0 for a miss; without `hits` its own."""
+    """A threshold a layer: infinite for a hit, 0 for a miss; without `hits` its own. skipped: priorities by which both
+    rows skip what is gated, whatever they decide."""
 
     hits: Sequence[bool] = ()
+    skipped: ttnn.Tensor | None = None
 
     def __call__(self, layer, q, keys, values, positions, page_table=None):
         self._force(layer)
@@ -113,6 +115,11 @@ class ForcedSpeculation(AttentionSpeculation):
     def _force(self, layer: int) -> None:
         if self.hits:
             self.threshold = math.inf if self.hits[layer] else 0.0
+
+    def gate(self, layer):
+        if self.skipped is None:
+            return super().gate(layer)
+        return skip_compute(self.skipped, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS)
 
 
 def measure(
@@ -153,6 +160,7 @@ def measure(
         precision=shape.formats(),
         attention=speculation or exact,
         decode_sharding=shape.sharding,
+        zeroed=False,
     )
     model = TtLlama.from_state_dict(config, random_state_dict(config, seed), mesh, settings)
     fill(model, seed)
@@ -168,8 +176,9 @@ def measure(
         return found
     wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in done}
     if wanted or (own is not None and OWN not in done):
-        speculation.hits = [True] * shape.layers  # the sender then skips most of the step that only compiles
-        _compile(model.with_attention(speculation), shape)
+        with _skipped_by(model, (0, 1)) as speculation.skipped:
+            _compile(model.with_attention(speculation), shape)
+        speculation.skipped = None
     for name, rate in wanted.items():
         speculation.hits = hit_pattern(shape.layers, rate)
         step = _speculative_step(model, speculation, timeline, shape)
@@ -197,8 +206,8 @@ def _exact_step(model: TtLlama, exact: ExactFlashDecode, timeline: Timeline, sha
 
 
 @contextlib.contextmanager
-def _skipped_by(model: TtLlama, rows: Collection[int]) -> Iterator[None]:
-    """Inside, the chips of these rows of the mesh skip what is launched."""
+def _skipped_by(model: TtLlama, rows: Collection[int]) -> Iterator[ttnn.Tensor]:
+    """Inside, the chips of these rows of the mesh skip what is launched, by the yielded priorities."""
     held = torch.cat([priority_row(YIELDED if row in rows else HOLDS_EXACT) for row in range(model.mesh_shape.sp)])
     mapper = ttnn.ShardTensor2dMesh(model.mesh, mesh_shape=model.mesh_shape.shape, dims=(0, None))
     priority = ttnn.from_torch(
@@ -206,7 +215,7 @@ def _skipped_by(model: TtLlama, rows: Collection[int]) -> Iterator[None]:
     )
     set_compute_gate(priority, users=1)
     try:
-        yield
+        yield priority
     finally:
         clear_compute_gate(model.mesh)
 

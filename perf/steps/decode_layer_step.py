@@ -94,7 +94,7 @@ def measure(
     """
     capacity = -(-context // 128) * 128
     state, store = random_state_dict(config), HeldWeights(mesh)
-    settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding)
+    settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding, zeroed=False)
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)
     fill(model, 0)
     caches = [[read(cache).float() for cache in tensors] for tensors in (model.cache.keys, model.cache.values)]
