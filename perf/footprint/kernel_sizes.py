@@ -149,7 +149,9 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     yield (
         "speculative_tree_attention",
-        lambda: speculative_tree_attention(tree, k, v, position, intervals, chunk_size=chunk, priority=priority),
+        lambda: speculative_tree_attention(
+            tree, k, v, position, intervals, chunk_size=chunk, priority=priority, peer=peer, tp_group=group
+        ),
     )
     keys, values = (tile(1, kv_heads, users * nodes, head_dim, dtype="bfloat8_b") for _ in range(2))
     yield "write_nodes", lambda: write_nodes(k, v, keys, values, position, nodes)

@@ -112,7 +112,8 @@ class Labels:
             stack.enter_context(self.taken(now))
             stack.enter_context(in_layers(model, now))
             attention = model.decode_attention
-            stack.enter_context(_within(type(attention), "__call__", now, "part", ATTENTION))
+            for call in ("__call__", "attend_tree"):
+                stack.enter_context(_within(type(attention), call, now, "part", ATTENTION))
             if isinstance(attention, AttentionSpeculation):
                 stack.enter_context(_within(attention, "exchange", now, "part", EXCHANGE))
                 from tt_kernels.compute_gate import op as gate
@@ -121,12 +122,19 @@ class Labels:
             yield
 
 
+# What a layer does in a decode step, over one token per user or over trees.
+PARTS = (
+    *("project_qkv", "attend", "after_attention"),
+    *("project_tree", "attend_tree", "after_tree_attention"),
+)
+
+
 @contextlib.contextmanager
 def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
     """Inside, now["layer"] is the number of the layer whose part of a decode step runs."""
     with contextlib.ExitStack() as stack:
         for index, layer in enumerate(model.layers):
-            for part in ("project_qkv", "attend", "after_attention"):
+            for part in PARTS:
                 stack.enter_context(_within(layer, part, now, "layer", index))
         yield
 

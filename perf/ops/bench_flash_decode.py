@@ -39,7 +39,8 @@ TIMEOUT_S = 3600
 @dataclass(frozen=True)
 class Point:
     """A shape: cached tokens, tokens per chunk, and how it is run. first, last, whole_tail, tiles: of the guess_range,
-    by default chunk_size tokens at either end; the tiles are every second one."""
+    by default chunk_size tokens at either end; the tiles are every second one. masses: the sender hands out the masses
+    of all tiles."""
 
     context: int
     chunk_size: int
@@ -50,6 +51,7 @@ class Point:
     whole_tail: bool = False
     first: int | None = None
     tiles: int = 0
+    masses: bool = False
 
     @property
     def guess(self) -> str:
@@ -156,8 +158,12 @@ def measure_point(device, point: Point) -> Cycles:
     configs = [ProgramConfig(RANK_GRID, (0, 2 * i), workers_per_head=point.workers) for i in range(2)]
     listed = list(range(point.chunk_size // 32 + 1, 1 << 16, 2))[: point.tiles]
     lists = words(list_rows([point.context], [[listed]])) if point.tiles else None
+
+    def masses():
+        return words(torch.zeros(1, 1, -(-point.context // 32), dtype=torch.int32)) if point.masses else None
+
     ranks = [
-        RankInputs(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), seen[i], config, 1e-2, lists)
+        RankInputs(q, k, v, at, words(priority_row((HOLDS_EXACT, YIELDED)[i])), seen[i], config, 1e-2, lists, masses())
         for i, config in enumerate(configs)
     ]
 

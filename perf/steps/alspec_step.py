@@ -4,14 +4,15 @@
 
 Runs in a process whose runtime notes programs (runtime_patches/profiling/timeline.py), under fast dispatch, where the
 chips run on their own as on silicon. The caches hold random numbers, so that no prompt has to be read; outcomes are
-forced, a threshold a layer. `measure` is the only entry; perf/steps/bench_alspec.py starts it and makes sense of what
-it returns.
+forced, a threshold a layer. Steps decode a token, or with `nodes` a chain of so many. `measure` is the only entry;
+perf/steps/bench_alspec.py starts it and makes sense of what it returns.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
@@ -19,22 +20,29 @@ import ttnn
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
 from models.llama31_8b.tt.decode_attention.base import DecodeAttention
+from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from perf.lib.launch_labels import Labels
 from perf.steps.alspec_programs import EXACT, OWN, hit_pattern
 from runtime_patches.profiling.timeline import Timeline
-from tt_kernels.common.priority import YIELDED
+from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
+from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
+from tt_kernels.tree_attention.op import tree_attention
 
 
 @dataclass(frozen=True)
 class Shape:
     """The layers and the step. context: cached positions, the new token counted. workers: cores per key/value head
-    for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more."""
+    for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more.
+    precision: a preset's formats of layers before a model's last. sharding: of decode steps. nodes: of a step's tree, 0
+    for a step of one token."""
 
     layers: int = 2
     hidden: int = 64
@@ -46,9 +54,18 @@ class Shape:
     context: int = 512
     chunk_size: int = 64
     workers: int | None = None
+    precision: str = "bfloat16"
+    sharding: str = "interleaved"
+    nodes: int = 0
+
+    def formats(self) -> PrecisionConfig:
+        return precision_config(self.precision, self.layers + 1)
 
     def program(self) -> ProgramConfig:
         return ProgramConfig(workers_per_head=self.workers)
+
+    def tree_program(self) -> TreeProgramConfig:
+        return TreeProgramConfig(workers_per_head=self.workers)
 
     def config(self) -> LlamaConfig:
         return LlamaConfig(
@@ -59,7 +76,7 @@ class Shape:
             num_attention_heads=self.heads,
             num_key_value_heads=self.kv_heads,
             head_dim=self.head_dim,
-            max_position_embeddings=-(-self.context // 32) * 32,
+            max_position_embeddings=-(-(self.context + self.nodes) // 32) * 32,
             name="bench",
         )
 
@@ -68,7 +85,13 @@ class ExactFlashDecode(DecodeAttention):
     """The exact variant of the speculative op's kernels, on every chip alone."""
 
     def __init__(self, shape: Shape) -> None:
-        self.chunk_size, self.program = shape.chunk_size, shape.program()
+        self.chunk_size, self.program, self.tree_program = shape.chunk_size, shape.program(), shape.tree_program()
+
+    def check_trees(self) -> None:
+        """Accept token trees."""
+
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
+        return tree_attention(q, keys, values, prefix, intervals, program_config=self.tree_program)
 
     def __call__(self, layer, q, keys, values, positions, page_table=None):
         return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program)
@@ -80,18 +103,34 @@ class ForcedSpeculation(AttentionSpeculation):
     hits: Sequence[bool] = ()
 
     def __call__(self, layer, q, keys, values, positions, page_table=None):
-        if self.hits:
-            self.threshold = math.inf if self.hits[layer] else 0.0
+        self._force(layer)
         return super().__call__(layer, q, keys, values, positions, page_table)
 
+    def attend_tree(self, layer, *inputs):
+        self._force(layer)
+        return super().attend_tree(layer, *inputs)
 
-def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None, seed: int = 0) -> dict:
-    """Steps with exact attention on each row alone, with speculation at each hit rate, and at the threshold `own` with
+    def _force(self, layer: int) -> None:
+        if self.hits:
+            self.threshold = math.inf if self.hits[layer] else 0.0
+
+
+def measure(
+    mesh,
+    shape: Shape,
+    rates: Sequence[float],
+    own: float | None = None,
+    seed: int = 0,
+    done: Collection[str] = (),
+    note: Callable[[str, dict], None] = lambda name, step: None,
+) -> dict:
+    """Steps with exact attention on one row alone, with speculation at each hit rate, and at the threshold `own` with
     the layers' own decisions; on a mesh of one row, the step with exact attention and tensor parallelism.
 
-    Returns {"exact": step, "0.5": step, ..., "own": step}; a step is {"chips": a list a chip of {"name", "layer",
-    "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0, as the chips decided}.
-    Errors: RuntimeError when the chips' outcomes are not the forced ones.
+    Returns {"exact": step, "0.5": step, ..., "own": step} without those that are `done`; a step is {"chips": a list a
+    chip of {"name", "layer", "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0,
+    as the chips decided}. note: called with each step as soon as it is measured. Errors: RuntimeError when the chips'
+    outcomes are not the forced ones.
     """
     mesh_shape, config = MeshShape(*mesh.shape), shape.config()
     capacity = config.max_position_embeddings
@@ -107,27 +146,73 @@ def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None
             chunk_size=shape.chunk_size,
             timeout_s=0.02,
             program=shape.program(),
+            tree_program=shape.tree_program(),
         )
-    settings = ModelSettings(capacity=capacity, precision="bfloat16", attention=speculation or exact)
+    settings = ModelSettings(
+        capacity=capacity,
+        precision=shape.formats(),
+        attention=speculation or exact,
+        decode_sharding=shape.sharding,
+    )
     model = TtLlama.from_state_dict(config, random_state_dict(config, seed), mesh, settings)
     fill(model, seed)
-    timeline = Timeline(mesh)
-    found = {EXACT: _step(model, exact, timeline, shape)}
+    timeline, found = Timeline(mesh), {}
+
+    def add(name: str, step: dict) -> None:
+        found[name] = step
+        note(name, step)
+
+    if EXACT not in done:
+        add(EXACT, _exact_step(model, exact, timeline, shape))
     if speculation is None:
         return found
-    for rate in rates:
+    wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in done}
+    if wanted or (own is not None and OWN not in done):
+        speculation.hits = [True] * shape.layers  # the sender then skips most of the step that only compiles
+        _compile(model.with_attention(speculation), shape)
+    for name, rate in wanted.items():
         speculation.hits = hit_pattern(shape.layers, rate)
-        found[f"{rate:g}"] = step = _speculative_step(model, speculation, timeline, shape)
+        step = _speculative_step(model, speculation, timeline, shape)
         if step["hits"] != [int(hit) for hit in speculation.hits]:
             raise RuntimeError(f"forced hits {speculation.hits}, the chips decided {step['hits']}")
-    if own is not None:
+        add(name, step)
+    if own is not None and OWN not in done:
         speculation.hits, speculation.threshold = (), own
-        found[OWN] = _speculative_step(model, speculation, timeline, shape) | {"threshold": own}
+        add(OWN, _speculative_step(model, speculation, timeline, shape) | {"threshold": own})
     return found
 
 
+def _exact_step(model: TtLlama, exact: ExactFlashDecode, timeline: Timeline, shape: Shape) -> dict:
+    """Return the step of a mesh of one row, or of the first row of two, while the other skips it. The chips skip what
+    is launched to compile it."""
+    model = model.with_attention(exact)
+    if model.mesh_shape.sp == 1:
+        _compile(model, shape)
+        return _step(model, timeline, shape)
+    with _skipped_by(model, (0, 1)):
+        _compile(model, shape)
+    with _skipped_by(model, (1,)):
+        step = _step(model, timeline, shape)
+    return {"chips": step["chips"][: model.mesh_shape.tp]}
+
+
+@contextlib.contextmanager
+def _skipped_by(model: TtLlama, rows: Collection[int]) -> Iterator[None]:
+    """Inside, the chips of these rows of the mesh skip what is launched."""
+    held = torch.cat([priority_row(YIELDED if row in rows else HOLDS_EXACT) for row in range(model.mesh_shape.sp)])
+    mapper = ttnn.ShardTensor2dMesh(model.mesh, mesh_shape=model.mesh_shape.shape, dims=(0, None))
+    priority = ttnn.from_torch(
+        held, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=model.mesh, mesh_mapper=mapper
+    )
+    set_compute_gate(priority, users=1)
+    try:
+        yield
+    finally:
+        clear_compute_gate(model.mesh)
+
+
 def _speculative_step(model: TtLlama, speculation: ForcedSpeculation, timeline: Timeline, shape: Shape) -> dict:
-    step = _step(model, speculation, timeline, shape)
+    step = _step(model.with_attention(speculation), timeline, shape)
     speculation.check()
     rows = speculation.last_priorities()
     hits = [any(layer[0] == YIELDED for layer in layers) for layers in zip(*rows, strict=True)]
@@ -149,21 +234,35 @@ def fill(model: TtLlama, seed: int) -> None:
             ttnn.copy_host_to_device_tensor(host, tensor)
 
 
-def _step(model: TtLlama, attention: DecodeAttention, timeline: Timeline, shape: Shape) -> dict:
-    """One step that compiles, at the shortest context that speculates, then one captured, replayed and timed."""
-    model = model.with_attention(attention)
-    model.decode(model.step_inputs([5], [2 * shape.chunk_size - 1]), gather_logits=False)
-    inputs = model.step_inputs([5], [shape.context - 1])
+def _compile(model: TtLlama, shape: Shape) -> None:
+    """Launch a step, at the shortest context that speculates."""
+    _prepared(model, shape, 2 * shape.chunk_size - 1)()
+    ttnn.synchronize_device(model.mesh)
+
+
+def _step(model: TtLlama, timeline: Timeline, shape: Shape) -> dict:
+    """Return a compiled step as it is captured, replayed and timed."""
+    step = _prepared(model, shape, shape.context - 1)
     labels = Labels()
     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
     with labels.of_model(model):
-        model.decode(inputs, gather_logits=False)
+        step()
     ttnn.end_trace_capture(model.mesh, trace, cq_id=0)
     timeline.start()
     ttnn.execute_trace(model.mesh, trace, cq_id=0, blocking=True)
     chips = timeline.stop()
     ttnn.release_trace(model.mesh, trace)
     return {"chips": [[_named(asdict(span), labels) for span in chip] for chip in chips]}
+
+
+def _prepared(model: TtLlama, shape: Shape, position: int) -> Callable[[], ttnn.Tensor]:
+    """Return a step from `position` on, whose inputs are on the chips."""
+    if not shape.nodes:
+        token = model.step_inputs([5], [position])
+        return lambda: model.decode(token, gather_logits=False)
+    chain = TokenTreeBatch.stack([TokenTree.chain(shape.nodes)])
+    tree = model.tree_inputs(torch.full((1, shape.nodes), 5), [position], chain.enter, chain.leave)
+    return lambda: model.decode_tree(tree, gather_logits=False)
 
 
 def _named(span: dict, labels: Labels) -> dict:

@@ -10,6 +10,7 @@ import torch
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 
 
 def stand_in_for_ttnn(monkeypatch, ttnn) -> None:
@@ -50,7 +51,7 @@ class ReferenceAttend:
 class ReferenceChips:
     """prefilled: (user, start, tokens) of every chunk. Tokens are for the host to choose."""
 
-    mesh = None
+    mesh, mesh_shape = None, MeshShape(1, 1)
 
     def __init__(self, model: ReferenceLlama, users: int, capacity: int, block: int, policy=None) -> None:
         self.config, self.users, self.capacity = model.config, users, capacity

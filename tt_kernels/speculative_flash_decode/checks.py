@@ -19,7 +19,7 @@ from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
 from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
-from tt_kernels.speculative_flash_decode.tile_lists import check_tile_lists
+from tt_kernels.speculative_flash_decode.tile_lists import check_tile_lists, check_tile_masses
 
 MAX_USERS = 8  # each has a semaphore on the output core
 MAX_QUERY_HEADS = 32  # one tile of query rows per user
@@ -65,6 +65,7 @@ def check_problem(
     guess_range: GuessRange | None = None,
     page_table: TensorFacts | None = None,
     tile_lists: TensorFacts | None = None,
+    tile_masses: TensorFacts | None = None,
 ) -> Problem:
     """Check the inputs and return their Problem. Errors: UnsupportedError."""
     check_attention_tensors(q, k, v, {"cur_pos": cur_pos})
@@ -88,6 +89,8 @@ def check_problem(
     if guess_range is not None:
         check_guess_range(guess_range, max_tokens)
     check_tile_lists(tile_lists, users, kv_heads, 0 if guess_range is None else guess_range.tiles)
+    if tile_masses is not None:
+        check_tile_masses(tile_masses, users, kv_heads, max_tokens)
     check_positions(cur_pos, users)
     return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, guess_range, paging)
 

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tt_kernels.common.speculative_chips import Peer, gathered_of
 from tt_kernels.common.tensor_facts import UnsupportedError, result_memory
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_fidelity, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.launch import (
-    Peer,
     ProgramConfig,
     check_config,
-    check_peer,
     launch,
     problem_of,
 )
@@ -56,6 +55,7 @@ def speculative_flash_decode(
     chunk_size: int,
     guess_range: GuessRange | None = None,
     tile_lists: ttnn.Tensor | None = None,
+    tile_masses: ttnn.Tensor | None = None,
     page_table: ttnn.Tensor | None = None,
     threshold: float = 0.1,
     scale: float | None = None,
@@ -78,6 +78,9 @@ def speculative_flash_decode(
     guess_range: what the guess attends to instead: other sizes at the two ends, or a tail of at most `last` tokens.
     tile_lists: with a guess_range of `tiles`, the tiles that each head's guess reads besides (tile_lists.py). Read on
         the device.
+    tile_masses: uint32 [users, kv_heads, max_tokens / 32], ROW_MAJOR, written by the sender: how much of the exact
+        softmax lies on each tile of 32 keys, summed over the query heads of a key/value head, in units of 2^-24. The
+        words of skipped users and of tiles without cached tokens stay what they are.
     threshold: the guess is accepted where ||guess - exact|| < threshold * ||exact||; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
     priority: this chip's priorities (common/priority.py), updated in place. The sender sets YIELDED (accepted) or
@@ -94,13 +97,11 @@ def speculative_flash_decode(
     What the caches hold past the position does not matter. Errors: UnsupportedError (a ValueError) and
     GatedRegionError, before any launch.
     """
-    if peer is not None:
-        check_peer(peer)
-    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table, tile_lists)
+    gathered = gathered_of(peer)
+    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table, tile_lists, tile_masses)
     settings = settings_of(q, threshold, scale, True, program_config)
     outputs = empty_outputs(q)
-    gathered = None if peer is None else peer.gathered
-    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table, tile_lists)
+    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table, tile_lists, tile_masses)
     launch(problem, tensors, settings, program_config or ProgramConfig(), peer, tp_group)
     return outputs
 

@@ -5,6 +5,7 @@ semaphores."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import Any
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
-from tt_kernels.common.circular_buffers import TILE_BYTES, circular_buffer
+from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
 from tt_kernels.common.page_table import paging_values
+from tt_kernels.common.speculative_chips import PeerArgs, TpArgs
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import (
@@ -37,7 +39,7 @@ SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_deliver
 @dataclass(frozen=True)
 class Tensors:
     """The device tensors of one rank. guess, distance_sq and norm_sq are None without speculation; priority,
-    gathered, pages (the page table) and lists (tile_lists.py) are None where they are not used."""
+    gathered, pages (the page table), lists (tile_lists.py) and masses are None where they are not used."""
 
     q: Any
     k: Any
@@ -51,37 +53,12 @@ class Tensors:
     gathered: Any = None
     pages: Any = None
     lists: Any = None
+    masses: Any = None
 
     def all(self) -> list[Any]:
         """List those that exist, as ttnn.generic_op takes them: inputs, then outputs."""
-        names = "q k v cur_pos pages lists priority gathered guess distance_sq norm_sq exact"
+        names = "q k v cur_pos pages lists priority gathered masses guess distance_sq norm_sq exact"
         return [tensor for name in names.split() if (tensor := getattr(self, name)) is not None]
-
-
-@dataclass(frozen=True)
-class PeerArgs:
-    """What a rank's exchange core needs to know about its peer. state: address of the session state, the same on both;
-    exact: the peer's output tensor; timeout: two words of cycles; link: runtime arguments of the PeerLink."""
-
-    defines: Sequence[tuple[str, str]]
-    max_write: int
-    state: int
-    exact: Any
-    timeout: Sequence[int]
-    link: Sequence[int]
-
-
-@dataclass(frozen=True)
-class TpArgs:
-    """What a chip's output core needs to know about its TP group. state: address of the session state, the same on all
-    chips; rank: the chip's index among `chips`; timeout: two words of cycles; links: runtime arguments of tp::Links."""
-
-    defines: Sequence[tuple[str, str]]
-    state: int
-    rank: int
-    chips: int
-    timeout: Sequence[int]
-    links: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -114,6 +91,7 @@ def constants(problem: Problem, settings: Settings, rank: Rank) -> dict[str, int
         "head_tiles": problem.head_tiles,
         "speculate": int(settings.speculate),
         "followed": int(problem.guess.tiles > 0),
+        "masses": int(rank.tensors.masses is not None),
         "has_peer": int(rank.peer is not None),
     }
     return flags | paging_values(problem.paging)[0] | INDICES | SEMAPHORES
@@ -206,7 +184,7 @@ class KernelSet:
         tensors = self.ranks[0].tensors
         pages = {name: _present(getattr(tensors, name), tensors.cur_pos) for name in ("pages", "lists")}
         read = {"query": tensors.q, "cache": tensors.k} | pages | self._source_accessors()
-        written = {"output": tensors.exact}
+        written = {"output": tensors.exact, "masses": _present(tensors.masses, tensors.cur_pos)}
         return [
             self._kernel("worker_reader.cpp", ttnn.ReaderConfigDescriptor(), read, self._per_worker(self._reader)),
             self._kernel("worker_writer.cpp", ttnn.WriterConfigDescriptor(), written, self._per_worker(self._writer)),
@@ -257,8 +235,8 @@ class KernelSet:
         per_core = {
             rank.assignment.exchange: self._exchange(rank, rank.peer) for rank in self.ranks if rank.peer is not None
         }
-        defines = [*peer.defines, ("PEER_MAX_WRITE", str(min(peer.max_write, TILE_BYTES["BFLOAT16"])))]
-        return [self._kernel("exchange.cpp", ttnn.WriterConfigDescriptor(), accessors, per_core, defines)]
+        config = ttnn.WriterConfigDescriptor()
+        return [self._kernel("exchange.cpp", config, accessors, per_core, peer.all_defines())]
 
     def _reader(self, rank: Rank, group: int, worker: int) -> Values:
         tensors = rank.tensors
@@ -270,8 +248,11 @@ class KernelSet:
             "pages": _address(tensors.pages),
             "lists": _address(tensors.lists),
             **_sources(rank),
-            "group_cores": [part for core in rank.assignment.groups[group] for part in self.noc_core(core)],
+            "group_cores": self._group_cores(rank, group),
         }
+
+    def _group_cores(self, rank: Rank, group: int) -> list[int]:
+        return [part for core in rank.assignment.groups[group] for part in self.noc_core(core)]
 
     def _writer(self, rank: Rank, group: int, worker: int) -> Values:
         assignment = rank.assignment
@@ -281,6 +262,9 @@ class KernelSet:
             "receiver_core": self.noc_core(assignment.groups[group][merge_tree.parent_of(worker)]),
             "output_core": self._noc_core_or_none(assignment.output),
             "exchange_core": self._noc_core_or_none(assignment.exchange),
+            "group_cores": self._group_cores(rank, group),
+            "masses": _address(rank.tensors.masses),
+            "scale_log2e": float_bits(self.settings.scale * math.log2(math.e)),
         }
 
     def _compute(self, rank: Rank, group: int, worker: int) -> Values:
@@ -300,7 +284,7 @@ class KernelSet:
             "distance_sq": tensors.distance_sq.buffer_address(),
             "norm_sq": tensors.norm_sq.buffer_address(),
             "priority": _address(tensors.priority),
-            **({} if rank.tp is None else _tp_values(rank.tp)),
+            **({} if rank.tp is None else rank.tp.values()),
         }
 
     def _exchange(self, rank: Rank, peer: PeerArgs) -> Values:
@@ -354,16 +338,6 @@ class KernelSet:
 
 def _place(rank: Rank, group: int, worker: int) -> dict[str, int]:
     return {"group": group, "groups": len(rank.assignment.groups), "worker": worker}
-
-
-def _tp_values(tp: TpArgs) -> Values:
-    return {
-        "tp_state": tp.state,
-        "tp_rank": tp.rank,
-        "tp_chips": tp.chips,
-        "tp_timeout": tp.timeout,
-        "tp_links": tp.links,
-    }
 
 
 def _sources(rank: Rank) -> dict[str, int]:

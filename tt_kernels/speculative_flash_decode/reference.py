@@ -94,6 +94,24 @@ def speculative_flash_decode_reference(
     return Decoded(exact, guess, distance_sq, exact.square().sum((0, 2, 3)))
 
 
+def tile_masses_reference(
+    q: torch.Tensor, k: torch.Tensor, cur_pos: Sequence[int], *, scale: float | None = None
+) -> torch.Tensor:
+    """Return the softmax weights of decode attention summed over tiles of 32 keys and over the query heads of a
+    key/value head: float64 [b, k, ceil(s / 32)], zeros for skipped users. Arguments as above."""
+    _, users, heads, head_dim = q.shape
+    kv_heads = k.shape[1]
+    scale = 1 / math.sqrt(head_dim) if scale is None else scale
+    found = torch.zeros(users, kv_heads, -(-k.shape[2] // TILE), dtype=torch.float64)
+    for user, position in enumerate(cur_pos):
+        if position >= 0:
+            queries = q[0, user].double().view(kv_heads, heads // kv_heads, head_dim)
+            weights = (scale * queries @ k[user, :, : position + 1].double().mT).softmax(-1).sum(1)
+            for tile in range(-(-(position + 1) // TILE)):
+                found[user, :, tile] = weights[:, tile * TILE : (tile + 1) * TILE].sum(-1)
+    return found
+
+
 def sender_priorities(
     distance_sq: torch.Tensor,
     norm_sq: torch.Tensor,

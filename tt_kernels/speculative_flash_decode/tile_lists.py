@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 ROW_WORDS = 16
+MASS_UNIT = 2.0**-24  # of a mass (common/kernels/tile_mass.hpp)
 MAX_TILES = ROW_WORDS - 2
 MAX_ITEMS = 64
 
@@ -35,6 +36,15 @@ def list_rows(tokens: Sequence[int], tiles: Sequence[Sequence[Sequence[int]]]) -
             words = [cached, len(listed), *sorted(listed)]
             rows[user, head, : len(words)] = torch.tensor(words, dtype=torch.int32)
     return rows
+
+
+def check_tile_masses(found: TensorFacts, users: int, kv_heads: int, max_tokens: int) -> None:
+    """Raise UnsupportedError unless the masses have a word for each tile of 32 tokens of each key/value head."""
+    wanted = ((users, kv_heads, max_tokens // 32), "UINT32", "ROW_MAJOR", True, True)
+    if (found.shape, found.dtype, found.layout, found.on_device, found.interleaved) != wanted:
+        raise UnsupportedError(
+            f"tile_masses must be UINT32 ROW_MAJOR {wanted[0]}, interleaved on the device, it is {found}"
+        )
 
 
 def check_tile_lists(found: TensorFacts | None, users: int, kv_heads: int, tiles: int) -> None:

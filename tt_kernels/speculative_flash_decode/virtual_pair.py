@@ -12,19 +12,11 @@ from typing import Any
 
 from tt_kernels.common.core_pair import CorePair
 from tt_kernels.common.placement import noc_core_of
+from tt_kernels.common.speculative_chips import DEFAULT_TIMEOUT_S, check_rank, peer_args
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.launch import (
-    DEFAULT_TIMEOUT_S,
-    OP,
-    ProgramConfig,
-    check_config,
-    check_rank,
-    peer_args,
-    problem_of,
-    split_of,
-)
+from tt_kernels.speculative_flash_decode.launch import OP, ProgramConfig, check_config, problem_of, split_of
 from tt_kernels.speculative_flash_decode.op import Decoded, empty_outputs, settings_of
 from tt_kernels.speculative_flash_decode.program import Rank, Tensors, empty_program, fill_program
 
@@ -45,6 +37,7 @@ class RankInputs:
     program_config: ProgramConfig
     timeout_s: float = DEFAULT_TIMEOUT_S
     tile_lists: Any = None
+    tile_masses: Any = None
 
 
 def speculative_flash_decode_pair(
@@ -67,7 +60,7 @@ def speculative_flash_decode_pair(
     for rank in inputs:
         check_config(rank.program_config)
     problems = [
-        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, tile_lists=r.tile_lists)
+        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, None, r.tile_lists, r.tile_masses)
         for r in inputs
     ]
     if len(problems) != 2 or problems[0] != problems[1]:
@@ -80,17 +73,29 @@ def speculative_flash_decode_pair(
     refuse_in_region(f"{OP}_pair")
     outputs = [empty_outputs(rank.q) for rank in inputs]
     tensors = [
-        Tensors(rank.q, rank.k, rank.v, rank.cur_pos, *out, rank.priority, rank.gathered, lists=rank.tile_lists)
+        Tensors(
+            rank.q,
+            rank.k,
+            rank.v,
+            rank.cur_pos,
+            *out,
+            rank.priority,
+            rank.gathered,
+            None,
+            rank.tile_lists,
+            rank.tile_masses,
+        )
         for rank, out in zip(inputs, outputs, strict=True)
     ]
     for rank, own in zip(inputs, tensors, strict=True):
-        check_rank(own, rank.gathered, rank.timeout_s)
+        check_rank(own.priority, rank.gathered, rank.timeout_s)
     if inputs[0].priority.buffer_address() == inputs[1].priority.buffer_address():
         raise UnsupportedError("both ranks were given the same priority tensor: each updates its own")
 
     device = inputs[0].q.device()
     splits = [
-        split_of(device, problems[0], settings, config, core) for config, core in zip(configs, pairs.cores, strict=True)
+        split_of(device, problems[0], settings, config, core, masses=rank.tile_masses is not None)
+        for config, core, rank in zip(configs, pairs.cores, inputs, strict=True)
     ]
     assignments = [split.assignment for split in splits]
     if shared := sorted(set(assignments[0].cores) & set(assignments[1].cores)):

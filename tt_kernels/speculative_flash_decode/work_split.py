@@ -29,15 +29,17 @@ WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
 
 CONTROL_BYTES = 64  # and, where guesses have lists, a byte per head (kernels/control.hpp)
 HANDOVER_BYTES = 16
+MAX_COLUMNS = 24  # key tiles of a chunk whose masses are handed out (common/kernels/mass_columns.hpp)
+ALIGNMENT = 16
 LINE_BYTES = 4 * MAX_USERS
 SCRATCH_LINES = 3
 
 # Indices, and so the binaries, do not depend on which buffers a program has. The runtime places buffers in the order of
 # the list it is given, which is the order of the indices.
 _NAMES = (
-    "guess exact outgoing gathered gathered_row_max handover query keys values mask ones "
+    "guess exact outgoing gathered gathered_row_max totals handover query keys values mask ones "
     "scores weights state row_max_a row_max_b rescale rescale_other norms control "
-    "control_writer scratch pages lists"
+    "control_writer scratch pages lists masses mass_weights mass_line"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -165,15 +167,18 @@ def cost(tiles: int, items: int, groups: int, workers: int, guess_tiles: int, ke
     return -(-items // groups) * head
 
 
-def make_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: bool, peer: bool) -> dict[str, Buffer]:
+def make_buffers(
+    problem: Problem, workers: int, key_tiles: int, *, speculate: bool, peer: bool, masses: bool = False
+) -> dict[str, Buffer]:
     """Return every circular buffer by its name in kernels/config.hpp. key_tiles: tiles of keys a worker processes at
-    once.
+    once. masses: those of key tiles are handed out.
 
     Buffers that other cores write into come first and have the same pages on all their cores, so that they have the
     same address everywhere: the gathered results of all users.
     """
     head, users = problem.head_tiles, problem.users
     partial, levels = head + 1, merge_tree.levels(workers)
+    columns = key_tiles if masses and not value_rows.with_ones(head) else 0
     results = users * head if speculate else 2 * head
     worker, output, exchange = {WORKER}, {OUTPUT}, {EXCHANGE}
     rows: list[tuple[str, str, int, set[str]]] = []
@@ -192,7 +197,7 @@ def make_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: b
         ("cb_keys", problem.cache_dtype, 2 * key_tiles * head, worker),
         ("cb_values", problem.cache_dtype, 2 * key_tiles * value_rows.stride(head), worker),
         ("cb_mask", "BFLOAT16", 1, worker),
-        ("cb_ones", "BFLOAT16", value_rows.pushes_of_ones(head), worker),
+        ("cb_ones", "BFLOAT16", value_rows.pushes_of_ones(head) + columns, worker),
         ("cb_scores", "FLOAT32", 2 * key_tiles, worker),
         ("cb_weights", "BFLOAT16", 2 * key_tiles, worker),
         ("cb_state", "FLOAT32", 2 * partial, worker),
@@ -214,7 +219,20 @@ def make_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: b
         control += MAX_ITEMS
         found["cb_lists"] = Buffer(INDICES["cb_lists"], "UINT32", 4 * ROW_WORDS * problem.items, 1, frozenset(worker))
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
-    if levels:
+    if masses:
+        rows_per_head = problem.query_heads // problem.kv_heads
+        tiles = most_tiles(problem, workers, speculate)
+        kept = tiles + -(-tiles // key_tiles) + 2  # and the row maxima of each chunk of three ranges
+        words = 4 + 2 * rows_per_head
+        for name, size, pages in (
+            ("cb_totals", 4 * words, 1),
+            ("cb_masses", TILE_BYTES["FLOAT32"] + 4 * rows_per_head, 2),
+            ("cb_mass_weights", 4 * rows_per_head * kept, 1),
+            ("cb_mass_line", problem.max_tokens // TILE * 4, 1),
+        ):
+            dtype = "FLOAT32" if name == "cb_masses" else "UINT32"
+            found[name] = Buffer(INDICES[name], dtype, -(-size // ALIGNMENT) * ALIGNMENT, pages, frozenset(worker))
+    if levels or masses:
         found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, 1, frozenset(worker))
     for name, size in (
         ("cb_control", control),
@@ -223,6 +241,13 @@ def make_buffers(problem: Problem, workers: int, key_tiles: int, *, speculate: b
     ):
         found[name] = Buffer(INDICES[name], "UINT32", size, 1, everywhere)
     return found
+
+
+def most_tiles(problem: Problem, workers: int, speculate: bool) -> int:
+    """Return the most key tiles that one worker has of a head."""
+    total = problem.max_tokens // TILE
+    guess = problem.guess.first_tiles + problem.guess.tail_tiles(1) + problem.guess.tiles if speculate else 0
+    return min(total, max(guess, -(-total // workers)) + 1)
 
 
 def l1_refusal(
@@ -260,6 +285,7 @@ def choose_work_split(
     output: Core | None = None,
     workers_per_head: int | None = None,
     key_chunk: int | None = None,
+    masses: bool = False,
 ) -> WorkSplit:
     """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
@@ -273,6 +299,10 @@ def choose_work_split(
     for_workers = len([core for core in cores if core not in (exchange, output)])
     sizes = _group_sizes(for_workers, workers_per_head, speculate and output is None)
     max_tiles = (key_chunk or problem.chunk_size) // TILE
+    if masses and max_tiles > MAX_COLUMNS:
+        if key_chunk:
+            raise UnsupportedError(f"key_chunk {key_chunk}: at most {MAX_COLUMNS * TILE} where masses are handed out")
+        max_tiles = MAX_COLUMNS
     min_tiles = max_tiles if key_chunk else 1
 
     guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1) + problem.guess.tiles
@@ -280,7 +310,7 @@ def choose_work_split(
     read = guess_tiles if guess_alone else half_cache
 
     def buffers_of(workers: int, key_tiles: int) -> dict[str, Buffer]:
-        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer)
+        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer, masses=masses)
 
     def bytes_of(workers: int, key_tiles: int) -> int:
         return max(l1_bytes(buffers_of(workers, key_tiles)).values())
@@ -307,7 +337,10 @@ def choose_work_split(
     elif not key_chunk:
         workers = best.assignment.workers_per_group
         key_tiles = lengthened(
-            max_tiles, problem.max_tokens // TILE, workers, lambda tiles: bytes_of(workers, tiles) <= l1_free
+            max_tiles,
+            problem.max_tokens // TILE,
+            workers,
+            lambda tiles: bytes_of(workers, tiles) <= l1_free and not (masses and tiles > MAX_COLUMNS),
         )
         best = WorkSplit(best.assignment, key_tiles, buffers_of(workers, key_tiles))
     return best

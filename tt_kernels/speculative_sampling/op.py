@@ -43,6 +43,7 @@ _REASONS = {
     2: "target logits with NaN, infinity or nothing finite at a visited node",
     3: "draft logits with NaN, infinity or nothing finite at a visited node",
     4: "the chips of the TP group lost each other",
+    -1: "a chip gave up on another in the step",  # token_guard's FAILED
 }
 
 

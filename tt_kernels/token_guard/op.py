@@ -27,29 +27,43 @@ _SCRATCH_CB = 0
 _LINE_BYTES = 32
 
 
+def guard_result(result, pairs: Sequence[ChipPairs | TpGroup]) -> None:
+    """Give every user of a verification result (speculative_sampling) the status FAILED and no tokens on each chip
+    where a core of `pairs` (or TP groups) gave up.
+
+    result: int32 [users, words], ROW_MAJOR, interleaved. Otherwise as `guard_tokens`.
+    """
+    _guard("result", result, "int32", pairs, words=1)
+
+
 def guard_tokens(tokens, pairs: Sequence[ChipPairs | TpGroup]) -> None:
     """Overwrite all of `tokens` with FAILED on each chip where a core of `pairs` (or TP groups) gave up.
 
     tokens: uint32 [1, users], ROW_MAJOR, interleaved, one page. Runs inside and outside `skip_compute` alike.
     Errors: ValueError.
     """
+    shape = tuple(getattr(tokens, "shape", ()))
+    if shape and (len(shape) != 2 or shape[0] != 1):
+        raise ValueError(f"tokens must be [1, users], their shape is {shape}")
+    _guard("tokens", tokens, "uint32", pairs)
+
+
+def _guard(name: str, tensor, dtype: str, pairs: Sequence[ChipPairs | TpGroup], words: int | None = None) -> None:
+    """Overwrite the first `words` words (default: all) of each row with FAILED and the others with 0."""
     import ttnn
 
-    if not isinstance(tokens, ttnn.Tensor) or tokens.storage_type() != ttnn.StorageType.DEVICE:
-        raise ValueError(f"tokens must be a ttnn.Tensor on the device, not {type(tokens).__qualname__}")
-    shape = tuple(tokens.shape)
-    if tokens.dtype != ttnn.uint32 or tokens.layout != ttnn.ROW_MAJOR_LAYOUT or tokens.is_sharded():
-        raise ValueError(f"tokens must be uint32, ROW_MAJOR and interleaved, they are {tokens.dtype}, {tokens.layout}")
-    if len(shape) != 2 or shape[0] != 1:
-        raise ValueError(f"tokens must be [1, users], their shape is {shape}")
+    if not isinstance(tensor, ttnn.Tensor) or tensor.storage_type() != ttnn.StorageType.DEVICE:
+        raise ValueError(f"{name} must be a ttnn.Tensor on the device, not {type(tensor).__qualname__}")
+    if tensor.dtype != getattr(ttnn, dtype) or tensor.layout != ttnn.ROW_MAJOR_LAYOUT or tensor.is_sharded():
+        raise ValueError(f"{name} must be {dtype}, ROW_MAJOR and interleaved, got {tensor.dtype}, {tensor.layout}")
     if not pairs or not all(isinstance(pair, (ChipPairs, TpGroup)) for pair in pairs):
         raise ValueError(f"pairs must be a list of ChipPairs and TpGroup, not {pairs!r}")
     for pair in pairs:
-        check_on_device("tokens", tokens, pair.device)
-    ttnn.generic_op([tokens, tokens], _program(tokens, pairs))
+        check_on_device(name, tensor, pair.device)
+    ttnn.generic_op([tensor, tensor], _program(tensor, pairs, words))
 
 
-def _program(tokens, states: Sequence[ChipPairs | TpGroup]):
+def _program(tokens, states: Sequence[ChipPairs | TpGroup], failed_words: int | None):
     import ttnn
 
     device = tokens.device()
@@ -69,6 +83,8 @@ def _program(tokens, states: Sequence[ChipPairs | TpGroup]):
             "scratch_cb": _SCRATCH_CB,
             "states": len(states),
             "page_bytes": page_bytes,
+            "pages": tokens.buffer_num_pages(),
+            "failed_words": page_bytes // 4 if failed_words is None else failed_words,
             "failed": FAILED,
             "line_bytes": _LINE_BYTES,
         },

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from tt_kernels.common.attention_checks import check_fidelity, check_scale
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.placement import grid_cores, l1_free, noc_core_of
+from tt_kernels.common.speculative_chips import ChipArgs, Peer, mesh_program
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.tree_attention.checks import Problem, check_intervals, check_problem, check_room
-from tt_kernels.tree_attention.program import Tensors, build_program
+from tt_kernels.tree_attention.program import Numbers, Tensors, empty_program, fill_program
 from tt_kernels.tree_attention.work_split import choose_work_split
 
 if TYPE_CHECKING:
@@ -102,21 +104,29 @@ def launch(
     scale: float | None,
     program_config: ProgramConfig | None,
     threshold: float = 0.0,
+    peer: Peer | None = None,
+    tp_group: TpGroup | None = None,
 ) -> None:
     """Run the kernels. threshold: of a guess, for a problem that has one. Errors: UnsupportedError."""
     import ttnn
 
     config = program_config or ProgramConfig()
-    scale = check_scale(scale, problem.head_dim)
-    fidelity = check_fidelity(config.math_fidelity)
+    numbers = Numbers(check_scale(scale, problem.head_dim), check_fidelity(config.math_fidelity), threshold)
     device = tensors.q.device()
     split = choose_work_split(
         problem,
         grid_cores(device, config.grid, config.origin),
         l1_free(device),
+        decider=None if tp_group is None else tp_group.core,
+        exchange=None if peer is None else peer.pairs.core,
         workers_per_head=config.workers_per_head,
         query_tiles=config.query_tiles,
         key_chunk=config.key_chunk,
     )
-    program = build_program(problem, tensors, split, scale, fidelity, noc_core_of(device), threshold)
+    noc_core = noc_core_of(device)
+
+    def fill(program, chip: ChipArgs):
+        return fill_program(program, problem, tensors, split, numbers, noc_core, chip)
+
+    program = mesh_program(peer, tp_group, tensors.output, lambda: empty_program(split), fill)
     ttnn.generic_op(tensors.all(), program)

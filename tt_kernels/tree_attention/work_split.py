@@ -14,16 +14,18 @@ from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, lar
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.key_chunks import lengthened
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.tree_attention.checks import MAX_NODES, MAX_USERS, Problem
+from tt_kernels.tree_attention.checks import MAX_NODES, Problem
 
-WORKER = "worker"
+WORKER, DECIDER, EXCHANGE = "worker", "decider", "exchange"
 _NAMES = (
     "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
     "row_max_b rescale rescale_other output control control_writer intervals guess measured_guess measured_exact norms "
-    "sums pages"
+    "sums pages outgoing"
 )
 HANDOVER_BYTES = 16
-SUMS_BYTES = 16  # of a job (kernels/measured_rows.hpp)
+SUMS_BYTES = 16  # of a job (kernels/job_sums.hpp)
+CONTROL_BYTES = 4 * 128  # kernels/control.hpp
+TILES_IN_FLIGHT = 16  # kernels/config.hpp
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
 DEFAULT_KEY_CHUNK = 256
@@ -39,9 +41,12 @@ def times_tiles(problem: Problem, key_tiles: int) -> int:
     return min(problem.tree_tiles, key_tiles)
 
 
-def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: int) -> dict[str, Buffer]:
+def make_buffers(
+    problem: Problem, workers: int, query_tiles: int, key_tiles: int, peer: bool = False
+) -> dict[str, Buffer]:
     """Return every circular buffer by its name in kernels/config.hpp. workers, query_tiles: per job. key_tiles: tiles
     of keys a worker processes at once. Buffers that other cores write into come first, at the same address everywhere.
+    peer: with an exchange core.
     """
     levels = merge_tree.levels(workers)
     head = problem.head_tiles
@@ -66,22 +71,27 @@ def make_buffers(problem: Problem, workers: int, query_tiles: int, key_tiles: in
             "gathered_row_max": ("BFLOAT16", levels * query_tiles),
             "rescale_other": ("FLOAT32", 1),
         }
-    words = {"control": MAX_USERS, "control_writer": MAX_USERS, "intervals": 2 * MAX_NODES}
+    words = {"control": CONTROL_BYTES // 4, "control_writer": CONTROL_BYTES // 4, "intervals": 2 * MAX_NODES}
+    on = dict.fromkeys(_NAMES.split(), frozenset({WORKER}))
     if problem.guess is not None:
         tiles |= {name: ("BFLOAT16", 2 * head) for name in ("guess", "measured_guess", "measured_exact")}
         tiles["norms"] = ("FLOAT32", 2)
         words["sums"] = SUMS_BYTES // 4 * problem.items * -(-problem.query_tiles // query_tiles)
-    on = frozenset({WORKER})
+        on["sums"] = frozenset({WORKER, DECIDER})
+        on["control"] = frozenset({WORKER, DECIDER, EXCHANGE} if peer else {WORKER, DECIDER})
+    if peer:
+        tiles["outgoing"] = ("BFLOAT16", TILES_IN_FLIGHT)
+        on["outgoing"] = frozenset({EXCHANGE})
     found = {
-        f"cb_{name}": Buffer(INDICES[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, on)
+        f"cb_{name}": Buffer(INDICES[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, on[name])
         for name, (dtype, pages) in tiles.items()
     }
     for name, count in words.items():
-        found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on)
+        found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on[name])
     if problem.paging is not None:
-        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, on)
+        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, on["pages"])
     if levels:
-        found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, query_tiles, on)
+        found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, query_tiles, on["handover"])
     return found
 
 
@@ -101,13 +111,23 @@ def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, a
 @dataclass(frozen=True)
 class WorkSplit:
     """groups: the workers of each group, which does the jobs g, g + len(groups), ... query_tiles: per job. passes: jobs
-    per key/value head of a user. key_tiles: tiles of keys a worker processes at once. buffers: by name."""
+    per key/value head of a user. key_tiles: tiles of keys a worker processes at once. buffers: by name. decider: the
+    core that decides on guesses, None without speculation. exchange: the one that talks to a peer, if there is one."""
 
     groups: tuple[tuple[Core, ...], ...]
     query_tiles: int
     passes: int
     key_tiles: int
     buffers: dict[str, Buffer]
+    decider: Core | None = None
+    exchange: Core | None = None
+
+    @property
+    def cores(self) -> dict[str, list[Core]]:
+        """Return the cores of each role."""
+        found = {WORKER: self.workers}
+        named = ((DECIDER, self.decider), (EXCHANGE, self.exchange))
+        return found | {role: [core] for role, core in named if core is not None}
 
     @property
     def workers(self) -> list[Core]:
@@ -124,11 +144,16 @@ def choose_work_split(
     cores: tuple[Core, ...],
     l1_free: int,
     *,
+    decider: Core | None = None,
+    exchange: Core | None = None,
     workers_per_head: int | None = None,
     query_tiles: int | None = None,
     key_chunk: int | None = None,
 ) -> WorkSplit:
     """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
+
+    decider: the core that decides on guesses, if it is fixed; exchange: the one that talks to the peer, None without a
+        peer. Both in `cores` or not.
 
     workers_per_head: cores that share the keys of a job; query_tiles: per job; by default the fastest by `cost`.
         key_chunk: tokens a worker processes at once, default 256 or the most that fit; more in a long cache, see
@@ -136,9 +161,14 @@ def choose_work_split(
     """
     if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
         raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")
-    if workers_per_head is not None and workers_per_head > len(cores):
+    cores = tuple(core for core in cores if core not in (decider, exchange))
+    if problem.guess is not None and decider is None and cores:
+        cores, decider = cores[:-1], cores[-1]
+    fewest = workers_per_head or 1
+    if len(cores) < fewest:
         raise UnsupportedError(
-            f"{workers_per_head} workers per head need {workers_per_head} cores, the grid has {len(cores)}"
+            f"{fewest} workers per head need {fewest} cores, the grid has {len(cores)}"
+            + (" for them" if problem.guess is not None else "")
         )
     max_tiles = problem.max_tokens // TILE
     if key_chunk is not None and (
@@ -157,7 +187,7 @@ def choose_work_split(
     key_sizes = [wanted] if key_chunk else range(min(wanted, max_tiles), 0, -1)
 
     def fits(workers: int, tiles: int, keys: int) -> bool:
-        return l1_bytes(make_buffers(problem, workers, tiles, keys))[WORKER] <= l1_free
+        return l1_bytes(make_buffers(problem, workers, tiles, keys, exchange is not None))[WORKER] <= l1_free
 
     best, best_cost = None, 0.0
     for tiles in [query_tiles] if query_tiles else job_sizes(problem.query_tiles):
@@ -171,7 +201,8 @@ def choose_work_split(
             time = cost(problem, jobs, groups, workers, tiles, keys)
             if best is None or time < best_cost:
                 dealt = tuple(tuple(cores[g * workers : (g + 1) * workers]) for g in range(groups))
-                best = WorkSplit(dealt, tiles, passes, keys, make_buffers(problem, workers, tiles, keys))
+                buffers = make_buffers(problem, workers, tiles, keys, exchange is not None)
+                best = WorkSplit(dealt, tiles, passes, keys, buffers, decider, exchange)
                 best_cost = time
     if best is None:
         check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
@@ -180,7 +211,7 @@ def choose_work_split(
         return best
     workers, tiles = best.workers_per_group, best.query_tiles
     keys = lengthened(wanted, max_tiles, workers, lambda keys: fits(workers, tiles, keys))
-    return replace(best, key_tiles=keys, buffers=make_buffers(problem, workers, tiles, keys))
+    return replace(best, key_tiles=keys, buffers=make_buffers(problem, workers, tiles, keys, exchange is not None))
 
 
 def group_sizes(cores: int, jobs: int) -> list[int]:

@@ -43,7 +43,8 @@ class RunReport:
     model. exchange: where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between
     them, and "failures", calls in which one gave up on the other. both: where a run speculates at both levels, the hit
     rate of its steps, each layer and user of a step counted once however many tokens it kept ("hit_rate_per_step"), and
-    that of the same steps' first tokens without the tree ("hit_rate_of_roots_alone"); None elsewhere.
+    that of the same steps' first tokens without the tree ("hit_rate_of_roots_alone", None on chips, which do not
+    measure it); None elsewhere.
     """
 
     model: str
@@ -261,6 +262,13 @@ def predictions(hit_rate: float | None, context: int, chunk_size: int) -> list[d
     return rows
 
 
+def print_levels(report: RunReport, console: Console) -> None:
+    """Print hits by layer, and for a run at both levels what they give together."""
+    print_hits(report, console)
+    if report.both is not None and report.hit_rate is not None:
+        console.print(both_levels(report))
+
+
 def print_report(report: RunReport, console: Console) -> None:
     """Print the report; about 30 lines for 30 layers at 80 columns."""
     console.print()
@@ -276,9 +284,7 @@ def print_report(report: RunReport, console: Console) -> None:
             f"reached {report.context}."
         )
         return
-    print_hits(report, console)
-    if report.both is not None:
-        console.print(both_levels(report))
+    print_levels(report, console)
 
 
 def both_levels(report: RunReport) -> str:
@@ -290,10 +296,15 @@ def both_levels(report: RunReport) -> str:
         [row["gain_of_hits"] for row in predictions(rate, report.context, report.chunk_size)]
         for rate in (report.both["hit_rate_of_roots_alone"], report.both["hit_rate_per_step"])
     )
+    of_attention = ""
+    if alone:
+        of_attention = (
+            f"Attention alone: {min(alone):.2f}x to {max(alone):.2f}x with the hits of the steps' first tokens. "
+        )
     return (
-        f"Attention alone: {min(alone):.2f}x to {max(alone):.2f}x with the hits of the steps' first tokens. Drafts "
-        f"alone: {tokens:.2f} tokens per step. Both: {min(together) * tokens:.2f}x to {max(together) * tokens:.2f}x, "
-        "where a step of several tokens takes no longer than one of one token and its drafts are free."
+        f"{of_attention}Drafts alone: {tokens:.2f} tokens per step. Both: {min(together) * tokens:.2f}x to "
+        f"{max(together) * tokens:.2f}x, where a step of several tokens takes no longer than one of one token and its "
+        "drafts are free."
     )
 
 
@@ -359,10 +370,11 @@ def _speeds(report: RunReport) -> Table:
         table.add_row("hit rate", f"{rate}  ({report.hits} hits, {report.misses} misses)")
         table.add_row("bypassed", f"{report.bypassed_positions} positions")
     if report.both is not None and report.both["hit_rate_per_step"] is not None:
+        alone = report.both["hit_rate_of_roots_alone"]
         table.add_row(
             "hit rate of steps",
-            f"{report.both['hit_rate_per_step']:.1%}, of their first tokens without drafts "
-            f"{report.both['hit_rate_of_roots_alone']:.1%}",
+            f"{report.both['hit_rate_per_step']:.1%}"
+            + ("" if alone is None else f", of their first tokens without drafts {alone:.1%}"),
         )
     if report.speculation is not None:
         for row in _drafting(report.speculation):

@@ -24,7 +24,7 @@ CHIP_DRAFTING: Mapping[str, str | None] = {
 }
 _WHOLE_DISTRIBUTION = "drafts are verified against the whole distribution"
 CHIP_DRAFTS_REFUSE: Mapping[str, str] = {
-    "attention": "chips verify a tree's nodes with exact attention",
+    "attention": "chips verify a tree's nodes with exact attention, or with guesses that are verified",
     "top_k": _WHOLE_DISTRIBUTION,
     "top_p": _WHOLE_DISTRIBUTION,
     "sample_on": "drafts are verified on the chips",
@@ -76,6 +76,7 @@ def layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) ->
         raise UserError(f"--fuzzy {options.fuzzy}: {error} ({draft.name})") from error
 
 
+UNVERIFIED = ("sink", "static")  # policies of attention that take a guess as it is
 DECODE_SHARDING = "interleaved"  # without --decode-sharding
 
 
@@ -86,9 +87,9 @@ class Support:
     what: a few words on where it runs. attention, drafting: why not, by policy and kind of drafter. chat: why there are
     no conversations. prompts: why there is only one prompt; prompts_refuse: by option, why it does not go with several.
     refused: by option, why it means nothing here; drafts_refuse: likewise in a run with a drafter, where "attention" is
-    any but exact attention. default_attention: the policy without --attention, or a function of the options that
-    returns it. reads_prompt: whether a prompt, or a terminal to chat in, is needed. seeds_weights: whether --seed
-    matters at --temperature 0.
+    attention that takes guesses unverified (UNVERIFIED). default_attention: the policy without --attention, or a
+    function of the options that returns it. reads_prompt: whether a prompt, or a terminal to chat in, is needed.
+    seeds_weights: whether --seed matters at --temperature 0.
     """
 
     device: str
@@ -110,8 +111,6 @@ class Support:
         if options.attention is not None:
             return options
         default = self.default_attention
-        if options.drafter != "none" and "attention" in self.drafts_refuse:
-            default = "exact"
         return replace(options, attention=default if isinstance(default, str) else default(options))
 
     def check(self, options: DemoOptions) -> None:
@@ -130,6 +129,15 @@ class Support:
             raise UserError(
                 f"--threshold is what --attention alspec accepts a guess by; this run has {attention} attention"
             )
+        if "predictor" in options.given and attention != "alspec":
+            raise UserError(
+                f"--predictor is what a guess of --attention alspec reads; this run has {attention} attention"
+            )
+        if options.predictor == "followed" and options.drafter != "none":
+            raise UserError(
+                f"--predictor followed guesses one token after another; --draft {options.drafter} verifies several at "
+                "once"
+            )
         if options.static_layers is not None and attention != "static":
             raise UserError(f"--static-layers needs --attention static, got --attention {attention}")
         if options.static_layers is None and attention == "static":
@@ -144,7 +152,7 @@ class Support:
         if (why := self.drafting[options.draft_kind]) is not None:
             raise self._refusal(f"--draft {options.drafter}", why)
         for name, why in self.drafts_refuse.items():
-            if name == "attention" and attention != "exact":
+            if name == "attention" and attention in UNVERIFIED:
                 raise self._refusal(f"--draft {options.drafter} with --attention {attention}", why)
             if name != "attention" and name in options.given:
                 raise self._refusal(f"--draft {options.drafter} with {flag_of(name)}", why)

@@ -50,7 +50,7 @@ def table(supports: Sequence[Support]) -> str:
 
 
 def _with_drafts(name: str) -> str:
-    return "other attention than exact" if name == "attention" else f"`{flag_of(name)}`"
+    return "sink or static attention" if name == "attention" else f"`{flag_of(name)}`"
 
 
 if __name__ == "__main__":

@@ -87,24 +87,26 @@ class Attention:
         out = ttnn.experimental.nlp_concat_heads(ttnn.reshape(out, (1, self.heads, tokens, self.head_dim)))
         return self.wo.rows(out, ttnn.DRAM_MEMORY_CONFIG)
 
-    def tree(
-        self, x: ttnn.Tensor, cache: KVCacheBase, prefix: ttnn.Tensor, intervals: ttnn.Tensor, angles: Angles
-    ) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, users * nodes, hidden], one row per node -> partial sums of x's shape, in DRAM. Writes the
-        nodes' keys and values after the prefixes.
+    def project_tree(self, x: ttnn.Tensor, angles: Angles) -> TokenHeads:
+        """Project x, bfloat16 [1, 1, users * nodes, hidden], one row per node, to queries, keys and values, rotated.
+        angles: `Rope.prefill_angles`, one row per node."""
+        return TokenHeads(*self._rotated_heads(x, angles))
 
-        prefix: int32 [users], intervals: int32 [users, 2, nodes], see `tree_attention`; angles: `Rope.prefill_angles`,
-        one row per node.
-        """
-        q, k, v = self._rotated_heads(x, angles)
-        cache.write_nodes(self.layer, k, v, prefix, intervals.shape[2])
+    def attend_tree(
+        self, heads: TokenHeads, cache: KVCacheBase, prefix: ttnn.Tensor, intervals: ttnn.Tensor
+    ) -> ttnn.Tensor:
+        """Write the nodes' keys and values after the prefixes and attend: bfloat16 [1, heads / tp, users * nodes,
+        head_dim], in DRAM. prefix: int32 [users], intervals: int32 [users, 2, nodes], see `tree_attention`."""
+        cache.write_nodes(self.layer, heads.keys, heads.values, prefix, intervals.shape[2])
         caches = cache.keys[self.layer], cache.values[self.layer]
-        out = self.decode_attention.attend_tree(q, *caches, prefix, intervals, cache.table)
-        out = ttnn.experimental.nlp_concat_heads(out)
-        return self.wo.rows(out, ttnn.DRAM_MEMORY_CONFIG)
+        return self.decode_attention.attend_tree(self.layer, heads.queries, *caches, prefix, intervals, cache.table)
+
+    def project_tree_output(self, out: ttnn.Tensor) -> ttnn.Tensor:
+        """Project `attend_tree`'s result to partial sums, bfloat16 [1, 1, users * nodes, hidden], in DRAM."""
+        return self.wo.rows(ttnn.experimental.nlp_concat_heads(out), ttnn.DRAM_MEMORY_CONFIG)
 
     def keys_and_values(self, x: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
-        """Compute what `prefill` and `tree` cache: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""
+        """Compute what `prefill` and `attend_tree` cache: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""
         _, k, v = self._heads(x)
         return self.rope.prefill(k, angles), v
 

@@ -89,20 +89,21 @@ class DecoderLayer:
         x = self._add(x, self.attention.prefill(normed, cache, user, start, begin, angles), ttnn.DRAM_MEMORY_CONFIG)
         return self._feed_forward(x, ttnn.DRAM_MEMORY_CONFIG)
 
-    def tree(
-        self,
-        x: ttnn.Tensor,
-        cache: KVCacheBase,
-        prefix: ttnn.Tensor,
-        intervals: ttnn.Tensor,
-        angles: Angles,
-        on_input: OnLayerInput | None = None,
+    def project_tree(self, x: ttnn.Tensor, angles: Angles, on_input: OnLayerInput | None = None) -> TokenHeads:
+        """Make the nodes' queries, keys and values from x: bfloat16 [1, 1, users * nodes, hidden / tp] in DRAM.
+        on_input: called with the gathered input."""
+        return self.attention.project_tree(self.attention_norm(self._gathered(x, on_input)), angles)
+
+    def attend_tree(
+        self, heads: TokenHeads, cache: KVCacheBase, prefix: ttnn.Tensor, intervals: ttnn.Tensor
     ) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, users * nodes, hidden / tp] in DRAM -> the same. on_input: called with the gathered input.
-        For the others see Attention.tree."""
-        normed = self.attention_norm(self._gathered(x, on_input))
-        partial = self.attention.tree(normed, cache, prefix, intervals, angles)
-        return self._feed_forward(self._add(x, partial, ttnn.DRAM_MEMORY_CONFIG), ttnn.DRAM_MEMORY_CONFIG)
+        """Write the cache and attend to it, see Attention.attend_tree."""
+        return self.attention.attend_tree(heads, cache, prefix, intervals)
+
+    def after_tree_attention(self, x: ttnn.Tensor, heads_output: ttnn.Tensor) -> ttnn.Tensor:
+        """Finish the layer after `attend_tree`. x: the input of `project_tree`, which is freed. Returns x's shape."""
+        x = self._add(x, self.attention.project_tree_output(heads_output), ttnn.DRAM_MEMORY_CONFIG)
+        return self._feed_forward(x, ttnn.DRAM_MEMORY_CONFIG)
 
     def _gathered(self, x: ttnn.Tensor, on_input: OnLayerInput | None) -> ttnn.Tensor:
         gathered = gather(x, self.mesh_shape)

@@ -198,6 +198,7 @@ class TtLlama:
             return self._logits(self.groups.decode(x, self.cache, inputs.positions, angles), gather_logits)
         attention = self.decode_attention
         attention.reset_priority()
+        attention.choose_tiles(inputs.positions)
         heads = self.layers[0].project_qkv(x, angles)
         for layer, following in zip(self.layers, [*self.layers[1:], None], strict=True):
             attention.exchange_inputs(x, heads)
@@ -216,7 +217,7 @@ class TtLlama:
         `cache.commit` then keeps the accepted ones.
 
         One captured step serves all trees with as many nodes: the tree's structure is data. gather_logits: see
-        `decode`. Raises ValueError if the model's attention is not exact.
+        `decode`. Raises ValueError if the model's attention decodes no trees.
         """
         self.decode_attention.check_trees()
         check_sharding_of_rows(self.decode_modules.name, inputs.tokens.shape[1])
@@ -224,8 +225,17 @@ class TtLlama:
         x = self.embedding(inputs.tokens, ttnn.DRAM_MEMORY_CONFIG)
         nodes = inputs.intervals.shape[2]
         refill = self._refill(angles, lambda cache, k, v: cache.write_nodes(0, k, v, inputs.prefix, nodes))
-        for layer in self.layers:
-            x = layer.tree(x, self.cache, inputs.prefix, inputs.intervals, angles, refill)
+        attention = self.decode_attention
+        attention.reset_priority()
+        heads = self.layers[0].project_tree(x, angles, refill)
+        for layer, following in zip(self.layers, [*self.layers[1:], None], strict=True):
+            attention.exchange_inputs(x, heads)
+            heads_output = layer.attend_tree(heads, self.cache, inputs.prefix, inputs.intervals)
+            with attention.gate(layer.attention.layer):
+                x = layer.after_tree_attention(x, heads_output)
+                if following is not None:
+                    heads = following.project_tree(x, angles, refill)
+        attention.exchange_output(x)
         return self._logits(x, gather_logits)
 
     def prefill(

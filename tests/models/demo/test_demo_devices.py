@@ -137,7 +137,7 @@ def test_precision_of_a_run():
     "arguments, words",
     [
         (["--draft", "self", "--sample-on", "host"], "--draft self with --sample-on"),
-        (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec"),
+        (["--draft", "ngram", "--attention", "sink"], "--draft ngram with --attention sink"),
         (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
         (["--draft", "ngram", "--sample-on", "host"], "--draft ngram with --sample-on"),
     ],

@@ -40,7 +40,7 @@ from tests.support.machines import refused
         (["--threshold", "0.2"], "--threshold is what --attention alspec accepts a guess by"),
         (["--chunk-size", "256"], "--chunk-size is how many tokens a guess reads"),
         (["--prompt", "x"], "--prompt needs --model"),
-        (["--draft", "ngram", "--attention", "alspec"], "--draft ngram with --attention alspec does not go with"),
+        (["--draft", "ngram", "--attention", "sink"], "--draft ngram with --attention sink does not go with"),
         (["--draft", "ngram", "--no-adapt"], "--draft ngram with --no-adapt does not go with"),
         (["--draft", "tiny", "--fuzzy", "5"], "up to 4 layers in parallel, got --fuzzy 5"),
         (["--draft", "tiny", "--fuzzy", "2", "--draft-length", "1"], "--draft-length 1 would change nothing"),
@@ -179,6 +179,20 @@ def test_a_simulated_run_verifies_drafts_of_models(capfd, arguments, accepted, d
     assert all(step["pcc"] >= 0.99 and step["token"] == step["reference_token"] for step in told["steps"])
     counts = told["speculation"]
     assert (counts["num_accepted_tokens"], counts["num_draft_tokens"]) == (accepted, drafted)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_a_simulated_pair_speculates_over_drafted_trees(capfd):
+    """Both levels: decisions are the reference's, and the report has both."""
+    arguments = ["--attention", "alspec", "--draft", "ngram", "--tree", "3x2", "--max-new-tokens", "5"]
+    assert cli.main(["--device", "sim", "--json", *arguments]) == 0
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert all(step["pcc"] >= 0.99 for step in told["steps"])
+    assert [told["hits"], told["misses"]] == told["steps"][-1]["reference_counts"] and told["hits"] > 0
+    assert told["both"]["hit_rate_per_step"] == told["hit_rate"] and told["both"]["hit_rate_of_roots_alone"] is None
+    assert told["speculation"]["num_accepted_tokens"] >= 1 and not told["exchange"]["failures"]
 
 
 @pytest.mark.slow

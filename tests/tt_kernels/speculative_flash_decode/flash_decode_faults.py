@@ -59,9 +59,9 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
     import ttnn
 
     from runtime_patches.simulated_n150.links import Links
+    from tt_kernels.common import speculative_chips
     from tt_kernels.common.peer import ChipPairs, PeerError
     from tt_kernels.common.priority import priority_row
-    from tt_kernels.speculative_flash_decode import launch
     from tt_kernels.speculative_flash_decode.op import Peer, speculative_flash_decode
 
     links, pairs = Links(os.getpid()), ChipPairs(mesh, PAIR_AXIS, EXCHANGE)
@@ -82,7 +82,7 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
     def parts(tensor):
         return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(tensor)]
 
-    def each_own(pairs, peer_exact, timeout_s, link, given=launch.peer_args):
+    def each_own(pairs, peer_exact, timeout_s, link, given=speculative_chips.peer_args):
         """Give each chip its own patience; launch() asks for the chips in order."""
         return given(pairs, peer_exact, patiences.pop(0), link)
 
@@ -109,7 +109,7 @@ def steps_body(mesh, case: Case, q, k, v, before: int, steps: Sequence[Step]) ->
         start = links.cycle()
         for method, arguments in step.links:
             getattr(links, method)(**arguments)
-        with mock.patch.object(launch, "peer_args", each_own):
+        with mock.patch.object(speculative_chips, "peer_args", each_own):
             outputs = speculative_flash_decode(
                 *tensors,
                 positions,

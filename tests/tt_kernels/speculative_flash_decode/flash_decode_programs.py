@@ -94,12 +94,14 @@ def speculative_body(device, case: Case, q, k, v, runs):
         positions = upload_words(device, run["positions"], "int32")
         priority, rows = run.get("priority"), run.get("lists")
         row = None if priority is None else upload_words(device, priority_row(priority), "uint32")
+        masses = upload_words(device, run["masses"], "uint32") if "masses" in run else None
         outputs = speculative_flash_decode(
             *tensors,
             positions,
             chunk_size=case.chunk_size,
             guess_range=run.get("guess_range"),
             tile_lists=None if rows is None else upload_words(device, rows, "uint32"),
+            tile_masses=masses,
             threshold=run.get("threshold", 0.1),
             scale=run.get("scale"),
             priority=row,
@@ -107,6 +109,7 @@ def speculative_body(device, case: Case, q, k, v, runs):
         )
         found = download(outputs)
         found["priority"] = None if row is None else read_priorities(row, case.users)
+        found["masses"] = None if masses is None else ttnn.to_torch(masses).long()
         results.append(found)
     return results, [ttnn.to_torch(tensor) for tensor in tensors[1:]]
 

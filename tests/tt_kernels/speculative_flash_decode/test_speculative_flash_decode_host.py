@@ -15,6 +15,7 @@ from perf.lib import start_line
 from runtime_patches.profiling.cycles import CoreCycles, Span
 from tt_kernels.common.key_chunks import MAX_CHUNKS
 from tt_kernels.common.priority import MAX_USERS
+from tt_kernels.common.speculative_chips import check_gathered
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import (
     Problem,
@@ -23,7 +24,6 @@ from tt_kernels.speculative_flash_decode.checks import (
     check_problem,
 )
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.launch import check_gathered
 from tt_kernels.speculative_flash_decode.work_split import (
     EXCHANGE,
     OUTPUT,

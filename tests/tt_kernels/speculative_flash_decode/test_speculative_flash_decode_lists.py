@@ -16,7 +16,8 @@ import torch
 from loguru import logger
 
 from tests.support.pcc import correlation
-from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import CHIP, Case, guess_body, speculative_body
+from tests.tt_kernels.speculative_flash_decode.flash_decode_programs import CHIP, guess_body, speculative_body
+from tests.tt_kernels.speculative_flash_decode.listed_tiles import CASE, LISTS, POSITIONS, RANGE, list_words
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
 from tt_kernels.speculative_flash_decode.reference import (
@@ -28,22 +29,6 @@ from tt_kernels.speculative_flash_decode.tile_lists import check_tile_lists, lis
 
 HEADERS = Path(__file__).parents[3] / "tt_kernels" / "common" / "kernels"
 LIMIT_S = 900
-RANGE = GuessRange(32, 32, whole_tail=True, tiles=3)
-CASE = Case(8, 2, 64, 320, 32, users=5, grid=(4, 1))
-POSITIONS = [319, 290, -1, 100, 250]
-TOKENS = [position + 1 for position in POSITIONS]
-# Two heads of each user: apart and beside each other; at either end of the middle, and none; of a skipped user; the
-# whole middle, of a bypassed user; and what the kernel must not follow, of which it keeps nothing and [3].
-LISTS = [[[2, 5, 7], [4, 5, 6]], [[1, 7], []], [[1], [2]], [[1], [1]], [[], [3]]]
-
-
-def rows() -> torch.Tensor:
-    found = list_rows(TOKENS, LISTS)
-    found[4, 0, :5] = torch.tensor([TOKENS[4] - 1, 3, 2, 3, 4], dtype=torch.int32)  # of another step
-    # At the ends, after the cache, twice, not ascending, negative; more than are counted.
-    bad = [TOKENS[4], 1000, 0, 0, 3, 3, 2, 6, 7, 9, 1000, -1]
-    found[4, 1, : len(bad)] = torch.tensor(bad, dtype=torch.int32)
-    return found
 
 
 def check(name: str, found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -58,7 +43,8 @@ def test_the_guess_reads_the_listed_tiles_and_nothing_twice(sim_device, workers)
     case = replace(CASE, workers=workers)
     q, k, v = case.random(21)
     runs = [
-        {"positions": POSITIONS, "guess_range": RANGE, "lists": each, "priority": 2} for each in (rows(), rows() * 0)
+        {"positions": POSITIONS, "guess_range": RANGE, "lists": each, "priority": 2}
+        for each in (list_words(), list_words() * 0)
     ]
     (listed, empty), _ = sim_device(CHIP).run(speculative_body, case, q, k, v, runs, timeout=LIMIT_S)
     for found, tiles in ((listed, LISTS), (empty, None)):
@@ -87,7 +73,7 @@ def test_a_guess_alone_reads_nothing_else(sim_device, workers):
             unread = ~guess_positions(position, 32, guess_range=RANGE, listed=LISTS[user][head])
             for part in dirty:
                 part[user, head, : position + 1][unread] = math.nan
-    run = {"positions": POSITIONS, "guess_range": RANGE, "lists": rows()}
+    run = {"positions": POSITIONS, "guess_range": RANGE, "lists": list_words()}
     (found,), _ = sim_device(CHIP).run(guess_body, case, q, *dirty, [run], timeout=LIMIT_S)
     expected = speculative_flash_decode_reference(q, k, v, POSITIONS, chunk_size=32, guess_range=RANGE, listed=LISTS)
     check("guess alone", found, expected.guess)

@@ -85,7 +85,7 @@ BOTH = GuessRange.both_ends(32)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_guess_exact_result_and_decision(sim_device, workers: int) -> None:
     """Hits, misses, a bypassed tree, roots at both sides of tile boundaries, and narrower trees."""
-    case = Case(4, 1, 64, 192, 8, grid=(2, 1), workers=workers)
+    case = Case(4, 1, 64, 192, 8, grid=(3, 1), workers=workers)
     calls = [
         {"prefix": [prefix], "parents": [parents], "threshold": threshold}
         for prefix, parents, threshold in (
@@ -102,10 +102,10 @@ def test_guess_exact_result_and_decision(sim_device, workers: int) -> None:
 
 
 CASES = {
-    # Two users on two groups of four workers, each head two query tiles; then a skipped one, and one whose cache is
+    # Two users on two groups of three workers, each head two query tiles; then a skipped one, and one whose cache is
     # the tree alone.
     "users": (
-        Case(8, 2, 64, 256, 16, users=2, grid=(4, 2), workers=4),
+        Case(8, 2, 64, 256, 16, users=2, grid=(4, 2), workers=3),
         [
             {"prefix": [200, 97], "parents": [random_tree(16, 3, roots=0), padded(binary(9), 16)], "threshold": 0.6},
             {"prefix": [-1, 0], "parents": [chain(16), star(16)], "threshold": 0.6},
@@ -120,7 +120,7 @@ CASES = {
     ),
     # Jobs of three query tiles and of one, head_dim 128, quantised caches, other sizes at the two ends.
     "passes": (
-        Case(2, 1, 128, 192, 64, cache="bfloat8_b", grid=(2, 1), workers=2, query_tiles=3, key_chunk=32),
+        Case(2, 1, 128, 192, 64, cache="bfloat8_b", grid=(3, 1), workers=2, query_tiles=3, key_chunk=32),
         [{"prefix": [120], "parents": [random_tree(64, 5, roots=0)], "threshold": 0.7}],
         GuessRange(32, 64),
     ),
@@ -152,7 +152,7 @@ def test_thresholds_prefixes_and_guess_ranges_are_arguments_of_one_program(sim_d
     """Decisions turn at the threshold that the reference's ratio gives, two percent to either side of it."""
     device = sim_device(CHIP)
     device.run(forget_programs_body)
-    case = Case(4, 1, 64, 192, 8, grid=(2, 1), workers=2)
+    case = Case(4, 1, 64, 192, 8, grid=(3, 1), workers=2)
     q, k, v = case.random(4)
     tree = random_tree(8, 2, roots=0)
     wanted = speculative_tree_attention_reference(q, k, v, [150], [tree], BOTH, 0.0)

@@ -9,6 +9,7 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "chunk_split.hpp"
+#include "mass_columns.hpp"
 #include "tile_masks.hpp"
 #include "value_rows.hpp"
 
@@ -147,6 +148,24 @@ inline void push_values_ones(uint32_t ones) {
     if constexpr (value_rows::with_ones<head_tiles>) {
         noc_async_read_barrier();
         cb_push_back(ones, 1);
+    }
+}
+
+// In place of both: the tiles of mass_columns.hpp instead of ones beside the values, or after the constant tile in
+// `ones`, which then has a page for each key tile more.
+template <uint32_t head_tiles>
+inline void push_mass_columns(uint32_t ones, uint32_t values, uint32_t key_tiles) {
+    tile_masks::ones(get_write_ptr(ones));
+    cb_push_back(ones, 1);
+    if constexpr (value_rows::with_ones<head_tiles>) {
+        const uint32_t tile_bytes = get_tile_size(values);
+        mass_columns::fill(
+            get_write_ptr(values) + head_tiles * tile_bytes, value_rows::stride<head_tiles> * tile_bytes,
+            2 * key_tiles, key_tiles, tile_bytes != tile_rows::tile_bytes);
+        cb_push_back(ones, 1);
+    } else {
+        mass_columns::fill(get_write_ptr(ones), tile_rows::tile_bytes, key_tiles, key_tiles, false);
+        cb_push_back(ones, key_tiles);
     }
 }
 

@@ -38,6 +38,7 @@
 #include "api/compute/reduce.h"
 #include "api/compute/reg_api.h"
 #include "api/compute/tile_move_copy.h"
+#include "mass_columns.hpp"
 #include "register_rows.hpp"
 #include "value_rows.hpp"
 
@@ -261,13 +262,43 @@ inline void add_rescaled(uint32_t partial, uint32_t first, uint32_t tiles, uint3
     }
 }
 
+// Packs register `index`, a state's tile of row sums with mass_columns.hpp, into the next page of `masses`, with the
+// row maxima of rows [begin, end), column 0 of the only tile of `row_max`; then clears its columns of masses.
+inline void hand_out_masses(
+    [[maybe_unused]] uint32_t masses,
+    [[maybe_unused]] uint32_t index,
+    [[maybe_unused]] uint32_t row_max,
+    [[maybe_unused]] uint32_t begin,
+    [[maybe_unused]] uint32_t end) {
+    register_rows::finish();
+    PACK(({
+        const auto& buffer = get_local_cb_interface(masses);
+        set_dst_write_addr(index);
+        ckernel::packer::program_packer_destination(buffer.fifo_wr_ptr - 1, false);
+        ckernel::mop_run(1, 1);
+        // The weights of this step were packed after the matrix unit had read these row maxima.
+        const auto& maxima = get_local_cb_interface(row_max);
+        const uint32_t from = (maxima.fifo_limit - maxima.fifo_size) << 4;
+        volatile tt_l1_ptr uint32_t* to = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(
+            (buffer.fifo_wr_ptr << 4) + mass_columns::tile_bytes);
+        for (uint32_t row = begin; row < end; ++row) {
+            *to++ = *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(from + mass_columns::row_offset(row) / 2);
+        }
+        (void)to[-1];  // read back: they have reached L1
+    }));
+    register_rows::clear_masses(index, register_rows::bands_of(begin, end));
+}
+
 // state = state * rescale + weights @ [values | 1] over `rows` tiles of keys; pops the weights.
 // The state that is read is the first of its buffer, the new one becomes the last: so a buffer of n + 1 states holds
 // those of n tiles of queries, taken in turn.
 // The new state is rounded to what the matrix unit takes of it for the next chunk. Cut off there instead, it would lose
 // half a last place with each chunk: 4 % after the 128 chunks that a worker of eight has of 128K keys. After
 // register_rows::prepare().
-template <uint32_t head_tiles>
+//
+// hand_out(register): called with the register of row sums before they are packed. with_masses: `ones` or the tiles beside
+// the values have mass_columns.hpp.
+template <uint32_t head_tiles, bool with_masses, typename HandOut>
 inline void accumulate(
     uint32_t weights,
     uint32_t values,
@@ -277,7 +308,8 @@ inline void accumulate(
     bool first,
     uint32_t rows,
     uint32_t capacity,
-    Bands bands) {
+    Bands bands,
+    HandOut hand_out) {
     static_assert(head_tiles <= registers, "the output of a head must fit the destination registers");
     constexpr bool row_sum_fits = value_rows::with_ones<head_tiles>;
     constexpr uint32_t stride = value_rows::stride<head_tiles>;
@@ -296,18 +328,29 @@ inline void accumulate(
         matmul_block(weights, values, row, row * stride, 0, 0, stride, 1, 1);
     }
     pack_reconfig_data_format(state);
-    pack_registers(state, 0, stride, [=] { register_rows::round(stride, bands); });
+    pack_registers(state, 0, stride, [=] {
+        register_rows::round(stride, bands);
+        if constexpr (row_sum_fits) {
+            hand_out(head_tiles);
+        }
+    });
     if constexpr (!row_sum_fits) {
         tile_regs_acquire();
         if (!first) {
             add_rescaled(state, head_tiles, 1, rescale);
         }
+        if constexpr (with_masses) {
+            cb_wait_front(ones, 1 + capacity);
+        }
         reconfig_data_format<SrcOrder::Reverse>(weights, ones);
         matmul_init(weights, ones, 0);
         for (uint32_t row = 0; row < rows; ++row) {
-            matmul_tiles(weights, ones, row, 0, 0);
+            matmul_tiles(weights, ones, row, with_masses ? 1 + row : 0, 0);
         }
-        pack_registers(state, head_tiles, 1, [=] { register_rows::round(1, bands); });
+        pack_registers(state, head_tiles, 1, [=] {
+            register_rows::round(1, bands);
+            hand_out(0);
+        });
     }
     if (!first) {
         cb_pop_front(state, head_tiles + 1);

@@ -19,6 +19,10 @@ constexpr uint32_t holds_exact_unverified = 3;
 // Among gathered priorities: those of a peer that the exchange did not reach. Higher than any priority.
 constexpr uint32_t unknown = 0xFFFFFFFF;
 
+// What the exchange core tells the core that decides.
+constexpr uint32_t guess_delivered = 1;
+constexpr uint32_t guess_undelivered = 2;
+
 // A rank's priority: the highest of its users'. A skipped user counts with its entry.
 inline uint32_t highest(const volatile uint32_t* row, uint32_t users) {
     uint32_t found = 0;

@@ -256,6 +256,16 @@ inline void round(uint32_t tiles, Bands bands) {
     });
 }
 
+// Leaves of a tile the even columns of the left faces.
+inline void clear_masses(Bands bands) {
+    for_each_band(bands, [] {
+        sfpi::dst_reg[1] = 0.0f;
+        sfpi::dst_reg[face_stride] = 0.0f;
+        sfpi::dst_reg[face_stride + 1] = 0.0f;
+        sfpi::dst_reg += band_stride;
+    });
+}
+
 // See rescales_of_two. One of the factors is always 1, so there is one exponential, of minus the distance.
 inline void exponentiate_distance(Bands bands, uint32_t scale) {
     for_each_band(bands, [scale] {
@@ -425,6 +435,13 @@ inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) 
 // Registers [0, tiles) become the nearest numbers that a product takes whole from SrcA.
 inline void round([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {
     PACK((_llk_math_eltwise_unary_sfpu_params_(vector::round, 0, ckernel::VectorMode::None, tiles, bands)));
+}
+
+// Clears the columns of masses (mass_columns.hpp) of register `index` after that has been packed.
+inline void clear_masses([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
+    PACK((TTI_STALLWAIT(ckernel::p_stall::STALL_SFPU, ckernel::p_stall::PACK)));
+    PACK((
+        _llk_math_eltwise_unary_sfpu_params_(vector::clear_masses, index, ckernel::VectorMode::None, bands)));
 }
 
 // Column 0 of registers 0 and 1 holds two maxima per row. Register `merged_maximum` = the higher; registers 0 and 1 =

@@ -48,6 +48,8 @@ struct ChunkStep {
 // Row maxima are in two buffers, which alternate by chunk. They move by the slots() tiles of queries that a job may
 // have, so that pointers stay at the start. Op, a class derived from this one, has
 //     buffers, row_max_a, row_max_b   constants
+//     masses                          constant: a buffer of pages of mass_columns.hpp, one for each step, or `none`; then
+//     first_row, end_row()            the rows of the head
 //     capacity(), slots(), scale()    key tiles of a chunk, tiles of queries of a job, see above
 //     score(step)                     the scores of a step; pops the keys after the last tile of queries
 //     before_raise(step)              may wait until row maxima and a state may be packed
@@ -120,9 +122,21 @@ private:
             cb_wait_front(buffers.state, head_tiles + 1);
         }
         cb_wait_front(buffers.weights, Op::capacity());
-        accumulate<head_tiles>(
+        constexpr bool with_masses = Op::masses != mass_columns::none;
+        if constexpr (with_masses) {
+            cb_reserve_back(Op::masses, 1);
+        }
+        accumulate<head_tiles, with_masses>(
             buffers.weights, buffers.values, buffers.ones, buffers.state, buffers.rescale, last_.first,
-            last_.rows, Op::capacity(), last_.bands());
+            last_.rows, Op::capacity(), last_.bands(), [this]([[maybe_unused]] uint32_t index) {
+                if constexpr (with_masses) {
+                    const auto& op = static_cast<const Op&>(*this);
+                    hand_out_masses(Op::masses, index, raised(last_), op.first_row, op.end_row());
+                }
+            });
+        if constexpr (with_masses) {
+            cb_push_back(Op::masses, 1);
+        }
         if (!last_.first) {
             cb_pop_front(buffers.rescale, 1);
         }

@@ -39,6 +39,46 @@ inline uint32_t keep(Row row, uint32_t tokens, uint32_t begin, uint32_t end, uin
     return kept;
 }
 
+// The heaviest tiles of those that are offered, at most `limit`, which is 1 to max_tiles; of equal ones the first offered.
+class Heaviest {
+public:
+    explicit Heaviest(uint32_t limit) : limit_(limit) {}
+
+    void offer(uint32_t tile, uint32_t mass) {
+        if (mass <= lowest_) {
+            return;
+        }
+        uint32_t place = count_ < limit_ ? count_++ : limit_ - 1;
+        for (; place > 0 && masses_[place - 1] < mass; --place) {
+            masses_[place] = masses_[place - 1];
+            tiles_[place] = tiles_[place - 1];
+        }
+        masses_[place] = mass;
+        tiles_[place] = tile;
+        if (count_ == limit_) {
+            lowest_ = masses_[limit_ - 1];
+        }
+    }
+
+    // Writes them into a row, for a step with `tokens` cached tokens.
+    void write(Row row, uint32_t tokens) const {
+        row[tokens_word] = tokens;
+        row[count_word] = count_;
+        for (uint32_t i = 0; i < count_; ++i) {
+            uint32_t at = i;
+            for (; at > 0 && row[first_tile + at - 1] > tiles_[i]; --at) {
+                row[first_tile + at] = row[first_tile + at - 1];
+            }
+            row[first_tile + at] = tiles_[i];
+        }
+    }
+
+private:
+    uint32_t limit_, count_ = 0;
+    uint32_t lowest_ = 0;  // what is not above this is not among them: tiles without mass never are
+    uint32_t masses_[max_tiles], tiles_[max_tiles];
+};
+
 // Head rows (head_rows.hpp) in the order: the first tiles, `count` listed ones, all others.
 template <typename Rows>
 struct Renumbered {

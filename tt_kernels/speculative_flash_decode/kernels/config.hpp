@@ -21,7 +21,8 @@ namespace config {
 constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
 constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
 constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
-constexpr bool followed = get_named_compile_time_arg_val("followed") == 1;  // tile_list.hpp
+constexpr bool followed = get_named_compile_time_arg_val("followed") == 1;        // tile_list.hpp
+constexpr bool hands_out_masses = get_named_compile_time_arg_val("masses") == 1;  // tile_mass.hpp
 constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
 
 // Shapes. A group of `workers` cores shares one head of one user at a time.
@@ -57,6 +58,10 @@ constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_contro
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
 constexpr uint32_t cb_pages = get_named_compile_time_arg_val("cb_pages");
 constexpr uint32_t cb_lists = get_named_compile_time_arg_val("cb_lists");
+constexpr uint32_t cb_masses = get_named_compile_time_arg_val("cb_masses");  // mass_columns.hpp
+constexpr uint32_t cb_mass_weights = get_named_compile_time_arg_val("cb_mass_weights");
+constexpr uint32_t cb_mass_line = get_named_compile_time_arg_val("cb_mass_line");
+constexpr uint32_t cb_totals = get_named_compile_time_arg_val("cb_totals");
 constexpr uint32_t cb_gathered = get_named_compile_time_arg_val("cb_gathered");
 constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gathered_row_max");
 constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");
@@ -84,9 +89,5 @@ constexpr uint32_t sem_user = get_named_compile_time_arg_val("sem_user");  // an
 // Heads add this to a user's semaphore on the output core once their rows have landed there.
 constexpr uint32_t guess_landed = 1;
 constexpr uint32_t exact_landed = 1 << 16;
-
-// The sender's exchange core sets the output core's sem_delivery to one of these when it is done with its peer.
-constexpr uint32_t guess_delivered = 1;
-constexpr uint32_t guess_undelivered = 2;
 
 }  // namespace config

@@ -10,6 +10,7 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "control.hpp"
+#include "tt_kernels/common/kernels/pair_role.hpp"
 #include "tt_kernels/common/kernels/priority.hpp"
 
 namespace control {
@@ -35,9 +36,7 @@ inline void fetch(
     noc_async_read(positions.get_noc_addr(0), scratch, config::users() * sizeof(uint32_t));
     if constexpr (config::has_peer) {
         const auto gathered = TensorAccessor(gathered_args, from.gathered);
-        noc_async_read(gathered.get_noc_addr(from.sp_rank), scratch + line_bytes, priority::row_bytes);
-        noc_async_read(
-            gathered.get_noc_addr(1 - from.sp_rank), scratch + 2 * line_bytes, priority::row_bytes);
+        pair_role::fetch(gathered, from.sp_rank, scratch + line_bytes);
     }
     noc_async_read_barrier();
 
@@ -51,13 +50,9 @@ inline void fetch(
     words[receiving] = 0;
     words[alone] = 0;
     if constexpr (config::has_peer) {
-        const auto highest = [](uint32_t row) {
-            return priority::highest(
-                reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(row), config::users());
-        };
-        const uint32_t mine = highest(scratch + line_bytes), peers = highest(scratch + 2 * line_bytes);
-        words[receiving] = !priority::sends(mine, peers, from.sp_rank);
-        words[alone] = peers == priority::unknown;
+        const pair_role::Role role = pair_role::of(scratch + line_bytes, from.sp_rank, config::users());
+        words[receiving] = role.receiving;
+        words[alone] = role.alone;
     }
 }
 

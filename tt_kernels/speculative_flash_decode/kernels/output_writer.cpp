@@ -12,47 +12,19 @@
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/guess_decision.hpp"
+#include "tt_kernels/common/kernels/guess_verdict.hpp"
 #include "tt_kernels/common/kernels/priority.hpp"
-#if defined(TP_GROUP)
-#include "tt_kernels/common/kernels/tp_session.hpp"
-#endif
 
 namespace {
 
 constexpr uint32_t line_bytes = priority::row_bytes;
-
-// Whether the peer has the guess. Waits for the exchange core, whose waits are bounded and usually over long before.
-bool delivered() {
-    if constexpr (config::has_peer) {
-        const volatile tt_l1_ptr uint32_t* delivery =
-            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(config::sem_delivery));
-        while (*delivery == 0) {
-            invalidate_l1_cache();
-        }
-        return *delivery == config::guess_delivered;
-    }
-    return true;
-}
-
-// Numbers of each user, float32 bits: the squared distance of guess and exact result, the squared norm of the exact
-// one, and that times threshold^2.
-enum Kind : uint32_t { distance_sq, norm_sq, bound, kinds };
-using Numbers = uint32_t[kinds][config::max_users];
+using namespace guess_verdict;
 
 // Whether a user's guess exists and passes the test ||guess - exact|| < threshold * ||exact||.
 bool accepts(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers, uint32_t user) {
     const uint32_t tokens = words[control::first_tokens + user];
     return tokens > 0 && !config::guess().bypassed(tokens) &&
            guess_decision::passes(numbers[distance_sq][user], numbers[bound][user]);
-}
-
-bool any_accepted(const volatile tt_l1_ptr uint32_t* words, const Numbers& numbers) {
-    for (uint32_t user = 0; user < config::users(); ++user) {
-        if (accepts(words, numbers, user)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 // given_away: whether the peers of all chips of the TP group have their guesses, and all of these chips know it.
@@ -74,17 +46,12 @@ void kernel_main() {
     if (words[control::receiving]) {
         return;
     }
-#if defined(TP_GROUP)
-    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(tp_timeout));
-    tp::Session session(RUNTIME_ARG(tp_state), RUNTIME_ARG(tp_rank), RUNTIME_ARG(tp_chips), timeout);
-    const bool usable = session.usable();
-    tp::Links links(RUNTIME_INDEX(tp_links), timeout, usable);
-#endif
+    Verdict verdict;
     // What can be done before the last head is there.
     const uint64_t distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)).get_noc_addr(0);
     const uint64_t norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)).get_noc_addr(0);
     const uint64_t priorities = TensorAccessor(ACCESSOR_ARGS(priority), priority_address).get_noc_addr(0);
-    uint32_t numbers[kinds][config::max_users];
+    Numbers numbers;
     for (uint32_t user = 0; user < config::users(); ++user) {
         cb_wait_front(config::cb_norms, 1);
         const volatile tt_l1_ptr uint32_t* norms_tile =
@@ -94,21 +61,9 @@ void kernel_main() {
         numbers[bound][user] = norms_tile[guess_decision::bound_element];
         cb_pop_front(config::cb_norms, 1);
     }
-#if defined(TP_GROUP)
-    const bool summed = usable && session.sum(links, config::users(), numbers);
-    bool given_away = false;
-    if (!summed) {
-        if (usable) {
-            session.vote(links, false);
-        }
-    } else if (any_accepted(words, numbers)) {  // so it is on every chip of the group
-        const bool favour = delivered();
-        given_away = session.vote(links, favour) && favour && session.all_in_favour();
-    }
-    links.close();
-#else
-    const bool given_away = any_accepted(words, numbers) && delivered();
-#endif
+    const bool given_away = verdict.given_away(
+        config::users(), numbers, [&](uint32_t user) { return accepts(words, numbers, user); },
+        [] { return !config::has_peer || guess_verdict::delivered(config::sem_delivery); });
 
     // The reader has finished with its lines of the scratch: the control page was made from them.
     const uint32_t scratch = get_write_ptr(config::cb_scratch);

@@ -49,6 +49,7 @@ struct MaskedStep : ChunkStep {
 struct State : Steps<head_tiles, MaskedStep, State> {
     static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
                                      config::cb_weights, config::cb_state, config::cb_rescale};
+    static constexpr uint32_t masses = config::hands_out_masses ? config::cb_masses : mass_columns::none;
     static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
     static uint32_t capacity() { return config::key_tiles(); }
     static constexpr uint32_t slots() { return 1; }
@@ -197,6 +198,9 @@ void kernel_main() {
         if (worker == attention::reducer) {
             if (sources != 0) {
                 state.broken = probe_rows::is_marked(state.row_max(), state.first_row, state.end_row());
+            }
+            if constexpr (config::hands_out_masses) {
+                state.hand_over();  // its row sums and maxima are what masses are relative to
             }
             State::emit(config::cb_exact, state.bands, state.broken);
         } else if (!state.empty) {

@@ -9,6 +9,7 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "control.hpp"
+#include "masses.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
@@ -131,8 +132,12 @@ void kernel_main() {
     const Core exchange = core_arg(RUNTIME_INDEX(exchange_core));
     const auto exact = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(exact));
 
-    cache_rows::push_ones<head_tiles>(config::cb_ones, config::cb_values, 2 * config::key_tiles());
-    cache_rows::push_values_ones<head_tiles>(config::cb_ones);
+    if constexpr (config::hands_out_masses) {
+        cache_rows::push_mass_columns<head_tiles>(config::cb_ones, config::cb_values, config::key_tiles());
+    } else {
+        cache_rows::push_ones<head_tiles>(config::cb_ones, config::cb_values, 2 * config::key_tiles());
+        cache_rows::push_values_ones<head_tiles>(config::cb_ones);
+    }
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
@@ -147,6 +152,10 @@ void kernel_main() {
          config::partial_tiles},
         worker, receiver.x, receiver.y, get_semaphore(config::sem_arrived),
         get_semaphore(config::sem_credit));
+    const auto group_core = [](uint32_t other) { return core_arg(RUNTIME_INDEX(group_cores) + 2 * other); };
+    [[maybe_unused]] const auto mass_lines = TensorAccessor(ACCESSOR_ARGS(masses), RUNTIME_ARG(masses));
+    masses::Keeper keeper(RUNTIME_ARG(scale_log2e));
+    [[maybe_unused]] uint64_t with_parts = 0;  // the workers of this head with tiles, a bit for each
     for (uint32_t item = group; item < config::items(); item += groups) {
         const Head head = head_of(item);
         const uint32_t tokens = words[control::first_tokens + head.user];
@@ -161,26 +170,61 @@ void kernel_main() {
             }
             continue;
         }
-        if (speculates) {
+        const uint32_t listed = control::listed_of(words, item);
+        const auto part = control::part_of(tokens, listed, worker);
+        if constexpr (config::hands_out_masses) {
+            using Chunks = masses::Keeper::Chunks;
+            keeper.begin(head.begin);
+            // The guess goes before the masses of its last chunk are kept.
+            const bool last_is_empty = part.last.size() == 0;
+            keeper.keep(part.first, last_is_empty ? Chunks::all_but_last : Chunks::all);
+            keeper.keep(part.last, Chunks::all_but_last);
+            if (speculates) {
+                send_guess(head, output, exchange);
+            }
+            keeper.keep(last_is_empty ? part.first : part.last, Chunks::last);
+            keeper.keep(part.middle);
+            if (reduces) {  // while the last chunk is computed
+                with_parts = 0;
+                for (uint32_t other = 1; other < config::workers(); ++other) {
+                    const bool has = control::part_of(tokens, listed, other).tiles() > 0;
+                    with_parts |= static_cast<uint64_t>(has) << other;
+                }
+            }
+        } else if (speculates) {
             send_guess(head, output, exchange);
         }
+        if constexpr (config::hands_out_masses) {
+            if (reduces) {
+                keeper.send_totals(with_parts, [&](uint32_t other, uint32_t address) {
+                    return group_core(other).at(address);
+                });
+            }
+        }
         if (!reduces) {
-            if (sends(tokens, control::listed_of(words, item), worker)) {
+            if (sends(tokens, listed, worker)) {
                 partials.send(config::cb_handover, head.begin, head.end);
             }
-            continue;
-        }
-        if constexpr (config::speculate) {
+        } else if constexpr (config::speculate) {
             const Tiles gathered = gathered_tiles(output, start_of(config::cb_exact), head.user);
             const uint64_t landed = output.at(get_semaphore(config::sem_user + head.user));
             send_result(config::cb_exact, head, gathered, landed, config::exact_landed);
+            cb_pop_front(config::cb_exact, head_tiles);
         } else {
             const Tiles stored = pages(exact, head.user);
             cb_wait_front(config::cb_exact, head_tiles);
             send_rows(get_read_ptr(config::cb_exact), head, stored);
             noc_async_write_barrier();
+            cb_pop_front(config::cb_exact, head_tiles);
         }
-        cb_pop_front(config::cb_exact, head_tiles);
+        if constexpr (config::hands_out_masses) {
+            if (part.tiles() > 0) {
+                if (!reduces) {
+                    keeper.await_totals();
+                }
+                keeper.write(part, item, listed, mass_lines.get_noc_addr(item));
+            }
+        }
     }
     noc_async_full_barrier();
 }

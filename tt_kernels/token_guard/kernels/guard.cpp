@@ -12,6 +12,8 @@ void kernel_main() {
     constexpr uint32_t scratch_cb = get_named_compile_time_arg_val("scratch_cb");
     constexpr uint32_t states = get_named_compile_time_arg_val("states");
     constexpr uint32_t page_bytes = get_named_compile_time_arg_val("page_bytes");
+    constexpr uint32_t pages = get_named_compile_time_arg_val("pages");
+    constexpr uint32_t failed_words = get_named_compile_time_arg_val("failed_words");
     constexpr uint32_t failed = get_named_compile_time_arg_val("failed");
     constexpr uint32_t line_bytes = get_named_compile_time_arg_val("line_bytes");
     const auto tokens = TensorAccessor(ACCESSOR_ARGS(tokens), RUNTIME_ARG(tokens), page_bytes);
@@ -36,8 +38,10 @@ void kernel_main() {
     }
     volatile tt_l1_ptr uint32_t* page = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
     for (uint32_t i = 0; i < page_bytes / sizeof(uint32_t); ++i) {
-        page[i] = failed;
+        page[i] = i < failed_words ? failed : 0;
     }
-    noc_async_write(scratch, tokens.get_noc_addr(0), page_bytes);
+    for (uint32_t row = 0; row < pages; ++row) {
+        noc_async_write(scratch, tokens.get_noc_addr(row), page_bytes);
+    }
     noc_async_write_barrier();
 }

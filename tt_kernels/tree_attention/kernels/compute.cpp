@@ -47,6 +47,7 @@ struct IntervalMask {
 // The state of one job on this core: for each of its query tiles what online_softmax.hpp describes, in turn in cb_state
 // and in one of the two buffers of row maxima.
 struct State : Steps<head_tiles, TreeStep, State> {
+    static constexpr uint32_t masses = mass_columns::none;
     static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
                                      config::cb_weights, config::cb_state, config::cb_rescale};
     static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;

@@ -19,6 +19,7 @@ namespace config {
 
 constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
 constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
+constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
 constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
 
 // Shapes.
@@ -40,6 +41,7 @@ inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }    // that a worke
 inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }  // of them, those that can hold nodes
 constexpr uint32_t max_users = 8;
 constexpr uint32_t max_nodes = 256;
+constexpr uint32_t tiles_in_flight = 16;  // on the exchange core
 
 // Circular buffers.
 constexpr uint32_t partial_tiles = head_tiles + 1;  // output and softmax row sums of a query tile
@@ -70,12 +72,15 @@ constexpr uint32_t cb_measured_guess = get_named_compile_time_arg_val("cb_measur
 constexpr uint32_t cb_measured_exact = get_named_compile_time_arg_val("cb_measured_exact");
 constexpr uint32_t cb_norms = get_named_compile_time_arg_val("cb_norms");
 constexpr uint32_t cb_sums = get_named_compile_time_arg_val("cb_sums");
+constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
 
 // Semaphores (partial_link.hpp).
 constexpr uint32_t sem_arrived = get_named_compile_time_arg_val("sem_arrived");
 constexpr uint32_t sem_credit = get_named_compile_time_arg_val("sem_credit");
-// Jobs whose guess is in DRAM, on their reducer; jobs whose sums have landed, on the core that decides.
+// Jobs whose guess is in DRAM, on their reducer and on the exchange core; jobs whose sums have landed, and whether the
+// peer has the guess, on the deciding core.
 constexpr uint32_t sem_guessed = get_named_compile_time_arg_val("sem_guessed");
 constexpr uint32_t sem_measured = get_named_compile_time_arg_val("sem_measured");
+constexpr uint32_t sem_delivery = get_named_compile_time_arg_val("sem_delivery");
 
 }  // namespace config

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The reader (NCRISC): the users' prefixes, then for each job of its group the rows of its queries, gathered into
+// The reader (NCRISC): the control page, then for each job of its group the rows of its queries, gathered into
 // tiles, this worker's keys and values, and the partial results it receives.
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
+#include "control.hpp"
+#include "fetch_control.hpp"
 #include "jobs.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
@@ -20,21 +22,21 @@ namespace {
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
-// Fetches the prefixes and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). They stay
-// readable at the start of cb_control, to which nothing else is pushed.
-template <typename Accessor>
-void share_prefixes(const Accessor& prefixes) {
+// Fetches the control page and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). It
+// stays readable at the start of cb_control, to which nothing else is pushed. A receiver's workers skip all users.
+void share_control() {
     cb_reserve_back(config::cb_control, 1);
     cb_reserve_back(config::cb_control_writer, 1);
     const uint32_t page = get_write_ptr(config::cb_control);
-    noc_async_read(prefixes.get_noc_addr(0), page, config::users() * sizeof(uint32_t));
-    noc_async_read_barrier();
-    volatile tt_l1_ptr int32_t* words = reinterpret_cast<volatile tt_l1_ptr int32_t*>(page);
-    volatile tt_l1_ptr int32_t* copy =
-        reinterpret_cast<volatile tt_l1_ptr int32_t*>(get_write_ptr(config::cb_control_writer));
-    for (uint32_t user = 0; user < config::users(); ++user) {
-        const int32_t prefix = words[user];
-        words[user] = copy[user] = prefix < 0 ? static_cast<int32_t>(jobs::skipped) : prefix;
+    control::fetch(page, ACCESSOR_ARGS(prefix), ACCESSOR_ARGS(gathered));
+    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(page);
+    volatile tt_l1_ptr uint32_t* copy =
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control_writer));
+    for (uint32_t word = 0; word < control::words; ++word) {
+        if (word < config::max_users && words[control::receiving]) {
+            words[word] = jobs::skipped;
+        }
+        copy[word] = words[word];
     }
     cb_push_back(config::cb_control, 1);
     cb_push_back(config::cb_control_writer, 1);
@@ -68,7 +70,7 @@ void kernel_main() {
 
     const volatile tt_l1_ptr uint32_t* prefixes =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    share_prefixes(TensorAccessor(ACCESSOR_ARGS(prefix), RUNTIME_ARG(prefixes)));
+    share_control();
 
     partial_link::Receiver partials(
         {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),

@@ -9,6 +9,7 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
+#include "control.hpp"
 #include "interval_tiles.hpp"
 #include "jobs.hpp"
 #include "measured_rows.hpp"
@@ -62,9 +63,9 @@ void scatter_results(uint32_t cb, const Accessor& output, const jobs::Job& job, 
 
 // The same for exact results whose guess is in DRAM. Returns the job's sums.
 template <typename Accessor>
-measured_rows::Sums scatter_measured(
+job_sums::Sums scatter_measured(
     const Accessor& output, const Accessor& guess, const interval_tiles::Times& times, const jobs::Job& job) {
-    measured_rows::Sums sums{};
+    job_sums::Sums sums{};
     measured_rows::read_guess(guess, job, 0);
     scatter_results(config::cb_output, output, job, [&](uint32_t tile, uint32_t from) {
         measured_rows::push(times, job, tile, from);
@@ -77,6 +78,14 @@ measured_rows::Sums scatter_measured(
     });
     measured_rows::add_measured(sums);
     return sums;
+}
+
+// Tells the core at runtime argument `core` that a job's guess is in DRAM.
+inline void tell_guessed(uint32_t core) {
+    noc_semaphore_inc(
+        get_noc_addr(
+            get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), get_semaphore(config::sem_guessed)),
+        1);
 }
 
 // Zeros for the job of a skipped user.
@@ -120,9 +129,11 @@ void kernel_main() {
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* prefixes =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
+    if (config::has_peer && prefixes[control::receiving]) {
+        return;  // the peer's guess is the result
+    }
 
     const uint32_t receiver = RUNTIME_INDEX(receiver_core);
-    [[maybe_unused]] const uint32_t reducer_core = RUNTIME_INDEX(reducer_core);
     [[maybe_unused]] const uint32_t deciding_core = RUNTIME_INDEX(deciding_core);
     partial_link::Sender partials(
         {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
@@ -149,23 +160,24 @@ void kernel_main() {
         if (speculates && pads) {
             clear_padding(guess, job);
         }
+        if (speculates) {
+            if (skipped) {
+                scatter_zeros(guess, job);
+            } else {
+                scatter_results(config::cb_guess, guess, job, [](uint32_t, uint32_t) {});
+            }
+            noc_async_write_barrier();
+            tell_guessed(RUNTIME_INDEX(reducer_core));
+            if constexpr (config::has_peer) {
+                tell_guessed(RUNTIME_INDEX(exchange_core));
+            }
+        }
+        ++guesses;
         if (skipped) {
             if (stores) {
                 scatter_zeros(output, job);
             }
-            if (speculates) {
-                scatter_zeros(guess, job);
-            }
             continue;
-        }
-        if (speculates) {
-            scatter_results(config::cb_guess, guess, job, [](uint32_t, uint32_t) {});
-            noc_async_write_barrier();
-            noc_semaphore_inc(
-                get_noc_addr(
-                    get_arg_val<uint32_t>(reducer_core), get_arg_val<uint32_t>(reducer_core + 1),
-                    get_semaphore(config::sem_guessed)),
-                1);
         }
         if (!stores) {
             if (part.tiles() > 0 || span.sources(worker) != 0) {
@@ -173,22 +185,12 @@ void kernel_main() {
             }
         } else if constexpr (config::speculate) {
             times.fetch(job.user, intervals);
-            measured_rows::wait_for(config::sem_guessed, ++guesses);
-            const measured_rows::Sums sums = scatter_measured(output, guess, times, job);
-            measured_rows::send(
+            job_sums::wait_for(config::sem_guessed, guesses);
+            const job_sums::Sums sums = scatter_measured(output, guess, times, job);
+            job_sums::send(
                 sums, index, get_arg_val<uint32_t>(deciding_core), get_arg_val<uint32_t>(deciding_core + 1));
         } else {
             scatter_results(config::cb_output, output, job, [](uint32_t, uint32_t) {});
-        }
-    }
-    if constexpr (config::speculate) {
-        if (group == 0 && worker == attention::reducer) {
-            constexpr auto norm_args = ACCESSOR_ARGS(norm);
-            const uint32_t priorities = RUNTIME_ARG(priority);  // 0: there are none to update
-            measured_rows::decide(
-                prefixes, TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)),
-                TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)),
-                TensorAccessor(ACCESSOR_ARGS(priority), priorities), priorities != 0);
         }
     }
     noc_async_full_barrier();

@@ -12,7 +12,8 @@ step both rows compute the first layer's queries, keys and values from the embed
     output projection, MLP, the next layer's
     norm, queries, keys, values, rotation    skipped on the row whose priority is now 0 (compute_gate)
 
-After the last layer the residual is exchanged once more, so that both rows run the same LM head. The exchange comes
+After the last layer the residual is exchanged once more, so that both rows run the same LM head. A step over token
+trees does the same with a row per node; each user's nodes are decided on together. The exchange comes
 just before the cache is written, the latest point that keeps both caches complete: a row that goes on with a guess has
 a whole layer's work to do during the other's verification, as appendix F counts it. The host launches the same ops
 whatever the decisions and reads none of them; all tensors have fixed addresses, so one trace serves every step.
@@ -33,12 +34,15 @@ from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, ProgramConfig, speculative_flash_decode
-from tt_kernels.token_guard.op import guard_tokens
+from tt_kernels.token_guard.op import guard_result, guard_tokens
+from tt_kernels.tree_attention.speculative import ProgramConfig as TreeProgramConfig
+from tt_kernels.tree_attention.speculative import speculative_tree_attention
 
 from ...config import LlamaConfig
 from ..parallel.mesh import SP_AXIS, TP_AXIS, MeshShape
 from .alspec_counters import LayerCounters, SpeculationCounters
 from .base import DecodeAttention, TokenHeads
+from .followed_tiles import FollowedTiles
 from .settings import check_speculation
 
 # At 1 GHz; far longer than a layer, which is how long one row waits for the other.
@@ -52,7 +56,8 @@ class AttentionSpeculation(DecodeAttention):
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
-    program: the attention op's core assignment. guess_range: the tokens of the guess, if not the op's default.
+    program, tree_program: the attention ops' core assignments. guess_range: the tokens of the guess, if not the ops'
+        default; with `tiles` it follows the attention (followed_tiles.py), one token after another.
     Raises SpeculationError, ValueError (ChipPairs).
     """
 
@@ -68,11 +73,13 @@ class AttentionSpeculation(DecodeAttention):
         threshold: float = 0.10,
         timeout_s: float = TIMEOUT_S,
         program: ProgramConfig | None = None,
+        tree_program: TreeProgramConfig | None = None,
         guess_range: GuessRange | None = None,
     ) -> None:
         check_speculation(mesh_shape, users, capacity, chunk_size, threshold)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
-        self.chunk_size, self.threshold, self.program = chunk_size, threshold, program
+        self.chunk_size, self.threshold = chunk_size, threshold
+        self.program, self.tree_program = program, tree_program
         self.guess_range = guess_range
         self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
@@ -84,6 +91,16 @@ class AttentionSpeculation(DecodeAttention):
         # The chips of a TP group decide together, over all heads, on another core.
         self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
+        self.followed = None
+        if guess_range is not None and guess_range.tiles:
+            self.followed = FollowedTiles(
+                mesh,
+                guess_range,
+                layers=config.num_hidden_layers,
+                users=users,
+                kv_heads=config.num_key_value_heads // mesh_shape.tp,
+                capacity=capacity,
+            )
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)
 
@@ -91,10 +108,15 @@ class AttentionSpeculation(DecodeAttention):
         """Make the first row the sender of layer 0 (priorities [2, 0]); both rows hold the embedding."""
         ttnn.copy(self._initial, self.priority)
 
+    def choose_tiles(self, positions: ttnn.Tensor) -> None:
+        if self.followed is not None:
+            self.followed.select(positions)
+
     def exchange_inputs(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
         self.exchange(residual, self.priority, *heads)
 
     def __call__(self, layer, q, keys, values, positions, page_table=None):
+        followed = self.followed
         return speculative_flash_decode(
             q,
             keys,
@@ -109,6 +131,33 @@ class AttentionSpeculation(DecodeAttention):
             tp_group=self.tp_group,
             program_config=self.program,
             guess_range=self.guess_range,
+            tile_lists=None if followed is None else followed.lists[layer],
+            tile_masses=None if followed is None else followed.masses[layer],
+        ).exact
+
+    def check_trees(self) -> None:
+        """Raises ValueError for a guess that follows the attention, whose lists are of one token after another."""
+        if self.followed is not None:
+            raise ValueError(
+                f"a guess that follows the attention is of one token, not of a token tree: {self.guess_range}"
+            )
+
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
+        return speculative_tree_attention(
+            q,
+            keys,
+            values,
+            prefix,
+            intervals,
+            chunk_size=self.chunk_size,
+            page_table=page_table,
+            threshold=min(self.threshold, MAX_THRESHOLD),
+            scale=self._scale,
+            priority=self.priority,
+            peer=self._peer,
+            tp_group=self.tp_group,
+            program_config=self.tree_program,
+            guess_range=self.guess_range,
         ).exact
 
     def gate(self, layer: int) -> AbstractContextManager[None]:
@@ -121,6 +170,9 @@ class AttentionSpeculation(DecodeAttention):
     def guard_tokens(self, tokens: ttnn.Tensor) -> None:
         guard_tokens(tokens, list(self._states().values()))
 
+    def guard_result(self, result: ttnn.Tensor) -> None:
+        guard_result(result, list(self._states().values()))
+
     def check(self) -> None:
         """Raises PeerError if a row gave up on the other: its results since then are invalid."""
         for what, state in self._states().items():
@@ -130,8 +182,10 @@ class AttentionSpeculation(DecodeAttention):
                 raise PeerError(f"{what}: {error}") from error
 
     def reset(self) -> None:
-        """Forget counters and failures. No step may be running."""
+        """Forget counters, failures and what the guess followed. No step may be running."""
         self.log.reset()
+        if self.followed is not None:
+            self.followed.reset()
         for state in self._states().values():
             state.reset()
 

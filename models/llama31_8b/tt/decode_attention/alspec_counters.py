@@ -70,6 +70,16 @@ class SpeculationCounters:
         return LayerCounters(self.hits, self.misses, self.bypassed).hit_rate
 
     @property
+    def hit_rate_per_step(self) -> float | None:
+        """Hit rate of steps, over token trees too: chips count a user's tree once per layer."""
+        return self.hit_rate
+
+    @property
+    def hit_rate_of_roots_alone(self) -> float | None:
+        """Always None: what a tree's root alone would have hit is not measured on chips."""
+        return None
+
+    @property
     def exchange(self) -> dict[str, object]:
         """Return what the rows exchanged, for a report."""
         return {"sent_by_row": list(self.sent), "ties": self.ties, "failures": list(self.failures)}

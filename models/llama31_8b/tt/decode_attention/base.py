@@ -17,7 +17,8 @@ from ...results import AttentionStatistics
 
 class TokenHeads(NamedTuple):
     """One token per user at its position: bfloat16 [1, users, heads, head_dim], TILE. queries: as attention takes them.
-    keys, values: the chip's KV heads, in L1, one core per user."""
+    keys, values: the chip's KV heads, in L1, one core per user. Or the nodes of users' trees: [1, heads, users * nodes,
+    head_dim] each, in DRAM."""
 
     queries: ttnn.Tensor
     keys: ttnn.Tensor
@@ -35,9 +36,12 @@ class DecodeAttention(ABC):
     def reset_priority(self) -> None:
         """Called before the first layer."""
 
+    def choose_tiles(self, positions: ttnn.Tensor) -> None:
+        """Called before the first layer, with the step's positions, int32 [users]."""
+
     def exchange_inputs(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
-        """Called before each layer's cache is written, with the layer's input, bfloat16 [1, 1, users, hidden / tp], and
-        the heads made from it; may change them in place."""
+        """Called before each layer's cache is written, with the layer's input, bfloat16 [1, 1, users (* nodes), hidden
+        / tp], and the heads made from it; may change them in place."""
 
     @abstractmethod
     def __call__(
@@ -56,11 +60,13 @@ class DecodeAttention(ABC):
     def check_trees(self) -> None:
         """Raises ValueError if this attention cannot decode token trees."""
         raise ValueError(
-            f"{type(self).__name__} guesses one result per user and step; token trees need exact attention"
+            f"{type(self).__name__} guesses one result per user and step; token trees need attention that is exact "
+            "or verifies its guesses"
         )
 
     def attend_tree(
         self,
+        layer: int,
         q: ttnn.Tensor,
         keys: ttnn.Tensor,
         values: ttnn.Tensor,
@@ -82,6 +88,9 @@ class DecodeAttention(ABC):
 
     def guard_tokens(self, tokens: ttnn.Tensor) -> None:
         """Overwrite the chosen tokens, uint32 [1, users], where the step went wrong on a chip."""
+
+    def guard_result(self, result: ttnn.Tensor) -> None:
+        """Overwrite a verification result (speculative_sampling) where the step went wrong on a chip."""
 
     def check(self) -> None:
         """Raises if a step went wrong on a chip; waits for the device if it has to look there."""

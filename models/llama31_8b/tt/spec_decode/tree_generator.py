@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 import torch
 
 from tt_kernels.speculative_sampling.checks import MAX_NODES
-from tt_kernels.speculative_sampling.op import Verified
+from tt_kernels.speculative_sampling.op import VerificationResult, Verified
 from tt_kernels.tree_attention.checks import MAX_USERS
 
 from ...generation.sampling import SamplingParams
@@ -30,7 +30,7 @@ OnStep = Callable[[TreeStep, Drafts, Verified], None]
 
 
 class TreeGenerator(Generator):
-    """Generate with a TtLlama with exact attention, several tokens per step: `drafter` drafts trees of `shape`, by
+    """Generate with a TtLlama, several tokens per step: `drafter` drafts trees of `shape`, by
     default by n-gram look-up in each user's text, and every step verifies `shape.most_nodes` nodes per user whatever
     its trees are, so that one captured trace serves all.
 
@@ -42,7 +42,7 @@ class TreeGenerator(Generator):
     target's step keeps its full width. lossy: verify sampled text by the sigmoid approximation, for drafts with logits.
     on_step: sees the step, whose `logits` are of all nodes, the drafts by user and the verification result, before
     their tokens are used. Raises ValueError for a shape that the drafter does not draft or that is too large for a
-    tree, more than 8 users, an attention that is not exact, a cache without room for a tree, and `lossy` for drafts
+    tree, more than 8 users, an attention that decodes no trees, a cache without room for a tree, and `lossy` for drafts
     without logits.
     """
 
@@ -140,7 +140,7 @@ class TreeGenerator(Generator):
                 trees = draft_loop.load(new, lengths, source.generators, length)
                 drafted = time.perf_counter()
                 verified = draft_loop()
-                outcomes = verified.check()
+                outcomes = _outcomes(self.model, verified)
                 ended = time.perf_counter()
                 if self.on_step is not None:
                     self.on_step(step, draft_loop.drafts(), verified)
@@ -174,6 +174,19 @@ class TreeGenerator(Generator):
             return FixedDraftLength(length)
         costs = StepCosts(self.drafter.step_cost)
         return AdaptiveDraftLength(length, costs, rows_per_level=0.0, measured=sampling.greedy, first=length)
+
+
+def _outcomes(model: TtLlama, verified: Verified) -> list[VerificationResult]:
+    """Return each user's outcome. With two rows, read every chip's, which show whether one failed. Raises what
+    `Verified.check` and `DecodeAttention.check` raise, and RuntimeError if chips decided differently."""
+    if model.mesh_shape.sp == 1:
+        return verified.check()
+    found = [verified.read(chip) for chip in range(model.mesh_shape.chips)]
+    if any(outcome.status for outcomes in found for outcome in outcomes):
+        model.decode_attention.check()
+    if any(outcomes != found[0] for outcomes in found):
+        raise RuntimeError(f"the chips of {model.mesh_shape} verified differently: {found}")
+    return verified.check()
 
 
 def _worth(unfinished: list[SequenceState]) -> int:

@@ -116,6 +116,7 @@ class TreeStep:
                 alpha, beta = self.lossy.alpha, self.lossy.beta
                 verified = lossy_sigmoid_sampling(*drafted, alpha=alpha, beta=beta, temperature=temperature)
         model.cache.commit(self.inputs.prefix, verified.result, nodes, first_column=RESULT_HEAD)
+        model.decode_attention.guard_result(verified.result)
         return verified
 
     def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:

@@ -22,7 +22,9 @@ from models.llama31_8b.generation.sampling import (
     sample_without_replacement,
     warp_logits,
 )
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.reference.spec_decode import draft_verification as verification
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact
 from models.llama31_8b.reference.spec_decode.generate import speculative_generate
@@ -192,3 +194,78 @@ def test_the_whole_loop_keeps_the_distribution(name):
     logger.info("{}: p = {}, mean acceptance length {:.2f}", name, values, metrics.mean_acceptance_length)
     assert metrics.num_accepted_tokens > 0.1 * metrics.num_drafts
     assert min(values) > 1e-3
+
+
+LONG_PROMPT = (PROMPT * 4)[:30]
+GUESS, THRESHOLD = GuessRange(2, 2, 1), 0.8
+
+
+def speculating(roots: torch.Tensor, drafted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Distributions after the root and after the drafted token of each chain of both, [rows, 2, V], in the target that
+    speculates on attention; and its decisions, bool [layers, rows]."""
+    policy = ALSpecAttention(THRESHOLD, GUESS)
+    cache = model("target").new_cache(len(roots))
+    model("target").prefill([LONG_PROMPT] * len(roots), cache)
+    chain = TokenTreeBatch.shared(TokenTree.chain(2), len(roots))
+    tokens = torch.stack([roots, drafted], dim=1)
+    logits = model("target").forward(tokens, cache, policy=policy, tree=chain, commit=False, logits="all")
+    return warp_logits(logits, SETTINGS["t1"]), policy.statistics.steps[-1].accepted[:, :, 0]
+
+
+def likeliest_after(roots: torch.Tensor) -> torch.Tensor:
+    """What the draft model drafts after each root, greedily."""
+    cache = model("draft").new_cache(len(roots))
+    model("draft").prefill([LONG_PROMPT] * len(roots), cache)
+    return model("draft").forward(roots[:, None], cache)[:, 0].argmax(-1)
+
+
+def test_texts_have_the_distribution_of_the_speculating_target():
+    """Which is a function of the text where drafts are: each token after a root is distributed as the target's that
+    speculates on this very chain, and so is the one after an accepted draft. It is another target than the exact one.
+    """
+    users, params = 2500, SamplingParams(1.0, seed=70000)
+    result = speculative_generate(
+        model("target"),
+        [LONG_PROMPT] * users,
+        ModelDrafter(model("draft"), DraftShape(1), sampled=False),
+        policy=ALSpecAttention(THRESHOLD, GUESS),
+        max_new_tokens=3,
+        sampling=params,
+        adaptive=False,
+        eos_token_ids=(),
+    )
+    texts = torch.tensor(result.token_ids)
+    roots = torch.arange(VOCAB)
+    drafted = likeliest_after(roots)
+    found, accepted = speculating(roots, drafted)
+    exact = model("target").new_cache(VOCAB)
+    first = warp_logits(model("target").prefill([LONG_PROMPT] * VOCAB, exact)[:1], params)[0]
+    plain = warp_logits(model("target").forward(roots[:, None], exact)[:, 0], params)
+    taken = texts[:, 1] == drafted[texts[:, 0]]
+    after = first * found[roots, 0, drafted]  # that a root comes and its draft is accepted
+    third = p_value(texts[taken, 0] * VOCAB + texts[taken, 2], after[:, None] * found[:, 1])
+    second = [p_value(texts[:, 0] * VOCAB + texts[:, 1], first[:, None] * p) for p in (found[:, 0], plain)]
+    logger.info("accepted {} of {}; p = {}, {}, exact target {}", int(taken.sum()), users, second[0], third, second[1])
+    assert 0 < accepted.double().mean() < 1 and taken.sum() > users / 20
+    assert second[0] > 1e-3 and third > 1e-3 and second[1] < 1e-4
+
+
+def test_drawn_drafts_are_verified_by_what_speculates_on_them():
+    """The target's distribution then varies with what was drawn, and a token comes by acceptance from the draft that
+    is this token, by rejection from any other: its probability is summed over all drafts. No target that speculates on
+    one of the drafts has this distribution."""
+    root, q = 3, distributions("draft", SETTINGS["t1"])[1][3].double()
+    every = torch.arange(VOCAB)
+    p = speculating(torch.full((VOCAB,), root), every)[0].double()
+    kept = torch.minimum(q, p[every, 0, every])
+    residual = (p[:, 0] - q).clamp(min=0)
+    expected = kept + ((q - kept)[:, None] * residual / residual.sum(1, keepdim=True)).sum(0)
+    drafts = inverse_cdf(q.float().expand(DRAWS, -1), rand(DRAWS, seed=1))
+    tokens = torch.stack([torch.full((DRAWS,), root), drafts], dim=1)
+    chain = TokenTreeBatch.shared(TokenTree.chain(2), DRAWS)
+    rows = q.expand(DRAWS, 2, -1).clone()
+    verified = verify_exact(chain, tokens, p[drafts], rows, rand(DRAWS, 2, seed=2))
+    output = torch.where(verified.lengths > 0, drafts, verified.bonus)
+    value, of_one = p_value(output, expected), max(p_value(output, p[draft, 0]) for draft in range(VOCAB))
+    logger.info("p = {}, of the likeliest single draft {}", value, of_one)
+    assert value > 1e-3 and of_one < 1e-6

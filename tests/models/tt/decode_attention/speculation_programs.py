@@ -61,9 +61,10 @@ def build_pair(
 
 
 def load_cache(model, keys, values) -> None:
-    """Fill user 0's cache on every chip with what a prompt leaves there, the heads split over the columns of the mesh.
+    """Fill user 0's cache on every chip, or several users', with what prompts leave there, the heads split over the
+    columns of the mesh.
 
-    keys, values: by layer float32 [kv heads, tokens, head_dim], keys in Hugging Face's order.
+    keys, values: by layer float32 [kv heads, tokens, head_dim], or [users, ...]; keys in Hugging Face's order.
     """
     import torch
     import ttnn
@@ -72,8 +73,8 @@ def load_cache(model, keys, values) -> None:
         pairs = torch.stack(keys[layer].chunk(2, -1), -1).flatten(-2)  # RoPE pairs side by side
         for tensor, content in ((model.cache.keys[layer], pairs), (model.cache.values[layer], values[layer])):
             users, _, capacity, head_dim = tensor.shape
-            whole = torch.zeros(users, content.shape[0], capacity, head_dim)
-            whole[0, :, : content.shape[1]] = content
+            whole = torch.zeros(users, content.shape[-3], capacity, head_dim)
+            whole[: 1 if content.ndim == 3 else users, :, : content.shape[-2]] = content
             host = ttnn.from_torch(
                 whole,
                 dtype=tensor.dtype,

@@ -10,12 +10,12 @@ from loguru import logger
 from models.llama31_8b.config import preset
 
 LLAMA = preset("llama-3.1-8b")
-CAPACITY, LAYERS = 4096, 2
+CAPACITY, LAYERS, CHUNK_SIZE = 4096, 2, 128
 
 
-def built(mesh, users: int, nodes: int, temperature: float | None) -> dict:
+def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: int | None = None) -> dict:
     """In the worker: what a step over trees of `nodes` nodes takes beside two layers of the model; with a temperature
-    its verification and commit too."""
+    its verification and commit too. chunk_size: of guesses between the rows of the mesh."""
     import torch
     import ttnn
 
@@ -25,7 +25,7 @@ def built(mesh, users: int, nodes: int, temperature: float | None) -> dict:
     from perf.footprint.mesh_build import build_model, step_memory
 
     mesh.clear_program_cache()
-    model = build_model(mesh, "performance", users, CAPACITY, LAYERS)
+    model = build_model(mesh, "performance", users, CAPACITY, LAYERS, chunk_size)
     if temperature is None:
         chain = TokenTree.chain(nodes)
         enter, leave = (times.expand(users, -1) for times in (chain.enter, chain.leave))
@@ -57,7 +57,24 @@ def built(mesh, users: int, nodes: int, temperature: float | None) -> dict:
     ids=lambda value: str(value).replace(", ", "x"),
 )
 def test_a_step_over_trees_builds_and_fits(mock_mesh, shape, users, nodes, temperature):
-    found = mock_mesh(shape).run(built, users, nodes, temperature, timeout=880)
+    check(mock_mesh(shape), shape, users, nodes, temperature)
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "shape, users, nodes",
+    [((2, 1), 1, 16), ((2, 2), 8, 16), pytest.param((2, 4), 1, 64, marks=pytest.mark.slow)],
+    ids=lambda value: str(value).replace(", ", "x"),
+)
+def test_a_step_over_trees_that_speculates_builds_and_fits(mock_mesh, shape, users, nodes):
+    check(mock_mesh(shape), shape, users, nodes, 0.0, CHUNK_SIZE)
+
+
+def check(
+    worker, shape: tuple[int, int], users: int, nodes: int, temperature: float | None, chunk_size: int | None = None
+) -> None:
+    found = worker.run(built, users, nodes, temperature, chunk_size, timeout=880)
     logger.info("{}x{}, {} users, {} nodes: {}", *shape, users, nodes, found)
     assert found["result"] == (
         (1, 1, users * nodes, LLAMA.vocab_size) if temperature is None else (users, 4 + 2 * nodes)

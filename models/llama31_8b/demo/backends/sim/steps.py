@@ -38,7 +38,7 @@ from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
 from ....tt.spec_decode.tree_generator import TreeGenerator
 from ....tt.spec_decode.tree_step import TreeStep
 from ...options import DemoOptions
-from ...report import ReportConsole, drafting_line, make_report, print_hits
+from ...report import ReportConsole, drafting_line, make_report, print_levels
 from .backend import CHUNK_SIZE, TINY, tiny_model
 from .checked_steps import lowest_pcc, step_figures, verdict
 
@@ -94,7 +94,8 @@ def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
     """Return the reference's attention policy that the chips must follow."""
     name, chunk_size = request["attention"], request["chunk_size"]
     if name == "alspec":
-        return policies.ALSpecAttention(request["threshold"], chunk_size)
+        options = DemoOptions(attention=name, chunk_size=chunk_size, predictor=request["predictor"])
+        return policies.ALSpecAttention(request["threshold"], options.guess_range())
     if name == "static":
         return policies.StaticAttention(chunk_size, request["static_layers"])
     return {"exact": policies.ExactAttention, "sink": policies.SinkAttention}[name](chunk_size)
@@ -108,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
     sharding = "" if request["decode_sharding"] == "interleaved" else f", {request['decode_sharding']} decode steps"
-    guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}"
+    guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}, {request['predictor']}"
     show(
         f"simulated N150, {mesh_shape} of {request['grid']} cores: {source.name}, hidden {source.config.hidden_size}, "
         f"{precision.name} precision{sharding}, a prompt of {len(source.prompt)} tokens; "
@@ -131,7 +132,9 @@ def main(arguments: Sequence[str]) -> int:
     formats = precision.weight_formats(source.config.num_hidden_layers)
     required = MIN_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else MIN_PCC
     drafts = {name: request[name] for name in ("draft", "temperature")} if request["nodes"] else {}
-    options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
+    options = DemoOptions(
+        attention=request["attention"], chunk_size=request["chunk_size"], predictor=request["predictor"], **drafts
+    )
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
     lowest = lowest_pcc([step["pcc"] for step in steps])
@@ -142,7 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     if report.speculation is not None:
         ReportConsole(file=sys.stdout, highlight=False).print(drafting_line(report.speculation))
     if result.statistics is not None:
-        print_hits(report, ReportConsole(file=sys.stdout, highlight=False))
+        print_levels(report, ReportConsole(file=sys.stdout, highlight=False))
     return verdict([step["pcc"] for step in steps], required)
 
 
@@ -156,7 +159,9 @@ def _steps(
     settings = ModelSettings(
         capacity=capacity,
         precision=precision,
-        attention=AttentionSettings(request["attention"], request["chunk_size"], request["threshold"], static),
+        attention=AttentionSettings(
+            request["attention"], request["chunk_size"], request["threshold"], static, request["predictor"]
+        ),
         decode_sharding=request["decode_sharding"],
     )
     model = TtLlama.from_state_dict(config, source.state, device, settings)
@@ -201,11 +206,16 @@ def _tree_steps(
     device, mesh_shape, source: Source, precision: PrecisionConfig, request, show
 ) -> tuple[list[dict], SpeculativeResult]:
     """Return figures of the prefill and every tree step, comparing all nodes with the reference's forward pass over the
-    same tree; both sides continue with the path that the chips accept."""
+    same tree under the same attention policy; both sides continue with the path that the chips accept."""
     config, capacity, prompt = source.config, request["capacity"], source.prompt
-    settings = ModelSettings(capacity=capacity, precision=precision, decode_sharding=request["decode_sharding"])
+    settings = ModelSettings(
+        capacity=capacity,
+        precision=precision,
+        attention=AttentionSettings(request["attention"], request["chunk_size"], request["threshold"]),
+        decode_sharding=request["decode_sharding"],
+    )
     model = TtLlama.from_state_dict(config, source.state, device, settings)
-    reference = ReferenceLlama.from_state_dict(config, source.state)
+    reference, policy = ReferenceLlama.from_state_dict(config, source.state), reference_policy(request)
     cache = reference.new_cache(1, capacity)
     found: list[dict] = []
 
@@ -213,7 +223,8 @@ def _tree_steps(
         tree, tokens = drafts[0]
         got = read(step.logits)[0, 0, : len(tree)].float()
         trees = TokenTreeBatch.stack([tree])
-        expected = reference.forward(torch.tensor([tokens]), cache, tree=trees, commit=False, logits="all")[0]
+        ids = torch.tensor([tokens])
+        expected = reference.forward(ids, cache, policy=policy, tree=trees, commit=False, logits="all")[0]
         path = verified.read()[0].path
         cache.keep(0, [0, *path])
         last = path[-1] if path else 0
@@ -245,6 +256,15 @@ def _tree_steps(
         eos_token_ids=(),
         sampling=SamplingParams(request["temperature"], seed=request["seed"]),
     )
+    ours, theirs = result.statistics, policy.statistics
+    if ours is not None and theirs is not None:
+        roots = [step.accepted[:, 0, 0] for step in theirs.steps if bool(step.verified[0, 0])]
+        hits, misses = (sum(int(found.sum()) for found in kind) for kind in (roots, [~found for found in roots]))
+        show(
+            f"hits, misses of steps: {ours.hits}, {ours.misses} (reference {hits}, {misses})",
+            flush=True,
+        )
+        found[-1]["reference_counts"] = [hits, misses]
     return found, result
 
 

@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Steps over token trees under attention-level speculation, on a mesh of two rows in a worker (see sim_worker.py)."""
+
+from __future__ import annotations
+
+from tests.models.tt.decode_attention.speculation_programs import build_pair, load_cache
+from tests.models.tt.decode_attention.tree_rounds import NODES, Round
+from tests.support.tt_programs import half_split
+
+
+def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity: int, rounds: list[Round]) -> dict:
+    """Run `rounds` after the users' prompts, the threshold of each where this dispatch has no traces. By round: the
+    logits of both rows, float32 [users, nodes, vocab]; both rows' priorities by layer; accepted paths and tokens as
+    each row's chip tells them. Then what was counted, how often a trace was replayed, and both rows' caches, keys in
+    Hugging Face's order.
+
+    prefilled: keys and values as of `load_cache`. ends: of the guess.
+    """
+    import ttnn
+    from loguru import logger
+
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
+
+    users = len(rounds[0].lengths)
+    model, pair = build_pair(mesh, config, state, users=users, capacity=capacity, chunk_size=ends[0], ends=ends)
+    load_cache(model, *prefilled)
+    step = TreeStep(model, NODES, SamplingParams(0.0))
+    traced = TracedStep(mesh, step, why_no_trace(mesh) is not None)
+    told: dict = {"rounds": []}
+    for number, planned in enumerate(rounds):
+        pair.threshold = planned.threshold
+        step.load(planned.drafts, planned.lengths, ())
+        verified = traced()
+        pair.check()
+        parts = ttnn.get_device_tensors(step.logits)
+        chips = range(0, model.mesh_shape.chips, model.mesh_shape.tp)
+        found = [[(outcome.path, outcome.tokens) for outcome in verified.read(chip)] for chip in chips]
+        decided = pair.last_priorities()
+        logger.info("round {}: priorities {}, verified {}", number, decided, found[0])
+        told["rounds"].append(
+            {
+                "logits": [ttnn.to_torch(parts[chip])[0, 0].float().view(users, NODES, -1) for chip in chips],
+                "priorities": [[row[layer] for row in decided] for layer in range(len(decided[0]))],
+                "verified": found,
+            }
+        )
+    counted = pair.statistics()
+    told["counts"] = [(layer.hits, layer.misses, layer.bypassed) for layer in counted.layers]
+    told["failures"], told["replays"] = counted.failures, traced.replays
+    traced.release()
+    told["cache"] = [
+        [
+            (half_split(_on_chip(model.cache.keys[layer], chip)), _on_chip(model.cache.values[layer], chip))
+            for layer in range(config.num_hidden_layers)
+        ]
+        for chip in chips
+    ]
+    return told
+
+
+def tree_texts(
+    mesh, config, state, prompt: list[int], new_tokens: int, ends: tuple[int, int], capacity: int, runs: list
+) -> dict:
+    """Greedy texts of one user, a run for each (drafter, threshold) of `runs`: chains of two tokens by "model", the
+    same model under exact attention, whose rounds stay on the chips, or by "self", over its windows. By run the tokens
+    of the chips and of the reference's loop under the same rule, and the hits and misses of both; then the plain text.
+    """
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+    from models.llama31_8b.reference.generate import generate
+    from models.llama31_8b.reference.model.model import ReferenceLlama
+    from models.llama31_8b.reference.model.step import GuessRange
+    from models.llama31_8b.reference.spec_decode import model_drafter
+    from models.llama31_8b.reference.spec_decode.generate import speculative_generate
+    from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
+    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+
+    model, pair = build_pair(mesh, config, state, capacity=capacity, chunk_size=ends[0], ends=ends)
+    reference = ReferenceLlama.from_state_dict(config, state)
+    request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
+    told: dict = {"runs": []}
+    for name, threshold in runs:
+        pair.threshold, shape = threshold, DraftShape(2)
+        if name == "self":
+            drafters = SelfDrafter(model, ends[0]), model_drafter.SelfDrafter(reference, shape, window=ends[0])
+        else:
+            draft = TtLlama.from_state_dict(config, state, mesh, ModelSettings(1, capacity, "bfloat16"))
+            drafters = ModelDrafter(draft, prefill_chunk=32), model_drafter.ModelDrafter(reference, shape)
+        found = TreeGenerator(model, shape, drafters[0], prefill_chunk=32).generate([prompt], **request)
+        policy = ALSpecAttention(threshold, GuessRange(*ends))
+        wanted = speculative_generate(reference, [prompt], drafters[1], policy=policy, adaptive=False, **request)
+        hits = [int(step.accepted[:, 0, 0].sum()) for step in policy.statistics.steps]
+        counted = found.statistics
+        told["runs"].append(
+            {
+                "texts": (found.token_ids[0], wanted.token_ids[0]),
+                "decisions": ((counted.hits, counted.misses + counted.bypassed), (sum(hits), len(hits) - sum(hits))),
+                "accepted": [result.speculation.num_accepted_tokens for result in (found, wanted)],
+                "failures": counted.failures,
+            }
+        )
+    told["plain"] = generate(reference, [prompt], **request).token_ids[0]
+    return told
+
+
+def _on_chip(tensor, chip: int):
+    import ttnn
+
+    return ttnn.to_torch(ttnn.get_device_tensors(tensor)[chip]).float()

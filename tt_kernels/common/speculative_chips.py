@@ -1,0 +1,194 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The other chips of a call that emits a guess: the peer that receives it, and the TP group that decides on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tt_kernels.common.circular_buffers import TILE_BYTES
+from tt_kernels.common.core_pair import CorePair
+from tt_kernels.common.kernel import Values
+from tt_kernels.common.peer import ChipPairs, timeout_words
+from tt_kernels.common.priority import MAX_USERS
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tp_group import TpGroup
+from tt_kernels.compute_gate.region import refuse_in_region
+
+DEFAULT_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How a call finds its peer.
+
+    pairs: ChipPairs of this op alone (device_exchange needs its own): its cores are the exchange cores and its state
+        counts the calls. `pairs.check()` raises PeerError that says which chip gave up.
+    gathered: the priorities of both speculative ranks as device_exchange returns them, uint32 [1, 1, 2, MAX_USERS]. The
+        rank whose users have the highest priority sends; on a tie rank 0.
+    timeout_s: how long a chip waits for its peer, in seconds at 1 GHz. A sender that gave up accepts no guess; the
+        outputs of a receiver that gave up are undefined. Neither talks to its peer again until `pairs.reset()`.
+    """
+
+    pairs: ChipPairs
+    gathered: Any
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class PeerArgs:
+    """What a rank's exchange core needs to know about its peer. state: address of the session state, the same on both;
+    exact: the peer's output tensor; timeout: two words of cycles; link: runtime arguments of the PeerLink."""
+
+    defines: Sequence[tuple[str, str]]
+    max_write: int
+    state: int
+    exact: Any
+    timeout: Sequence[int]
+    link: Sequence[int]
+
+    def all_defines(self) -> list[tuple[str, str]]:
+        """Return those of the exchange kernel (kernels/guess_exchange.hpp)."""
+        return [*self.defines, ("PEER_MAX_WRITE", str(min(self.max_write, TILE_BYTES["BFLOAT16"])))]
+
+
+@dataclass(frozen=True)
+class TpArgs:
+    """What a chip's deciding core needs to know about its TP group. state: address of the session state, the same on
+    all chips; rank: the chip's index among `chips`; timeout: two words of cycles; links: runtime arguments of
+    tp::Links."""
+
+    defines: Sequence[tuple[str, str]]
+    state: int
+    rank: int
+    chips: int
+    timeout: Sequence[int]
+    links: Sequence[int]
+
+    def values(self) -> Values:
+        """Return the runtime arguments by name (kernels/guess_verdict.hpp)."""
+        return {
+            "tp_state": self.state,
+            "tp_rank": self.rank,
+            "tp_chips": self.chips,
+            "tp_timeout": self.timeout,
+            "tp_links": self.links,
+        }
+
+
+@dataclass(frozen=True)
+class ChipArgs:
+    """One chip's place. sp_rank: 0 or 1; rank 0 sends when the priorities are equal. peer: the other rank, tp: the TP
+    group that shares the users' heads; None where there is none."""
+
+    sp_rank: int = 0
+    peer: PeerArgs | None = None
+    tp: TpArgs | None = None
+
+
+ALONE = ChipArgs()
+
+
+def mesh_program(
+    peer: Peer | None, tp_group: TpGroup | None, exact, empty: Callable[[], Any], fill: Callable[[Any, ChipArgs], Any]
+):
+    """Return the program of a call: of every chip alike without other chips, else a ttnn.MeshProgramDescriptor.
+
+    exact: the output, in whose place on the peer the guess goes. empty(): a program with semaphores only; fill(program,
+    chip): adds the rest.
+    """
+    import ttnn
+
+    chips = tp_group if peer is None else peer.pairs
+    if chips is None:
+        return fill(empty(), ALONE)
+    programs = ttnn.MeshProgramDescriptor()
+    for place in chips.coordinates():
+        here, program = ttnn.MeshCoordinate(*place), empty()
+        sp_rank, peers, tp = 0, None, None
+        if peer is not None:
+            sp_rank, link = peer.pairs.sp_rank(place), peer.pairs.link_args(place, program)
+            peers = peer_args(peer.pairs, exact, peer.timeout_s, link)
+        if tp_group is not None:
+            state, links = tp_group.state.buffer_address(), tp_group.link_args(place, program)
+            tp_rank = tp_group.tp_rank(place)
+            tp = TpArgs(tp_group.defines, state, tp_rank, tp_group.chips, tp_group.timeout, links)
+        programs[ttnn.MeshCoordinateRange(here, here)] = fill(program, ChipArgs(sp_rank, peers, tp))
+    return programs
+
+
+def peer_args(pairs: ChipPairs | CorePair, peer_exact, timeout_s: float, link: Sequence[int]) -> PeerArgs:
+    """Return what an exchange core needs. peer_exact: the peer's output tensor; link: arguments of its PeerLink."""
+    state = pairs.state.buffer_address()
+    return PeerArgs(pairs.defines, pairs.max_write(), state, peer_exact, timeout_words(timeout_s), link)
+
+
+def gathered_of(peer: Peer | None):
+    """Return the gathered priorities of a call, None without a peer. Errors: UnsupportedError for what is no Peer."""
+    if peer is None:
+        return None
+    if not isinstance(peer, Peer):
+        raise UnsupportedError(f"peer must be a Peer, it is a {type(peer).__qualname__}")
+    return peer.gathered
+
+
+def check_chips(op: str, peer: Peer | None, tp_group: TpGroup | None, priority, device) -> None:
+    """Raise UnsupportedError, or GatedRegionError, for other chips that `op` cannot run with. priority: this rank's."""
+    if peer is not None:
+        refuse_in_region(op, getattr(peer.pairs, "pair_axis", None))
+        if not isinstance(peer.pairs, ChipPairs):
+            raise UnsupportedError(f"peer.pairs must be a ChipPairs, it is a {type(peer.pairs).__qualname__}")
+        check_rank(priority, peer.gathered, peer.timeout_s)
+    if tp_group is not None:
+        refuse_in_region(op, getattr(tp_group, "tp_axis", None))
+    _check_tp_group(tp_group, peer, device)
+
+
+def check_rank(priority, gathered, timeout_s: float) -> None:
+    """Raise UnsupportedError for what a rank with a peer cannot run with."""
+    if priority is None:
+        raise UnsupportedError("a peer needs this rank's priorities: give priority=")
+    check_gathered(facts("peer.gathered", gathered))
+    unsupported_if_refused(timeout_words, timeout_s)
+
+
+def check_gathered(found: TensorFacts) -> None:
+    """Raise UnsupportedError unless the tensor is one as device_exchange returns it."""
+    wanted = ((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR", True, True)
+    if (found.shape, found.dtype, found.layout, found.on_device, found.interleaved) != wanted:
+        raise UnsupportedError(
+            f"peer.gathered must be UINT32 ROW_MAJOR {wanted[0]}, interleaved, on device; it is "
+            f"{found.dtype} {found.layout} {found.shape}, interleaved: {found.interleaved}, "
+            f"on device: {found.on_device}"
+        )
+
+
+def _check_tp_group(tp_group: TpGroup | None, peer: Peer | None, device) -> None:
+    shape = tuple(device.shape)
+    if tp_group is None:
+        shared = [axis for axis, chips in enumerate(shape) if chips > 1 and peer and axis != peer.pairs.pair_axis]
+        if shared:
+            raise UnsupportedError(
+                f"on a mesh of shape {shape} the chips along axis {shared[0]} share each user's heads and must "
+                "decide together: give tp_group=TpGroup(...)"
+            )
+        return
+    if not isinstance(tp_group, TpGroup):
+        raise UnsupportedError(f"tp_group must be a TpGroup, it is a {type(tp_group).__qualname__}")
+    if tp_group.device.id() != device.id():
+        raise UnsupportedError(f"tp_group is on mesh {tp_group.device.id()}, the tensors on mesh {device.id()}")
+    if peer is None:
+        return
+    if peer.pairs.pair_axis == tp_group.tp_axis:
+        raise UnsupportedError(f"peer.pairs and tp_group both use axis {tp_group.tp_axis} of the mesh")
+    if peer.timeout_s > tp_group.timeout_s:
+        raise UnsupportedError(
+            f"a chip of a TP group waits {tp_group.timeout_s} s for another, which may wait {peer.timeout_s} s for its "
+            "peer: give the TP group at least the timeout of the peer"
+        )
+    if peer.pairs.core == tp_group.core:
+        raise UnsupportedError(
+            f"core {tp_group.core} cannot be both the exchange core of the pairs and the output core of the TP group"
+        )

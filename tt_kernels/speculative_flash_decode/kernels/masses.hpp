@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// The masses of a worker's key tiles, for its writer. Compute hands out the weights of each chunk, summed over the keys of
+// a tile (mass_columns.hpp); the writer keeps them. When the reducer has merged all partial results of the head, it sends
+// each worker the row sums and maxima, and each writes the masses of its tiles (tile_mass.hpp) to DRAM: a word for each
+// tile of the cache.
+
+#pragma once
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "config.hpp"
+#include "control.hpp"
+#include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/mass_columns.hpp"
+#include "tt_kernels/common/kernels/tile_list.hpp"
+#include "tt_kernels/common/kernels/tile_mass.hpp"
+
+namespace masses {
+
+using Words = volatile tt_l1_ptr uint32_t*;
+using Halves = volatile tt_l1_ptr uint16_t*;
+
+inline Words words_at(uint32_t address) { return reinterpret_cast<Words>(address); }
+
+// cb_totals: how many heads' totals have come, in a word of its own 16 bytes, then the row sum (float32) and the row
+// maximum (bfloat16) of each row of the head.
+constexpr uint32_t totals_offset = 16, words_per_row = 2;
+
+// Calls visit(tile, count) for the tiles that rows [begin, end) of the cache are, run by run: listed ones follow the first
+// (tile_list.hpp).
+template <typename Visit>
+inline void for_each_run(
+    [[maybe_unused]] uint32_t item,
+    [[maybe_unused]] uint32_t listed,
+    uint32_t begin,
+    uint32_t end,
+    Visit visit) {
+    if constexpr (config::followed) {
+        const auto list = reinterpret_cast<tile_list::Row>(
+            get_write_ptr(config::cb_lists) + item * tile_list::row_bytes +
+            tile_list::first_tile * sizeof(uint32_t));
+        const uint32_t first = config::guess().first, others = first + listed;
+        if (begin < first) {
+            const uint32_t stop = attention::min(end, first);
+            visit(begin, stop - begin);
+            begin = stop;
+        }
+        for (; begin < end && begin < others; ++begin) {
+            visit(list[begin - first], 1);
+        }
+        uint32_t below = 0;  // listed tiles below the next one
+        while (begin < end) {
+            uint32_t tile = begin - listed + below;
+            while (below < listed && list[below] <= tile) {
+                ++below;
+                ++tile;
+            }
+            const uint32_t rest = end - begin;
+            const uint32_t count = below < listed ? attention::min(rest, list[below] - tile) : rest;
+            visit(tile, count);
+            begin += count;
+        }
+    } else {
+        visit(begin, end - begin);
+    }
+}
+
+class Keeper {
+public:
+    explicit Keeper(uint32_t scale_log2e) : scale_log2e_(scale_log2e) {
+        *words_at(get_write_ptr(config::cb_totals)) = 0;
+        (void)*words_at(get_write_ptr(config::cb_totals));  // read back: before any worker has sent anything
+    }
+
+    // A head whose first row is `first_row`.
+    void begin(uint32_t first_row) {
+        first_row_ = first_row;
+        kept_ = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_weights));
+        is_first_ = true;
+    }
+
+    // Keeps what compute hands out of the chunks of `range`; of all but the last if `leave_last`, or of that alone.
+    enum class Chunks { all, all_but_last, last };
+    void keep(const attention::Range& range, Chunks which = Chunks::all) {
+        const uint32_t key_tiles = config::key_tiles();
+        for (uint32_t begin = range.begin; begin < range.end; begin += key_tiles) {
+            const uint32_t end = attention::min(begin + key_tiles, range.end);
+            if (which == Chunks::all || (end == range.end) == (which == Chunks::last)) {
+                keep_chunk(end - begin);
+            }
+        }
+    }
+
+    // Reads the totals of a head from where compute hands over its state, and sends them to the workers in `to_workers`, a
+    // bit for each. at(worker, address): the NoC address on that worker.
+    template <typename At>
+    void send_totals(uint64_t to_workers, const At& at) {
+        cb_wait_front(config::cb_handover, 1);
+        const Words page = words_at(get_read_ptr(config::cb_handover));
+        const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
+        const uint32_t here = get_write_ptr(config::cb_totals);
+        Words to = words_at(here + totals_offset);
+        for (uint32_t row = first_row_; row < first_row_ + config::rows_per_head(); ++row) {
+            const uint32_t offset = mass_columns::row_offset(row);
+            *to++ = *words_at(sums + offset);
+            *to++ = *reinterpret_cast<Halves>(maxima + offset / 2);
+        }
+        (void)to[-1];  // read back
+        cb_pop_front(config::cb_handover, 1);
+        const uint32_t bytes = config::rows_per_head() * words_per_row * sizeof(uint32_t);
+        for (uint32_t worker = 1; worker < config::workers(); ++worker) {
+            if (to_workers >> worker & 1) {
+                noc_async_write(here + totals_offset, at(worker, here + totals_offset), bytes);
+            }
+        }
+        noc_async_write_barrier();
+        for (uint32_t worker = 1; worker < config::workers(); ++worker) {
+            if (to_workers >> worker & 1) {
+                noc_semaphore_inc(at(worker, here), 1);
+            }
+        }
+    }
+
+    void await_totals() {
+        ++heads_;
+        while (*words_at(get_write_ptr(config::cb_totals)) < heads_) {
+            invalidate_l1_cache();
+        }
+    }
+
+    // Writes the masses of what was kept of `part`, the item's, to `line`, the NoC address of the item's. They are there
+    // after the barrier of writes. From the last chunk to the first, since each was kept with what it takes from the weights
+    // of all before it.
+    void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line) {
+        noc_async_write_barrier();  // the line of the item before has been read
+        const uint32_t rows = config::rows_per_head();
+        const Words totals = words_at(get_write_ptr(config::cb_totals) + totals_offset);
+        for (uint32_t row = 0; row < rows; ++row) {
+            const uint32_t distance =
+                tile_mass::distance(maxima_[row], totals[words_per_row * row + 1], scale_log2e_);
+            factors_[row] = tile_mass::factor(totals[words_per_row * row], distance);
+        }
+        uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
+        for (const attention::Range& range : {part.middle, part.last, part.first}) {
+            for (uint32_t end = range.end; end > range.begin;) {
+                const uint32_t size = (end - range.begin - 1) % config::key_tiles() + 1;
+                kept_ -= size * rows;
+                const uint32_t* weights = kept_;
+                for_each_run(item, listed, end - size, end, [&](uint32_t tile, uint32_t count) {
+                    weigh(weights, masses + tile, count);
+                    weights += count * rows;
+                });
+                kept_ -= rows;
+                for (uint32_t row = 0; row < rows; ++row) {
+                    factors_[row] = tile_mass::product(factors_[row], kept_[row]);
+                }
+                end -= size;
+            }
+        }
+        for (const attention::Range& range : {part.first, part.last, part.middle}) {
+            for_each_run(item, listed, range.begin, range.end, [&](uint32_t tile, uint32_t count) {
+                (void)*static_cast<Words>(masses + tile + count - 1);  // read back
+                noc_async_write(
+                    reinterpret_cast<uint32_t>(masses + tile), line + tile * sizeof(uint32_t),
+                    count * sizeof(uint32_t));
+            });
+        }
+    }
+
+private:
+    void keep_chunk(uint32_t tiles) {
+        const uint32_t rows = config::rows_per_head();
+        cb_wait_front(config::cb_masses, 1);
+        const uint32_t page = get_read_ptr(config::cb_masses);
+        uint32_t* to = kept_;
+        for (uint32_t row = 0; row < rows; ++row) {
+            const uint32_t maximum = words_at(page + mass_columns::tile_bytes)[row];
+            *to++ =
+                is_first_ ? 0 : tile_mass::decay(tile_mass::distance(maxima_[row], maximum, scale_log2e_));
+            maxima_[row] = maximum;
+        }
+        is_first_ = false;
+        for (uint32_t tile = 0; tile < tiles; ++tile) {
+            for (uint32_t row = 0; row < rows; ++row) {
+                *to++ =
+                    tile_mass::fixed(*words_at(page + mass_columns::element_offset(first_row_ + row, tile)));
+            }
+        }
+        kept_ = to;
+        cb_pop_front(config::cb_masses, 1);
+    }
+
+    // Makes the masses of `count` tiles. Four rows, Llama's, have their factors in registers.
+    void weigh(const uint32_t* weights, uint32_t* masses, uint32_t count) const {
+        const uint32_t rows = config::rows_per_head();
+        if (rows == 4) {
+            const uint32_t a = factors_[0], b = factors_[1], c = factors_[2], d = factors_[3];
+            for (uint32_t i = 0; i < count; ++i) {
+                const uint32_t first = weights[0], second = weights[1], third = weights[2],
+                               fourth = weights[3];
+                masses[i] = tile_mass::product(first, a) + tile_mass::product(second, b) +
+                            tile_mass::product(third, c) + tile_mass::product(fourth, d);
+                weights += 4;
+            }
+        } else {
+            for (uint32_t i = 0; i < count; ++i) {
+                uint32_t mass = 0;
+                for (uint32_t row = 0; row < rows; ++row) {
+                    mass += tile_mass::product(*weights++, factors_[row]);
+                }
+                masses[i] = mass;
+            }
+        }
+    }
+
+    uint32_t scale_log2e_;
+    uint32_t first_row_ = 0;
+    // The next words of cb_mass_weights: of each chunk, for each row, by how much it lowers the weights of the chunks
+    // before it; then the weights of each tile and row.
+    uint32_t* kept_ = nullptr;
+    bool is_first_ = true;  // chunk of the head
+    uint32_t heads_ = 0;
+    uint32_t maxima_[mass_columns::max_rows];  // of the last chunk
+    uint32_t factors_[mass_columns::max_rows];
+};
+
+}  // namespace masses
