@@ -26,7 +26,7 @@ MAX_USERS = 8
 MAX_WIDTH = 32  # tokens of a verification, within the block that a cache has beyond the context
 MODEL_OWNED = "custom_class"
 SELF = "self"
-NO_DRAFTS = "attention-level speculation guesses one token per step and sequence, and verifies no drafts"
+NO_DRAFTS = "with attention-level speculation the server verifies no drafts"
 
 
 @dataclass(frozen=True)

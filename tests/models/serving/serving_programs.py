@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -12,39 +14,23 @@ import torch
 from .plugin_side import BLOCK, WIDTH, Plugin, Request, serve
 
 
-def adapter_on(mesh, users: int, drafter: str | None = None):
-    """Return the adapter of a tiny random model, and the model's config. drafter: "twin" drafts by the same
-    weights, "self" by the model's attention to both ends."""
-    from models.llama31_8b.checkpoint.random_weights import random_state_dict
-    from models.llama31_8b.demo.backends.sim.backend import TINY
+def adapter_on(mesh, users: int, folder: Path, **settings: Any):
+    """Write a tiny checkpoint into a folder; return the adapter of it, and its config. settings: of the adapter."""
+    from models.llama31_8b.serving import tiny_checkpoint
     from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
-    from models.llama31_8b.serving.mesh_engine import MeshEngine
-    from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.settings import ModelSettings
 
-    config = TINY.with_layers(1)
-    state = random_state_dict(config, 0)
-
-    def make(blocks: int, block_size: int) -> MeshEngine:
-        capacity = block_size * (WIDTH + 1)  # verifications may write after the context
-        settings = ModelSettings(
-            users=users, capacity=capacity, precision="accuracy", cache_blocks=blocks, block_size=block_size
-        )
-        target, *draft = (
-            TtLlama.from_state_dict(config, state, mesh, settings) for _ in range(2 if drafter == "twin" else 1)
-        )
-        return MeshEngine(target, *draft, window=32 if drafter == "self" else None)
-
-    return LlamaForCausalLM(make, users, BLOCK * WIDTH), config
+    config = tiny_checkpoint.write(folder, tiny_checkpoint.config().with_layers(1))
+    hf_config = SimpleNamespace(_name_or_path=str(folder), alspec=settings)
+    return LlamaForCausalLM.initialize_vllm_model(hf_config, mesh, users, max_seq_len=BLOCK * WIDTH), config
 
 
-def served(mesh, requests: list[Request], users: int, seed: int) -> dict[str, Any]:
+def served(mesh, folder: Path, requests: list[Request], users: int, seed: int, **settings: Any) -> dict[str, Any]:
     """Serve requests that come and go in a random order, steps overlapping, then each alone. Returns the texts, how
     many requests each step had, and how many steps replayed a trace."""
     import ttnn
 
     on_device = {"chooses": "device", "wait": ttnn.event_synchronize}
-    plugin = Plugin(*adapter_on(mesh, users), users=users, blocks=8 * users, seed=seed, **on_device)
+    plugin = Plugin(*adapter_on(mesh, users, folder, **settings), users=users, blocks=8 * users, seed=seed, **on_device)
     for traced in (False, True):
         plugin.adapter.warmup_model_decode([[]], traced, users, WIDTH, can_sample_on_device=True)
     single = deepcopy(requests)
@@ -60,13 +46,16 @@ def served(mesh, requests: list[Request], users: int, seed: int) -> dict[str, An
     }
 
 
-def speculated(mesh, requests: list[Request], drafter: str, drafts: int) -> dict[str, Any]:
-    """Serve requests together, one token per step, then again with drafts of the model. Returns the texts, and for each
-    verification how many drafts were right of how many."""
+def speculated(mesh, folder: Path, requests: list[Request], drafter: str, drafts: int) -> dict[str, Any]:
+    """Serve requests together, one token per step, then again with drafts by the model. drafter: "twin" has the
+    target's weights, "self" is the target with a window of 32. Returns the texts, and for each verification how many
+    drafts were right of how many."""
     import ttnn
 
     users = len(requests)
-    plugin = Plugin(*adapter_on(mesh, users, drafter), users=users, blocks=8 * users, wait=ttnn.event_synchronize)
+    draft = {"draft": "self", "draft_window": 32} if drafter == "self" else {"draft": str(folder)}
+    model = adapter_on(mesh, users, folder, precision="accuracy", **draft)
+    plugin = Plugin(*model, users=users, blocks=8 * users, wait=ttnn.event_synchronize)
     plain = deepcopy(requests)
     plugin.prefill_all(plain, 1000)
     while running := [request for request in plain if request.wanted]:

@@ -15,23 +15,36 @@ pytestmark = pytest.mark.timeout(1500)
 
 
 @pytest.mark.sim
-def test_requests_that_come_and_go_get_the_text_they_have_alone(sim_device):
+def test_requests_that_come_and_go_get_the_text_they_have_alone(sim_device, tmp_path):
     draw = random.Random(3)
-    requests = [drawn_request(n, draw, vocab=96, longest=40) for n in range(4)]
-    found = sim_device("2x1", dispatch="fast").run(served, requests, 2, 2, timeout=1400)
+    requests = [drawn_request(n, draw, longest=40) for n in range(4)]
+    found = sim_device("2x1", dispatch="fast").run(served, tmp_path, requests, 2, 2, timeout=1400)
     assert found["together"] == found["alone"]
     assert max(found["sizes"]) > 1
     replays = found["replays"]
     assert replays["drawn"] > 1 and replays["greedy"] > 1 and replays["logits"] == 1, "of each, the warm-up replays one"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.sim
+def test_a_pair_that_guesses_serves_the_same_texts(sim_mesh, tmp_path):
+    """Attention-level speculation of two chips, with sampling on both, against one request at a time."""
+    requests = [drawn_request(n, random.Random(n), longest=40) for n in (3, 6, 7)]
+    guess = {"attention": "alspec", "threshold": 0.0, "chunk_size": 32}
+    worker = sim_mesh((2, 1), "2x2", dispatch="fast")
+    found = worker.run(served, tmp_path, requests, 2, 2, **guess, timeout=2900)
+    assert found["together"] == found["alone"] and max(found["sizes"]) > 1
+    assert found["replays"]["drawn"] > 1
+
+
 @pytest.mark.sim
 @pytest.mark.parametrize("drafter", ["twin", pytest.param("self", marks=pytest.mark.slow)])
-def test_a_model_drafts_in_pages(sim_device, drafter):
-    """Two sequences that cross a block's border, in which no token is within 0.17 of the likeliest. Drafts of the
+def test_a_model_drafts_in_pages(sim_device, tmp_path, drafter):
+    """Two sequences that cross a block's border, in which no token is within 0.19 of the likeliest. Drafts of the
     target's twin are all right, which shows that its pages hold what they should."""
-    requests = [Request(prompt_of(30, 9, 96), 7), Request(prompt_of(58, 26, 96), 9)]
-    found = sim_device("2x1", dispatch="fast").run(speculated, requests, drafter, 3, timeout=1400)
+    requests = [Request(prompt_of(30, 58), 7), Request(prompt_of(58, 8), 9)]
+    found = sim_device("2x1", dispatch="fast").run(speculated, tmp_path, requests, drafter, 3, timeout=1400)
     assert found["drafted"] == found["plain"]
     assert max(right for right, _ in found["counts"]) == 3
     assert drafter == "self" or all(right == offered for right, offered in found["counts"])
