@@ -10,9 +10,9 @@ On two boards name a checkpoint: python examples/llama_on_a_mesh.py meta-llama/L
 import sys
 
 from models.llama31_8b.checkpoint.load import resolve_source
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.demo.backends.sim.backend import TINY
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings

@@ -23,7 +23,13 @@ from perf.lib.files import new_file
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perf" / "data"
 PACKAGES = ("ttnn", "torch", "transformers", "wolfpine")
-OUTPUTS = ("--write", "--json", "--plot", "--trace")  # options that name a file and leave the results as they are
+OUTPUTS = (
+    "--write",
+    "--json",
+    "--plot",
+    "--trace",
+    "--steps",
+)  # options that name a file and leave the results as they are
 _ASSIGNED = tuple(f"{name}=" for name in OUTPUTS)
 _STARTED = time.monotonic()
 

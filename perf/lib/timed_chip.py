@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 
-def timed_environment(grid: tuple[int, int]) -> dict[str, str]:
-    """Return the environment of a process that may open a `timed_chip` with (columns, rows) of cores."""
+def timed_environment(grid: str | tuple[int, int]) -> dict[str, str]:
+    """Return the environment of a process that may open a `timed_chip` of (columns, rows) or "8x8" cores."""
     from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 

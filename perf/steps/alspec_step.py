@@ -10,25 +10,28 @@ perf/steps/bench_alspec.py starts it and makes sense of what it returns.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
 import ttnn
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
 from models.llama31_8b.tt.decode_attention.base import DecodeAttention
+from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from perf.lib.launch_labels import Labels
 from perf.steps.alspec_programs import EXACT, OWN, hit_pattern
 from runtime_patches.profiling.timeline import Timeline
-from tt_kernels.common.priority import YIELDED
+from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
+from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
 from tt_kernels.tree_attention.op import tree_attention
@@ -38,7 +41,8 @@ from tt_kernels.tree_attention.op import tree_attention
 class Shape:
     """The layers and the step. context: cached positions, the new token counted. workers: cores per key/value head
     for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more.
-    nodes: of a step's tree, 0 for a step of one token."""
+    precision: a preset's formats of layers before a model's last. sharding: of decode steps. nodes: of a step's tree, 0
+    for a step of one token."""
 
     layers: int = 2
     hidden: int = 64
@@ -50,7 +54,12 @@ class Shape:
     context: int = 512
     chunk_size: int = 64
     workers: int | None = None
+    precision: str = "bfloat16"
+    sharding: str = "interleaved"
     nodes: int = 0
+
+    def formats(self) -> PrecisionConfig:
+        return precision_config(self.precision, self.layers + 1)
 
     def program(self) -> ProgramConfig:
         return ProgramConfig(workers_per_head=self.workers)
@@ -106,13 +115,22 @@ class ForcedSpeculation(AttentionSpeculation):
             self.threshold = math.inf if self.hits[layer] else 0.0
 
 
-def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None, seed: int = 0) -> dict:
-    """Steps with exact attention on each row alone, with speculation at each hit rate, and at the threshold `own` with
+def measure(
+    mesh,
+    shape: Shape,
+    rates: Sequence[float],
+    own: float | None = None,
+    seed: int = 0,
+    done: Collection[str] = (),
+    note: Callable[[str, dict], None] = lambda name, step: None,
+) -> dict:
+    """Steps with exact attention on one row alone, with speculation at each hit rate, and at the threshold `own` with
     the layers' own decisions; on a mesh of one row, the step with exact attention and tensor parallelism.
 
-    Returns {"exact": step, "0.5": step, ..., "own": step}; a step is {"chips": a list a chip of {"name", "layer",
-    "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0, as the chips decided}.
-    Errors: RuntimeError when the chips' outcomes are not the forced ones.
+    Returns {"exact": step, "0.5": step, ..., "own": step} without those that are `done`; a step is {"chips": a list a
+    chip of {"name", "layer", "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0,
+    as the chips decided}. note: called with each step as soon as it is measured. Errors: RuntimeError when the chips'
+    outcomes are not the forced ones.
     """
     mesh_shape, config = MeshShape(*mesh.shape), shape.config()
     capacity = config.max_position_embeddings
@@ -130,33 +148,71 @@ def measure(mesh, shape: Shape, rates: Sequence[float], own: float | None = None
             program=shape.program(),
             tree_program=shape.tree_program(),
         )
-    settings = ModelSettings(capacity=capacity, precision="bfloat16", attention=speculation or exact)
+    settings = ModelSettings(
+        capacity=capacity,
+        precision=shape.formats(),
+        attention=speculation or exact,
+        decode_sharding=shape.sharding,
+    )
     model = TtLlama.from_state_dict(config, random_state_dict(config, seed), mesh, settings)
     fill(model, seed)
-    timeline = Timeline(mesh)
-    _compile(model, exact, shape)
-    found = {EXACT: _step(model, exact, timeline, shape)}
+    timeline, found = Timeline(mesh), {}
+
+    def add(name: str, step: dict) -> None:
+        found[name] = step
+        note(name, step)
+
+    if EXACT not in done:
+        add(EXACT, _exact_step(model, exact, timeline, shape))
     if speculation is None:
         return found
-    _compile(model, speculation, shape)
-    for rate in rates:
+    wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in done}
+    if wanted or (own is not None and OWN not in done):
+        speculation.hits = [True] * shape.layers  # the sender then skips most of the step that only compiles
+        _compile(model.with_attention(speculation), shape)
+    for name, rate in wanted.items():
         speculation.hits = hit_pattern(shape.layers, rate)
-        found[f"{rate:g}"] = step = _speculative_step(model, speculation, timeline, shape)
+        step = _speculative_step(model, speculation, timeline, shape)
         if step["hits"] != [int(hit) for hit in speculation.hits]:
             raise RuntimeError(f"forced hits {speculation.hits}, the chips decided {step['hits']}")
-    if own is not None:
+        add(name, step)
+    if own is not None and OWN not in done:
         speculation.hits, speculation.threshold = (), own
-        found[OWN] = _speculative_step(model, speculation, timeline, shape) | {"threshold": own}
+        add(OWN, _speculative_step(model, speculation, timeline, shape) | {"threshold": own})
     return found
 
 
-def _compile(model: TtLlama, attention: DecodeAttention, shape: Shape) -> None:
-    """One step that compiles, at the shortest context that speculates."""
-    _prepared(model.with_attention(attention), shape, 2 * shape.chunk_size - 1)()
+def _exact_step(model: TtLlama, exact: ExactFlashDecode, timeline: Timeline, shape: Shape) -> dict:
+    """Return the step of a mesh of one row, or of the first row of two, while the other skips it. The chips skip what
+    is launched to compile it."""
+    model = model.with_attention(exact)
+    if model.mesh_shape.sp == 1:
+        _compile(model, shape)
+        return _step(model, timeline, shape)
+    with _skipped_by(model, (0, 1)):
+        _compile(model, shape)
+    with _skipped_by(model, (1,)):
+        step = _step(model, timeline, shape)
+    return {"chips": step["chips"][: model.mesh_shape.tp]}
+
+
+@contextlib.contextmanager
+def _skipped_by(model: TtLlama, rows: Collection[int]) -> Iterator[None]:
+    """Inside, the chips of these rows of the mesh skip what is launched."""
+    held = torch.cat([priority_row(YIELDED if row in rows else HOLDS_EXACT) for row in range(model.mesh_shape.sp)])
+    mapper = ttnn.ShardTensor2dMesh(model.mesh, mesh_shape=model.mesh_shape.shape, dims=(0, None))
+    priority = ttnn.from_torch(
+        held, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=model.mesh, mesh_mapper=mapper
+    )
+    set_compute_gate(priority, users=1)
+    try:
+        yield
+    finally:
+        clear_compute_gate(model.mesh)
 
 
 def _speculative_step(model: TtLlama, speculation: ForcedSpeculation, timeline: Timeline, shape: Shape) -> dict:
-    step = _step(model, speculation, timeline, shape)
+    step = _step(model.with_attention(speculation), timeline, shape)
     speculation.check()
     rows = speculation.last_priorities()
     hits = [any(layer[0] == YIELDED for layer in layers) for layers in zip(*rows, strict=True)]
@@ -178,9 +234,14 @@ def fill(model: TtLlama, seed: int) -> None:
             ttnn.copy_host_to_device_tensor(host, tensor)
 
 
-def _step(model: TtLlama, attention: DecodeAttention, timeline: Timeline, shape: Shape) -> dict:
-    """One step, whose programs are compiled, captured, replayed and timed."""
-    model = model.with_attention(attention)
+def _compile(model: TtLlama, shape: Shape) -> None:
+    """Launch a step, at the shortest context that speculates."""
+    _prepared(model, shape, 2 * shape.chunk_size - 1)()
+    ttnn.synchronize_device(model.mesh)
+
+
+def _step(model: TtLlama, timeline: Timeline, shape: Shape) -> dict:
+    """Return a compiled step as it is captured, replayed and timed."""
     step = _prepared(model, shape, shape.context - 1)
     labels = Labels()
     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)

@@ -11,7 +11,10 @@ its last on both chips, and compared with
 - appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
 - with `--tensor-parallel`, exact attention with heads and columns split over the same two chips.
 
-With `--tree NODES` steps over token trees are measured too, on one chip and on the pair (both_levels.py).
+`--model llama-3.1-8b` runs layers of full size, or with `--tp` the part of one of so many chips in each row, without
+its collectives, on all 64 cores; such a step takes minutes of a core for every hundred thousand cycles of a chip, and
+`--steps FILE` lets a run go on where the last one stopped. With `--tree NODES` steps over token trees are measured too,
+on one chip and on the pair (both_levels.py).
 
 The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
 """
@@ -27,12 +30,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from models.llama31_8b.command_line import OneLineParser
+from models.llama31_8b.config import PRESETS, preset
+from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projections.estimator.latency import token_latency
 from perf.steps import both_levels
 from perf.steps.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN
+from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, part_of
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
@@ -219,7 +226,10 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
 
     colours = {ATTENTION: "#d1495b", EXCHANGE: "#edae49", GATE: "#8d96a3"}
     other = "#00798c"
-    figure, axes = pyplot.subplots(len(steps), 1, sharex=True, figsize=(11, 1.6 * len(steps)), squeeze=False)
+    heights = [len(step["chips"]) for step in steps.values()]
+    figure, axes = pyplot.subplots(
+        len(steps), 1, sharex=True, figsize=(11, 0.8 * sum(heights)), squeeze=False, height_ratios=heights
+    )
     for axis, (name, step) in zip(axes[:, 0], steps.items(), strict=True):
         for chip, spans in enumerate(step["chips"]):
             axis.broken_barh(
@@ -231,7 +241,7 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
             )
         axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
         axis.invert_yaxis()
-        alone = " on each chip alone" if name == EXACT else ""
+        alone = " on one chip alone" if name == EXACT else ""
         axis.set_title(title(name, step) + alone, fontsize=9, loc="left")
     axes[-1, 0].set_xlabel("cycles of the simulated chips")
     labels = {**colours, "other programs": other}
@@ -247,24 +257,45 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
 
 
 def run(
-    shape: Mapping[str, int],
+    shape: Mapping[str, Any],
     rates: Sequence[float],
     mesh: tuple[int, int] = (2, 1),
     grid: str = GRID,
     own: float | None = None,
+    kept: Path | None = None,
 ) -> dict[str, Step]:
-    """Measure in a process of its own: see `alspec_step.measure`. Errors: SystemExit with what went wrong there."""
+    """Measure in a process of its own: see `alspec_step.measure`. kept: a file of steps that are not measured again,
+    and that takes each of the others as soon as it is done. Errors: SystemExit with what went wrong there, ValueError
+    for a file with steps of another shape."""
     from runtime_patches import sgdc
     from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
-    overlays = {**sgdc.overlays(), **timeline_overlays()}
-    variables = simulated_environment(grid, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
-    asked = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh), "own": own}
-    return measure_apart("perf.steps.bench_alspec", asked, process_environment(variables))
+    done = steps_kept(kept, shape)
+    names = [EXACT, *(f"{rate:g}" for rate in rates if mesh[0] == 2), *([] if own is None else [OWN])]
+    if not set(names) <= set(done):
+        overlays = {**sgdc.overlays(), **timeline_overlays()}
+        variables = simulated_environment(grid, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
+        asked: dict[str, Any] = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh), "own": own}
+        asked["kept"] = None if kept is None else str(kept.resolve())
+        done |= measure_apart("perf.steps.bench_alspec", asked, process_environment(variables))
+    return {name: done[name] for name in names}
 
 
-def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None) -> dict[str, Step]:
+def steps_kept(kept: Path | None, shape: Mapping[str, Any]) -> dict[str, Step]:
+    """Return the steps in a file of `run`; none where it is not there. Errors: ValueError for those of another
+    shape."""
+    if kept is None or not kept.exists():
+        return {}
+    found = json.loads(kept.read_text())
+    if found["shape"] != dict(shape):
+        raise ValueError(f"{kept} has steps of {found['shape']}, asked for are {dict(shape)}")
+    return found["steps"]
+
+
+def _work(
+    shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None, kept: str | None
+) -> dict[str, Step]:
     import ttnn
 
     from models.llama31_8b.tt.parallel.mesh import MeshShape
@@ -273,15 +304,69 @@ def _work(shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int],
     from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    shape_of_mesh = MeshShape(*mesh)
+    shape_of_mesh, path = MeshShape(*mesh), None if kept is None else Path(kept)
+    steps = steps_kept(path, shape)
+
+    def note(name: str, step: Step) -> None:
+        steps[name] = step
+        if path is not None:
+            path.write_text(json.dumps({"shape": dict(shape), "steps": steps}) + "\n")
+
     device = shape_of_mesh.open(worker_l1_size=room, **opening_options("fast"))
-    steps = measure(device, Shape(**shape), rates, own)
+    found = measure(device, Shape(**shape), rates, own, done=list(steps), note=note)
     shape_of_mesh.close(device)
-    return steps
+    return found
+
+
+def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of `alspec_step.Shape`; ends the process with a line for what no chip holds."""
+    if options.layers < 1 or not all(0 <= rate <= 1 for rate in options.hits):
+        parser.error(f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}")
+    if options.chunk_size < 32 or options.chunk_size % 32 or options.context < 2 * options.chunk_size:
+        parser.error(
+            f"--chunk-size must be a multiple of 32 and --context at least twice it, got {options.chunk_size} and "
+            f"{options.context}"
+        )
+    step = {"layers": options.layers, "context": options.context, "chunk_size": options.chunk_size}
+    step["workers"] = options.workers
+    if options.model is not None:
+        return step | _full_size(parser, options)
+    workers = options.kv_heads * (1 if options.workers is None else options.workers)
+    if not 1 <= workers <= MAX_WORKERS:
+        parser.error(
+            f"--workers times --kv-heads must be 1 to {MAX_WORKERS}, the cores of the grid {GRID} less two of the "
+            f"pair's own; got {workers}"
+        )
+    if options.tensor_parallel and options.kv_heads % 2:
+        parser.error(f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}")
+    sizes = {"hidden": 64, "intermediate": options.intermediate, "heads": 2 * options.kv_heads}
+    return step | sizes | {"kv_heads": options.kv_heads}
+
+
+def _full_size(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a chip's part of a preset's layers."""
+    if options.tensor_parallel:
+        parser.error("--tensor-parallel compares small layers; --model runs a chip's part by --tp")
+    config = preset(options.model)
+    try:
+        part = part_of(config, options.tp)
+        check_fits(part, options.context, options.decode_sharding)
+    except ValueError as error:
+        parser.error(str(error))
+    return {
+        "hidden": part.hidden_size,
+        "intermediate": part.intermediate_size,
+        "heads": part.num_attention_heads,
+        "kv_heads": part.num_key_value_heads,
+        "head_dim": part.head_dim,
+        "vocab": THIN_VOCABULARY,
+        "precision": "performance",
+        "sharding": options.decode_sharding,
+    }
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m perf.steps.bench_alspec", description=__doc__.splitlines()[0])
+    parser = OneLineParser(prog="python -m perf.steps.bench_alspec", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--context", type=int, default=512, help="cached tokens (default 512)")
     parser.add_argument("--chunk-size", type=int, default=64, help="tokens of the guess at either end")
@@ -292,6 +377,9 @@ def main(argv: list[str] | None = None) -> int:
         help="cores per key/value head, of exact and speculative attention (default: by shapes)",
     )
     parser.add_argument("--kv-heads", type=int, default=1, help="key/value heads, of 64 numbers, two queries each")
+    parser.add_argument("--model", choices=sorted(PRESETS), help="layers of full size on 8x8 cores, by the next two")
+    parser.add_argument("--tp", type=int, default=1, help="of --model: the part of one of so many chips")
+    parser.add_argument("--decode-sharding", choices=DECODE_SHARDINGS, default="sharded", help="of --model")
     parser.add_argument(
         "--tensor-parallel",
         action="store_true",
@@ -310,46 +398,30 @@ def main(argv: list[str] | None = None) -> int:
     add_write_option(parser, "--json")
     parser.add_argument("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
     parser.add_argument("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
+    parser.add_argument(
+        "--steps", type=new_file, metavar="FILE", help="keep measured steps there, and take those that are there"
+    )
     options = parser.parse_args(argv)
-    if options.layers < 1 or not all(0 <= rate <= 1 for rate in options.hits):
-        parser.error(f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}")
     if options.own is not None and not 0 <= options.own <= MAX_THRESHOLD:
         parser.error(f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {options.own:g}")
-    workers = options.kv_heads * (1 if options.workers is None else options.workers)
-    if not 1 <= workers <= MAX_WORKERS:
-        parser.error(
-            f"--workers times --kv-heads must be 1 to {MAX_WORKERS}, the cores of the grid {GRID} less two of the "
-            f"pair's own; got {workers}"
-        )
-    if options.chunk_size < 32 or options.chunk_size % 32 or options.context < 2 * options.chunk_size:
-        parser.error(
-            f"--chunk-size must be a multiple of 32 and --context at least twice it, got {options.chunk_size} and "
-            f"{options.context}"
-        )
     if options.tree is not None and not 1 <= options.tree <= MAX_NODES:
         parser.error(f"--tree must be 1 to {MAX_NODES} nodes, got {options.tree}")
-    if options.tensor_parallel and options.kv_heads % 2:
-        parser.error(f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}")
+    if options.tree is not None and options.steps is not None:
+        parser.error("--steps keeps steps of one token; it does not go with --tree")
+    shape = shape_asked(parser, options)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    shape = {
-        "layers": options.layers,
-        "hidden": 64,
-        "intermediate": options.intermediate,
-        "heads": 2 * options.kv_heads,
-        "kv_heads": options.kv_heads,
-        "context": options.context,
-        "chunk_size": options.chunk_size,
-        "workers": options.workers,
-    }
-    split, grid = None, GRID
+    split, grid = None, GRID if options.model is None else FULL_GRID
     if options.tensor_parallel:
         grid = TENSOR_PARALLEL_GRID
         split = run(shape, (), (1, 2), grid)[EXACT]
-    steps = run(shape, options.hits, grid=grid, own=options.own)
     levels = None
-    if options.tree is not None:
-        trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
-        levels = both_levels.rows(steps, trees, shape, options.tree, cycles)
+    try:
+        steps = run(shape, options.hits, grid=grid, own=options.own, kept=options.steps)
+        if options.tree is not None:
+            trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
+            levels = both_levels.rows(steps, trees, shape, options.tree, cycles)
+    except ValueError as error:
+        parser.error(str(error))
     if options.write:
         write(options.write, parser, argv, table_rows(steps, shape, split) if levels is None else levels)
     if options.trace:

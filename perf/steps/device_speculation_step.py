@@ -13,9 +13,9 @@ import torch
 import ttnn
 from loguru import logger
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import SamplingParams
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.spec_decode.tree import TokenTree
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment

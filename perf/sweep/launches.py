@@ -246,9 +246,9 @@ def _sampling(mesh, c: Configuration) -> Launch:
 
 
 def _decode(mesh, c: Configuration) -> Launch:
+    from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
     from models.llama31_8b.config import preset
-    from models.llama31_8b.reference.model.random_weights import random_state_dict
     from models.llama31_8b.tt.device.precision import precision_config
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import ModelSettings

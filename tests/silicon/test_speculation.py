@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from tests.models.tt.decode_attention.speculation_programs import Run, speculate, traced
 from tests.support.alspec_reference import Recorded, reference_steps
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED

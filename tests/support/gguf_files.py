@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 
 TINY = LlamaConfig(
     vocab_size=320,

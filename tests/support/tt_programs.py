@@ -32,8 +32,8 @@ def build(
 ):
     """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. fuzzy: the layer groups of a
     draft model, see LayerAssignment.make."""
+    from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.reference.model.random_weights import random_state_dict
     from models.llama31_8b.tt.device.precision import precision_config
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment

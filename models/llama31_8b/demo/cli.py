@@ -154,6 +154,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens the guess reads at either end of the context; speculation starts at 2S tokens (default: 128)",
     )
     group.add_argument(
+        "--predictor",
+        metavar="KIND",
+        help="what the guess of alspec reads: ends: S first and S last tokens (default); followed: as many, 32 first "
+        "and S last ones and the tiles on which the layer's attention lay in an earlier step",
+    )
+    group.add_argument(
         "--static-layers",
         metavar="LIST",
         help="layers of --attention static, such as 0,4,10-12",

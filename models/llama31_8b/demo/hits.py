@@ -17,10 +17,9 @@ from ..checkpoint.errors import ModelLoadError
 from ..command_line import OneLineParser, run_command
 from ..config import UnsupportedModelError
 from .cli import log_to_stderr
-from .options import DemoOptions, UserError, read_prompt
+from .options import PREDICTORS, DemoOptions, UserError, read_prompt
 from .report import ReportConsole, layer_bars, predictions, print_estimate
 
-GUESSES = "ends", "followed"
 TOKENS = 2048
 PROG = "llama-alspec hits"
 
@@ -45,11 +44,10 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--threshold", type=float, default=0.10, metavar="X", help="of the acceptance (default: 0.10)")
     add("--chunk-size", type=int, default=128, metavar="S", help="tokens the guess reads at either end (default: 128)")
     add(
-        "--guess",
-        choices=GUESSES,
-        default=GUESSES[0],
-        help="what the guess reads: ends: S first and S last tokens (default); followed: as many, 32 first and S "
-        "last ones and the tiles on which the layer's attention lay one step before",
+        "--predictor",
+        choices=PREDICTORS,
+        default=PREDICTORS[0],
+        help="what the guess reads, as of llama-alspec (default: ends)",
     )
     add("--json", action="store_true", help="print one JSON object")
     return parser.parse_args(argv)
@@ -58,24 +56,21 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def _run(args: argparse.Namespace) -> int:
     if args.tokens < 1:
         raise UserError(f"--tokens must be at least 1, got {args.tokens}")
-    options = DemoOptions(attention="alspec", threshold=args.threshold, chunk_size=args.chunk_size)
+    options = DemoOptions(
+        attention="alspec", threshold=args.threshold, chunk_size=args.chunk_size, predictor=args.predictor
+    )
     text = read_prompt(args.file)
     # Torch takes a second to import: what is refused by the options alone does not wait for it.
     from ..checkpoint.load import load_model
     from ..reference.hits import measure_hits
-    from ..reference.model.step import GuessRange
 
-    try:
-        guess_range = {"ends": GuessRange.both_ends, "followed": GuessRange.followed}[args.guess](options.chunk_size)
-    except ValueError as error:
-        raise UserError(f"--guess {args.guess}: {error}") from error
     loaded = load_model(args.model)
     whole = loaded.tokenizer.encode(text)
     ids = whole[: min(args.tokens, loaded.config.max_position_embeddings)]
     began = time.perf_counter()
     with tqdm(total=len(ids), unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
         counters = measure_hits(
-            loaded.model, ids, options.threshold, guess_range, lambda done: bar.update(done - bar.n)
+            loaded.model, ids, options.threshold, options.guess_range(), lambda done: bar.update(done - bar.n)
         )
     seconds, rate = time.perf_counter() - began, counters.hit_rate
     if args.json:
@@ -86,7 +81,7 @@ def _run(args: argparse.Namespace) -> int:
             "tokens_of_file": len(whole),
             "threshold": "inf" if options.threshold == float("inf") else options.threshold,
             "chunk_size": options.chunk_size,
-            "guess": args.guess,
+            "predictor": args.predictor,
             "hit_rate": rate,
             "hit_rate_per_layer": counters.hit_rate_per_layer,
             "hits": counters.hits,
@@ -99,7 +94,7 @@ def _run(args: argparse.Namespace) -> int:
         return 0
     print(
         f"{loaded.source}, {args.file}: {len(ids)} of {len(whole)} tokens in {seconds:.1f} s; threshold "
-        f"{options.threshold:g}, S = {options.chunk_size}, guess: {args.guess}"
+        f"{options.threshold:g}, S = {options.chunk_size}, predictor: {args.predictor}"
     )
     if rate is None:
         print(f"No guess was verified: speculation starts at {2 * options.chunk_size} tokens, 2S.")

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..generation.sampling_params import SamplingParams
+from ..tt.decode_attention.settings import PREDICTORS
 from ..tt.device.precision import PRECISIONS
 from ..tt.parallel.mesh import MeshError, MeshShape
 from ..tt.sharding.config import DECODE_SHARDINGS
 
 if TYPE_CHECKING:
     from ..reference.alspec.policies import AttentionPolicy
+    from ..reference.model.step import GuessRange
     from ..spec_decode.draft_shape import DraftShape
 
 ATTENTIONS = ("exact", "sink", "static", "alspec")
@@ -50,6 +52,7 @@ class DemoOptions:
     attention: str | None = None
     threshold: float = 0.10
     chunk_size: int = 128
+    predictor: str = PREDICTORS[0]
     static_layers: str | None = None
     max_new_tokens: int = 128
     temperature: float = 0.0
@@ -78,6 +81,7 @@ class DemoOptions:
             object.__setattr__(self, "given", frozenset(self._differing()))
         if self.attention is not None:
             _one_of("attention", self.attention, ATTENTIONS)
+        _one_of("predictor", self.predictor, PREDICTORS)
         try:
             self.sampling()
             self.policy()
@@ -210,7 +214,18 @@ class DemoOptions:
             return policies.SinkAttention(self.chunk_size)
         if self.attention == "static":
             return policies.StaticAttention(self.chunk_size, self.static_layer_set())
-        return policies.ALSpecAttention(self.threshold, self.chunk_size)
+        return policies.ALSpecAttention(self.threshold, self.guess_range())
+
+    def guess_range(self) -> GuessRange:
+        """Return what the guess of alspec reads. Raises ValueError for a chunk size that it cannot have."""
+        from ..reference.model.step import GuessRange
+
+        if self.predictor == "ends":
+            return GuessRange.both_ends(self.chunk_size)
+        try:
+            return GuessRange.followed(self.chunk_size)
+        except ValueError as error:
+            raise UserError(f"--predictor {self.predictor}: {error}") from error
 
     def static_layer_set(self) -> frozenset[int]:
         """Return the layers of `--static-layers 0,4,10-12`, none without it. Raises UserError for anything else."""

@@ -129,6 +129,15 @@ class Support:
             raise UserError(
                 f"--threshold is what --attention alspec accepts a guess by; this run has {attention} attention"
             )
+        if "predictor" in options.given and attention != "alspec":
+            raise UserError(
+                f"--predictor is what a guess of --attention alspec reads; this run has {attention} attention"
+            )
+        if options.predictor == "followed" and options.drafter != "none":
+            raise UserError(
+                f"--predictor followed guesses one token after another; --draft {options.drafter} verifies several at "
+                "once"
+            )
         if options.static_layers is not None and attention != "static":
             raise UserError(f"--static-layers needs --attention static, got --attention {attention}")
         if options.static_layers is None and attention == "static":

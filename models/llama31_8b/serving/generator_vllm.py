@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -12,23 +14,42 @@ from loguru import logger
 
 from tt_kernels.common.page_table import BLOCKS
 
+from .draws import choose_on_host, penalised, requested_draws
 from .engine import Engine
-from .settings import model_settings
+from .settings import drafter, model_settings
+from .spec_contract import DraftOutput, VerifyOutput, in_contract, plan_speculation
 
+# Chips that sample keep this many of the largest logits (tt/sampling/top_k.py).
+CANDIDATES = 32
+_DECODE_ONLY = (
+    "this model samples decode steps on the device and prompts on the host: "
+    'set {"tt": {"sample_on_device_mode": "decode_only"}}'
+)
 # Positions of all users that vllm-tt-plugin plans a cache for; blocks beyond what a sequence may have are never read.
 _BLOCK_MARGIN = max(BLOCKS)
 
 
-class VerifyOutput(NamedTuple):
-    """A verification by the plugin's speculation contract. logits: float32 [users, 1 + K, vocab] with spec_mode
-    "logits"; argmax_ids: int32 [users, 1 + K] with "argmax_ids"."""
+@dataclass(frozen=True)
+class PendingStep:
+    """A step that the device may still run. launched: what `Engine` returned. finish: waits for it and gives the
+    result as the plugin wants it."""
 
-    spec_mode: str
-    argmax_ids: torch.Tensor | None = None
-    logits: torch.Tensor | None = None
-    accepted_token_ids: torch.Tensor | None = None
-    accepted_counts: torch.Tensor | None = None
-    hidden: torch.Tensor | None = None
+    launched: Any
+    finish: Callable[[Any], torch.Tensor]
+
+
+class Kept(NamedTuple):
+    """What the last step chose: each slot's token, int64 [slots], or the engine's step, which keeps them on the device;
+    and the position that each was computed at, int64 [slots]."""
+
+    tokens: Any
+    positions: torch.Tensor
+
+    def continued_by(self, positions: torch.Tensor) -> bool:
+        """Return whether a step's positions are the next ones, or, of a plugin that has not read the last step yet, the
+        same, with the same slots skipped."""
+        ahead = self.positions + (self.positions >= 0) - positions
+        return bool(((ahead == 0) | ((ahead == 1) & (positions >= 0))).all())
 
 
 class LlamaForCausalLM:
@@ -38,9 +59,14 @@ class LlamaForCausalLM:
     model_capabilities = {
         "supports_prefix_caching": True,
         "supports_chunked_prefill": True,
-        "supports_sample_on_device": False,
-        "supports_async_decode": False,
+        "supports_sample_on_device": True,
+        "max_device_top_k": CANDIDATES,
+        "supports_device_penalties": False,
+        "supports_async_decode": True,
         "output_tokens_per_step": 1,
+        "supports_spec_decode": True,
+        "supports_async_spec_decode": True,
+        "spec_requirements": ["device_propose"],
     }
 
     def __init__(self, make_engine: Callable[[int, int], Engine], users: int, max_seq_len: int) -> None:
@@ -48,6 +74,10 @@ class LlamaForCausalLM:
         self._make_engine, self.users, self.max_seq_len = make_engine, users, max_seq_len
         self.engine: Engine | None = None
         self.block_size = 0
+        self._kept: Kept | None = None
+        # Of the last verification: each slot's first token and position, and the page table.
+        self._verified: tuple[list[int], list[int], torch.Tensor] | None = None
+        self._unseeded = random.Random().random
 
     @classmethod
     def initialize_vllm_model(
@@ -67,7 +97,8 @@ class LlamaForCausalLM:
         settings = model_settings(getattr(hf_config, "alspec", None), optimizations, max_batch_size)
         from .mesh_engine import mesh_engine_maker  # imports ttnn
 
-        make = mesh_engine_maker(hf_config._name_or_path, mesh_device, settings, max_seq_len)
+        drafts = drafter(getattr(hf_config, "alspec", None))
+        make = mesh_engine_maker(hf_config._name_or_path, mesh_device, settings, max_seq_len, drafts)
         return cls(make, max_batch_size, max_seq_len)
 
     @classmethod
@@ -82,6 +113,12 @@ class LlamaForCausalLM:
     ) -> int:
         """Return the positions that the caches of all sequences together hold."""
         return max_model_len * max_num_seqs + _BLOCK_MARGIN
+
+    @classmethod
+    def spec_plan(cls, vllm_config: Any, max_num_seqs: int, requested_k: int) -> Any:
+        """Return the plugin's SpecPlan for drafts by vLLM's n-gram look-up or by this model, or its SpecReject."""
+        overrides = getattr(vllm_config.model_config.hf_config, "alspec", None) or {}
+        return plan_speculation(overrides, str(vllm_config.speculative_config.method), max_num_seqs, requested_k)
 
     def allocate_kv_cache(self, shape: Sequence[int], dtype: torch.dtype, num_layers: int) -> list:
         """Build the model with a cache. shape: (blocks, KV heads of a chip, block size, head_dim). dtype: the plugin's
@@ -99,7 +136,9 @@ class LlamaForCausalLM:
         return [[]]
 
     def warmup_model_prefill(self, kv_cache: list, enable_trace: bool, can_sample_on_device: bool = False) -> None:
-        """Compile what prefills need; they are not traced."""
+        """Compile what prefills need; they are not traced. Raises ValueError for `can_sample_on_device`."""
+        if can_sample_on_device:
+            raise ValueError(_DECODE_ONLY)
         if not enable_trace:
             self._ready().warm_up_prefill()
 
@@ -111,8 +150,8 @@ class LlamaForCausalLM:
         num_blocks: int,
         can_sample_on_device: bool = False,
     ) -> None:
-        """Compile a decode step, and record it with enable_trace."""
-        self._ready().warm_up_decode(enable_trace)
+        """Run decode steps: the first call compiles them, the second, with enable_trace, records them."""
+        self._ready().warm_up_decode(can_sample_on_device)
 
     def prefill_forward(
         self,
@@ -123,6 +162,7 @@ class LlamaForCausalLM:
         start_pos: Sequence[int] | None = None,
         enable_trace: bool = False,
         empty_slots: Sequence[int] | None = None,
+        sampling_params: Any = None,
     ) -> torch.Tensor:
         """Cache a part of each row's prompt and return its last token's logits, float32 [rows, 1, vocab].
 
@@ -130,6 +170,8 @@ class LlamaForCausalLM:
         begins, by default 0. A part that begins inside a block is computed from that block's start on, which gives the
         cached positions their values again; blocks that sequences share end where parts begin. empty_slots: unused, as
         nothing but pages belongs to a slot."""
+        if sampling_params is not None:
+            raise ValueError(_DECODE_ONLY)
         engine, found = self._ready(), []
         for row, end in enumerate(int(length) for length in prompt_lens):
             begin = 0 if start_pos is None else int(start_pos[row])
@@ -137,7 +179,7 @@ class LlamaForCausalLM:
             ids = tokens[row, begin:end].tolist()
             if not ids:
                 raise ValueError(f"row {row} has no tokens between positions {begin} and {end}")
-            found.append(engine.prefill(ids, begin, page_table[row]))
+            found.append(engine.prefill(ids, begin, self._live(page_table[row : row + 1], [end])[0]))
         return torch.stack(found)[:, None]
 
     def decode_forward(
@@ -148,6 +190,10 @@ class LlamaForCausalLM:
         start_pos: torch.Tensor,
         enable_trace: bool = True,
         read_from_device: bool = True,
+        sampling_params: Any = None,
+        prompt_tokens: torch.Tensor | None = None,
+        output_tokens: torch.Tensor | None = None,
+        reset_batch: bool = True,
         slot_remap: torch.Tensor | None = None,
         num_valid_drafts: torch.Tensor | None = None,
         accepted_counts: torch.Tensor | None = None,
@@ -156,39 +202,127 @@ class LlamaForCausalLM:
         """Decode one token per slot, or verify K drafts with `spec_mode`.
 
         tokens: int [slots, 1], or [slots, 1 + K] with a slot's last token first. start_pos: int [slots], -1 for an
-        empty slot, or [slots, 1 + K], -1 in columns without a draft. Returns float32 [slots, 1, vocab] if
-        read_from_device, else what `read_decode_output` takes; with spec_mode a VerifyOutput. slot_remap: unused, see
-        `prefill_forward`. num_valid_drafts, accepted_counts: unused, since the columns' positions say the first, and
-        the second changes no cache: rejected drafts lie after the accepted ones, where the next tokens overwrite
-        them."""
-        engine = self._ready()
+        empty slot, or [slots, 1 + K], -1 in columns without a draft. Returns float32 logits [slots, 1, vocab] if
+        read_from_device, else what `read_decode_output` takes; with spec_mode a VerifyOutput of it.
+
+        sampling_params: choose tokens, int32 [slots, 1], in place of logits; lists per slot, see `requested_draws`.
+        Batches that the chips cannot sample, with penalties (which come with prompt_tokens and output_tokens, int
+        [slots, any], -1 at ends) or with log-probabilities are sampled on the host by the same numbers, and the result
+        is on the host; with enable_log_probs it is a pair with those of the tokens, float32 [slots, 1].
+        reset_batch: False says that the slots are the last step's, whose tokens and next positions this step takes:
+        `tokens` and `start_pos` may then be older. slot_remap: unused, see `prefill_forward`. num_valid_drafts,
+        accepted_counts: unused, since the columns' positions say the first, and the second changes no cache: rejected
+        drafts lie after the accepted ones, where the next tokens overwrite them."""
+        engine, positions = self._ready(), start_pos.reshape(-1)
         if spec_mode is not None:
-            return self._verify(engine, tokens, page_table, start_pos, spec_mode)
-        step = engine.decode(tokens[:, 0], start_pos.reshape(-1), page_table)
-        return engine.read(step) if read_from_device else step
+            self._kept = None
+            step = self._verify(engine, tokens, page_table, start_pos, spec_mode)
+            field = "logits" if spec_mode == "logits" else "argmax_ids"
+            return in_contract(VerifyOutput)(spec_mode, **{field: self._given(step, read_from_device)})
+        if sampling_params is not None:
+            kept = self._kept
+            if reset_batch or kept is None or not kept.continued_by(positions):
+                kept = None
+            history = None if prompt_tokens is None or output_tokens is None else (prompt_tokens, output_tokens)
+            found = self._sample(engine, kept, tokens[:, 0], positions, page_table, sampling_params, history)
+            return self._given(found, read_from_device)
+        self._kept = None
+        launched = engine.decode(tokens[:, 0], positions, self._live(page_table, positions + 1))
+        return self._given(PendingStep(launched, engine.read), read_from_device)
 
     def read_decode_output(self, tt_out: Any, async_read: bool = False) -> Any:
-        """Return a step's logits on the host, float32 [slots, 1, vocab], and with async_read no events to wait for."""
-        found = tt_out if isinstance(tt_out, torch.Tensor) else self._ready().read(tt_out)
-        return (found, []) if async_read else found
+        """Return a step's result on the host, see `decode_forward`; with async_read what `process_decode_output_host`
+        takes once events have passed, and those ttnn events."""
+        if not async_read:
+            return self._given(tt_out, read=True)
+        if not isinstance(tt_out, PendingStep):
+            return tt_out, []
+        copied, events = self._ready().start_read(tt_out.launched)
+        return PendingStep(copied, tt_out.finish), events
 
-    def process_decode_output_host(self, tt_out: Any, is_tokens: bool = False) -> torch.Tensor:
-        """Return a step's logits, float32 [slots, 1, vocab]. Raises ValueError for tokens, which this model does not
-        sample."""
-        if is_tokens:
-            raise ValueError("this model returns logits; it declares supports_sample_on_device False")
-        return self.read_decode_output(tt_out)
+    def process_decode_output_host(self, tt_out: Any, is_tokens: bool = False) -> Any:
+        """Return a step's result on the host, see `decode_forward`."""
+        return self._given(tt_out, read=True)
+
+    @staticmethod
+    def _given(found: Any, read: bool) -> Any:
+        return found.finish(found.launched) if read and isinstance(found, PendingStep) else found
+
+    def _sample(
+        self,
+        engine: Engine,
+        kept: Kept | None,
+        tokens: torch.Tensor,
+        positions: torch.Tensor,
+        pages: torch.Tensor,
+        params: Any,
+        history: tuple[torch.Tensor, torch.Tensor] | None,
+    ) -> Any:
+        """Run a step that chooses tokens. tokens, positions: int [slots], superseded by those of `kept`."""
+        inputs: torch.Tensor | None = tokens
+        if kept is not None:
+            positions = kept.positions + (kept.positions >= 0)
+            inputs = kept.tokens if isinstance(kept.tokens, torch.Tensor) else None
+        positions = positions.long()
+        pages = self._live(pages, positions + 1)
+        draws = requested_draws(params, positions, engine.vocab_size, self._unseeded)
+        log_probs = bool(any(params.enable_log_probs or ()))
+        if history is None and not log_probs and all(map(engine.samples, draws)):
+            launched = engine.sample(inputs, positions, pages, draws)
+            self._kept = Kept(launched, positions)
+            return PendingStep(launched, lambda step: engine.read_tokens(step).to(torch.int32))
+        if inputs is None and kept is not None:
+            inputs = engine.read_tokens(kept.tokens)[:, 0]
+        logits = engine.read(engine.decode(inputs, positions, pages))[:, 0]
+        warped = logits if history is None else penalised(logits, params, *history)
+        chosen = choose_on_host(warped, draws, positions)
+        self._kept = Kept(chosen, positions)
+        tokens = chosen[:, None]
+        if not log_probs:
+            return tokens.to(torch.int32)
+        return tokens.to(torch.int32), logits.log_softmax(-1).gather(1, tokens)
+
+    def propose_draft_tokens(
+        self,
+        num_drafts: int,
+        committed_tokens: torch.Tensor,
+        committed_positions: torch.Tensor,
+        accepted_counts: torch.Tensor,
+        hidden: Any = None,
+    ) -> Any:
+        """Draft after a verification, whose slots these are. committed_tokens, committed_positions: int [slots, 1 + K],
+        of which the first `accepted_counts`, int [slots], hold what it decided. Returns a DraftOutput; near the
+        context's end it offers fewer. Raises RuntimeError if no verification came before."""
+        engine = self._ready()
+        if self._verified is None:
+            raise RuntimeError("drafts follow a verification, none came before")
+        roots, starts, pages = self._verified
+        rows = zip(roots, starts, committed_tokens.tolist(), accepted_counts.tolist(), strict=True)
+        decided = [[root, *row[:count]] if start >= 0 else [] for root, start, row, count in rows]
+        ends = torch.tensor([start + len(tokens) for start, tokens in zip(starts, decided, strict=True)])
+        drafts = engine.draft(decided, starts, self._live(pages, ends + num_drafts), num_drafts)
+        valid = (self.max_seq_len - ends).clamp(0, num_drafts).where(torch.tensor(starts) >= 0, 0)
+        return in_contract(DraftOutput)(torch.tensor(drafts, dtype=torch.int32), valid.to(torch.int32))
 
     def _verify(
         self, engine: Engine, tokens: torch.Tensor, page_table: torch.Tensor, positions: torch.Tensor, spec_mode: str
-    ) -> VerifyOutput:
+    ) -> PendingStep:
         if spec_mode not in ("logits", "argmax_ids"):
             raise ValueError(f"spec_mode must be logits or argmax_ids, got {spec_mode!r}")
+        self._verified = tokens[:, 0].tolist(), positions[:, 0].tolist(), page_table
         valid = positions >= 0
-        logits = engine.read(engine.verify(tokens.where(valid, 0), positions, page_table))
-        if spec_mode == "logits":
-            return VerifyOutput(spec_mode, logits=logits)
-        return VerifyOutput(spec_mode, argmax_ids=logits.argmax(-1).to(torch.int32).where(valid, -1))
+        pages = self._live(page_table, positions.max(1).values + 1)
+        choose = spec_mode == "argmax_ids"
+        launched = engine.verify(tokens.where(valid, 0), positions, pages, choose)
+        if not choose:
+            return PendingStep(launched, engine.read)
+        return PendingStep(launched, lambda step: engine.read_tokens(step).to(torch.int32).where(valid, -1))
+
+    def _live(self, pages: torch.Tensor, ends: torch.Tensor | Sequence[int]) -> torch.Tensor:
+        """Return a page table, int [rows, blocks], with block 0 from each row's end on: the plugin leaves there what an
+        earlier sequence had, and the model writes padding there. ends: int [rows], positions in use."""
+        first = torch.arange(pages.shape[1]) * self.block_size
+        return pages.where(first < torch.as_tensor(ends)[:, None], 0)
 
     def _ready(self) -> Engine:
         if self.engine is None:

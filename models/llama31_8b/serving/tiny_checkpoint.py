@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from ..checkpoint.tensor_shapes import tensor_shapes
+from ..checkpoint.random_weights import random_state_dict
 from ..config import LlamaConfig, RopeScaling
 from ..tiny import tiny_for
 
@@ -35,12 +35,7 @@ def write(folder: Path, shape: LlamaConfig | None = None, seed: int = 0) -> Llam
     """Write config, weights (bfloat16) and tokenizer into a folder, made if absent."""
     shape = shape or config()
     folder.mkdir(parents=True, exist_ok=True)
-    generator = torch.Generator().manual_seed(seed)
-    state = {}
-    for name, size in tensor_shapes(shape).items():
-        scale = size[-1] ** -0.5 if "embed" not in name else 1.0
-        drawn = torch.randn(size, generator=generator) * scale
-        state[name] = (torch.ones(size) if "norm" in name else drawn).to(torch.bfloat16)
+    state = {name: tensor.to(torch.bfloat16) for name, tensor in random_state_dict(shape, seed).items()}
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(shape.to_hf_dict() | {"torch_dtype": "bfloat16"}, indent=1))
     (folder / "generation_config.json").write_text(json.dumps({"bos_token_id": BOS, "eos_token_id": EOS}))

@@ -281,26 +281,24 @@ class _TokenSource:
         return int(sample(warp_logits(logits[None], self.sampling), [self.generators[user]])[0])
 
 
-def _step(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> ttnn.Tensor:
-    """Run a decode step and make its inputs ready for the next: positions advanced, tokens sampled on the chips."""
-    logits = model.decode(inputs, gather_logits=source.sampler is None)
-    ttnn.plus_one(inputs.positions, skip_negative_entries=True)
-    ttnn.plus_one(inputs.angles)
-    if source.sampler is None:
-        return logits
-    tokens = source.sampler(logits, source.uniforms, inputs.tokens)
+def decode_and_choose(
+    model: TtLlama, inputs: StepInputs, sampler: Sampler, uniforms: ttnn.Tensor | None = None
+) -> ttnn.Tensor:
+    """Run a decode step whose tokens are sampled on the chips, and make its inputs ready for the next: positions
+    advanced, tokens replaced. Returns the tokens, `inputs.tokens`."""
+    logits = model.decode(inputs, gather_logits=False)
+    _advance(inputs)
+    tokens = sampler(logits, uniforms, inputs.tokens)
     model.decode_attention.guard_tokens(tokens)
     return tokens
 
 
-def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
-    """Read `_step`'s result. With two rows, read every chip's tokens, which show whether one failed. Raises what
-    `DecodeAttention.check` raises, and RuntimeError if chips chose different tokens."""
-    if not chosen:
-        model.decode_attention.check()
-        return read(output)
+def agreed_tokens(model: TtLlama, output: ttnn.Tensor) -> torch.Tensor:
+    """Return the tokens that a step chose, int64 [1, users], from a tensor on the chips or its copy on the host. With
+    two rows, every chip's tokens are compared, which shows whether one failed. Raises what `DecodeAttention.check`
+    raises, and RuntimeError if chips chose different tokens."""
     if model.mesh_shape.sp == 1:
-        return read(output)
+        return read(output).long()
     found = [ttnn.to_torch(part).to(torch.int64) & 0xFFFFFFFF for part in ttnn.get_device_tensors(output)]
     if beyond := [t.tolist() for t in found if bool((t >= model.config.vocab_size).any())]:
         model.decode_attention.check()
@@ -308,6 +306,28 @@ def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
     if any(not torch.equal(tokens, found[0]) for tokens in found):
         raise RuntimeError(f"the chips of {model.mesh_shape} chose different tokens: {[t.tolist() for t in found]}")
     return found[0]
+
+
+def _step(model: TtLlama, inputs: StepInputs, source: _TokenSource) -> ttnn.Tensor:
+    """Run a decode step and make its inputs ready for the next."""
+    if source.sampler is not None:
+        return decode_and_choose(model, inputs, source.sampler, source.uniforms)
+    logits = model.decode(inputs)
+    _advance(inputs)
+    return logits
+
+
+def _advance(inputs: StepInputs) -> None:
+    ttnn.plus_one(inputs.positions, skip_negative_entries=True)
+    ttnn.plus_one(inputs.angles)
+
+
+def _result(model: TtLlama, output: ttnn.Tensor, chosen: bool) -> torch.Tensor:
+    """Read `_step`'s result. Raises what `agreed_tokens` raises."""
+    if chosen:
+        return agreed_tokens(model, output)
+    model.decode_attention.check()
+    return read(output)
 
 
 def _load(model: TtLlama, inputs: StepInputs, unfinished: Sequence[SequenceState], lengths: Sequence[int]) -> None:

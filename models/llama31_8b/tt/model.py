@@ -198,6 +198,7 @@ class TtLlama:
             return self._logits(self.groups.decode(x, self.cache, inputs.positions, angles), gather_logits)
         attention = self.decode_attention
         attention.reset_priority()
+        attention.choose_tiles(inputs.positions)
         heads = self.layers[0].project_qkv(x, angles)
         for layer, following in zip(self.layers, [*self.layers[1:], None], strict=True):
             attention.exchange_inputs(x, heads)

@@ -88,7 +88,7 @@ class Mark:
 
     def __init__(self, mesh: ttnn.MeshDevice) -> None:
         # With slow dispatch a launch returns when its program has ended.
-        self._event = None if _slow_dispatch() else ttnn.record_event(mesh, 0)
+        self._event = None if slow_dispatch() else ttnn.record_event(mesh, 0)
         self._made = time.perf_counter()
 
     def passed(self) -> float:
@@ -99,13 +99,14 @@ class Mark:
         return time.perf_counter()
 
 
-def _slow_dispatch() -> bool:
+def slow_dispatch() -> bool:
+    """Return whether programs are launched one by one, which has neither events nor traces."""
     return os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") == "1"
 
 
 def why_no_trace(mesh: ttnn.MeshDevice) -> str | None:
     """Return why steps on this mesh run eagerly, None if traces can be captured."""
-    if _slow_dispatch():
+    if slow_dispatch():
         return "slow dispatch (TT_METAL_SLOW_DISPATCH_MODE=1) replays no traces"
     if not ttnn.get_memory_view(mesh, ttnn.BufferType.TRACE).total_bytes_per_bank:
         return "the mesh was opened without a trace region"

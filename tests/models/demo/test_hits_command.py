@@ -9,6 +9,7 @@ import json
 import pytest
 
 from models.llama31_8b.demo import hits
+from models.llama31_8b.demo.options import PREDICTORS
 from tests.support.gguf_files import untied, write_hf_folder
 
 TEXT = "the and the in 12 " * 30
@@ -43,9 +44,9 @@ def test_the_command_reports_a_file(model, file, capsys):
 def test_another_guess_is_measured_by_the_same_command(model, file, capsys):
     arguments = [file, "--model", model, "--chunk-size", "64", "--threshold", "0.05", "--tokens", "250", "--json"]
     ends, followed = (
-        (hits.main([*arguments, "--guess", name]), json.loads(capsys.readouterr().out))[1] for name in hits.GUESSES
+        (hits.main([*arguments, "--predictor", name]), json.loads(capsys.readouterr().out))[1] for name in PREDICTORS
     )
-    assert (ends["guess"], followed["guess"]) == ("ends", "followed")
+    assert (ends["predictor"], followed["predictor"]) == ("ends", "followed")
     assert ends["bypassed_positions"] == followed["bypassed_positions"] == 127
     assert ends["hits"] + ends["misses"] == followed["hits"] + followed["misses"]
     assert ends["hit_rate_per_layer"] != followed["hit_rate_per_layer"]
@@ -63,7 +64,7 @@ def test_a_text_that_is_too_short_to_speculate(model, file, capsys):
         (["--threshold", "-1"], "threshold must be a number >= 0"),
         (["--model", "absent"], "no model absent"),
         (["--chunk-size", "5"], "chunk_size 5 is not a multiple"),
-        (["--chunk-size", "32", "--guess", "followed"], "chunk_size 32 is not a multiple of 32 above 32"),
+        (["--chunk-size", "32", "--predictor", "followed"], "chunk_size 32 is not a multiple of 32 above 32"),
     ],
 )
 def test_bad_requests_are_one_line(model, file, capsys, change, words):

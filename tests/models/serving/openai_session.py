@@ -50,8 +50,11 @@ async def session(url: str, brief: bool) -> dict:
     together = await asyncio.gather(*(text(prompt) for prompt in PROMPTS), cancelled("This one ends early. "))
     found["together"], found["cancelled after"] = list(together[:-1]), together[-1]
     found["streamed"], found["pieces"] = await streamed(PROMPTS[0])
-    drawn = [await text(PROMPTS[1], temperature=1.0, seed=seed) for seed in (5, 5, 6)]
-    found["drawn"] = drawn
+    found["drawn"] = [await text(PROMPTS[1], temperature=1.0, seed=seed) for seed in (5, 5, 6)]
+    kept = {"temperature": 1.0, "top_p": 0.95, "extra_body": {"ignore_eos": True, "top_k": 20}}
+    found["drawn on chip"] = [await text(PROMPTS[1], seed=seed, **kept) for seed in (5, 6)]
+    beside = asyncio.gather(text(PROMPTS[1], seed=5, **kept), text(PROMPTS[0]), text(PROMPTS[1], seed=6, **kept))
+    found["drawn together"] = list(await beside)
     chat = await client.chat.completions.create(
         model=model, messages=[{"role": "user", "content": "Why?"}], max_tokens=4, temperature=0
     )

@@ -76,6 +76,8 @@ def test_the_openai_client_gets_each_request_the_text_it_has_alone(tmp_path):
     assert found["streamed"] == found["after"] == found["alone"][0]
     assert found["pieces"] > 1 and found["cancelled after"] == 3
     assert found["drawn"][0] == found["drawn"][1] != found["drawn"][2]
+    five, six = found["drawn on chip"]
+    assert found["drawn together"] == [five, found["alone"][0], six] and five != six
     assert "512" in found["too long"]
     assert isinstance(found["chat"], str)
 

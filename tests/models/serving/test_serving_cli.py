@@ -42,6 +42,7 @@ def test_requirements_take_an_opencv_for_numpy_below_2(tmp_path):
         (["--plugin", "{folder}", "--mesh", "3x1"], "no mesh 3x1; supported: 1x1"),
         (["--plugin", "{plugin}", "--threshold", "0.1"], "threshold have no effect with exact attention"),
         (["--plugin", "{plugin}", "--block-size", "48"], "invalid choice: 48"),
+        (["--plugin", "{plugin}", "--draft-window", "64"], "draft_window 64 has no effect without draft 'self'"),
         ([], "required: --plugin"),
     ],
 )

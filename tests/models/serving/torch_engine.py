@@ -1,54 +1,44 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """An engine in torch over blocks: each call copies a sequence's pages out, runs the reference model, and copies what it
-wrote back."""
+wrote back. As on a device, a later step overwrites a result that nobody has started to read."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.serving.draws import choose_on_host
 
 
-class TorchEngine:
-    """See models.llama31_8b.serving.engine. Blocks start as NaN, so that reading a page that nobody wrote shows."""
+@dataclass
+class Step:
+    """A launch, or its copy on the host, which is there once its event has passed."""
 
-    def __init__(self, model: ReferenceLlama, users: int, blocks: int, block_size: int) -> None:
+    number: int
+    result: torch.Tensor
+    copied: bool = False
+    there: bool = False
+
+    def arrive(self) -> None:
+        self.there = True
+
+
+class Paged:
+    """A model over blocks, which start as NaN, so that reading a page that nobody wrote shows."""
+
+    def __init__(self, model: ReferenceLlama, blocks: int, block_size: int) -> None:
         config = model.config
-        self.model, self.users, self.vocab_size, self.block_size = model, users, config.vocab_size, block_size
+        self.model, self.block_size = model, block_size
         shape = (config.num_hidden_layers, 2, blocks, config.num_key_value_heads, block_size, config.head_dim)
         self.blocks = torch.full(shape, torch.nan, dtype=model.dtype)
-        self.warmed: list[str] = []
 
-    def prefill(self, tokens, start, pages):
-        assert start % self.block_size == 0
-        return self._run(torch.tensor([list(tokens)]), start, pages)[-1]
-
-    def decode(self, tokens, positions, pages):
-        return self.verify(tokens[:, None], positions[:, None], pages)
-
-    def verify(self, tokens, positions, pages):
-        found = torch.zeros(self.users, tokens.shape[1], self.vocab_size)
-        for user in range(self.users):
-            valid = int((positions[user] >= 0).sum())
-            if valid:
-                start = int(positions[user, 0])
-                assert positions[user, :valid].tolist() == list(range(start, start + valid))
-                found[user, :valid] = self._run(tokens[user : user + 1, :valid].long(), start, pages[user])
-        return found
-
-    def read(self, step):
-        return step
-
-    def warm_up_prefill(self):
-        self.warmed.append("prefill")
-
-    def warm_up_decode(self, traced):
-        self.warmed.append("traced decode" if traced else "decode")
-
-    def _run(self, tokens, start, pages):
-        """Return logits [tokens, vocab] of tokens at positions from `start`."""
-        count = tokens.shape[1]
+    def run(self, tokens: torch.Tensor, start: int, pages: torch.Tensor, padding: int = 0) -> torch.Tensor:
+        """Return logits [tokens, vocab] of tokens at positions from `start`. padding: positions after them that are
+        overwritten by NaN, as a device writes what a padded row gives."""
+        count, pages = tokens.shape[1], torch.nn.functional.pad(pages, (0, 1))  # block 0 after the context
         need = -(-(start + count) // self.block_size)
         table = pages[:need].long()
         cache = self.model.new_cache(1, need * self.block_size)
@@ -63,4 +53,104 @@ class TorchEngine:
             for layer in range(len(cache.keys)):
                 self.blocks[layer, 0, block, :, row] = cache.keys[layer][0, :, position]
                 self.blocks[layer, 1, block, :, row] = cache.values[layer][0, :, position]
+        for position in range(start + count, start + count + padding):
+            if position // self.block_size < len(pages):
+                self.blocks[:, :, pages[position // self.block_size], :, position % self.block_size] = torch.nan
         return logits
+
+
+class TorchEngine:
+    """See models.llama31_8b.serving.engine. draft: drafts; without it the model drafts for itself."""
+
+    def __init__(
+        self, model: ReferenceLlama, users: int, blocks: int, block_size: int, draft: ReferenceLlama | None = None
+    ) -> None:
+        self.users, self.vocab_size, self.block_size = users, model.config.vocab_size, block_size
+        self.paged = Paged(model, blocks, block_size)
+        self.drafting = None if draft is None else Paged(draft, blocks, block_size)
+        self.warmed: list[str] = []
+        self.launches: list[str] = []
+        # What the device keeps for the next step that chooses tokens.
+        self.tokens = torch.zeros(users, dtype=torch.int64)
+        self.positions = torch.full((users,), -1)
+
+    def prefill(self, tokens, start, pages):
+        assert start % self.block_size == 0
+        ids = torch.tensor([list(tokens)])
+        padding = max(32, 1 << (len(tokens) - 1).bit_length()) - len(tokens)
+        if self.drafting is not None:
+            self.drafting.run(ids, start, pages, padding)
+        return self.paged.run(ids, start, pages, padding)[-1]
+
+    def decode(self, tokens, positions, pages):
+        self.launches.append("decode")
+        return self._launched(self._logits(tokens[:, None], positions[:, None], pages))
+
+    def verify(self, tokens, positions, pages, choose):
+        self.launches.append("verify")
+        logits = self._logits(tokens, positions, pages)
+        return self._launched(logits.argmax(-1) if choose else logits)
+
+    def draft(self, decided, starts, pages, length):
+        self.launches.append("draft")
+        paged, found = self.drafting or self.paged, []
+        for tokens, start, row in zip(decided, starts, pages, strict=True):
+            given = list(tokens)
+            if given and self.drafting is None:  # the target has all but the last
+                start, given = start + len(given) - 1, given[-1:]
+            drafts = []
+            while given and len(drafts) < length:
+                drafts.append(int(paged.run(torch.tensor([given]), start, row)[-1].argmax()))
+                start, given = start + len(given), drafts[-1:]
+            found.append(drafts or [0] * length)
+        return found
+
+    def sample(self, tokens, positions, pages, draws):
+        self.launches.append("sample" if tokens is not None else "sample resident")
+        if tokens is not None:
+            self.tokens, self.positions = tokens.long(), positions.clone()
+        assert torch.equal(self.positions, positions)
+        logits = self._logits(self.tokens[:, None], self.positions[:, None], pages)[:, 0]
+        self.tokens = choose_on_host(logits, draws, self.positions)
+        self.positions = self.positions + (self.positions >= 0)
+        return self._launched(self.tokens[:, None])
+
+    def samples(self, draw):
+        return draw.params.greedy or 0 < draw.params.top_k <= 32
+
+    def start_read(self, step):
+        copy = Step(step.number, self._result(step), copied=True)
+        return copy, [copy]
+
+    def read(self, step):
+        return self._result(step)
+
+    def read_tokens(self, step):
+        return self._result(step)
+
+    def warm_up_prefill(self):
+        self.warmed.append("prefill")
+
+    def warm_up_decode(self, sampling):
+        self.warmed.append("decode and sample" if sampling else "decode")
+
+    def _launched(self, result):
+        return Step(len(self.launches), result.clone())
+
+    def _result(self, step):
+        if step.copied:
+            assert step.there, "nobody has waited for the copy"
+        else:
+            assert step.number == len(self.launches), "a later step has overwritten the result"
+        return step.result
+
+    def _logits(self, tokens, positions, pages):
+        found = torch.full((self.users, tokens.shape[1], self.vocab_size), torch.nan)
+        for user in range(self.users):
+            valid = int((positions[user] >= 0).sum())
+            if valid:
+                start = int(positions[user, 0])
+                assert positions[user, :valid].tolist() == list(range(start, start + valid))
+                chain = tokens[user : user + 1, :valid].long()
+                found[user, :valid] = self.paged.run(chain, start, pages[user], tokens.shape[1] - valid)
+        return found

@@ -23,8 +23,8 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
     for positions that nobody has cached yet), and of a tree step, a commit, and the step after it."""
     import ttnn
 
+    from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.demo.backends.sim.backend import TINY
-    from models.llama31_8b.reference.model.random_weights import random_state_dict
     from models.llama31_8b.tt.model import TtLlama, overwrite, read
     from models.llama31_8b.tt.paged_kv_cache import PagedKVCache
     from models.llama31_8b.tt.prefill import cache_prompt

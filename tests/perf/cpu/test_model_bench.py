@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.load import LoadedModel
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from perf.cpu import bench_reference as bench
 from tests.support.attention_cases import random_tokens, tiny_config
 

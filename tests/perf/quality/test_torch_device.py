@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.reference.alspec.policies import (
     ALSpecAttention,
     AttentionPolicy,
@@ -16,7 +17,6 @@ from models.llama31_8b.reference.alspec.policies import (
 )
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.quality import cli, forward
 from perf.quality.forward import read, text_pass

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from perf.steps import bench_alspec
@@ -127,13 +129,43 @@ def test_words_of_cores_become_spans_of_programs():
         (["--kv-heads", "2", "--workers", "2"], "must be 1 to 2"),
         (["--tensor-parallel"], "an even number of --kv-heads over two chips, got 1"),
         (["--trace", "/nowhere/trace.json"], "does not exist"),
+        (["--model", "llama-3.1-8b", "--context", "131072"], "sharded needs 17070882816 bytes per chip"),
+        (["--model", "llama-3.1-70b"], "leaves 64 query heads per chip"),
+        (["--model", "llama-3.1-8b", "--tp", "3"], "no mesh 1x3"),
+        (["--model", "llama-3.1-8b", "--tensor-parallel"], "--tensor-parallel compares small layers"),
     ],
 )
 def test_the_command_refuses_before_it_measures(arguments, words, capsys, monkeypatch):
     monkeypatch.setattr(bench_alspec, "run", lambda *_: pytest.fail("measured"))
     with pytest.raises(SystemExit) as ended:
         bench_alspec.main(arguments)
-    assert ended.value.code == 2 and words in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and words in error and len(error.splitlines()) == 1
+
+
+def test_a_chips_part_of_a_model_goes_on_where_the_last_run_stopped(tmp_path, monkeypatch, capsys):
+    kept, asked = tmp_path / "steps.json", []
+
+    def measured(module, what, environment):
+        asked.append(what)
+        return {
+            name: step for name, step in steps().items() if name not in bench_alspec.steps_kept(kept, what["shape"])
+        }
+
+    monkeypatch.setattr(bench_alspec, "measure_apart", measured)
+    command = ["--model", "llama-3.1-8b", "--tp", "4", "--layers", "1", "--context", "4096", "--chunk-size", "128"]
+    command += ["--hits", "1", "--steps", str(kept)]
+    assert bench_alspec.main(command) == 0
+    shape = asked[0]["shape"]
+    assert (shape["hidden"], shape["intermediate"], shape["heads"], shape["kv_heads"]) == (4096, 3584, 8, 2)
+    assert (shape["precision"], shape["sharding"], shape["workers"]) == ("performance", "sharded", None)
+    assert asked[0]["kept"] == str(kept)
+    kept.write_text(json.dumps({"shape": shape, "steps": steps()}))
+    assert bench_alspec.main(command) == 0 and len(asked) == 1
+    assert "of its gain" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        bench_alspec.main([*command, "--context", "8192"])
+    assert "asked for are" in capsys.readouterr().err
 
 
 def test_programs_are_drawn_one_after_the_other():

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 
 from ..expectations import correlation
 from ..findings import Check

@@ -155,4 +155,6 @@ class ALSpecAttention(AttentionPolicy):
             accepted &= eligible
         queries = segments.tokens.stop - segments.tokens.start
         self._accepted[layer, segments.rows, segments.tokens] = accepted.view(-1, queries)
+        if self.follower is not None:
+            self.follower.decided(segments, accepted.view(-1, queries))
         return torch.where(accepted[:, None], guess, exact)

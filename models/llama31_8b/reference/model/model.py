@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...checkpoint.errors import ContextLengthError
+from ...checkpoint.random_weights import random_state_dict
 from ...checkpoint.tensor_shapes import check_shapes
 from ...config import LlamaConfig
 from ..alspec.policies import AttentionPolicy
 from .attention import decode_attention, dense_attention
 from .kv_cache import KVCache
 from .projection import Projection
-from .random_weights import random_state_dict
 from .rope import RotaryTable, rotate
 from .step import DecodeStep, GuessRange, TokenTreeLike
 

@@ -42,6 +42,7 @@ from ...config import LlamaConfig
 from ..parallel.mesh import SP_AXIS, TP_AXIS, MeshShape
 from .alspec_counters import LayerCounters, SpeculationCounters
 from .base import DecodeAttention, TokenHeads
+from .followed_tiles import FollowedTiles
 from .settings import check_speculation
 
 # At 1 GHz; far longer than a layer, which is how long one row waits for the other.
@@ -56,7 +57,8 @@ class AttentionSpeculation(DecodeAttention):
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
     program, tree_program: the attention ops' core assignments. guess_range: the tokens of the guess, if not the ops'
-    default. Raises SpeculationError, ValueError (ChipPairs).
+        default; with `tiles` it follows the attention (followed_tiles.py), one token after another.
+    Raises SpeculationError, ValueError (ChipPairs).
     """
 
     def __init__(
@@ -89,6 +91,16 @@ class AttentionSpeculation(DecodeAttention):
         # The chips of a TP group decide together, over all heads, on another core.
         self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
+        self.followed = None
+        if guess_range is not None and guess_range.tiles:
+            self.followed = FollowedTiles(
+                mesh,
+                guess_range,
+                layers=config.num_hidden_layers,
+                users=users,
+                kv_heads=config.num_key_value_heads // mesh_shape.tp,
+                capacity=capacity,
+            )
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)
 
@@ -96,10 +108,15 @@ class AttentionSpeculation(DecodeAttention):
         """Make the first row the sender of layer 0 (priorities [2, 0]); both rows hold the embedding."""
         ttnn.copy(self._initial, self.priority)
 
+    def choose_tiles(self, positions: ttnn.Tensor) -> None:
+        if self.followed is not None:
+            self.followed.select(positions)
+
     def exchange_inputs(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
         self.exchange(residual, self.priority, *heads)
 
     def __call__(self, layer, q, keys, values, positions, page_table=None):
+        followed = self.followed
         return speculative_flash_decode(
             q,
             keys,
@@ -114,10 +131,16 @@ class AttentionSpeculation(DecodeAttention):
             tp_group=self.tp_group,
             program_config=self.program,
             guess_range=self.guess_range,
+            tile_lists=None if followed is None else followed.lists[layer],
+            tile_masses=None if followed is None else followed.masses[layer],
         ).exact
 
     def check_trees(self) -> None:
-        """Accept token trees."""
+        """Raises ValueError for a guess that follows the attention, whose lists are of one token after another."""
+        if self.followed is not None:
+            raise ValueError(
+                f"a guess that follows the attention is of one token, not of a token tree: {self.guess_range}"
+            )
 
     def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
         return speculative_tree_attention(
@@ -159,8 +182,10 @@ class AttentionSpeculation(DecodeAttention):
                 raise PeerError(f"{what}: {error}") from error
 
     def reset(self) -> None:
-        """Forget counters and failures. No step may be running."""
+        """Forget counters, failures and what the guess followed. No step may be running."""
         self.log.reset()
+        if self.followed is not None:
+            self.followed.reset()
         for state in self._states().values():
             state.reset()
 

@@ -36,6 +36,9 @@ class DecodeAttention(ABC):
     def reset_priority(self) -> None:
         """Called before the first layer."""
 
+    def choose_tiles(self, positions: ttnn.Tensor) -> None:
+        """Called before the first layer, with the step's positions, int32 [users]."""
+
     def exchange_inputs(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
         """Called before each layer's cache is written, with the layer's input, bfloat16 [1, 1, users (* nodes), hidden
         / tp], and the heads made from it; may change them in place."""

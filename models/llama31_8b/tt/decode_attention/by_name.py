@@ -39,6 +39,7 @@ def make_decode_attention(
             capacity=capacity,
             chunk_size=settings.chunk_size,
             threshold=settings.threshold,
+            guess_range=settings.guess_range,
         )
     exact = exact_attention(
         mesh,

@@ -52,7 +52,7 @@ class ModelDrafter(TreeDrafter):
         self._sampler = Sampler(draft.mesh, draft.mesh_shape, draft.config, GREEDY)
         self._lengths = [0] * draft.users
         self._nodes, self._width = 0, 1
-        self._exact: _ExactPass | None = None
+        self._exact: ExactPass | None = None
 
     @property
     def lengths(self) -> list[int]:
@@ -65,7 +65,7 @@ class ModelDrafter(TreeDrafter):
     def draft_loop(self, step: TreeStep, shape: DraftShape, eager: bool) -> DraftLoop:
         if shape.width == 1:
             return OnDeviceDraftLoop(self.model, step, self._lengths, eager)
-        self._exact = _ExactPass(self.model, self._nodes, self._sampler, self._width, eager)
+        self._exact = ExactPass(self.model, self._nodes, self._sampler, self._width, eager)
         return super().draft_loop(step, shape, eager)
 
     def check(self, shape: DraftShape, target: TtLlama) -> None:
@@ -112,7 +112,7 @@ class ModelDrafter(TreeDrafter):
         if self._exact is not None:
             self._exact.traced_step.release()
 
-    def _calibrate(self, exact: _ExactPass, undrafted: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+    def _calibrate(self, exact: ExactPass, undrafted: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
         """Run exact passes over the decided tokens, one unless a round was skipped -> the likeliest next tokens by
         user."""
         found: dict[int, list[int]] = {}
@@ -128,7 +128,7 @@ class ModelDrafter(TreeDrafter):
 
     def _trees(
         self,
-        exact: _ExactPass,
+        exact: ExactPass,
         roots: Mapping[int, int],
         behind_root: Mapping[int, list[int]],
         shape: DraftShape,
@@ -206,7 +206,7 @@ def _chain_of(tokens: Sequence[int]) -> tuple[TokenTree, list[int]]:
     return TokenTree.chain(len(tokens)), list(tokens)
 
 
-class _ExactPass:
+class ExactPass:
     """An exact pass over forests of up to `nodes` nodes per user. traced_step: runs it and returns the likeliest tokens
     after each node, float32 [1, 1, users * nodes, 32], as ORIGIN - id, likeliest first."""
 

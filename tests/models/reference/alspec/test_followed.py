@@ -95,46 +95,64 @@ def by_single_keys(query, keys, values, span: GuessRange, before: list[list[floa
 
 
 def test_guesses_decisions_and_tiles_are_those_of_single_keys(model, cache):
-    """Users at different positions, two of them bypassed at first, six steps that speculate."""
+    """Users at different positions, two of them bypassed at first; then one by itself, whose hits change the sender."""
+    speculate(model, cache, 6)
+    changes = speculate(model, cache.view([4]), 12)
+    assert 5 < sum(changes) < len(changes) - 5, "both ranks send"
+
+
+def speculate(model, cache, steps: int) -> list[int]:
+    """Compare `steps` steps of all users; return the sender of each layer."""
     policy = Recorded(0.4, RANGE)
     mine = cache.clone()
-    for step in range(6):
-        tokens = torch.tensor([[random_tokens(6, seed=70 + user)[step]] for user in range(mine.batch)])
+    for step in range(steps):
+        tokens = torch.tensor([[random_tokens(steps, seed=70 + user)[step]] for user in range(mine.batch)])
         model.forward(tokens, mine, policy=policy)
-    known: dict[tuple[int, int], list[list[float]]] = {}
-    checked = followed = 0
+    known: dict[tuple[int, int, int], list[list[float]]] = {}
+    checked = followed = sender = 0
+    hits: list[bool] = []
+    changes = []
     for layer, step, segments, out in policy.calls:
+        if segments.rows.start == 0:  # the layer's first group of users
+            sender = 0 if layer == 0 else sender ^ all(hits)
+            changes.append(sender)
+            hits = []
         for row in range(segments.rows.start, segments.rows.stop):
             heads = len(segments.keys) // segments.users
             at = slice((row - segments.rows.start) * heads, (row - segments.rows.start + 1) * heads)
             guess, exact, masses, tiles = by_single_keys(
-                segments.query[at], segments.keys[at], segments.values[at], RANGE, known.get((layer, row))
+                segments.query[at], segments.keys[at], segments.values[at], RANGE, known.get((sender, layer, row))
             )
-            known[layer, row] = masses
+            known[sender, layer, row] = masses
             distance, norm = float((guess - exact).norm()), float(exact.norm())
             if segments.keys.shape[1] < 96:
                 expected = exact
+                hits.append(False)
             else:
                 assert abs(distance - 0.4 * norm) > 1e-4 * norm, "a near tie proves nothing"
                 expected = guess if distance < 0.4 * norm else exact
                 followed += any(tiles)
+                hits.append(distance < 0.4 * norm)
             torch.testing.assert_close(out[row - segments.rows.start].double(), expected, atol=2e-5, rtol=0)
             checked += 1
     statistics = policy.statistics
-    assert checked == 6 * 3 * len(LENGTHS) and followed >= 30
-    assert statistics.hits > 5 and statistics.misses > 5 and statistics.bypassed > 0
+    assert checked == steps * 3 * mine.batch and followed >= steps * 2
+    assert statistics.hits > 5 and statistics.misses > 5 and (statistics.bypassed > 0) == (mine.batch > 1)
+    return changes
 
 
-def test_a_chain_decides_as_one_token_after_another(model, cache):
-    tokens = torch.tensor([random_tokens(9, seed=80 + user) for user in range(cache.batch)])
+@pytest.mark.parametrize("user", range(len(LENGTHS)))
+def test_a_chain_decides_as_one_token_after_another(model, cache, user):
+    cache = cache.view([user])
+    tokens = torch.tensor([random_tokens(9, seed=80 + user)])
     single, chain = ALSpecAttention(0.4, RANGE), ALSpecAttention(0.4, RANGE)
     one, many = cache.clone(), cache.clone()
     steps = [model.forward(tokens[:, i : i + 1], one, policy=single) for i in range(9)]
     whole = model.forward(tokens[:, :1], many, policy=chain)
     rest = model.forward(tokens[:, 1:], many, policy=chain, logits="all")
     torch.testing.assert_close(torch.cat((whole, rest), 1), torch.cat(steps, 1), atol=1e-4, rtol=1e-4)
-    for user in range(cache.batch):
-        assert single.statistics.decisions_per_token(user) == chain.statistics.decisions_per_token(user)
+    assert single.statistics.decisions_per_token() == chain.statistics.decisions_per_token()
+    assert len(chain.statistics.decisions_per_token()) == 9
 
 
 def test_threshold_0_is_bit_identical_to_exact(model, cache):
@@ -158,9 +176,9 @@ def test_masses_are_forgotten_where_the_last_pass_was_not_the_step_before(model,
     mine = cache.clone()
     tokens = torch.tensor([random_tokens(8, seed=90 + user) for user in range(mine.batch)])
     follower = policy.follower
-    assert isinstance(follower, MassFollower) and follower.known(0, 3) is None
+    assert isinstance(follower, MassFollower) and follower.known(0, 0, 3) is None
     model.forward(tokens[:, :1], mine, policy=policy)
-    before = follower.known(0, 3)
+    before = follower.known(0, 0, 3)
     assert before is not None and before.shape == (model.config.num_key_value_heads, 161 // 32 + 1)
     torch.testing.assert_close(before.sum(1), torch.full((len(before),), 1.0 * before.sum(1)[0]))  # query heads a head
     model.prefill([[1, 2, 3]], mine.user(3))

@@ -253,7 +253,7 @@ def test_bad_caches_are_named(model: ReferenceLlama) -> None:
 
 
 def test_missing_misshapen_and_foreign_tensors_are_named() -> None:
-    from models.llama31_8b.reference.model.random_weights import random_state_dict
+    from models.llama31_8b.checkpoint.random_weights import random_state_dict
 
     config = tiny_config()
     good = random_state_dict(config)

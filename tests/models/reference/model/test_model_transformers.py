@@ -8,11 +8,11 @@ import pytest
 import torch
 from loguru import logger
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig, RopeScaling
 from models.llama31_8b.reference.alspec.policies import ExactAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from tests.support.attention_cases import random_tokens, tiny_config
 
 LLAMA3 = RopeScaling(

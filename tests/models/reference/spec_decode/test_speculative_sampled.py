@@ -14,6 +14,7 @@ import torch
 from loguru import logger
 from scipy.stats import chisquare
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import (
     SamplingParams,
@@ -23,7 +24,6 @@ from models.llama31_8b.generation.sampling import (
 )
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.reference.spec_decode import draft_verification as verification
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact

@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.tt.decode_attention.speculation_programs import traced
 from tests.support.alspec_reference import Recorded, reference_steps

@@ -8,11 +8,11 @@ import pytest
 import torch
 from loguru import logger
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.tt.turn_programs import speculated_turns
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig, preset
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.tt.device.dram_budget import budget
 from models.llama31_8b.tt.device.precision import LayerPrecision, PrecisionError, precision_config
 from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment, Stage

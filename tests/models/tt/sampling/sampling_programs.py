@@ -67,6 +67,34 @@ def pick_among(mesh, ids, numbers) -> list[int]:
     return read(sampler.pick(*parts, sampler.uniforms(numbers)))[0].tolist()
 
 
+def choose_per_user(mesh, logits, batches: list) -> list:
+    """bfloat16 logits [users, vocab]; batches: for each call a pair of parameters and a number per user. Returns each
+    call's tokens, int64 [users]; all calls replay one trace where the mesh has them."""
+    import ttnn
+
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.sampling.per_user import PerUserSampler
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
+
+    users, vocab = logits.shape
+    sampler = PerUserSampler(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab), users)
+    padded = -(-vocab // 32) * 32
+    blank = logits.new_zeros(1, 1, users, padded)
+    blank[0, 0, :, :vocab] = logits
+    given = ttnn.from_torch(blank, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    step = TracedStep(mesh, lambda: sampler(given, sampler.numbers), why_no_trace(mesh) is not None)
+    found = []
+    for draws in batches:
+        sampler.load(draws)
+        found.append(read(step())[0].long())
+    try:
+        sampler.load([(replace(batches[0][0][0], temperature=1.0, top_k=33), 0.0)] * users)
+    except ValueError as error:
+        found.append(str(error))
+    return found
+
+
 def host_side(mesh) -> dict:
     """Messages about a number outside [0, 1) and about too many candidates; first ids of blocks."""
     from models.llama31_8b.generation.sampling import SamplingParams

@@ -145,11 +145,11 @@ def texts_by_a_draft_model(
     """
     from dataclasses import asdict, replace
 
+    from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.reference.generate import generate
     from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.reference.model.random_weights import random_state_dict
     from models.llama31_8b.reference.spec_decode.generate import speculative_generate
     from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter as Reference
     from models.llama31_8b.spec_decode.draft_shape import DraftShape

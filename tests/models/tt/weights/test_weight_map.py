@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.errors import ModelLoadError
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
 from models.llama31_8b.config import LlamaConfig, preset
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.rope import RotaryTable, rotate
 from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.weights.map import WeightMap, adjacent_pairs

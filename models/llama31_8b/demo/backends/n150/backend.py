@@ -16,7 +16,7 @@ from runtime_patches.runtime_root import project_cache_dir
 from runtime_patches.simulated_n150 import doctor
 
 from ....spec_decode.draft_shape import SELF_WINDOW
-from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
+from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation, followed_range
 from ....tt.device.boards import check_boards, find_boards
 from ....tt.device.dram_budget import DoesNotFit, budget, longest_context
 from ....tt.device.precision import PrecisionConfig, PrecisionError, precision_config
@@ -164,6 +164,8 @@ def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, 
     """Raises SpeculationError and UserError if chips cannot decode with this attention policy."""
     if options.attention == "alspec":
         check_speculation(mesh, users, capacity, options.chunk_size, options.threshold)
+        if options.predictor == "followed":
+            followed_range(options.chunk_size)
     elif options.attention in ("sink", "static"):
         check_chunk_size(options.chunk_size, capacity)
     options.check_static_layers(config.name, config.num_hidden_layers)
@@ -300,7 +302,9 @@ def _settings(run: RunConfig, options: DemoOptions) -> ModelSettings:
         users=run.users,
         capacity=run.capacity,
         precision=run.precision,
-        attention=AttentionSettings(str(options.attention), options.chunk_size, options.threshold, static),
+        attention=AttentionSettings(
+            str(options.attention), options.chunk_size, options.threshold, static, options.predictor
+        ),
         decode_sharding=run.decode_sharding,
     )
 

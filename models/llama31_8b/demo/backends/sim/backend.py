@@ -19,7 +19,7 @@ from loguru import logger
 
 from ....config import LlamaConfig
 from ....tiny import TINY, tiny_for
-from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation
+from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation, followed_range
 from ....tt.device.precision import PrecisionError, precision_config
 from ....tt.parallel.mesh import TILE, MeshError, MeshShape
 from ....tt.sharding.config import GRID as WHOLE_GRID
@@ -34,7 +34,7 @@ DEFAULT_TOKENS, DRAFTED_TOKENS = (
     3,
     8,
 )  # a step takes seconds; drafts are accepted once the text repeats itself
-CHUNK_SIZE = 32
+CHUNK_SIZE, FOLLOWED_CHUNK_SIZE = 32, 64
 MAX_PARALLEL = 4  # layers of a draft; each takes the simulator seconds a step
 PRECISION = "accuracy"
 _CHECKED = "a few steps are checked one by one against the reference"
@@ -104,7 +104,8 @@ def plan_request(options: DemoOptions) -> dict:
         raise UserError(f"--temperature does not go with --device sim unless --draft is given: {_CHECKED}")
     default = DRAFTED_TOKENS if nodes else DEFAULT_TOKENS
     tokens = options.max_new_tokens if "max_new_tokens" in options.given else default
-    chunk_size = options.chunk_size if "chunk_size" in options.given else CHUNK_SIZE
+    default_chunk = CHUNK_SIZE if options.predictor == "ends" else FOLLOWED_CHUNK_SIZE
+    chunk_size = options.chunk_size if "chunk_size" in options.given else default_chunk
     if attention == "exact" and "chunk_size" in options.given:
         raise UserError("--chunk-size is how many tokens a guess reads; this run has exact attention")
     # The first step is the first whose guess leaves keys out: the tail holds up to a tile more than a chunk.
@@ -127,6 +128,8 @@ def plan_request(options: DemoOptions) -> dict:
             ShardedDecodeConfig.of(config, mesh, users=1)
         if attention == "alspec":
             check_speculation(mesh, 1, capacity, chunk_size, options.threshold)
+            if options.predictor == "followed":
+                followed_range(chunk_size)
         elif attention != "exact":
             check_chunk_size(chunk_size, capacity)
     except (PrecisionError, MeshError, ShardingError, SpeculationError) as error:
@@ -144,6 +147,7 @@ def plan_request(options: DemoOptions) -> dict:
         "attention": attention,
         "threshold": options.threshold,
         "chunk_size": chunk_size,
+        "predictor": options.predictor,
         "static_layers": sorted(options.static_layer_set()),
         "model": options.model,
         "layers": options.layers,

@@ -17,12 +17,12 @@ import ttnn
 from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
 from runtime_patches.simulated_n150.environment import KERNEL_BYTES
 
+from ....checkpoint.random_weights import random_state_dict
 from ....checkpoint.tensor_shapes import tensor_shapes
 from ....config import LlamaConfig
 from ....generation.sampling import SamplingParams
 from ....reference.alspec import policies
 from ....reference.model.model import ReferenceLlama
-from ....reference.model.random_weights import random_state_dict
 from ....results import GenerationResult
 from ....spec_decode.draft_shape import DraftShape
 from ....spec_decode.metrics import SpeculativeResult
@@ -94,7 +94,8 @@ def reference_policy(request: dict[str, Any]) -> AttentionPolicy:
     """Return the reference's attention policy that the chips must follow."""
     name, chunk_size = request["attention"], request["chunk_size"]
     if name == "alspec":
-        return policies.ALSpecAttention(request["threshold"], chunk_size)
+        options = DemoOptions(attention=name, chunk_size=chunk_size, predictor=request["predictor"])
+        return policies.ALSpecAttention(request["threshold"], options.guess_range())
     if name == "static":
         return policies.StaticAttention(chunk_size, request["static_layers"])
     return {"exact": policies.ExactAttention, "sink": policies.SinkAttention}[name](chunk_size)
@@ -108,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
     sharding = "" if request["decode_sharding"] == "interleaved" else f", {request['decode_sharding']} decode steps"
-    guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}"
+    guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}, {request['predictor']}"
     show(
         f"simulated N150, {mesh_shape} of {request['grid']} cores: {source.name}, hidden {source.config.hidden_size}, "
         f"{precision.name} precision{sharding}, a prompt of {len(source.prompt)} tokens; "
@@ -131,7 +132,9 @@ def main(arguments: Sequence[str]) -> int:
     formats = precision.weight_formats(source.config.num_hidden_layers)
     required = MIN_PCC_OF_FOUR_BITS if "bfloat4_b" in formats else MIN_PCC
     drafts = {name: request[name] for name in ("draft", "temperature")} if request["nodes"] else {}
-    options = DemoOptions(attention=request["attention"], chunk_size=request["chunk_size"], **drafts)
+    options = DemoOptions(
+        attention=request["attention"], chunk_size=request["chunk_size"], predictor=request["predictor"], **drafts
+    )
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
     lowest = lowest_pcc([step["pcc"] for step in steps])
@@ -156,7 +159,9 @@ def _steps(
     settings = ModelSettings(
         capacity=capacity,
         precision=precision,
-        attention=AttentionSettings(request["attention"], request["chunk_size"], request["threshold"], static),
+        attention=AttentionSettings(
+            request["attention"], request["chunk_size"], request["threshold"], static, request["predictor"]
+        ),
         decode_sharding=request["decode_sharding"],
     )
     model = TtLlama.from_state_dict(config, source.state, device, settings)

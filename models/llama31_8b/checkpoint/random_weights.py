@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import torch
 
-from ...checkpoint.tensor_shapes import tensor_shapes
-from ...config import LlamaConfig
+from ..config import LlamaConfig
+from .tensor_shapes import tensor_shapes
 
 
 def random_state_dict(config: LlamaConfig, seed: int = 0) -> dict[str, torch.Tensor]:

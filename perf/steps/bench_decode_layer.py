@@ -1,0 +1,205 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Execute a decode layer of Llama 3.1 8B, embedding and LM head on a simulated chip: values, cycles, tokens/s.
+
+One layer of full size with random weights decodes a token on 64 simulated cores, by either decode sharding, after the
+embedding; its cache holds random numbers. The final norm and the LM head run after a thin layer, the head as one of
+twelve equal pieces, a third of what a chip multiplies at once: its time is that of reading its columns. Results are
+judged against torch: with the weights as the chip holds them, in bfloat8_b and bfloat4_b ("held"), and as they were
+before ("given"). A token of all layers is then the embedding, as many such layers, the norm and all pieces; the last
+layer, whose ff1 and ff3 are in bfloat8_b, is counted as the others, and joining the pieces is not counted.
+
+Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
+Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
+the simulator leaves out: docs/results/paper_cycles.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from models.llama31_8b.command_line import OneLineParser
+from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
+from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
+from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
+from perf.lib.data_file import FOLDER, commit
+from perf.lib.measuring_process import answered, measure_apart
+from perf.lib.timed_chip import timed_chip, timed_environment
+from perf.quality.tables import Table
+from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
+
+STEPS = FOLDER / "steps" / "decode_layer.csv"
+MODULE = "perf.steps.bench_decode_layer"
+BYTES_PER_CYCLE = DRAM_BYTES_PER_S / 1e9
+KEYS = ("model", "tp", "context", "sharding", "stage")
+ERRORS = tuple(f"{error}_{w}" for error in ("pcc", "largest", "largest_relative", "error") for w in ("held", "given"))
+VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
+OP_KEYS = (*KEYS, "number")
+OP_VALUES = ("op", "shape", "cores", "cycles", "bytes", "of_roofline")
+EMBEDDING, LAYER, HEAD, TOKEN = "embedding", "layer", "head", "token"
+CORES = 64
+THIN_MLP, THIN_CONTEXT = 384, 128  # of the layer before the LM head
+TIMEOUT_S = 3 * 3600
+
+
+def ops_of(programs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return OP_VALUES of each program, with its part. cycles: from the end of all before it, or its first core's start
+    if later, to its last core's end."""
+    found, end = [], 0
+    for program in programs:
+        took = program["end"] - min(max(program["start"], end), program["end"])
+        row = {name: program[name] for name in ("part", "op", "shape", "cores", "bytes")}
+        found.append(row | {"cycles": took, "of_roofline": of_roofline(row["bytes"], took)})
+        end = max(end, program["end"])
+    return found
+
+
+def of_roofline(read: int, cycles: int) -> float | None:
+    """Return the share of the time that 288 GB/s take for `read` bytes, None for an op that reads none."""
+    return read / (cycles * BYTES_PER_CYCLE) if read else None
+
+
+def sums_of(ops: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return cycles, bytes and share of the roofline of ops one after the other."""
+    cycles, read = (sum(op[name] for op in ops) for name in ("cycles", "bytes"))
+    return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles)}
+
+
+def token_of(rows: Mapping[str, Mapping[str, Any]], norm: int, layers: int, pieces: int) -> dict[str, Any]:
+    """Return a token's cycles, bytes, share of the roofline and tokens/s. rows: by stage; norm: cycles of the head's
+    first program, which runs once however many pieces there are."""
+    counts = {EMBEDDING: 1, LAYER: layers, HEAD: pieces}
+    cycles = sum(int(rows[stage]["cycles"]) * count for stage, count in counts.items()) - (pieces - 1) * norm
+    read = sum(int(rows[stage]["bytes"]) * count for stage, count in counts.items())
+    return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles), "tokens_per_s": 1e9 / cycles}
+
+
+def run(config: LlamaConfig, sharding: str, context: int, grid: str = FULL_GRID) -> dict[str, Any]:
+    """Measure one layer of `config`, and embedding and head of its vocabulary, in a process of its own: see
+    `decode_layer_step.measure`. Errors: SystemExit with what went wrong there."""
+    formats = vars(formats_of(config).of_layer(0))
+    asked = {"config": asdict(config.with_layers(1)), "formats": formats, "sharding": sharding, "context": context}
+    return measure_apart(MODULE, asked, timed_environment(grid), TIMEOUT_S)
+
+
+def _work(config: dict[str, Any], formats: dict[str, str], sharding: str, context: int) -> dict[str, Any]:
+    from models.llama31_8b.tt.device.precision import LayerPrecision, PrecisionConfig
+    from perf.steps.decode_layer_step import measure
+
+    shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
+    precision = PrecisionConfig("performance", LayerPrecision(**formats))
+    with timed_chip() as (device, timeline):
+        return measure(device, timeline, shape, precision, sharding, context)
+
+
+def measure_all(
+    steps: Table,
+    ops: Table,
+    config: LlamaConfig,
+    tp: int,
+    contexts: Sequence[int],
+    shardings: Sequence[str],
+    stages: Sequence[str] = (LAYER, HEAD),
+) -> None:
+    """Add the rows that `steps` does not have, and those of their programs to `ops`."""
+    for sharding in shardings:
+        for context in contexts if LAYER in stages else ():
+            layer = replace(part_of(config, tp), vocab_size=THIN_VOCABULARY)
+            key = {"model": config.name, "tp": tp, "context": context, "sharding": sharding}
+            _measure_stages(steps, ops, layer, key, (LAYER, EMBEDDING), context, "layer")
+        if HEAD in stages:
+            thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
+            head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
+            key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding}
+            _measure_stages(steps, ops, head, key, (HEAD,), THIN_CONTEXT, "logits")
+    if tp == 1:
+        _add_tokens(steps, ops, config)
+
+
+def _measure_stages(
+    steps: Table,
+    ops: Table,
+    config: LlamaConfig,
+    key: Mapping[str, Any],
+    stages: Sequence[str],
+    context: int,
+    judged: str,
+) -> None:
+    """Run a step and add its `stages`, of which the first is judged by the values of `judged`."""
+    if steps.has({**key, "stage": stages[-1]}):
+        return
+    found = run(config, str(key["sharding"]), context)
+    told = ops_of(found["programs"])
+    for stage in stages:
+        where, own = {**key, "stage": stage}, [op for op in told if op["part"] == stage]
+        ops.append([{**where, "number": i, **{name: op[name] for name in OP_VALUES}} for i, op in enumerate(own)])
+        values = found["values"][judged] if stage == stages[0] else dict.fromkeys(ERRORS)
+        steps.append([{**where, **sums_of(own), **values, "cores": CORES, "tokens_per_s": None}])
+        print(report(where, own, values), flush=True)
+
+
+def _add_tokens(steps: Table, ops: Table, config: LlamaConfig) -> None:
+    """Add the tokens of all layers whose stages are there."""
+    rows = [row for row in steps.rows() if row["model"] == config.name and row["tp"] == "1"]
+    for layer in (row for row in rows if row["stage"] == LAYER):
+        key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
+        same = [
+            row for row in rows if row["sharding"] == layer["sharding"] and row["context"] in ("", layer["context"])
+        ]
+        stages = {row["stage"]: row for row in same}
+        if steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
+            continue
+        norm = next(int(op["cycles"]) for op in ops.rows() if _is_stage(op, stages[HEAD]))
+        token = token_of(stages, norm, config.num_hidden_layers, head_pieces(config))
+        steps.append([{**key, **dict.fromkeys(ERRORS), "cores": layer["cores"], **token}])
+        print(f"{key}: {token}", flush=True)
+
+
+def _is_stage(op: Mapping[str, str], stage: Mapping[str, str]) -> bool:
+    return all(op[name] == stage[name] for name in KEYS)
+
+
+def report(key: Mapping[str, Any], ops: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> str:
+    """Return a stage as text: every program, the sum, the values."""
+    lines = [", ".join(f"{name} {value}" for name, value in key.items())]
+    for op in [*ops, {"op": "all", "shape": "", "cores": "", **sums_of(ops)}]:
+        share = "" if op["of_roofline"] is None else f"{op['of_roofline']:.0%} of 288 GB/s"
+        lines.append(f"{op['op']:40}{op['shape']:>12}{op['cores']:>4} cores{op['cycles']:>9} cycles  {share}")
+    lines.append(", ".join(f"{name} {value:.6g}" for name, value in values.items() if value is not None))
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0; 2 for what no chip holds, before any work."""
+    parser = OneLineParser(prog=f"python -m {MODULE}", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", choices=sorted(PRESETS), default="llama-3.1-8b")
+    parser.add_argument("--tp", type=int, default=1, help="run the part of one of so many chips, without collectives")
+    parser.add_argument("--contexts", type=int, nargs="+", default=[1024], metavar="TOKENS")
+    parser.add_argument("--shardings", nargs="+", choices=DECODE_SHARDINGS, default=list(DECODE_SHARDINGS))
+    parser.add_argument("--stages", nargs="+", choices=(LAYER, HEAD), default=[LAYER, HEAD], help="(default: both)")
+    parser.add_argument("--csv", type=Path, default=STEPS, help="where the rows are, and go (default: %(default)s)")
+    options = parser.parse_args(argv)
+    config = preset(options.model)
+    try:
+        part = part_of(config, options.tp)
+        head_pieces(config)
+        for context in options.contexts:
+            for sharding in options.shardings:
+                check_fits(part, context, sharding)
+    except ValueError as error:
+        parser.error(str(error))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    head = {"command": parser.prog, "commit": commit()}
+    ops = options.csv.with_name(f"{options.csv.stem}_ops.csv")
+    tables = Table(options.csv, KEYS, VALUES, head), Table(ops, OP_KEYS, OP_VALUES, head)
+    measure_all(*tables, config, options.tp, options.contexts, options.shardings, options.stages)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

@@ -1,0 +1,209 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A decode step of a few layers on one simulated chip: every program timed, its values judged.
+
+Runs in a process of `perf.lib.timed_chip`'s environment; perf/steps/bench_decode_layer.py starts it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import ttnn
+from loguru import logger
+
+from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.random_weights import random_state_dict
+from models.llama31_8b.tt.device.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
+from models.llama31_8b.tt.model import TtLlama, read
+from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.settings import ModelSettings
+from models.llama31_8b.tt.weights.map import EMBEDDING
+from models.llama31_8b.tt.weights.store import WeightStore
+from perf.lib.launch_labels import Label, Labels, Tensor
+from perf.steps.alspec_programs import ATTENTION
+from perf.steps.alspec_step import fill
+from runtime_patches.profiling.timeline import ProgramSpan, Timeline
+
+TOKEN = 5
+TABLE_ROWS = 32  # of the embedding that are put on the chip: a step reads one of them, whatever the vocabulary
+EMBEDDING_PART, LAYER_PART, HEAD_PART = "embedding", "layer", "head"
+
+
+class HeldWeights(WeightStore):
+    """Keeps what the chip holds of every matrix, for a reference that has the same weights. held: float32 by name."""
+
+    def __init__(self, mesh: ttnn.MeshDevice) -> None:
+        super().__init__(mesh, MeshShape(*mesh.shape))
+        self.held: dict[str, torch.Tensor] = {}
+
+    def _convert(self, tensor, dtype, split, layout):
+        host = super()._convert(tensor, dtype, split, layout)
+        self.held[str(len(self.held))] = ttnn.to_torch(host)
+        return host
+
+    def put(self, name, make, dtype, split, layout="TILE_LAYOUT", memory=None):
+        matrix = make()[:TABLE_ROWS] if name == "embedding" else make()
+        put = super().put(name, lambda: matrix, dtype, split, layout, memory)
+        self.held[name] = self.held.pop(str(len(self.held) - 1)).reshape(matrix.shape).float()
+        logger.info("{} is on the chip, in {}", name, dtype)
+        return put
+
+    def state(self, config: LlamaConfig, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the weights that the chip holds, by Hugging Face name and in its order."""
+        found = dict(given) | {EMBEDDING: torch.cat([self.held["embedding"], given[EMBEDDING][TABLE_ROWS:]])}
+        heads = [self.held[name] for name in self.held if name.startswith("lm_head.")]
+        found[LM_HEAD] = torch.cat(heads, dim=1).t()[: config.vocab_size]
+        places = {"wo": "self_attn.o_proj", "ff1": "mlp.gate_proj", "ff3": "mlp.up_proj", "ff2": "mlp.down_proj"}
+        for index in range(config.num_hidden_layers):
+            prefix = f"model.layers.{index}"
+            found |= {f"{prefix}.{place}.weight": self.held[f"{index}.{name}"].t() for name, place in places.items()}
+            counts = [config.num_attention_heads, *[config.num_key_value_heads] * 2]
+            rows = self.held[f"{index}.qkv"].t().split([count * config.head_dim for count in counts])
+            halves = [half_split(rows[0], counts[0]), half_split(rows[1], counts[1]), rows[2]]
+            found |= {f"{prefix}.self_attn.{n}_proj.weight": part for n, part in zip("qkv", halves, strict=True)}
+        return found
+
+
+def half_split(rows: torch.Tensor, heads: int) -> torch.Tensor:
+    """Undo `adjacent_pairs` of the weights' map."""
+    return rows.view(heads, -1, 2, rows.shape[1]).transpose(1, 2).reshape(rows.shape)
+
+
+def measure(
+    mesh: ttnn.MeshDevice,
+    timeline: Timeline,
+    config: LlamaConfig,
+    formats: PrecisionConfig,
+    sharding: str,
+    context: int,
+) -> dict[str, Any]:
+    """Decode token `context` of one user, whose cache holds random numbers.
+
+    Returns {"programs": [...], "values": {"layer": ..., "logits": ...}}. A program is {"part", "layer", "op", "shape",
+    "cores", "bytes", "start", "end"}: cycles from the first one's start, and bytes that it reads of weights and cache.
+    The step runs once: at full size that takes a quarter of an hour, and compiling takes the chip no cycles of a
+    program.
+    """
+    capacity = -(-context // 128) * 128
+    state, store = random_state_dict(config), HeldWeights(mesh)
+    settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding)
+    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
+    fill(model, 0)
+    caches = [[read(cache).float() for cache in tensors] for tensors in (model.cache.keys, model.cache.values)]
+    inputs = model.step_inputs([TOKEN], [context - 1])
+    labels = Labels()
+    residual: list[ttnn.Tensor] = []
+    timeline.start()
+    with _kept(model, residual), labels.of_model(model):
+        logits = model.decode(inputs, gather_logits=False)
+    (spans,) = timeline.stop()
+    logger.info("the step is done")
+    device = {"residual": read(residual[-1]).flatten()[: config.hidden_size], "logits": read(logits)[0, 0, 0]}
+    device["logits"] = device["logits"][: config.vocab_size]
+    values: dict[str, dict[str, float]] = {"layer": {}, "logits": {}}
+    for name, weights in (("held", store.state(config, state)), ("given", state)):
+        expected = reference(config, weights, caches, context)
+        normed = F.rms_norm(
+            device["residual"].float(), (config.hidden_size,), weights["model.norm.weight"], config.rms_norm_eps
+        )
+        for what, found, wanted in zip(values, (normed, device["logits"]), reversed(expected), strict=True):
+            values[what] |= {f"{key}_{name}": value for key, value in errors_of(found, wanted).items()}
+    return {"programs": programs_of(spans, labels), "values": values}
+
+
+@contextlib.contextmanager
+def _kept(model: TtLlama, residual: list[ttnn.Tensor]) -> Iterator[None]:
+    """Inside, `residual` takes what leaves the last layer, which keeps it from being freed."""
+    layer = model.layers[-1]
+    after_attention = layer.after_attention
+
+    def keep(*args):
+        residual.append(after_attention(*args))
+        return residual[-1]
+
+    layer.after_attention = keep  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del layer.after_attention
+
+
+def reference(
+    config: LlamaConfig, weights: Mapping[str, torch.Tensor], caches: list[list[torch.Tensor]], context: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits [vocab] and the normed output of the last layer [hidden] of the same step in torch. caches:
+    keys and values by layer as the chip holds them, [1, kv heads, capacity, head_dim]."""
+    model = ReferenceLlama.from_state_dict(config, weights)
+    cache, earlier = model.new_cache(1, context), context - 1
+    for layer, (keys, values) in enumerate(zip(*caches, strict=True)):
+        # The chip keeps the partners of a rotation side by side, the reference half a head apart.
+        keys = keys.unflatten(3, (-1, 2)).transpose(3, 4).flatten(3)
+        cache.keys[layer][:, :, :earlier] = keys[:, :, :earlier]
+        cache.values[layer][:, :, :earlier] = values[:, :, :earlier]
+    cache.reserve(earlier)
+    cache.commit(earlier)
+    logits, states = model.forward(torch.tensor([[TOKEN]]), cache, hidden=True)
+    return logits.flatten(), states.flatten()
+
+
+def errors_of(found: torch.Tensor, expected: torch.Tensor) -> dict[str, float]:
+    """Return the correlation ("pcc"), the largest absolute error, the largest one as a share of the largest expected
+    value ("largest_relative"), and the norm of the difference over the norm of `expected` ("error")."""
+    found, expected = found.double(), expected.double()
+    difference = found - expected
+    a, b = found - found.mean(), expected - expected.mean()
+    return {
+        "pcc": (a @ b / (a.norm() * b.norm())).item(),
+        "largest": difference.abs().max().item(),
+        "largest_relative": (difference.abs().max() / expected.abs().max()).item(),
+        "error": (difference.norm() / expected.norm()).item(),
+    }
+
+
+def programs_of(spans: list[ProgramSpan], labels: Labels) -> list[dict[str, Any]]:
+    """Return the programs of a step with the names of what launched them."""
+    found, begun = [], False
+    for span in spans:
+        label = labels.of(span.number)
+        assert label is not None, f"program {span.number} came before the step"
+        begun = begun or label.layer is not None
+        part = LAYER_PART if label.layer is not None else HEAD_PART if begun else EMBEDDING_PART
+        found.append(
+            {"part": part, "layer": label.layer, "op": op_of(label), "shape": shape_of(label), "cores": span.cores}
+            | {"bytes": bytes_read(label), "start": span.start, "end": span.end}
+        )
+    return found
+
+
+def op_of(label: Label) -> str:
+    return label.part or re.sub("_+$", "", label.name)
+
+
+def shape_of(label: Label) -> str:
+    """Return the weight's rows and columns of a product, else the first tensor's."""
+    tensor = next(iter(label.tensors[1:2] if label.name == "linear" else label.tensors), None)
+    return "" if tensor is None else "x".join(map(str, tensor.shape[2:]))
+
+
+def bytes_read(label: Label) -> int:
+    """Return the bytes of a product's weight, or of the cache that attention reads; 0 for others."""
+    if label.name == "linear":
+        return _bytes(label.tensors[1])
+    if label.part == ATTENTION:
+        return sum(map(_bytes, label.tensors[1:3]))
+    return 0
+
+
+def _bytes(tensor: Tensor) -> int:
+    elements = 1
+    for size in tensor.padded:
+        elements *= size
+    return elements // TILE_ELEMENTS * TILE_BYTES[tensor.dtype.lower()]

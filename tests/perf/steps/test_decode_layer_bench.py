@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""bench_decode_layer: a tiny layer executed by both shardings, its sums, what it refuses, that it goes on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from loguru import logger
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.tiny import BANKED
+from perf.quality.tables import Table
+from perf.steps import bench_decode_layer as bench
+from perf.steps.full_size import head_pieces, part_of
+
+LLAMA = preset("llama-3.1-8b")
+
+
+def program(part: str, start: int, end: int, read: int = 0) -> dict:
+    return {"part": part, "layer": None, "op": part, "shape": "", "cores": 1, "bytes": read, "start": start, "end": end}
+
+
+# An embedding of 100, a layer of 20 + 180 whose second program's cores start early, a norm of 50 after a pause and a
+# piece of the head of 90.
+PROGRAMS = [
+    program("embedding", 0, 100),
+    program("layer", 100, 120),
+    program("layer", 110, 300, 28800),
+    program("head", 310, 360),
+    program("head", 360, 450, 14400),
+]
+
+
+def test_programs_add_up_to_stages_and_stages_to_a_token():
+    ops = bench.ops_of(PROGRAMS)
+    assert [op["cycles"] for op in ops] == [100, 20, 180, 50, 90]
+    assert ops[2]["of_roofline"] == pytest.approx(28800 / (180 * 288)) and ops[0]["of_roofline"] is None
+    stages = {part: bench.sums_of([op for op in ops if op["part"] == part]) for part in ("embedding", "layer", "head")}
+    assert stages["layer"] == {"cycles": 200, "bytes": 28800, "of_roofline": pytest.approx(0.5)}
+    token = bench.token_of(stages, norm=50, layers=32, pieces=4)
+    assert token["cycles"] == 100 + 32 * 200 + 50 + 4 * 90
+    assert token["bytes"] == 32 * 28800 + 4 * 14400
+    assert token["tokens_per_s"] == pytest.approx(1e9 / token["cycles"])
+
+
+def test_a_chips_part_keeps_the_hidden_size_and_the_head_has_equal_pieces():
+    part = part_of(LLAMA, 4)
+    assert (part.hidden_size, part.num_attention_heads, part.num_key_value_heads) == (4096, 8, 2)
+    assert (part.intermediate_size, part.head_dim) == (3584, 128)
+    assert head_pieces(LLAMA) == 12
+    with pytest.raises(ValueError, match="a vocabulary of 128250 has no 12 equal pieces"):
+        head_pieces(replace(LLAMA, vocab_size=128250))
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--contexts", "131072"], "llama-3.1-8b with 131072 positions, interleaved needs 16951869440 bytes per chip"),
+        (["--contexts", "1024", "131073"], "context must be 1 to 131072, got 131073"),
+        (["--model", "llama-3.1-70b"], "leaves 64 query heads per chip"),
+        (["--tp", "3"], "no mesh 1x3"),
+    ],
+)
+def test_what_no_chip_holds_is_refused_in_a_line_before_any_work(arguments, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(bench, "run", lambda *_: pytest.fail("measured"))
+    with pytest.raises(SystemExit) as ended:
+        bench.main([*arguments, "--csv", str(tmp_path / "steps.csv")])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and words in error and len(error.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def measured(config, sharding, context):
+        asked.append((config.num_attention_heads, config.vocab_size, sharding, context))
+        values = dict.fromkeys(bench.ERRORS, 0.5)
+        return {"programs": PROGRAMS, "values": {"layer": values, "logits": values}}
+
+    monkeypatch.setattr(bench, "run", measured)
+    command = ["--csv", str(tmp_path / "steps.csv")]
+    bench.main([*command, "--shardings", "sharded", "--stages", "layer"])
+    bench.main([*command, "--shardings", "sharded"])
+    bench.main([*command, "--contexts", "1024", "4096", "--shardings", "sharded"])
+    head = (4, 10688, "sharded", 128)
+    assert asked == [(32, 384, "sharded", 1024), head, (32, 384, "sharded", 4096)]
+    steps = Table(tmp_path / "steps.csv", bench.KEYS, bench.VALUES).rows()
+    stages = [(row["context"], row["stage"]) for row in steps]
+    assert stages == [
+        *(("1024", "layer"), ("1024", "embedding"), ("", "head"), ("1024", "token")),
+        *(("4096", "layer"), ("4096", "embedding"), ("4096", "token")),
+    ]
+    assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 12 * 90)] * 2
+    assert len(Table(tmp_path / "steps_ops.csv", bench.OP_KEYS, bench.OP_VALUES).rows()) == 3 + 2 + 3
+    assert "pcc_held 0.5" in capsys.readouterr().out
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("sharding", ["interleaved", pytest.param("sharded", marks=pytest.mark.slow)])
+def test_a_tiny_layer_is_executed_timed_and_judged(sharding):
+    """64 cores for the sharded step, which takes a whole chip; 8 are enough for the other."""
+    config = replace(BANKED, num_hidden_layers=2, max_position_embeddings=128)
+    found = bench.run(config, sharding, 100, "8x8" if sharding == "sharded" else "4x2")
+    ops = bench.ops_of(found["programs"])
+    for what, values in found["values"].items():
+        logger.info(bench.report({"sharding": sharding, "values": what}, ops, values))
+        assert values["pcc_held"] >= 0.998 and values["error_held"] < values["error_given"]
+    products = [op["shape"] for op in ops if op["op"] == "linear"]
+    assert products == ["384x256", "128x384", "384x448", "384x448", "448x384", "384x384"]
+    assert {op["part"] for op in ops} == {"embedding", "layer", "head"} and min(op["cycles"] for op in ops) > 0
+    (attention,) = [op for op in ops if op["op"] == "attention"]
+    assert attention["bytes"] == 2 * 128 // 32 * 2 * 1088
