@@ -10,9 +10,9 @@ import pytest
 import torch
 from loguru import logger
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.random_weights import random_state_dict
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
 from tests.models.tt.decode_attention.tree_rounds import PARENTS, Round, RoundPlan, plan_rounds
