@@ -53,7 +53,8 @@ def attention_body(device, dtype: str, queries, keys, values, cases, chunk_size:
 
 def tree_body(device, dtype: str, queries, keys, values, new, cases, intervals):
     """For each of `cases` (table, block, blocks, garbage, prefixes, paths): tree attention after the nodes were
-    written, the same with a guess of 32 tokens at either end, and the caches after their paths were committed; plain, then paged and put in order again."""
+    written, the same with a guess of 32 tokens at either end, and the caches after their paths were committed; plain,
+    then paged and put in order again."""
     import ttnn
 
     from tt_kernels.tree_attention.op import tree_attention
