@@ -4,8 +4,8 @@
 
 One key/value head of four query heads, on as many cores for each: the tree; a chain of as many nodes; the stock decode
 attention with an explicit mask, the nodes' queries as so many heads of one user; one plain flash decode, of which a
-tree of N nodes replaces N; and the tree with a guess, which one more core decides on. The kernels of this repository start
-together on all cores (start_line.py); the stock op is run on one core only, as it is started.
+tree of N nodes replaces N; and the tree with a guess, which one more core decides on. The kernels of this repository
+start together on all cores (start_line.py); the stock op is run on one core only, as it is started.
 
 The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not.
 """
