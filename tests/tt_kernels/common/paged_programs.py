@@ -53,10 +53,12 @@ def attention_body(device, dtype: str, queries, keys, values, cases, chunk_size:
 
 def tree_body(device, dtype: str, queries, keys, values, new, cases, intervals):
     """For each of `cases` (table, block, blocks, garbage, prefixes, paths): tree attention after the nodes were
-    written, and the caches after their paths were committed; plain, then paged and put in order again."""
+    written, the same with a guess of 32 tokens at either end, and the caches after their paths were committed; plain,
+    then paged and put in order again."""
     import ttnn
 
     from tt_kernels.tree_attention.op import tree_attention
+    from tt_kernels.tree_attention.speculative import speculative_tree_attention
     from tt_kernels.tree_cache.op import commit_path, write_nodes
 
     q = put(device, queries, "bfloat16")
@@ -73,9 +75,10 @@ def tree_body(device, dtype: str, queries, keys, values, new, cases, intervals):
         both = []
         for caches, more in ((plain, {}), (paged, {"page_table": pages})):
             write_nodes(*caches, *fresh, prefix, nodes, **more)
-            out = ttnn.to_torch(tree_attention(q, *caches, prefix, times, **more))
+            guessing = speculative_tree_attention(q, *caches, prefix, times, chunk_size=32, **more)
+            out = [ttnn.to_torch(part) for part in (tree_attention(q, *caches, prefix, times, **more), *guessing)]
             commit_path(caches, prefix, path, nodes, **more)
             read = [ttnn.to_torch(cache) for cache in caches]
-            both.append([out, *(read if not more else [from_blocks(cache, table) for cache in read])])
+            both.append([*out, *(read if not more else [from_blocks(cache, table) for cache in read])])
         found.append(both)
     return found

@@ -87,17 +87,19 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[MeshCall], patience_s: floa
         )
         tokens = put(torch.full((1, case.users), TOKEN, dtype=torch.int32), "uint32", "ROW_MAJOR_LAYOUT")
         guard_tokens(tokens, [state for state in (pairs, tp_group) if state is not None])
-        messages = tuple(None if state is None else _error(state) for state in (pairs, tp_group))
         held = {name: parts(value) for name, value in outputs._asdict().items()}
-        found.append(
-            MeshFound(
-                {place: {name: values[place] for name, values in held.items()} for place in places},
-                {place: row[..., : case.users].flatten().tolist() for place, row in parts(priority).items()},
-                messages,
-                {place: values.flatten().tolist() for place, values in parts(tokens).items()},
-            )
-        )
+        found.append(found_of(held, parts(priority), (pairs, tp_group), parts(tokens), case.users))
     return found
+
+
+def found_of(held: dict[str, dict], priorities: dict, states: tuple, tokens: dict, users: int) -> MeshFound:
+    """Put together what a call left, each part by chip. held: by output; states: of pairs and TP groups, or None."""
+    return MeshFound(
+        {place: {name: values[place] for name, values in held.items()} for place in priorities},
+        {place: row[..., :users].flatten().tolist() for place, row in priorities.items()},
+        tuple(None if state is None else _error(state) for state in states),
+        {place: values.flatten().tolist() for place, values in tokens.items()},
+    )
 
 
 def _error(state) -> str | None:

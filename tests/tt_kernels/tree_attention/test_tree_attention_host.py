@@ -27,6 +27,8 @@ from tt_kernels.tree_attention.checks import (
 )
 from tt_kernels.tree_attention.reference import path_of, tree_attention_reference
 from tt_kernels.tree_attention.work_split import (
+    DECIDER,
+    EXCHANGE,
     INDICES,
     WORKER,
     choose_work_split,
@@ -250,15 +252,35 @@ def test_the_l1_that_does_not_suffice_is_named():
 
 def test_every_buffer_has_its_index():
     found = make_buffers(replace(LLAMA, paging=Paging(64, 100)), 5, 8, 4)
-    speculating = make_buffers(replace(LLAMA, guess=GuessRange.both_ends(128), paging=Paging(64, 100)), 5, 8, 4)
+    guessed = replace(LLAMA, guess=GuessRange.both_ends(128), paging=Paging(64, 100))
+    speculating = make_buffers(guessed, 5, 8, 4, peer=True)
     assert sorted(buffer.index for buffer in speculating.values()) == list(range(len(INDICES)))
     measure = {"cb_guess", "cb_measured_guess", "cb_measured_exact", "cb_norms", "cb_sums"}
-    assert speculating.keys() - found.keys() == measure
+    assert speculating.keys() - found.keys() == measure | {"cb_outgoing"}
+    assert make_buffers(guessed, 5, 8, 4).keys() - found.keys() == measure
+    roles = {name: buffer.roles for name, buffer in speculating.items() if buffer.roles != {WORKER}}
+    others = {"cb_control": {WORKER, DECIDER, EXCHANGE}, "cb_sums": {WORKER, DECIDER}, "cb_outgoing": {EXCHANGE}}
+    assert roles == others
     assert speculating["cb_sums"].page_bytes == 16 * LLAMA.items * -(-LLAMA.query_tiles // 8)
     assert found["cb_state"].pages == 9 * 5 and found["cb_key_times"].pages == 2 * 3
     assert found["cb_gathered"].pages == 3 * 8 * 5 and found["cb_gathered_row_max"].pages == 3 * 8
     assert found["cb_pages"].page_bytes == 448
     assert not {"cb_gathered", "cb_handover", "cb_pages"} & make_buffers(LLAMA, 1, 8, 4).keys()
+
+
+def test_the_deciding_core_and_the_exchange_core_are_no_workers():
+    """The first is the last core of the grid that is left, unless a TP group names it."""
+    guessed = replace(LLAMA, guess=GuessRange.both_ends(128))
+    alone = choose_work_split(guessed, GRID, N150_L1)
+    assert alone.decider == GRID[-1] and alone.exchange is None
+    pair = choose_work_split(guessed, GRID, N150_L1, exchange=GRID[-1])
+    assert (pair.decider, pair.exchange) == (GRID[-2], GRID[-1])
+    group = choose_work_split(guessed, GRID, N150_L1, exchange=GRID[-1], decider=GRID[0])
+    assert group.cores[DECIDER] == [GRID[0]] and group.cores[EXCHANGE] == [GRID[-1]]
+    for split in (alone, pair, group):
+        assert not {split.decider, split.exchange} & set(split.workers)
+    with pytest.raises(UnsupportedError, match="1 workers per head need 1 cores, the grid has 0 for them"):
+        choose_work_split(guessed, GRID[:1], N150_L1)
 
 
 def test_cores_are_dealt_to_groups():

@@ -18,6 +18,7 @@ from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import (
     TOKEN,
     TP_AXIS,
     MeshFound,
+    found_of,
 )
 from tests.tt_kernels.speculative_flash_decode.flash_decode_pair import gathered_words
 from tests.tt_kernels.tree_attention.tree_programs import Case, config_of, intervals_of
@@ -42,7 +43,6 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[TreeCall], guess, patience_
     import ttnn
 
     from runtime_patches.simulated_n150.links import Links
-    from tests.tt_kernels.speculative_flash_decode.flash_decode_mesh import _error
     from tt_kernels.common.peer import ChipPairs
     from tt_kernels.common.priority import HOLDS_EXACT_UNVERIFIED, priority_row
     from tt_kernels.common.tp_group import TpGroup
@@ -90,14 +90,6 @@ def mesh_body(mesh, case: Case, q, k, v, calls: list[TreeCall], guess, patience_
         )
         tokens = put(torch.full((1, case.users), TOKEN, dtype=torch.int32), "uint32", "ROW_MAJOR_LAYOUT")
         guard_tokens(tokens, states)
-        messages = (_error(pairs), None if tp_group is None else _error(tp_group))
         held = {name: parts(value, padded=name in ("exact", "guess")) for name, value in outputs._asdict().items()}
-        found.append(
-            MeshFound(
-                {place: {name: values[place] for name, values in held.items()} for place in places},
-                {place: row[..., : case.users].flatten().tolist() for place, row in parts(priority).items()},
-                messages,
-                {place: values.flatten().tolist() for place, values in parts(tokens).items()},
-            )
-        )
+        found.append(found_of(held, parts(priority), (pairs, tp_group), parts(tokens), case.users))
     return found

@@ -22,6 +22,7 @@ whatever the decisions and reads none of them; all tensors have fixed addresses,
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 import ttnn
@@ -122,17 +123,10 @@ class AttentionSpeculation(DecodeAttention):
             keys,
             values,
             positions,
-            chunk_size=self.chunk_size,
-            page_table=page_table,
-            threshold=min(self.threshold, MAX_THRESHOLD),
-            scale=self._scale,
-            priority=self.priority,
-            peer=self._peer,
-            tp_group=self.tp_group,
             program_config=self.program,
-            guess_range=self.guess_range,
             tile_lists=None if followed is None else followed.lists[layer],
             tile_masses=None if followed is None else followed.masses[layer],
+            **self._options(page_table),
         ).exact
 
     def check_trees(self) -> None:
@@ -149,16 +143,22 @@ class AttentionSpeculation(DecodeAttention):
             values,
             prefix,
             intervals,
-            chunk_size=self.chunk_size,
-            page_table=page_table,
-            threshold=min(self.threshold, MAX_THRESHOLD),
-            scale=self._scale,
-            priority=self.priority,
-            peer=self._peer,
-            tp_group=self.tp_group,
             program_config=self.tree_program,
-            guess_range=self.guess_range,
+            **self._options(page_table),
         ).exact
+
+    def _options(self, page_table: ttnn.Tensor | None) -> dict[str, Any]:
+        """Return what both attention ops are given alike."""
+        return {
+            "chunk_size": self.chunk_size,
+            "guess_range": self.guess_range,
+            "page_table": page_table,
+            "threshold": min(self.threshold, MAX_THRESHOLD),
+            "scale": self._scale,
+            "priority": self.priority,
+            "peer": self._peer,
+            "tp_group": self.tp_group,
+        }
 
     def gate(self, layer: int) -> AbstractContextManager[None]:
         # The chips of a TP group decide alike, so their collectives are skipped together or not at all.

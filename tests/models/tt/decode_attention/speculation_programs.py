@@ -166,15 +166,7 @@ def guarded(model) -> dict:
 
     attend, told = model.decode_attention, []
     for status in (0, 8):
-        states = torch.zeros(2, 1, 1, attend.attention_pairs.STATE_WORDS, dtype=torch.int32)
-        states[1, ..., attend.attention_pairs.STATUS_WORD] = status
-        host = ttnn.from_torch(
-            states,
-            dtype=ttnn.uint32,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0),
-        )
-        ttnn.copy_host_to_device_tensor(host, attend.attention_pairs.state)
+        end_second_chip_in(model, status)
         tokens = model.put_integers(torch.tensor([[7]]), "uint32")
         attend.guard_tokens(tokens)
         seen = [int(ttnn.to_torch(part)) & 0xFFFFFFFF for part in ttnn.get_device_tensors(tokens)]
@@ -185,6 +177,23 @@ def guarded(model) -> dict:
         told.append((seen, outcome))
     attend.reset()
     return told
+
+
+def end_second_chip_in(model, status: int) -> None:
+    """Make the second chip's attention have given up on its peer with this status, 0 for not at all."""
+    import torch
+    import ttnn
+
+    pairs = model.decode_attention.attention_pairs
+    states = torch.zeros(2, 1, 1, pairs.STATE_WORDS, dtype=torch.int32)
+    states[1, ..., pairs.STATUS_WORD] = status
+    host = ttnn.from_torch(
+        states,
+        dtype=ttnn.uint32,
+        layout=ttnn.ROW_MAJOR_LAYOUT,
+        mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0),
+    )
+    ttnn.copy_host_to_device_tensor(host, pairs.state)
 
 
 def _row(tensor, row: int, cached: int):

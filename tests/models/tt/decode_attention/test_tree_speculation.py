@@ -90,6 +90,14 @@ def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim
     exact, guessed = told["runs"]
     assert exact["texts"][0] == told["plain"] != guessed["texts"][0]
     assert [found["decisions"][0][0] for found in told["runs"]] == [0, 1]
+    whole = [(0, [5, 7]), (0, [9])]
+    assert told["guarded"] == [
+        ([whole, whole], [[5, 7], [9]]),
+        (
+            [whole, [(-1, []), (-1, [])]],
+            "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data",
+        ),
+    ], "no token is emitted from a broken step"
 
 
 def check_rounds(planned: Planned, told: dict) -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tests.models.tt.decode_attention.speculation_programs import build_pair, load_cache
+from tests.models.tt.decode_attention.speculation_programs import build_pair, end_second_chip_in, load_cache
 from tests.models.tt.decode_attention.tree_rounds import NODES, Round
 from tests.support.tt_programs import half_split
 
@@ -66,7 +66,8 @@ def tree_texts(
 ) -> dict:
     """Greedy texts of one user, a run for each (drafter, threshold) of `runs`: chains of two tokens by "model", the
     same model under exact attention, whose rounds stay on the chips, or by "self", over its windows. By run the tokens
-    of the chips and of the reference's loop under the same rule, and the hits and misses of both; then the plain text.
+    of the chips and of the reference's loop under the same rule, and the hits and misses of both; then the plain text,
+    and `guarded_results`.
     """
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.reference.alspec.policies import ALSpecAttention
@@ -105,7 +106,33 @@ def tree_texts(
                 "failures": counted.failures,
             }
         )
+    told["guarded"] = guarded_results(model)
     told["plain"] = generate(reference, [prompt], **request).token_ids[0]
+    return told
+
+
+def guarded_results(model) -> list:
+    """What the guard leaves of a verification that accepted a token of two users, while all is well and when the second
+    chip's attention has given up on its peer: what both chips say, and what the generator makes of it."""
+    import torch
+
+    from models.llama31_8b.tt.spec_decode.tree_generator import _outcomes
+    from tt_kernels.common.peer import PeerError
+    from tt_kernels.speculative_sampling.op import Verified
+
+    told = []
+    for status in (0, 8):
+        end_second_chip_in(model, status)
+        rows = torch.tensor([[0, 1, 7, 2, 1, -1, 5, 7], [0, 0, 9, 1, -1, -1, 9, -1]])
+        verified = Verified(model.put_integers(rows, "int32"), nodes=2)
+        model.decode_attention.guard_result(verified.result)
+        seen = [[(outcome.status, outcome.tokens) for outcome in verified.read(chip)] for chip in (0, 1)]
+        try:
+            outcome = [found.tokens for found in _outcomes(model, verified)]
+        except PeerError as error:
+            outcome = str(error)
+        told.append((seen, outcome))
+    model.decode_attention.reset()
     return told
 
 
