@@ -24,7 +24,7 @@ CAGE_B = (6, 7)
 WARP = (14, 15)
 
 # An N150 has nine of the die's ten Tensix rows; the runtime tells the product by the number of rows that are off.
-HARVESTED_ROWS = 0b1
+HARVESTED_ROWS = 1 << 9  # the last: the simulator numbers rows from the first, and readers are in the row of their bank
 FIRST_BOARD_ID = 0x100018611900001
 
 

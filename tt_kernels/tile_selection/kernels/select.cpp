@@ -57,8 +57,7 @@ void kernel_main() {
             return get_arg_val<uint32_t>(RUNTIME_INDEX(places) + 3 * i + word);
         };
         const uint32_t item = place(2);
-        const int32_t position =
-            reinterpret_cast<volatile tt_l1_ptr int32_t*>(positions)[item / kv_heads];
+        const int32_t position = reinterpret_cast<volatile tt_l1_ptr int32_t*>(positions)[item / kv_heads];
         if (position < 0) {
             continue;
         }
