@@ -70,13 +70,15 @@ class Point:
 class Cycles:
     """Cycles from the moment all cores start: until the exact variant was done; the whole sender; its exchange core
     with the guess; the receiver, which had it then; and until the guess alone, which leaves the rest of the cache
-    unread, was done. Errors: ValueError for what cannot have been measured."""
+    unread, was done. selection: those of the op that chooses one layer's tiles, 0 without masses. Errors: ValueError for
+    what cannot have been measured."""
 
     exact: int
     sender: int
     guess: int
     receiver: int
     guess_alone: int
+    selection: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.guess <= self.sender or min(self.exact, self.receiver, self.guess_alone) <= 0:
@@ -98,13 +100,19 @@ POINTS = [
     Point(1024, 128),
     Point(1024, 32, workers=7),
 ]
-# Predictors at a context that ends just after a tile boundary, where the tail of the first holds the fewest tokens.
+# Predictors at a context that ends just after a tile boundary, where the tail of the first holds the fewest tokens; and
+# what it costs to follow the attention where a head has a chip's share of cores.
+_FOLLOWED = {"first": 32, "last": 128, "whole_tail": True, "tiles": 3}
 PREDICTOR_POINTS = [
     Point(1025, 128),
     Point(1025, 128, whole_tail=True),
     Point(1025, 64, last=192),
     Point(1025, 192, last=64),
-    Point(1025, 128, first=32, last=128, whole_tail=True, tiles=3),
+    Point(1025, 128, **_FOLLOWED),
+    Point(1025, 128, masses=True, **_FOLLOWED),
+    Point(4096, 128, head_dim=128, workers=7, whole_tail=True),
+    Point(4096, 128, head_dim=128, workers=7, **_FOLLOWED),
+    Point(4096, 128, head_dim=128, workers=7, masses=True, **_FOLLOWED),
 ]
 LONG_POINTS = [
     *POINTS,
@@ -138,6 +146,7 @@ def measure_point(device, point: Point) -> Cycles:
     )
     from tt_kernels.speculative_flash_decode.tile_lists import list_rows
     from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
+    from tt_kernels.tile_selection.op import select_tiles
 
     torch.manual_seed(0)
 
@@ -184,6 +193,10 @@ def measure_point(device, point: Point) -> Cycles:
     alone, guessed = cycles_of(device, exact), cycles_of(device, guess)
     both, start = counted_from_start(device, pair)
     pairs.check()
+    selection = 0
+    if point.masses:
+        chosen = ([ranks[0].tile_masses], [lists], at, guess_range)
+        selection = cycles_of(device, lambda: select_tiles(*chosen))
     sides = [[cores for (_, y), cores in both.items() if y // 2 == rank] for rank in range(2)]
     return Cycles(
         exact=alone,
@@ -191,6 +204,7 @@ def measure_point(device, point: Point) -> Cycles:
         guess=cycles_until_end([both[exchange[0]]], start),
         receiver=cycles_until_end(sides[1], start),
         guess_alone=guessed,
+        selection=selection,
     )
 
 
