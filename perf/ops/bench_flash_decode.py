@@ -70,8 +70,8 @@ class Point:
 class Cycles:
     """Cycles from the moment all cores start: until the exact variant was done; the whole sender; its exchange core
     with the guess; the receiver, which had it then; and until the guess alone, which leaves the rest of the cache
-    unread, was done. selection: those of the op that chooses one layer's tiles, 0 without masses. Errors: ValueError for
-    what cannot have been measured."""
+    unread, was done. selection: those of the op that chooses one layer's tiles, 0 without masses. Errors: ValueError
+    for what cannot have been measured."""
 
     exact: int
     sender: int
