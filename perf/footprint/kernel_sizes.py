@@ -100,17 +100,20 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     from tt_kernels.device_exchange.op import DeviceExchange
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
     from tt_kernels.speculative_flash_decode.op import (
+        GuessRange,
         Peer,
         flash_decode,
         guess_flash_decode,
         speculative_flash_decode,
     )
+    from tt_kernels.speculative_flash_decode.tile_lists import ROW_WORDS
     from tt_kernels.speculative_sampling.op import (
         VocabTpGroup,
         greedy_verification,
         lossy_sigmoid_sampling,
         speculative_sampling,
     )
+    from tt_kernels.tile_selection.op import select_tiles
     from tt_kernels.token_guard.op import guard_tokens
     from tt_kernels.tree_attention.op import tree_attention
     from tt_kernels.tree_attention.speculative import speculative_tree_attention
@@ -140,6 +143,16 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         "speculative_flash_decode, chip pairs of TP groups",
         lambda: speculative_flash_decode(*decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group),
     )
+    masses, lists = words(users, kv_heads, tokens // 32), words(users, kv_heads, ROW_WORDS)
+    range_ = GuessRange(32, chunk, whole_tail=True, tiles=3)
+    followed: dict[str, Any] = {"guess_range": range_, "tile_lists": lists, "tile_masses": masses}
+    yield (
+        "speculative_flash_decode that follows the attention, chip pairs of TP groups",
+        lambda: speculative_flash_decode(
+            *decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group, **followed
+        ),
+    )
+    yield "select_tiles", lambda: select_tiles([masses] * 32, [lists] * 32, position, range_)
     tree, intervals = tile(1, heads, users * nodes, head_dim), words(users, 2, nodes, dtype="int32")
     yield "tree_attention", lambda: tree_attention(tree, k, v, position, intervals)
     narrow_tree = tile(1, heads, users * nodes, 64)

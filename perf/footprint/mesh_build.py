@@ -68,11 +68,13 @@ def build_model(
     fuzzy: int | None = None,
     decode_sharding: str = "interleaved",
     cache_blocks: int = 0,
+    predictor: str = "ends",
 ) -> TtLlama:
     """The model, or its first `layers`, its weights allocated on `mesh` but blank.
 
     chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention. model: a preset.
-    fuzzy: layers that a draft model runs in parallel. cache_blocks: of a paged cache, see ModelSettings.
+    fuzzy: layers that a draft model runs in parallel. cache_blocks: of a paged cache, see ModelSettings. predictor: of
+    what the guess of speculation reads.
     """
     mesh_shape, config = MeshShape(*mesh.shape), preset(model)
     config = config if layers is None else config.with_layers(layers)
@@ -81,7 +83,9 @@ def build_model(
         users=users,
         capacity=capacity,
         precision=precision,
-        attention=AttentionSettings() if chunk_size is None else AttentionSettings("alspec", chunk_size),
+        attention=AttentionSettings()
+        if chunk_size is None
+        else AttentionSettings("alspec", chunk_size, predictor=predictor),
         decode_sharding=decode_sharding,
         layer_assignment=None if fuzzy is None else LayerAssignment.make(config, mesh_shape, fuzzy),
         zeroed=False,
@@ -100,16 +104,19 @@ def measure(
     layers: int | None = None,
     chunk_size: int | None = None,
     decode_sharding: str = "interleaved",
+    predictor: str = "ends",
 ) -> MeshMemory:
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
     user.
 
-    capacity: cached positions per user; chunk: a power of two that divides it. layers, chunk_size, decode_sharding: see
-    `build_model`. Drops the mesh's compiled programs, to count those of this model.
+    capacity: cached positions per user; chunk: a power of two that divides it. layers, chunk_size, decode_sharding,
+    predictor: see `build_model`. Drops the mesh's compiled programs, to count those of this model.
     """
     mesh.clear_program_cache()
     empty = in_use(mesh)
-    model = build_model(mesh, precision, users, capacity, layers, chunk_size, decode_sharding=decode_sharding)
+    model = build_model(
+        mesh, precision, users, capacity, layers, chunk_size, decode_sharding=decode_sharding, predictor=predictor
+    )
     held = in_use(mesh)
     decode, decoded = step_memory(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
     prefill, prefilled = step_memory(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))

@@ -75,7 +75,7 @@ def _program(masses, lists, cur_pos, guess_range: GuessRange):
     dealt = {core: places[i :: len(cores)] for i, core in enumerate(cores)}
     kernel = kernel_descriptor(
         KERNEL,
-        ttnn.DataMovementConfigDescriptor(),
+        ttnn.WriterConfigDescriptor(),
         constants=_BUFFERS,
         accessors={"masses": masses[0], "lists": lists[0], "positions": cur_pos},
         common={

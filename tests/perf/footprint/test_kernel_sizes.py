@@ -76,6 +76,7 @@ def test_the_figures_name_every_op():
         "draft_round": "begin_chain",
         "speculative_flash_decode": "flash_decode",
         "speculative_sampling": "speculative_sampling",
+        "tile_selection": "select_tiles",
         "token_guard": "guard_tokens",
         "tree_attention": "tree_attention",
         "tree_cache": "commit_path",
