@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from perf.lib.counted_points import (
@@ -102,17 +102,18 @@ POINTS = [
 ]
 # Predictors at a context that ends just after a tile boundary, where the tail of the first holds the fewest tokens; and
 # what it costs to follow the attention where a head has a chip's share of cores.
-_FOLLOWED = {"first": 32, "last": 128, "whole_tail": True, "tiles": 3}
+_FOLLOWED = Point(1025, 128, first=32, last=128, whole_tail=True, tiles=3)
+_SHARED = replace(_FOLLOWED, context=4096, head_dim=128, workers=7)
 PREDICTOR_POINTS = [
     Point(1025, 128),
     Point(1025, 128, whole_tail=True),
     Point(1025, 64, last=192),
     Point(1025, 192, last=64),
-    Point(1025, 128, **_FOLLOWED),
-    Point(1025, 128, masses=True, **_FOLLOWED),
+    _FOLLOWED,
+    replace(_FOLLOWED, masses=True),
     Point(4096, 128, head_dim=128, workers=7, whole_tail=True),
-    Point(4096, 128, head_dim=128, workers=7, **_FOLLOWED),
-    Point(4096, 128, head_dim=128, workers=7, masses=True, **_FOLLOWED),
+    _SHARED,
+    replace(_SHARED, masses=True),
 ]
 LONG_POINTS = [
     *POINTS,
