@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--source", choices=SOURCES, help="where times come from; named in every row")
     parser.add_argument("--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again")
+    parser.add_argument("--jobs", type=int, metavar="N", help="of sim: configurations at a time (default 1)")
     parser.add_argument("--retry-failed", action="store_true", help="run again what did not pass")
     parser.add_argument(
         "--timeout",
@@ -100,6 +101,7 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
         "list",
         "measurements",
         "retry_failed",
+        "jobs",
     ):
         if getattr(options, name):
             parser.error(f"--{name.replace('_', '-')} does not go with --compare, which only reads two files")
@@ -123,6 +125,8 @@ def _swept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("a sweep needs --csv FILE and --source " + ", ".join(SOURCES))
     if options.tracy and options.source != "n150":
         parser.error(f"--tracy is of --source n150, not {options.source}")
+    if options.jobs is not None and (options.source != "sim" or options.jobs < 1):
+        parser.error(f"--jobs is of --source sim and at least 1, got {options.source} and {options.jobs}")
     _ready(options.source)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with opened(options.csv, options.retry_failed) as rows:
@@ -134,6 +138,7 @@ def _swept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
             log=options.log,
             say=lambda text: print(text, flush=True),
             start=with_tracy if options.tracy else None,
+            jobs=options.jobs or 1,
         )
     names = {configuration.name for configuration in configurations}
     blocks = [b for b in read(options.csv) if b.name in names and b.source == options.source]
@@ -157,7 +162,7 @@ def _ready(source: str) -> None:
 
 def _shown(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Show what a CSV holds, without running anything."""
-    if options.csv is None or options.source or options.list or options.only or options.retry_failed:
+    if options.csv is None or options.source or options.list or options.only or options.retry_failed or options.jobs:
         parser.error("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
     blocks = read(options.csv)
     if options.against_model:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs configurations one after another, each in a process of its own, and appends what became of them.
+"""Runs configurations, each in a process of its own, and appends what became of them.
 
 A configuration that refuses, fails, crashes or hangs is a row with its reason, and the next one runs.
 """
@@ -15,8 +15,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from models.llama31_8b.tt.sharding.config import GRID
@@ -25,6 +28,7 @@ from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
 
 REASON_CHARACTERS = 400
+LOOK_EVERY_S = 0.05
 PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal for when the parent is gone
 LARGE_VOCABULARY = 8192  # more logits than these are spread over the chip
 # What tests put in place of a worker: (command, environment) of a configuration's process.
@@ -120,22 +124,32 @@ def sweep(
     log: Path | None = None,
     say: Callable[[str], Any] = print,
     start: Start | None = None,
+    jobs: int = 1,
 ) -> list[Outcome]:
-    """Run what `table` lacks, and append each outcome when it is there. log: of the processes."""
+    """Run what `table` lacks, `jobs` at a time, and append each outcome when it is there. log: of the processes."""
     done = table.finished()
     left = [c for c in configurations if (c.name, source) not in done]
     if len(left) < len(configurations):
         say(f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already")
-    found = []
-    for number, configuration in enumerate(left, 1):
+
+    def run(configuration: Configuration) -> Outcome:
         if source == "model":
-            outcome = _modelled(configuration)
-        else:
-            outcome = _measured(configuration, source, timeout_s, log, start or STARTS[source])
-        table.append(outcome)
-        found.append(outcome)
-        told = f"{len(outcome.rows)} programs" if outcome.status == PASS else outcome.reason
-        say(f"[{number}/{len(left)}] {outcome.status} {configuration.name}: {told}")
+            return _modelled(configuration)
+        return _measured(configuration, source, timeout_s, log, start or STARTS[source], stop)
+
+    found, stop = [], Event()
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(run, configuration) for configuration in left]
+        try:
+            for number, one in enumerate(as_completed(running), 1):
+                outcome = one.result()
+                table.append(outcome)
+                found.append(outcome)
+                told = f"{len(outcome.rows)} programs" if outcome.status == PASS else outcome.reason
+                say(f"[{number}/{len(left)}] {outcome.status} {outcome.name}: {told}")
+        finally:
+            stop.set()  # an interrupted sweep ends the processes that run
+            pool.shutdown(cancel_futures=True)
     return found
 
 
@@ -146,7 +160,9 @@ def _modelled(configuration: Configuration) -> Outcome:
         return Outcome(configuration.name, "model", NOT_RUN, f"{type(error).__name__}: {error}")
 
 
-def _measured(configuration: Configuration, source: str, timeout_s: float, log: Path | None, start: Start) -> Outcome:
+def _measured(
+    configuration: Configuration, source: str, timeout_s: float, log: Path | None, start: Start, stop: Event
+) -> Outcome:
     name = configuration.name
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "outcome.json"
@@ -155,7 +171,7 @@ def _measured(configuration: Configuration, source: str, timeout_s: float, log: 
         except ValueError as error:
             return Outcome(name, source, NOT_RUN, f"{type(error).__name__}: {error}")
         output = Path(folder) / "output.log"
-        ended = _run(command, environment, output, timeout_s)
+        ended = _run(command, environment, output, timeout_s, stop)
         text = output.read_text(errors="replace")
         if log is not None:
             with log.open("a", encoding="utf-8") as whole:
@@ -172,9 +188,9 @@ def _measured(configuration: Configuration, source: str, timeout_s: float, log: 
         return Outcome(name, source, HUNG if ended is None or ended < 0 else FAILED, f"{why}{_last_words(text)}")
 
 
-def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float) -> int | None:
-    """Wait, and return the exit status, None after the timeout; its whole process group is gone either way. The process
-    ends with this one, however that ends, and its simulators with it."""
+def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float, stop: Event) -> int | None:
+    """Wait, and return the exit status, None after the timeout or once `stop` is set; its whole process group is gone
+    either way. The process ends with this one, however that ends, and its simulators with it."""
     sweeper, libc = os.getpid(), ctypes.CDLL(None)
 
     def end_with_the_sweep() -> None:
@@ -192,9 +208,11 @@ def _run(command: list[str], environment: Mapping[str, str], output: Path, timeo
             start_new_session=True,
             preexec_fn=end_with_the_sweep,
         )
+    deadline = time.monotonic() + timeout_s
     try:
-        return process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
+        while not stop.wait(LOOK_EVERY_S) and time.monotonic() < deadline:
+            if (status := process.poll()) is not None:
+                return status
         return None
     finally:
         try:

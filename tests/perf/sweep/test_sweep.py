@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,7 @@ from perf.sweep.table import (
     read,
 )
 from runtime_patches.runtime_root import find_ttnn_dir
+from tests.perf.sweep.sweep_workers import CONFIGURATIONS
 
 WO = Configuration.make("matmul")
 DECODE = ["--suite", "decode", "--source", "model"]
@@ -270,6 +272,13 @@ def assert_gone(pid: int) -> None:
     pytest.fail(f"process {pid} still ran")
 
 
+def wait_for(note: Path) -> None:
+    for _ in range(600):
+        if note.exists() and note.read_text():
+            return
+        time.sleep(0.1)
+
+
 KILLED = """
 import sys, time
 from pathlib import Path
@@ -286,8 +295,6 @@ with opened(Path(sys.argv[1])) as rows:
 def test_a_killed_sweep_goes_on(tmp_path):
     """SIGKILL in the third configuration, and half a configuration at the end: the others stay, the rest runs; the
     worker under way ends with the sweep."""
-    from tests.perf.sweep import sweep_workers
-
     csv, hung = tmp_path / "a.csv", tmp_path / "hung"
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", KILLED, str(csv)],
@@ -297,23 +304,20 @@ def test_a_killed_sweep_goes_on(tmp_path):
     )
     for _ in range(2):
         assert process.stdout.readline().startswith("[")
-    for _ in range(600):
-        if hung.exists() and hung.read_text():
-            break
-        time.sleep(0.1)
+    wait_for(hung)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert_gone(int(hung.read_text()))
     kept = csv.read_bytes()
-    assert [block.name for block in read(csv)] == [c.name for c in sweep_workers.CONFIGURATIONS[:2]]
-    half = block_text(Outcome(sweep_workers.CONFIGURATIONS[2].name, "sim", PASS, "", [ROW, ROW]), 7)
+    assert [block.name for block in read(csv)] == [c.name for c in CONFIGURATIONS[:2]]
+    half = block_text(Outcome(CONFIGURATIONS[2].name, "sim", PASS, "", [ROW, ROW]), 7)
     for cut in (5, len(half) - 3, half.index("\n") + 1, len(half) - 1):
         csv.write_bytes(kept + half[:cut].encode())
-        ran = one(answering([ROW]), csv, configurations=sweep_workers.CONFIGURATIONS)
-        assert [o.name for o in ran] == [c.name for c in sweep_workers.CONFIGURATIONS[2:]]
+        ran = one(answering([ROW]), csv, configurations=CONFIGURATIONS)
+        assert [o.name for o in ran] == [c.name for c in CONFIGURATIONS[2:]]
         assert csv.read_bytes().startswith(kept)
         blocks = read(csv)
-        assert [b.name for b in blocks] == [c.name for c in sweep_workers.CONFIGURATIONS]
+        assert [b.name for b in blocks] == [c.name for c in CONFIGURATIONS]
         numbers = [int(r["GLOBAL CALL COUNT"]) for b in blocks for r in (b.signpost, *b.rows)]
         assert numbers == list(range(1, len(numbers) + 1))
 
@@ -339,6 +343,57 @@ def test_a_configuration_that_fails_is_a_row(tmp_path, start, status, says):
         assert [block.name for block in rows.blocks] == [other.name]
         sweep([WO, other], "sim", rows, timeout_s=60, start=answering([ROW]), say=lambda text: None)
     assert [(b.name, b.status) for b in read(csv)] == [(other.name, PASS), (WO.name, PASS)]
+
+
+MEETS = """
+import pathlib, sys, time
+mine, other, answer, told = sys.argv[1:]
+pathlib.Path(mine).touch()
+while not pathlib.Path(other).exists():
+    time.sleep(0.01)
+pathlib.Path(answer).write_text(told)
+"""
+
+
+def test_jobs_run_side_by_side(tmp_path):
+    """Each of two workers answers once it has seen the other; rows stay whole."""
+    both = [WO, Configuration.make("gate")]
+    told = json.dumps({"status": PASS, "reason": "", "rows": [ROW, ROW]})
+
+    def start(configuration, answer):
+        mine = both.index(configuration)
+        names = [str(tmp_path / str(number)) for number in (mine, 1 - mine)]
+        return [sys.executable, "-c", MEETS, *names, str(answer), told], os.environ
+
+    with opened(tmp_path / "a.csv") as rows:
+        sweep(both, "sim", rows, timeout_s=60, start=start, say=lambda text: None, jobs=2)
+    blocks = read(tmp_path / "a.csv")
+    assert {b.name for b in blocks} == {c.name for c in both}
+    assert all(b.status == PASS and len(b.rows) == 2 for b in blocks)
+
+
+def test_an_interrupted_sweep_ends_its_workers(tmp_path):
+    csv, hung = tmp_path / "a.csv", tmp_path / "hung"
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", KILLED.replace("timeout_s=600", "timeout_s=600, jobs=2"), str(csv)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "HUNG_WORKER": str(hung)},
+    )
+    for _ in range(3):  # the third hangs, the fourth runs beside it
+        assert process.stdout.readline().startswith("[")
+    wait_for(hung)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) != 0
+    assert_gone(int(hung.read_text()))
+    assert {block.name for block in read(csv)} == {c.name for c in [*CONFIGURATIONS[:2], CONFIGURATIONS[3]]}
+
+
+@pytest.mark.parametrize(("source", "jobs"), [("model", 2), ("sim", 0), ("n150", 2)])
+def test_jobs_are_of_simulated_chips(tmp_path, capsys, source, jobs):
+    asked = ["--suite", "tiny", "--source", source, "--csv", tmp_path / "a.csv", "--jobs", jobs]
+    assert f"got {source} and {jobs}" in refused(asked, capsys)
 
 
 def test_a_broken_configuration_leaves_no_process(tmp_path):
