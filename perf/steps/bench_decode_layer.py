@@ -7,7 +7,9 @@ embedding; its cache holds random numbers. The final norm and the LM head run af
 twelve equal pieces, a third of what a chip multiplies at once: its time is that of reading its columns. Results are
 judged against torch: with the weights as the chip holds them, in bfloat8_b and bfloat4_b ("held"), and as they were
 before ("given"). A token of all layers is then the embedding, as many such layers, the norm and all pieces; the last
-layer, whose ff1 and ff3 are in bfloat8_b, is counted as the others, and joining the pieces is not counted.
+layer, whose ff1 and ff3 are in bfloat8_b, is counted as the others, and joining the pieces is not counted. Of several
+chips (`--tp`) each runs its part of a layer and its share of the pieces; two reductions and two gathers per layer, and
+a gather before the head, take what perf/data/paper_cycles.csv has of them.
 
 Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
 Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
@@ -32,6 +34,9 @@ from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.timed_chip import timed_chip, timed_environment
 from perf.quality.tables import Table
 from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
+from perf.sweep.configurations import Configuration
+from perf.sweep.paper_cycles import CSV, cycles_of
+from perf.sweep.table import read
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
 MODULE = "perf.steps.bench_decode_layer"
@@ -70,13 +75,34 @@ def sums_of(ops: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles)}
 
 
-def token_of(rows: Mapping[str, Mapping[str, Any]], norm: int, layers: int, pieces: int) -> dict[str, Any]:
+def token_of(
+    rows: Mapping[str, Mapping[str, Any]],
+    norm: int,
+    layers: int,
+    pieces: int,
+    gather: float = 0.0,
+    reduction: float = 0.0,
+) -> dict[str, Any]:
     """Return a token's cycles, bytes, share of the roofline and tokens/s. rows: by stage; norm: cycles of the head's
-    first program, which runs once however many pieces there are."""
+    first program, which runs once however many pieces a chip has; gather, reduction: cycles of a TP group's."""
     counts = {EMBEDDING: 1, LAYER: layers, HEAD: pieces}
     cycles = sum(int(rows[stage]["cycles"]) * count for stage, count in counts.items()) - (pieces - 1) * norm
+    cycles += round(2 * layers * (gather + reduction) + gather)
     read = sum(int(rows[stage]["bytes"]) * count for stage, count in counts.items())
     return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles), "tokens_per_s": 1e9 / cycles}
+
+
+def collectives_of(config: LlamaConfig, tp: int) -> tuple[float, float] | None:
+    """Return the cycles of a gather and of a reduction of `config`'s hidden size over 1x`tp` simulated chips, 0 for one
+    chip, None where the sweep has none."""
+    if tp == 1:
+        return 0.0, 0.0
+    took = cycles_of(read(CSV))
+    asked = [
+        Configuration.make("collective", op=op, mesh=f"1x{tp}", columns=config.hidden_size).name
+        for op in ("all_gather", "reduce_scatter")
+    ]
+    return (took[asked[0]], took[asked[1]]) if set(asked) <= took.keys() else None
 
 
 def run(config: LlamaConfig, sharding: str, context: int, grid: str = FULL_GRID) -> dict[str, Any]:
@@ -117,8 +143,7 @@ def measure_all(
             head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
             key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding}
             _measure_stages(steps, ops, head, key, (HEAD,), THIN_CONTEXT, "logits")
-    if tp == 1:
-        _add_tokens(steps, ops, config)
+    _add_tokens(steps, ops, config, tp)
 
 
 def _measure_stages(
@@ -143,19 +168,21 @@ def _measure_stages(
         print(report(where, own, values), flush=True)
 
 
-def _add_tokens(steps: Table, ops: Table, config: LlamaConfig) -> None:
+def _add_tokens(steps: Table, ops: Table, config: LlamaConfig, tp: int) -> None:
     """Add the tokens of all layers whose stages are there."""
-    rows = [row for row in steps.rows() if row["model"] == config.name and row["tp"] == "1"]
-    for layer in (row for row in rows if row["stage"] == LAYER):
+    joining = collectives_of(config, tp)
+    if joining is None or head_pieces(config) % tp:
+        return
+    rows = [row for row in steps.rows() if row["model"] == config.name]
+    for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(tp)):
         key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
-        same = [
-            row for row in rows if row["sharding"] == layer["sharding"] and row["context"] in ("", layer["context"])
-        ]
-        stages = {row["stage"]: row for row in same}
+        same = [row for row in rows if row["sharding"] == layer["sharding"]]
+        stages = {row["stage"]: row for row in same if (row["tp"], row["context"]) == (layer["tp"], layer["context"])}
+        stages |= {HEAD: row for row in same if row["stage"] == HEAD}
         if steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
             continue
         norm = next(int(op["cycles"]) for op in ops.rows() if _is_stage(op, stages[HEAD]))
-        token = token_of(stages, norm, config.num_hidden_layers, head_pieces(config))
+        token = token_of(stages, norm, config.num_hidden_layers, head_pieces(config) // tp, *joining)
         steps.append([{**key, **dict.fromkeys(ERRORS), "cores": layer["cores"], **token}])
         print(f"{key}: {token}", flush=True)
 
@@ -178,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Return 0; 2 for what no chip holds, before any work."""
     parser = OneLineParser(prog=f"python -m {MODULE}", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", choices=sorted(PRESETS), default="llama-3.1-8b")
-    parser.add_argument("--tp", type=int, default=1, help="run the part of one of so many chips, without collectives")
+    parser.add_argument("--tp", type=int, default=1, help="run the part of one of so many chips")
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024], metavar="TOKENS")
     parser.add_argument("--shardings", nargs="+", choices=DECODE_SHARDINGS, default=list(DECODE_SHARDINGS))
     parser.add_argument("--stages", nargs="+", choices=(LAYER, HEAD), default=[LAYER, HEAD], help="(default: both)")

@@ -133,9 +133,14 @@ def _products(role: str, tp: int) -> int:
     return sizes.get(role, hidden * ffn // tp)
 
 
+def cycles_of(blocks: Sequence[Block]) -> dict[str, float]:
+    """Return the cycles of each configuration that passed, by its name."""
+    return {block.name: sum(map(ns_of, merged(block))) for block in blocks if block.status == PASS}
+
+
 def rows(blocks: Sequence[Block]) -> list[PaperRow]:
     """Return every row of tables 4 to 6 with the cycles of what passed among `blocks`."""
-    cycles = {block.name: sum(map(ns_of, merged(block))) for block in blocks if block.status == PASS}
+    cycles = cycles_of(blocks)
     found = []
     for chips in CHIPS:
         table = table_ops(chips)

@@ -43,6 +43,14 @@ def test_programs_add_up_to_stages_and_stages_to_a_token():
     assert token["cycles"] == 100 + 32 * 200 + 50 + 4 * 90
     assert token["bytes"] == 32 * 28800 + 4 * 14400
     assert token["tokens_per_s"] == pytest.approx(1e9 / token["cycles"])
+    half = bench.token_of(stages, norm=50, layers=32, pieces=2, gather=7, reduction=5)
+    assert half["cycles"] == 100 + 32 * (200 + 2 * 7 + 2 * 5) + 7 + 50 + 2 * 90
+
+
+def test_collectives_are_those_of_the_paper_suite():
+    gather, reduction = bench.collectives_of(LLAMA, 2)
+    assert min(gather, reduction) > 10_000 and bench.collectives_of(LLAMA, 1) == (0, 0)
+    assert bench.collectives_of(LLAMA, 8) is None and bench.collectives_of(preset("llama-3.2-1b"), 2) is None
 
 
 def test_a_chips_part_keeps_the_hidden_size_and_the_head_has_equal_pieces():
