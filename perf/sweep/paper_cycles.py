@@ -63,11 +63,11 @@ matmul hides behind its DRAM reads counts in full there. Published figures below
   chips) and takes 2.80 us here. The vector unit is not too slow here: a stock SiLU of one tile takes 3,309 cycles
   with its launch and each further tile 1,663; tt-metal measured 3,284 ns and 2,419 (PR#41949, the kernel of April
   2026).
-- **Stock flash decode.** Not the same kernel: v0.55's takes 69.9, 64.3, 56.0 and 50.1 us with 32, 16, 8 and 4 heads
-  (tables 4 to 7), so most of it is what no head costs. Since then tt-metal reported 13.2 to 9.3 us (PR#20912: half
-  tiles, no copies), 10.95 to 9.10 us (PR#25331: maximum, sum and scale fused) and 8.3 to 7.4 us (PR#37004: workers
-  merge as a tree, no longer one by one) on a Galaxy's shape. The layer's sums without it are above. To measure: `python -m perf.sweep
-  --suite paper --source n150` on a board.
+- **Stock flash decode.** Not the same kernel, so sums without it are above: v0.55's takes 69.9, 64.3, 56.0 and 50.1 us
+  with 32, 16, 8 and 4 heads (tables 4 to 7), so most of it is what no head costs. Since then tt-metal reported 13.2
+  to 9.3 us (PR#20912: half tiles, no copies), 10.95 to 9.10 us (PR#25331: maximum, sum and scale fused) and 8.3 to
+  7.4 us (PR#37004: workers merge as a tree, no longer one by one) on a Galaxy's shape. To measure: `python -m
+  perf.sweep --suite paper --source n150` on a board.
 - **Unpackers** that work together get half their rate (UNPACR_Regular.md) and **packers** write 16 bytes per cycle
   each (L1.md); neither is charged: at most 32 cycles per tile of bfloat16 and pass, some 400 of the 5,800 cycles that
   a norm is short of.
