@@ -4,9 +4,9 @@
 
 The installed core takes each instruction word apart on every execution. Here a word is turned once into a function over
 the core's registers, and the pipeline around it (fetch, program counter, stall, the poll-loop recogniser's view) is
-kept. Whatever is unusual goes the installed way: tracing, snooping, the cycle-cost model, a core with CSRs, environment
-calls, unknown words. Where the installed core fails, on an address beyond 32 bits, this one wraps, as the RISC-V manual
-has it.
+kept; the cost model, where it is on, says in which cycle an instruction issues. Whatever is unusual goes the installed
+way: tracing, snooping, a core with CSRs, environment calls, unknown words. Where the installed core fails, on an
+address beyond 32 bits, this one wraps, as the RISC-V manual has it.
 
 Registers are numbers in an array (`core.words`, its memoryview: x0 to x31, the program counter, the next one), where
 compiled code has them too; the simulator's own register objects become views of it at a core's first instruction.
@@ -73,8 +73,14 @@ def _apply() -> None:
             self.register_file.set_write_recording(False)
         if self.words is None:
             numbered_registers(self)
-        if not step(self):
+        cost = self.rv_cost
+        if cost is not None and cycle_num < cost._stall_until:
+            cost.can_issue(0, cycle_num, None)  # counts a stalled cycle, whatever the instruction
+            self.words[NEXT] = self.words[PC] + 4
+        elif not step(self, cycle_num):
             installed(self, cycle_num)
+        if cost is not None:
+            self.refused = None  # what it is charged while it waits depends on its being asked again
 
     def _regs_snapshot(self, core):
         words = getattr(core, "words", None)
@@ -89,10 +95,9 @@ def _apply() -> None:
 
 
 def is_plain(core: RV32I) -> bool:
-    """Return whether nothing about a core is unusual: it runs, and nobody looks at or charges for each instruction."""
+    """Return whether nothing about a core is unusual: it runs, and nobody looks at each instruction."""
     return (
         core.active
-        and core.rv_cost is None
         and core.csrs is None
         and not core.snoop
         and not core.bus._enabled
@@ -100,8 +105,8 @@ def is_plain(core: RV32I) -> bool:
     )
 
 
-def step(core: RV32I) -> bool:
-    """Execute one instruction of a plain core; return whether it is one that is known here."""
+def step(core: RV32I, cycle: int) -> bool:
+    """Execute one instruction of a plain core, unless the cost model has it wait; return whether it is known here."""
     words, memory = core.words, core.visible_memory
     counter = words[PC]
     source = core._code
@@ -114,6 +119,10 @@ def step(core: RV32I) -> bool:
     function = functions[word] if word in functions else core._translator.function(word)
     if function is None:
         return False
+    cost = core.rv_cost
+    if cost is not None and not cost.can_issue(word, cycle, core.register_file):
+        words[NEXT] = counter + 4
+        return True
     memory.caller_context = (core.unit_id, core.core_label, counter)
     following = function(counter)
     if following is None:

@@ -151,7 +151,7 @@ class TensixClock(TileClock):
                 row, core.refused = core.row, None
                 if row[interpreter.MODE] != interpreter.RUNNING or cycle >= row[interpreter.ATTEMPT]:
                     core.clock_tick(cycle)
-                elif not step(core):
+                elif not step(core, cycle):
                     core._base_tick(cycle)
                 if core.refused is not None and row[interpreter.MODE] == interpreter.RUNNING:
                     row[interpreter.MODE] = interpreter.REFUSED
@@ -257,7 +257,7 @@ def _apply() -> None:
         elif spin.state == SPIN_IDLE:
             if cycle_num < self.ahead:
                 return  # executed already
-            if not is_plain(self) or self.words is None:
+            if self.rv_cost is not None or not is_plain(self) or self.words is None:
                 self.row[interpreter.MODE] = interpreter.BY_PYTHON
                 self._base_tick(cycle_num)
                 if cycle_num >= spin.next_attempt:
@@ -271,7 +271,7 @@ def _apply() -> None:
             self.row[interpreter.MODE] = interpreter.RUNNING
             if done := compiled.run_ahead(cycle_num):
                 self.ahead = cycle_num + done
-            elif not step(self):
+            elif not step(self, cycle_num):
                 self._base_tick(cycle_num)
         elif spin.state == SPIN_PARKED:
             row = self.row

@@ -6,6 +6,7 @@ import random
 
 from framework.memory.memory import AddressableMemory, VisibleMemory
 from framework.memory.memory_map import AddressRange, MemoryMap
+from framework.pe.rv.cost import make_cost_state
 from framework.pe.rv.rv32 import RV32IM_TT
 
 RAM = 0x4000
@@ -13,10 +14,11 @@ START, DATA = 0x100, 0x2000
 NOP = (0x13).to_bytes(4, "little")
 
 
-def make_core():
+def make_core(cost=False):
     ram = AddressableMemory(RAM)
     memory = VisibleMemory(MemoryMap({AddressRange(0, RAM): ram}))
     core = RV32IM_TT(START, [memory])
+    core.rv_cost = make_cost_state("wormhole") if cost else None
     core.start()
     return core, ram
 
@@ -59,9 +61,9 @@ def random_program(seed: int) -> tuple[bytes, bytes, list[int]]:
     return program, contents, values
 
 
-def trace(step, program, contents, values):
-    """(all registers after each tick, memory at the end) of a program run by `step`."""
-    core, ram = make_core()
+def trace(step, program, contents, values, cost=False):
+    """(all registers after each tick, memory at the end, what the cost model counted) of a program run by `step`."""
+    core, ram = make_core(cost)
     ram.write(START, program)
     ram.write(DATA, contents)
     for index, value in enumerate(values[1:], start=1):
@@ -71,4 +73,4 @@ def trace(step, program, contents, values):
     for cycle in range(140):
         step(core, cycle)
         states.append(tuple(register.value for register in core.register_file.registers))
-    return states, ram.memory.tobytes()
+    return states, ram.memory.tobytes(), core.rv_cost and core.rv_cost.summary()

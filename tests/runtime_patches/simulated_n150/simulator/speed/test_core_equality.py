@@ -7,10 +7,13 @@ import pytest
 from tests.runtime_patches.simulated_n150.simulator.speed.core_programs import random_program
 
 
-def test_random_programs(fresh_interpreter):
-    """In a process of its own, since the patch replaces the class's method."""
+@pytest.mark.parametrize("cost", [False, True])
+def test_random_programs(fresh_interpreter, cost):
+    """In a process of its own, since the patch replaces the class's method. cost: with the simulator's cost model."""
     fresh_interpreter(
-        """
+        f"""
+import os
+os.environ["TT_SIM_COST_MODEL"] = "1"
 from tests.runtime_patches.simulated_n150.simulator.speed import core_programs as t
 from framework.pe.rv.rv32 import RV32I
 from runtime_patches.simulated_n150.simulator.speed.core import PATCH
@@ -19,11 +22,12 @@ PATCH.apply()
 assert RV32I.clock_tick is not installed
 for seed in range(60):
     parts = t.random_program(seed)
-    plain = t.trace(installed, *parts)
-    patched = t.trace(RV32I.clock_tick, *parts)
+    plain = t.trace(installed, *parts, cost={cost})
+    patched = t.trace(RV32I.clock_tick, *parts, cost={cost})
     for tick, (a, b) in enumerate(zip(plain[0], patched[0])):
         assert a == b, (seed, tick, [i for i in range(len(a)) if a[i] != b[i]])
-    assert plain[1] == patched[1], seed
+    assert plain[1:] == patched[1:], seed
+    assert not {cost} or plain[2]["stall_cycles"] > 0, seed
 """
     )
 
