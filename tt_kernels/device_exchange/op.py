@@ -32,6 +32,7 @@ _PIECES_CB = 0
 _DECISION_SEMAPHORE = 0
 _PIECES_IN_BUFFER = 16  # pieces_in_buffer of exchange.hpp
 MAX_TENSORS = 4  # tensor_0 to tensor_3 of the kernels
+FACE_ROWS, TILE_BYTES = 16, 2048  # of 32 x 32 two-byte elements
 DEFAULT_TIMEOUT_S = 2.0
 
 
@@ -111,8 +112,7 @@ class DeviceExchange:
         import ttnn
 
         cores, named = core_set(*arguments), _named(tensors)
-        longest_page = max(tensor.buffer_aligned_page_size() for tensor in tensors)
-        piece_bytes = min(longest_page, self.pairs.max_write() // 64 * 64)
+        piece_bytes = min(max(map(_used_bytes, tensors)), self.pairs.max_write() // 64 * 64)
         constants = {
             "pieces_cb": _PIECES_CB,
             "decision_semaphore": _DECISION_SEMAPHORE,
@@ -121,6 +121,7 @@ class DeviceExchange:
         for number, (name, tensor) in enumerate(named.items()):
             constants[f"pages_{name}"] = tensor.buffer_num_pages() if number < len(tensors) else 0
             constants[f"page_bytes_{name}"] = tensor.buffer_aligned_page_size()
+            constants[f"used_bytes_{name}"] = _used_bytes(tensor)
         defines = [UNGATED_DEFINE, *self.pairs.defines]
         program.kernels = [
             kernel_descriptor(
@@ -178,6 +179,17 @@ class DeviceExchange:
             if part.volume() == 0:
                 raise ValueError(f"the {name} is empty, of shape {tuple(part.shape)}: there is nothing to exchange")
         check_priority_tensor(priority)
+
+
+def _used_bytes(tensor) -> int:
+    """Return how many bytes of each page hold values: the first two faces of a tile if none has more than 16 rows of a
+    tensor of two-byte elements, else all."""
+    import ttnn
+
+    page = tensor.buffer_aligned_page_size()
+    rows = tensor.shape[-2] if len(tensor.shape) > 1 else 1
+    halves = tensor.layout == ttnn.TILE_LAYOUT and tensor.dtype == ttnn.bfloat16 and page == TILE_BYTES
+    return page // 2 if halves and rows <= FACE_ROWS else page
 
 
 def _named(tensors: Sequence) -> dict:

@@ -101,6 +101,8 @@ def test_every_role_order_and_ties(chip):
 
 SPECIFICATIONS = [
     ("bfloat16", "TILE_LAYOUT", "L1", (1, 1, 32, 96)),
+    ("bfloat16", "TILE_LAYOUT", "L1", (1, 3, 16, 64)),  # half tiles
+    ("bfloat16", "TILE_LAYOUT", "DRAM", (1, 1, 17, 64)),
     ("bfloat16", "TILE_LAYOUT", "width sharded", (1, 1, 32, 128)),
     ("bfloat16", "TILE_LAYOUT", "height sharded", (1, 1, 64, 64)),
     ("bfloat8_b", "TILE_LAYOUT", "DRAM", (1, 2, 32, 64)),
@@ -113,7 +115,7 @@ SPECIFICATIONS = [
 ]
 
 
-@pytest.mark.parametrize("specification", SPECIFICATIONS, ids=lambda s: "-".join(map(str, s[:3])))
+@pytest.mark.parametrize("specification", SPECIFICATIONS, ids=lambda s: "-".join(map(str, s)))
 def test_formats_and_places_with_several_users(chip, specification):
     dtype, layout, memory, shape = specification
     torch.manual_seed(3)

@@ -22,8 +22,9 @@ constexpr uint32_t send = 2;
 constexpr uint32_t batch = 8;
 constexpr uint32_t pieces_in_buffer = 2 * batch;
 
-constexpr uint32_t piece_size(uint32_t page_bytes, uint32_t piece_bytes, uint32_t piece) {
-    const uint32_t left = page_bytes - piece * piece_bytes;
+// Of the first `used_bytes` of a page, which alone are exchanged.
+constexpr uint32_t piece_size(uint32_t used_bytes, uint32_t piece_bytes, uint32_t piece) {
+    const uint32_t left = used_bytes - piece * piece_bytes;
     return left < piece_bytes ? left : piece_bytes;
 }
 

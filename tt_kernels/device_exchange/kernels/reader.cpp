@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads this rank's tensors piece by piece into the circular buffer, if the writer decided that this rank sends.
+// Reads what this rank's tensors hold into the circular buffer, piece by piece, if the writer decided that this rank
+// sends.
 
 #include <cstdint>
 
@@ -11,9 +12,9 @@
 
 namespace {
 
-template <uint32_t pieces_cb, uint32_t pages, uint32_t page_bytes, uint32_t piece_bytes, typename Accessor>
+template <uint32_t pieces_cb, uint32_t pages, uint32_t used_bytes, uint32_t piece_bytes, typename Accessor>
 void read_tensor(const Accessor& tensor) {
-    constexpr uint32_t pieces = (page_bytes + piece_bytes - 1) / piece_bytes;
+    constexpr uint32_t pieces = (used_bytes + piece_bytes - 1) / piece_bytes;
     uint32_t page = 0, piece = 0;
     for (uint32_t left = pages * pieces; left > 0;) {
         const uint32_t batch = left < exchange::batch ? left : exchange::batch;
@@ -21,7 +22,7 @@ void read_tensor(const Accessor& tensor) {
         uint32_t to = get_write_ptr(pieces_cb);
         for (uint32_t i = 0; i < batch; ++i) {
             const uint32_t offset = piece * piece_bytes;
-            const uint32_t bytes = exchange::piece_size(page_bytes, piece_bytes, piece);
+            const uint32_t bytes = exchange::piece_size(used_bytes, piece_bytes, piece);
             noc_async_read(tensor.get_noc_addr(page, offset), to, bytes);
             to += piece_bytes;
             if (++piece == pieces) {
@@ -40,7 +41,7 @@ void read_tensor(const Accessor& tensor) {
 #define READ_TENSOR(name)                                                                 \
     read_tensor<                                                                          \
         pieces_cb, get_named_compile_time_arg_val("pages_" #name),                        \
-        get_named_compile_time_arg_val("page_bytes_" #name), piece_bytes>(TensorAccessor( \
+        get_named_compile_time_arg_val("used_bytes_" #name), piece_bytes>(TensorAccessor( \
         ACCESSOR_ARGS(name), RUNTIME_ARG(name), get_named_compile_time_arg_val("page_bytes_" #name)))
 
 void kernel_main() {

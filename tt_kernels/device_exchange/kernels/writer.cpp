@@ -51,9 +51,9 @@ bool decide(peer::Session& session, uint32_t sp_rank, uint32_t users, bool& send
     return !priority::nobody_holds(mine, peers) || session.fail(peer::nobody);
 }
 
-template <uint32_t pieces_cb, uint32_t pages, uint32_t page_bytes, uint32_t piece_bytes, typename Accessor>
+template <uint32_t pieces_cb, uint32_t pages, uint32_t used_bytes, uint32_t piece_bytes, typename Accessor>
 bool send_tensor(PeerLink& link, const Accessor& target) {
-    constexpr uint32_t pieces = (page_bytes + piece_bytes - 1) / piece_bytes;
+    constexpr uint32_t pieces = (used_bytes + piece_bytes - 1) / piece_bytes;
     bool sent = true;
     uint32_t page = 0, piece = 0;
     for (uint32_t left = pages * pieces; left > 0;) {
@@ -62,7 +62,7 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
         uint32_t from = get_read_ptr(pieces_cb);
         for (uint32_t i = 0; i < batch; ++i) {
             const uint64_t to = link.page_address(target, page, piece * piece_bytes);
-            sent = sent && link.write(from, to, exchange::piece_size(page_bytes, piece_bytes, piece));
+            sent = sent && link.write(from, to, exchange::piece_size(used_bytes, piece_bytes, piece));
             from += piece_bytes;
             if (++piece == pieces) {
                 piece = 0;
@@ -83,7 +83,7 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
 #define SEND_TENSOR(name)                                                  \
     send_tensor<                                                           \
         pieces_cb, get_named_compile_time_arg_val("pages_" #name),         \
-        get_named_compile_time_arg_val("page_bytes_" #name), piece_bytes>( \
+        get_named_compile_time_arg_val("used_bytes_" #name), piece_bytes>( \
         link, TensorAccessor(                                              \
                   ACCESSOR_ARGS(name), RUNTIME_ARG(peer_##name),           \
                   get_named_compile_time_arg_val("page_bytes_" #name)))
