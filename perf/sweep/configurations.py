@@ -225,6 +225,10 @@ def _cores(role: str, tp: int) -> int:
     return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
 
 
+PAPER_CONTEXTS = (1024, 4096, 16384, 65536, 131072)  # of its flash decode
+PAPER_VARIANTS = ("stock", "exact", "guess", "speculative")
+
+
 def _paper() -> list[Configuration]:
     """The ops of the ALSpec paper's tables 4 to 6, context 1K, and its flash decode at longer ones.
 
@@ -238,10 +242,8 @@ def _paper() -> list[Configuration]:
     found += product("collective", op=["all_gather", "reduce_scatter"], mesh=["1x2", "1x4"])
     matmuls = [c for tp in (1, 2, 4) for c in _model_matmuls(tp) if c["layout"] == "dram_sharded"]
     found += sorted(matmuls, key=lambda c: c["k"] * c["n"])
-    for context in (1024, 4096, 16384, 65536, 131072):
-        found += product(
-            "flash_decode", variant=["stock", "exact", "guess", "speculative"], context=context, chunk_size=256
-        )
+    for context in PAPER_CONTEXTS:
+        found += product("flash_decode", variant=list(PAPER_VARIANTS), context=context, chunk_size=256)
     return found
 
 

@@ -8,12 +8,14 @@ CSV of `python -m perf.sweep --suite paper --source sim`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from perf.projections.decode_model.fit import FIXED, LAYER, table_ops
 from perf.projections.estimator.tables import DATA, LAYERS
+from perf.sweep.configurations import PAPER_CONTEXTS as CONTEXTS
+from perf.sweep.configurations import PAPER_VARIANTS as VARIANTS
 from perf.sweep.configurations import Configuration, suites
 from perf.sweep.groups import merged, ns_of
 from perf.sweep.table import PASS, Block, read
@@ -187,7 +189,7 @@ def page(blocks: Sequence[Block]) -> str:
         "|---|" + "---:|" * 3 * len(CHIPS),
     ]
     lines += _table(told)
-    lines += ["", *_verdict(told), "", *MISSING, "", *UNTRUE, ""]
+    lines += ["", *_verdict(told), "", *_contexts(cycles_of(blocks)), "", *MISSING, "", *UNTRUE, ""]
     return "\n".join(lines)
 
 
@@ -224,6 +226,25 @@ def _cells(row: PaperRow | None) -> str:
         return f"{row.published_ns} | not run | "
     mark = "**" if abs(row.error or 0.0) > WITHIN and row.share >= OF_A_TOKEN else ""
     return f"{row.published_ns} | {row.cycles:.0f} | {mark}{row.error:+.1%}{mark}"
+
+
+def _contexts(cycles: Mapping[str, float]) -> list[str]:
+    """Return the table of flash decode by context, of those that were run."""
+    lines = [
+        "## Flash decode by context",
+        "",
+        "Cycles of 32 heads on 8, one user, a cache in bfloat8_b in chunks of 256, on all 64 cores; speculative: a",
+        "virtual pair, each rank on half of the cores.",
+        "",
+        "| tokens | " + " | ".join(VARIANTS) + " |",
+        "|---:|" + "---:|" * len(VARIANTS),
+    ]
+    for context in CONTEXTS:
+        names = [Configuration.make("flash_decode", variant=v, context=context, chunk_size=256).name for v in VARIANTS]
+        if any(name in cycles for name in names):
+            cells = [f"{cycles[name]:.0f}" if name in cycles else "not run" for name in names]
+            lines.append(f"| {context} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def _verdict(told: Sequence[PaperRow]) -> list[str]:
