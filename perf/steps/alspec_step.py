@@ -23,6 +23,7 @@ from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
 from models.llama31_8b.tt.decode_attention.base import DecodeAttention
+from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
 from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.mesh import TP_AXIS, MeshShape
@@ -42,7 +43,7 @@ class Shape:
     """The layers and the step. context: cached positions, the new token counted. workers: cores per key/value head
     for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more.
     precision: a preset's formats of layers before a model's last. sharding: of decode steps. nodes: of a step's tree, 0
-    for a step of one token."""
+    for a step of one token. predictor: what the guess reads."""
 
     layers: int = 2
     hidden: int = 64
@@ -57,6 +58,7 @@ class Shape:
     precision: str = "bfloat16"
     sharding: str = "interleaved"
     nodes: int = 0
+    predictor: str = "ends"
 
     def formats(self) -> PrecisionConfig:
         return precision_config(self.precision, self.layers + 1)
@@ -154,6 +156,7 @@ def measure(
             timeout_s=0.02,
             program=shape.program(),
             tree_program=shape.tree_program(),
+            guess_range=AttentionSettings("alspec", chunk_size=shape.chunk_size, predictor=shape.predictor).guess_range,
         )
     settings = ModelSettings(
         capacity=capacity,

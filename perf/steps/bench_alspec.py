@@ -32,6 +32,7 @@ from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, preset
+from models.llama31_8b.tt.decode_attention.settings import PREDICTORS, followed_range
 from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
@@ -328,7 +329,14 @@ def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
             f"{options.context}"
         )
     step = {"layers": options.layers, "context": options.context, "chunk_size": options.chunk_size}
-    step["workers"] = options.workers
+    step |= {"workers": options.workers, "predictor": options.predictor}
+    if options.predictor != PREDICTORS[0]:
+        if options.tree is not None:
+            parser.error(f"--predictor {options.predictor} guesses one token after another; --tree verifies several")
+        try:
+            followed_range(options.chunk_size)
+        except ValueError as error:
+            parser.error(f"--predictor {options.predictor}: {error}")
     if options.model is not None:
         return step | _full_size(parser, options)
     workers = options.kv_heads * (1 if options.workers is None else options.workers)
@@ -370,6 +378,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--context", type=int, default=512, help="cached tokens (default 512)")
     parser.add_argument("--chunk-size", type=int, default=64, help="tokens of the guess at either end")
+    parser.add_argument("--predictor", choices=PREDICTORS, default=PREDICTORS[0], help="what the guess reads (ends)")
     parser.add_argument("--intermediate", type=int, default=96, help="width of the MLP (default 96)")
     parser.add_argument(
         "--workers",
