@@ -14,7 +14,7 @@ from ..spec_decode.draft_shape import SELF_WINDOW
 from ..tt.decode_attention.settings import AttentionSettings
 from ..tt.device.precision import PRECISIONS
 from ..tt.settings import ModelSettings
-from .spec_contract import NO_DRAFTS, SELF
+from .spec_contract import SELF
 
 _NAMES = ("attention", "chunk_size", "threshold", "decode_sharding", "precision", "draft", "draft_window")
 
@@ -34,8 +34,6 @@ def drafter(overrides: Mapping[str, Any] | None) -> Drafter | None:
         raise ValueError(f"draft_window {window} has no effect without draft {SELF!r}")
     if model is None:
         return None
-    if given.get("attention", "exact") != "exact":
-        raise ValueError(f"draft {model!r}: {NO_DRAFTS}")
     return Drafter(str(model), (window or SELF_WINDOW) if model == SELF else None)
 
 

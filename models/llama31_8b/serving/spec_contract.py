@@ -26,7 +26,6 @@ MAX_USERS = 8
 MAX_WIDTH = 32  # tokens of a verification, within the block that a cache has beyond the context
 MODEL_OWNED = "custom_class"
 SELF = "self"
-NO_DRAFTS = "with attention-level speculation the server verifies no drafts"
 
 
 @dataclass(frozen=True)
@@ -83,8 +82,6 @@ def plan_speculation(overrides: dict[str, Any], method: str, users: int, request
     sequences together. requested: drafts per sequence."""
     draft, owned = overrides.get("draft"), method == MODEL_OWNED
     reject = in_contract(SpecReject)
-    if overrides.get("attention", "exact") != "exact":
-        return reject(NO_DRAFTS)
     if owned and draft is None:
         return reject('nothing drafts: set {"alspec": {"draft": CHECKPOINT}}, or "self"')
     if users > MAX_USERS:

@@ -46,15 +46,17 @@ def served(mesh, folder: Path, requests: list[Request], users: int, seed: int, *
     }
 
 
-def speculated(mesh, folder: Path, requests: list[Request], drafter: str, drafts: int) -> dict[str, Any]:
+def speculated(
+    mesh, folder: Path, requests: list[Request], drafter: str, drafts: int, **settings: Any
+) -> dict[str, Any]:
     """Serve requests together, one token per step, then again with drafts by the model. drafter: "twin" has the
-    target's weights, "self" is the target with a window of 32. Returns the texts, and for each verification how many
-    drafts were right of how many."""
+    target's weights, "self" is the target with a window of 32. settings: of the adapter. Returns the texts, for each
+    verification how many drafts were right of how many, and how many guesses were verified."""
     import ttnn
 
     users = len(requests)
     draft = {"draft": "self", "draft_window": 32} if drafter == "self" else {"draft": str(folder)}
-    model = adapter_on(mesh, users, folder, precision="accuracy", **draft)
+    model = adapter_on(mesh, users, folder, precision="accuracy", **draft, **settings)
     plugin = Plugin(*model, users=users, blocks=8 * users, wait=ttnn.event_synchronize)
     plain = deepcopy(requests)
     plugin.prefill_all(plain, 1000)
@@ -70,7 +72,9 @@ def speculated(mesh, folder: Path, requests: list[Request], drafter: str, drafts
         counts += zip(right, map(len, given), strict=True)
         proposed = dict(zip(map(id, running), plugin.propose(running, drafts), strict=True))
         given = [proposed[id(request)] for request in running if request.wanted]
-    return {"plain": [r.tokens for r in plain], "drafted": [r.tokens for r in requests], "counts": counts}
+    counted = plugin.adapter.engine.model.decode_attention.statistics()
+    texts = {"plain": [r.tokens for r in plain], "drafted": [r.tokens for r in requests]}
+    return texts | {"counts": counts, "guesses": 0 if counted is None else counted.hits + counted.misses}
 
 
 def built(mesh, users: int) -> dict[str, tuple[int, ...]]:

@@ -50,6 +50,21 @@ def test_a_model_drafts_in_pages(sim_device, tmp_path, drafter):
     assert drafter == "self" or all(right == offered for right, offered in found["counts"])
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.sim
+@pytest.mark.parametrize("drafter", ["twin", "self"])
+def test_a_pair_that_guesses_verifies_drafts(sim_mesh, tmp_path, drafter):
+    """Both levels of speculation in pages: at threshold 0 the texts are those of one token per step."""
+    requests = [Request(prompt_of(90, 58), 6), Request(prompt_of(70, 8), 7)]
+    guess = {"attention": "alspec", "threshold": 0.0, "chunk_size": 32}
+    worker = sim_mesh((2, 1), "2x2", dispatch="fast")
+    found = worker.run(speculated, tmp_path, requests, drafter, 3, **guess, timeout=2900)
+    assert found["drafted"] == found["plain"] and found["guesses"] > 0
+    assert max(right for right, _ in found["counts"]) > 0
+    assert drafter == "self" or all(right == offered for right, offered in found["counts"])
+
+
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize(
     "shape, users",

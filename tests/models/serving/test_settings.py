@@ -42,5 +42,4 @@ def test_what_drafts():
     assert drafter({"draft": "self", "draft_window": 64}) == Drafter("self", 64)
     with pytest.raises(ValueError, match="draft_window 64 has no effect without draft 'self'"):
         drafter({"draft": "folder", "draft_window": 64})
-    with pytest.raises(ValueError, match="draft 'self': with attention-level .* verifies no drafts"):
-        drafter({"draft": "self", "attention": "alspec"})
+    assert drafter({"draft": "self", "attention": "alspec"}) == Drafter("self", 256)

@@ -43,6 +43,7 @@ def test_plans(tmp_path):
         ("ngram", 8, 5, {}, 5),
         ("ngram", 8, 100, {}, 31),
         ("ngram", 4, 100, {"decode_sharding": "sharded"}, 7),
+        ("ngram", 8, 100, {"attention": "alspec"}, 31),
         (OWNED, 4, 9, {"draft": folder}, 6),
         (OWNED, 1, 9, {"draft": folder}, 9),
         (OWNED, 8, 9, {"draft": folder}, 2),
@@ -64,7 +65,6 @@ def test_plans(tmp_path):
     [
         ("ngram", 9, 3, {}, "1 to 8 sequences", ()),
         ("ngram", 2, 0, {}, "0 drafts", tuple(range(1, 32))),
-        ("ngram", 2, 3, {"attention": "alspec"}, "verifies no drafts", ()),
         (OWNED, 2, 3, {}, "nothing drafts", ()),
         (OWNED, 2, 3, {"draft": "/nowhere"}, "draft /nowhere: no model /nowhere", ()),
     ],
