@@ -18,7 +18,7 @@ from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.tree_attention.checks import Problem
-from tt_kernels.tree_attention.work_split import INDICES, WorkSplit, times_tiles
+from tt_kernels.tree_attention.work_split import INDICES, WorkSplit, rest_tiles, times_tiles
 
 KERNELS = Path(__file__).parent / "kernels"
 SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_guessed": 2, "sem_measured": 3, "sem_delivery": 4}
@@ -70,6 +70,7 @@ class Numbers:
 
 def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
     """Return the common runtime arguments of every kernel: what changes without another binary (kernels/config.hpp)."""
+    key_tiles = split.key_tiles + rest_tiles(problem, split.key_tiles)
     return {
         "users": problem.users,
         "kv_heads": problem.kv_heads,
@@ -79,8 +80,9 @@ def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
         "query_tiles": split.query_tiles,
         "passes": split.passes,
         "workers": split.workers_per_group,
-        "key_tiles": split.key_tiles,
-        "tree_tiles": times_tiles(problem, split.key_tiles),
+        "chunk_tiles": split.key_tiles,
+        "key_tiles": key_tiles,
+        "tree_tiles": times_tiles(problem, key_tiles),
         "guess_first": 0 if problem.guess is None else problem.guess.first_tiles,
         "guess_last": 0 if problem.guess is None else problem.guess.last_tiles,
         "guess_whole_tail": 0 if problem.guess is None else int(problem.guess.whole_tail),

@@ -41,15 +41,24 @@ def times_tiles(problem: Problem, key_tiles: int) -> int:
     return min(problem.tree_tiles, key_tiles)
 
 
+def rest_tiles(problem: Problem, key_tiles: int) -> int:
+    """Return the key tiles that a worker can take beyond `key_tiles` at once, so that a guess's end takes no chunk more
+    than its size says: where the last tile of the tree's root is not full there is another one, and the tree adds some.
+    0 where those are more than half a chunk, and for one node, whose chunks are those of the flash decode."""
+    rest = 1 + -(-(problem.nodes - 1) // TILE)
+    return rest if problem.guess is not None and problem.nodes > 1 and 2 * rest <= key_tiles else 0
+
+
 def make_buffers(
     problem: Problem, workers: int, query_tiles: int, key_tiles: int, peer: bool = False
 ) -> dict[str, Buffer]:
     """Return every circular buffer by its name in kernels/config.hpp. workers, query_tiles: per job. key_tiles: tiles
-    of keys a worker processes at once. Buffers that other cores write into come first, at the same address everywhere.
-    peer: with an exchange core.
+    of keys a worker processes at once, to which rest_tiles() are added. Buffers that other cores write into come first,
+    at the same address everywhere. peer: with an exchange core.
     """
     levels = merge_tree.levels(workers)
     head = problem.head_tiles
+    key_tiles += rest_tiles(problem, key_tiles)
     tiles = {
         "query": ("BFLOAT16", query_tiles * head),
         "keys": (problem.cache_dtype, 2 * key_tiles * head),
@@ -111,8 +120,9 @@ def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, a
 @dataclass(frozen=True)
 class WorkSplit:
     """groups: the workers of each group, which does the jobs g, g + len(groups), ... query_tiles: per job. passes: jobs
-    per key/value head of a user. key_tiles: tiles of keys a worker processes at once. buffers: by name. decider: the
-    core that decides on guesses, None without speculation. exchange: the one that talks to a peer, if there is one."""
+    per key/value head of a user. key_tiles: tiles of keys a worker processes at once, without rest_tiles().
+    buffers: by name. decider: the core that decides on guesses, None without speculation. exchange: the one that talks
+    to a peer, if there is one."""
 
     groups: tuple[tuple[Core, ...], ...]
     query_tiles: int

@@ -124,6 +124,13 @@ CASES = {
         [{"prefix": [120], "parents": [random_tree(64, 5, roots=0)], "threshold": 0.7}],
         GuessRange(32, 64),
     ),
+    # Chunks that the rest of the guess's end, or of the middle, goes into; the tree within the last tile of its root,
+    # or in the next one too.
+    "rest": (
+        Case(4, 1, 64, 512, 16, grid=(2, 1), workers=1, key_chunk=128),
+        [{"prefix": [prefix], "parents": [binary(16)], "threshold": 0.8} for prefix in (400, 440, 471)],
+        GuessRange.both_ends(128),
+    ),
 }
 
 

@@ -359,6 +359,14 @@ inline void accumulate(
     cb_pop_front(weights, capacity);
 }
 
+constexpr uint32_t no_copy = 0xFFFFFFFF;
+
+// After the vector unit has worked on them. Not inlined, as a kernel's code must stay small.
+inline __attribute__((noinline)) void pack_copy(uint32_t copy, uint32_t first, uint32_t tiles) {
+    register_rows::finish();
+    pack_tiles(copy, first, tiles);
+}
+
 inline void normalise_init(uint32_t state, uint32_t to) {
     reconfig_data_format_srca(state);
     copy_init(state);
@@ -367,12 +375,17 @@ inline void normalise_init(uint32_t state, uint32_t to) {
 }
 
 // to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`, or NaN there if it is
-// `broken`, which the packer's thread must know; pops nothing. After normalise_init().
+// `broken`, which the packer's thread must know; pops nothing. The same into `copy`, a buffer of the same format, before.
+// After normalise_init().
 template <uint32_t head_tiles>
-inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to, bool broken = false) {
+inline void normalise(
+    uint32_t state, uint32_t first, Bands bands, uint32_t to, bool broken = false, uint32_t copy = no_copy) {
     constexpr uint32_t most = registers - 1;  // beside the row sum
     constexpr uint32_t rest = head_tiles % most;
     cb_reserve_back(to, head_tiles);
+    if (copy != no_copy) {
+        cb_reserve_back(copy, head_tiles);
+    }
     for (uint32_t begin = 0; begin < head_tiles; begin += most) {
         const uint32_t batch = begin + most <= head_tiles ? most : rest;
         tile_regs_acquire();
@@ -386,7 +399,13 @@ inline void normalise(uint32_t state, uint32_t first, Bands bands, uint32_t to, 
             } else {
                 register_rows::divide<rest>(bands, broken);
             }
+            if (copy != no_copy) {
+                pack_copy(copy, begin, batch);
+            }
         });
+    }
+    if (copy != no_copy) {
+        cb_push_back(copy, head_tiles);
     }
     cb_push_back(to, head_tiles);
 }

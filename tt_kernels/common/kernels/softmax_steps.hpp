@@ -44,7 +44,8 @@ struct ChunkStep {
 //     weights of step u, state of u - 1, rescale of u, row maxima of u + 1, scores of u + 2
 //
 // so that a stage reads what was packed some stages before, and the matrix unit makes the state while the vector unit
-// computes the exponentials. If a step emits, its own state comes at once, since another core waits for it.
+// computes the exponentials. If a step emits, its own state comes at once if another core waits for it, which holds the
+// stages up, or in its turn.
 // Row maxima are in two buffers, which alternate by chunk. They move by the slots() tiles of queries that a job may
 // have, so that pointers stay at the start. Op, a class derived from this one, has
 //     buffers, row_max_a, row_max_b   constants
@@ -52,6 +53,7 @@ struct ChunkStep {
 //     first_row, end_row()            the rows of the head
 //     capacity(), slots(), scale()    key tiles of a chunk, tiles of queries of a job, see above
 //     score(step)                     the scores of a step; pops the keys after the last tile of queries
+//     emits_at_once                   constant: see above
 //     before_raise(step)              may wait until row maxima and a state may be packed
 //     emit(step)                      with the state at the front of its buffer
 template <uint32_t head_tiles, typename OpStep, typename Op>
@@ -103,7 +105,7 @@ private:
     static uint32_t raised(const OpStep& step) { return step.to_b ? Op::row_max_b : Op::row_max_a; }
     static uint32_t unused_slots(const OpStep& step) { return step.last ? Op::slots() - step.tile - 1 : 0; }
 
-    void raise(const OpStep& step) {
+    __attribute__((noinline)) void raise(const OpStep& step) {
         static_cast<Op&>(*this).before_raise(step);
         cb_wait_front(Op::buffers.scores, Op::capacity());
         raise_row_max(
@@ -143,6 +145,10 @@ private:
         if (last_.last) {
             pop_chunk(buffers.values, Op::capacity() * value_rows::stride<head_tiles>);
         }
+        if (!Op::emits_at_once && last_.emits) {
+            static_cast<Op&>(*this).emit(last_);
+            register_rows::prepare(Op::scale());
+        }
     }
 
     __attribute__((noinline)) void advance(const OpStep* next) {
@@ -162,8 +168,9 @@ private:
             cb_pop_front(before(step), popped);
         }
         last_ = step;
-        weighed_ = !step.emits;
-        if (step.emits) {
+        const bool emits = Op::emits_at_once && step.emits;
+        weighed_ = !emits;
+        if (emits) {
             add();
             if (next != nullptr) {
                 Op::score(*next);  // between the state and what reads it
@@ -175,7 +182,7 @@ private:
         if (pending_ == 2) {
             raise(steps_[1]);
         }
-        if (next != nullptr && !step.emits) {
+        if (next != nullptr && !emits) {
             Op::score(*next);
         }
         steps_[0] = steps_[1];

@@ -50,6 +50,7 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
                                      config::cb_weights, config::cb_state, config::cb_rescale};
     static constexpr uint32_t masses = config::hands_out_masses ? config::cb_masses : mass_columns::none;
+    static constexpr bool emits_at_once = true;
     static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
     static uint32_t capacity() { return config::key_tiles(); }
     static constexpr uint32_t slots() { return 1; }

@@ -25,6 +25,7 @@ constexpr partial_merge::Buffers merge_buffers{
     config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
 struct TreeStep : ChunkStep {
+    uint8_t end_tile;  // of queries, of the job
     uint8_t unmasked;  // its first key tiles, which all nodes see
 };
 
@@ -50,6 +51,7 @@ struct State : Steps<head_tiles, TreeStep, State> {
     static constexpr uint32_t masses = mass_columns::none;
     static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
                                      config::cb_weights, config::cb_state, config::cb_rescale};
+    static constexpr bool emits_at_once = false;
     static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
     static uint32_t capacity() { return config::key_tiles(); }
     static uint32_t slots() { return config::query_tiles(); }
@@ -57,14 +59,18 @@ struct State : Steps<head_tiles, TreeStep, State> {
 
     bool handed_over = false;  // the state before, which the writer may still be reading
 
-    // Takes a chunk of `rows` key tiles.
-    void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked) {
+    // Takes a chunk of `rows` key tiles. ends_guess: the state after it is the guess.
+    void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked, bool ends_guess) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             TreeStep step{};
             step.tile = tile;
             step.rows = rows;
             step.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
             step.last = tile + 1 == job.tiles();
+            if constexpr (config::speculate) {
+                step.emits = ends_guess;
+                step.end_tile = job.tiles();
+            }
             step.unmasked = unmasked;
             take(step);
         }
@@ -79,24 +85,25 @@ struct State : Steps<head_tiles, TreeStep, State> {
         }
     }
 
-    static void emit(const TreeStep&) {}
-
-    // The result of query tile `tile`, whose state is at the front of its buffer.
-    static __attribute__((noinline)) void emit_tile(const jobs::Job& job, uint32_t tile, uint32_t to) {
-        cb_wait_front(config::cb_state, config::partial_tiles);
+    // The result of a query tile whose state is that from tile `first` of its buffer. The same into `copy`, if
+    // there is one.
+    static __attribute__((noinline)) void emit_tile(uint32_t first, Bands bands, uint32_t to, uint32_t copy) {
         normalise_init(config::cb_state, to);
-        normalise<head_tiles>(config::cb_state, 0, register_rows::bands_of(0, job.rows_of(tile)), to);
+        normalise<head_tiles>(config::cb_state, first, bands, to, false, copy);
     }
 
-    // Emits what the state holds of each query tile, which is the guess, and keeps it: states take turns in their
-    // buffer, so each is copied to its end.
-    __attribute__((noinline)) void emit_guess(const jobs::Job& job) {
-        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            emit_tile(job, tile, config::cb_guess);
-            copy_tiles(config::cb_state, 0, config::partial_tiles, config::cb_state);
-            cb_pop_front(config::cb_state, config::partial_tiles);
-        }
-        cb_wait_front(config::cb_state, config::partial_tiles);
+    // The guess of a query tile, whose state is the newest of those that take turns in their buffer.
+    static void emit(const TreeStep& step) {
+        const uint32_t before = step.first ? step.tile : step.end_tile - 1u;
+        cb_wait_front(config::cb_state, (before + 1) * config::partial_tiles);
+        [[maybe_unused]] uint32_t first = before * config::partial_tiles;
+        UNPACK(({
+            const auto& buffer = get_local_cb_interface(config::cb_state);
+            if (buffer.fifo_rd_ptr + first * buffer.fifo_page_size >= buffer.fifo_limit) {
+                first -= (config::query_tiles() + 1) * config::partial_tiles;
+            }
+        }));
+        emit_tile(first, step.bands(), config::cb_guess, no_copy);
     }
 
     // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
@@ -171,8 +178,9 @@ struct State : Steps<head_tiles, TreeStep, State> {
         swap_row_maxima();
     }
 
-    // A page for each tile of a slot; those that the job has not repeat its last.
-    void hand_over(const jobs::Job& job) {
+    // A page for each tile of a slot; those that the job has not repeat its last. guesses: the states are the guess too,
+    // which comes after them.
+    void hand_over(const jobs::Job& job, bool guesses) {
         const uint32_t tiles = job.tiles();
         for (uint32_t page = 0; page < config::query_tiles(); ++page) {
             const uint32_t tile = page < tiles ? page : tiles - 1;
@@ -183,6 +191,9 @@ struct State : Steps<head_tiles, TreeStep, State> {
         handed_over = true;
         for (uint32_t tile = 0; tile < tiles; ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
+            if (guesses) {
+                emit_tile(0, register_rows::bands_of(0, job.rows_of(tile)), config::cb_guess, no_copy);
+            }
             cb_pop_front(config::cb_state, config::partial_tiles);
         }
         drop_row_maxima();
@@ -196,7 +207,10 @@ struct State : Steps<head_tiles, TreeStep, State> {
 
     __attribute__((noinline)) void emit_results(const jobs::Job& job) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            emit_tile(job, tile, config::cb_output);
+            cb_wait_front(config::cb_state, config::partial_tiles);
+            emit_tile(
+                0, register_rows::bands_of(0, job.rows_of(tile)), config::cb_output,
+                config::speculate ? config::cb_measured_exact : no_copy);
             cb_pop_front(config::cb_state, config::partial_tiles);
             if (config::speculate && tile > 0) {  // while the writer prepares this one
                 measure(job, tile - 1);
@@ -232,6 +246,7 @@ void kernel_main() {
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
 
+    const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
     State state;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
@@ -242,15 +257,13 @@ void kernel_main() {
         const jobs::Span span = jobs::span_of(prefix);
         const attention::Part part = span.part(worker);
         if (part.tiles() > 0) {
-            jobs::for_each_chunk(
-                part,
-                [&](const attention::Range& chunk) { state.attend(job, chunk.size(), span.unmasked(chunk)); },
-                [&] {
-                    if (worker == attention::speculative_worker(config::workers())) {
-                        state.finish();
-                        state.emit_guess(job);
-                    }
-                });
+            uint32_t guess_end = 0;  // tile
+            if (speculates && !jobs::guess_is_last(part, worker)) {
+                guess_end = part.last.size() > 0 ? part.last.end : part.first.end;
+            }
+            jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
+                state.attend(job, chunk.size(), span.unmasked(chunk), chunk.end == guess_end);
+            });
             state.finish();
             pop_chunk(config::cb_query, config::query_tiles() * head_tiles);
             if (span.masks(part)) {
@@ -262,7 +275,7 @@ void kernel_main() {
         if (worker == attention::reducer) {
             state.emit_results(job);
         } else if (part.tiles() > 0 || sources != 0) {
-            state.hand_over(job);
+            state.hand_over(job, speculates && jobs::guess_is_last(part, worker));
         }
     }
 }

@@ -37,7 +37,8 @@ inline bool guess_whole_tail() { return COMMON_ARG(guess_whole_tail) != 0; }
 inline uint32_t query_tiles() { return COMMON_ARG(query_tiles); }  // per job
 inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs per key/value head
 inline uint32_t workers() { return COMMON_ARG(workers); }
-inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }    // that a worker processes at once
+inline uint32_t chunk_tiles() { return COMMON_ARG(chunk_tiles); }  // of keys that a worker processes at once
+inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }    // the same with the rest of the guess's end
 inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }  // of them, those that can hold nodes
 constexpr uint32_t max_users = 8;
 constexpr uint32_t max_nodes = 256;

@@ -26,59 +26,72 @@ void kernel_main() {
     Verdict verdict;
     constexpr auto norm_args = ACCESSOR_ARGS(norm);
     const uint32_t priority_address = RUNTIME_ARG(priority);  // 0: there are none to update
-    const auto skips = [&](uint32_t user) {
-        return user >= config::users() || prefixes[user] == jobs::skipped;
-    };
-    const auto bypasses = [&](uint32_t user) { return jobs::span_of(prefixes[user]).bypassed(); };
+    const uint64_t distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)).get_noc_addr(0);
+    const uint64_t norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)).get_noc_addr(0);
+    const uint64_t priorities = TensorAccessor(ACCESSOR_ARGS(priority), priority_address).get_noc_addr(0);
+    const uint32_t users = config::users(), per_user = config::kv_heads() * config::passes();
 
-    const uint32_t per_user = config::kv_heads() * config::passes();
-    uint32_t active = 0;
-    for (uint32_t user = 0; user < config::users(); ++user) {
-        active += skips(user) ? 0 : 1;
-    }
-    job_sums::wait_for(config::sem_measured, active * per_user);
-    const volatile tt_l1_ptr uint32_t* landed =
-        reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_sums));
-    Numbers numbers{};
-    for (uint32_t user = 0; user < config::users(); ++user) {
-        job_sums::Sums sums{};
-        for (uint32_t job = user * per_user; !skips(user) && job < (user + 1) * per_user; ++job) {
-            job_sums::add(sums, landed + job * job_sums::bytes / sizeof(uint32_t), {0, 1, 2});
-        }
-        for (uint32_t kind = 0; kind < kinds; ++kind) {
-            numbers[kind][user] = sums.of[kind];
-        }
-    }
-    const auto accepts = [&](uint32_t user) {
-        return !skips(user) && !bypasses(user) &&
-               guess_decision::passes(numbers[distance_sq][user], numbers[bound][user]);
-    };
-    const bool given_away = verdict.given_away(config::users(), numbers, accepts, [] {
-        return !config::has_peer || guess_verdict::delivered(config::sem_delivery);
-    });
-
+    // All that does not depend on the numbers is done before they are there: the lines are those of guesses that nobody
+    // accepts.
     const uint32_t first = page + control::first_line;
-    const auto line = [&](uint32_t index) {
+    const auto line = [first](uint32_t index) {
         return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(first + index * priority::row_bytes);
     };
+    uint32_t active = 0, bypassed = 0;  // a bit for each user
     for (uint32_t user = 0; user < priority::max_users; ++user) {
-        const bool skipped = skips(user);
-        line(0)[user] = skipped ? 0 : numbers[distance_sq][user];
-        line(1)[user] = skipped ? 0 : numbers[norm_sq][user];
-        line(2)[user] =
-            guess_decision::priority_of(skipped, !skipped && bypasses(user), given_away && accepts(user));
+        const bool skipped = user >= users || prefixes[user] == jobs::skipped;
+        const bool bypasses = !skipped && jobs::span_of(prefixes[user]).bypassed();
+        active |= (skipped ? 0u : 1u) << user;
+        bypassed |= (bypasses ? 1u : 0u) << user;
+        line(0)[user] = 0;
+        line(1)[user] = 0;
+        line(2)[user] = guess_decision::priority_of(skipped, bypasses, false);
     }
-    (void)line(2)[priority::max_users - 1];  // read back: all have reached L1
-    const uint32_t bytes = config::users() * sizeof(uint32_t);
+    uint32_t jobs_left = 0;
+    for (uint32_t left = active; left != 0; left &= left - 1) {
+        jobs_left += per_user;
+    }
+    Numbers numbers{};
+    const auto accepts = [&](uint32_t user) {
+        return ((active & ~bypassed) >> user & 1) != 0 &&
+               guess_decision::passes(numbers[distance_sq][user], numbers[bound][user]);
+    };
+
+    job_sums::wait_for(config::sem_measured, jobs_left);
+    const volatile tt_l1_ptr uint32_t* landed =
+        reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_sums));
+    for (uint32_t user = 0; user < users; ++user) {
+        if ((active >> user & 1) != 0) {
+            job_sums::Sums sums{};
+            for (uint32_t job = 0; job < per_user; ++job) {
+                job_sums::add(sums, landed, {0, 1, 2});
+                landed += job_sums::bytes / sizeof(uint32_t);
+            }
+            for (uint32_t kind = 0; kind < kinds; ++kind) {
+                numbers[kind][user] = sums.of[kind];
+            }
+        } else {
+            landed += per_user * job_sums::bytes / sizeof(uint32_t);
+        }
+    }
+    const bool given_away = verdict.given_away(users, numbers, accepts, [] {
+        return !config::has_peer || guess_verdict::delivered(config::sem_delivery);
+    });
+    for (uint32_t user = 0; user < users; ++user) {
+        line(0)[user] = numbers[distance_sq][user];
+        line(1)[user] = numbers[norm_sq][user];
+        if (given_away && accepts(user)) {
+            line(2)[user] = guess_decision::priority_of(false, false, true);
+        }
+    }
+    (void)line(2)[0];  // read back: all have reached L1
     const auto write = [&](uint32_t index, uint64_t to, uint32_t size) {
         noc_async_write<priority::row_bytes>(first + index * priority::row_bytes, to, size);
     };
-    write(0, TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)).get_noc_addr(0), bytes);
-    write(1, TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)).get_noc_addr(0), bytes);
+    write(0, distances, users * sizeof(uint32_t));
+    write(1, norms, users * sizeof(uint32_t));
     if (priority_address != 0) {
-        write(
-            2, TensorAccessor(ACCESSOR_ARGS(priority), priority_address).get_noc_addr(0),
-            priority::row_bytes);
+        write(2, priorities, priority::row_bytes);
     }
     noc_async_write_barrier();
 }

@@ -80,10 +80,13 @@ public:
         if constexpr (config::speculate) {
             // Nodes of the first one's tree; the others fill narrower trees up.
             const uint32_t last = words(1)[0];
+            all_count_ = true;
             for (uint32_t node = 0; node < nodes; ++node) {
                 const uint32_t bit = 1u << node % 32;
                 uint32_t& part = counted_[node / 32];
-                part = words(0)[node] <= last ? part | bit : part & ~bit;
+                const bool counts = words(0)[node] <= last;
+                part = counts ? part | bit : part & ~bit;
+                all_count_ = all_count_ && counts;
             }
         }
         for (uint32_t which = 0; which < 2; ++which) {
@@ -96,6 +99,8 @@ public:
 
     // Whether a node of the fetched user belongs to the tree of its first one.
     bool counts(uint32_t node) const { return (counted_[node / 32] >> node % 32 & 1) != 0; }
+
+    bool all_count() const { return all_count_; }
 
     // Writes the rows of all query tiles of `job`, which repeat themselves, so the NoC copies most of them.
     void write_queries(uint32_t address, const jobs::Job& job) const {
@@ -165,6 +170,7 @@ private:
     }
 
     uint32_t user_ = 0xFFFFFFFF;
+    bool all_count_ = false;
     uint32_t counted_[config::speculate ? config::max_nodes / 32 : 1] = {};
 };
 

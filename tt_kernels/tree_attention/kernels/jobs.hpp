@@ -94,33 +94,36 @@ inline Span span_of(uint32_t prefix) {
     return {seen, attention::min(seen + config::nodes(), capacity)};
 }
 
-// Calls visit(chunk) for the tiles of `range`, as many at a time as the buffers hold.
+// Calls visit(chunk) for the tiles of `range`: chunk_tiles at a time, the rest with the last of them if the buffers hold
+// both.
 template <typename Visit>
 inline void for_each_chunk(const attention::Range& range, Visit visit) {
-    for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-        visit(attention::Range{begin, attention::min(begin + config::key_tiles(), range.end)});
+    for (uint32_t begin = range.begin; begin < range.end;) {
+        const uint32_t left = range.end - begin;
+        const uint32_t tiles = left <= config::key_tiles() ? left : config::chunk_tiles();
+        visit(attention::Range{begin, begin + tiles});
+        begin += tiles;
     }
 }
 
-// The same for the ranges of `part`: those of the guess, then, after before_middle(), the middle. One loop, as code for
-// each range would not fit.
-template <typename Visit, typename BeforeMiddle>
-inline void for_each_chunk(const attention::Part& part, Visit visit, BeforeMiddle before_middle) {
+// The same for the ranges of `part`: those of the guess, then the middle. One loop, as code for each range would not
+// fit.
+template <typename Visit>
+inline void for_each_chunk(const attention::Part& part, Visit visit) {
     if constexpr (config::speculate) {
         const attention::Range* const ranges[] = {&part.first, &part.last, &part.middle};
         for (const attention::Range* range : ranges) {
-            if (range == &part.middle) {
-                before_middle();
-            }
             for_each_chunk(*range, visit);
         }
     } else {
         for_each_chunk(part.middle, visit);
     }
 }
-template <typename Visit>
-inline void for_each_chunk(const attention::Part& part, Visit visit) {
-    for_each_chunk(part, visit, [] {});
+
+// Whether the speculative worker has the guess's keys only, and another one to merge it: it hands its partial results
+// over first.
+inline bool guess_is_last(const attention::Part& part, uint32_t worker) {
+    return part.middle.size() == 0 && worker != attention::reducer;
 }
 
 }  // namespace jobs

@@ -47,15 +47,15 @@ void push_times(
     });
 }
 
-// Writes the rows of the results in `cb`, one query tile after another; visit(tile, from) may use a tile until it is
-// popped.
-template <typename Accessor, typename Visit>
-void scatter_results(uint32_t cb, const Accessor& output, const jobs::Job& job, Visit visit) {
+// Writes the rows of the results in `cb`, one query tile after another: before(tile) once it is there, then the rows,
+// then after(tile).
+template <typename Accessor, typename Before, typename After>
+void scatter_results(uint32_t cb, const Accessor& output, const jobs::Job& job, Before before, After after) {
     for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
         cb_wait_front(cb, head_tiles);
-        const uint32_t from = get_read_ptr(cb);
-        packed_rows::move(packed_rows::Move::to_tensor, output, job, tile, from);
-        visit(tile, from);
+        before(tile);
+        packed_rows::move(packed_rows::Move::to_tensor, output, job, tile, get_read_ptr(cb));
+        after(tile);
         noc_async_writes_flushed();
         cb_pop_front(cb, head_tiles);
     }
@@ -64,18 +64,25 @@ void scatter_results(uint32_t cb, const Accessor& output, const jobs::Job& job, 
 // The same for exact results whose guess is in DRAM. Returns the job's sums.
 template <typename Accessor>
 job_sums::Sums scatter_measured(
-    const Accessor& output, const Accessor& guess, const interval_tiles::Times& times, const jobs::Job& job) {
+    const Accessor& output,
+    const Accessor& guess,
+    const interval_tiles::Times& times,
+    const jobs::Job& job,
+    measured_rows::Pairs& pairs) {
     job_sums::Sums sums{};
-    measured_rows::read_guess(guess, job, 0);
-    scatter_results(config::cb_output, output, job, [&](uint32_t tile, uint32_t from) {
-        measured_rows::push(times, job, tile, from);
-        if (tile + 1 < job.tiles()) {
-            measured_rows::read_guess(guess, job, tile + 1);
-        }
-        if (tile > 0) {
-            measured_rows::add_measured(sums);
-        }
-    });
+    for (uint32_t tile = 0; tile < attention::min(job.tiles(), 2); ++tile) {
+        pairs.prepare(guess, times, job, tile, tile);
+    }
+    scatter_results(
+        config::cb_output, output, job, [&](uint32_t tile) { pairs.hand_over(times, job, tile); },
+        [&](uint32_t tile) {
+            if (tile > 0) {
+                measured_rows::add_measured(sums);
+                if (tile + 1 < job.tiles()) {
+                    pairs.prepare(guess, times, job, tile + 1, 0);
+                }
+            }
+        });
     measured_rows::add_measured(sums);
     return sums;
 }
@@ -143,6 +150,7 @@ void kernel_main() {
     const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
     const auto guess = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(guess));
     uint32_t guesses = 0;
+    [[maybe_unused]] measured_rows::Pairs pairs;
     interval_tiles::Times times;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
@@ -160,11 +168,17 @@ void kernel_main() {
         if (speculates && pads) {
             clear_padding(guess, job);
         }
+        const bool sends = !skipped && !stores && (part.tiles() > 0 || span.sources(worker) != 0);
+        const auto send = [&] { partials.send(config::cb_handover, 0, attention::min(job.rows, 32)); };
+        const bool sends_first = sends && speculates && jobs::guess_is_last(part, worker);
+        if (sends_first) {
+            send();
+        }
         if (speculates) {
             if (skipped) {
                 scatter_zeros(guess, job);
             } else {
-                scatter_results(config::cb_guess, guess, job, [](uint32_t, uint32_t) {});
+                scatter_results(config::cb_guess, guess, job, [](uint32_t) {}, [](uint32_t) {});
             }
             noc_async_write_barrier();
             tell_guessed(RUNTIME_INDEX(reducer_core));
@@ -180,17 +194,17 @@ void kernel_main() {
             continue;
         }
         if (!stores) {
-            if (part.tiles() > 0 || span.sources(worker) != 0) {
-                partials.send(config::cb_handover, 0, attention::min(job.rows, 32));
+            if (sends && !sends_first) {
+                send();
             }
         } else if constexpr (config::speculate) {
             times.fetch(job.user, intervals);
             job_sums::wait_for(config::sem_guessed, guesses);
-            const job_sums::Sums sums = scatter_measured(output, guess, times, job);
+            const job_sums::Sums sums = scatter_measured(output, guess, times, job, pairs);
             job_sums::send(
                 sums, index, get_arg_val<uint32_t>(deciding_core), get_arg_val<uint32_t>(deciding_core + 1));
         } else {
-            scatter_results(config::cb_output, output, job, [](uint32_t, uint32_t) {});
+            scatter_results(config::cb_output, output, job, [](uint32_t) {}, [](uint32_t) {});
         }
     }
     noc_async_full_barrier();
