@@ -78,13 +78,15 @@ def speculated(
 
 
 def built(mesh, users: int) -> dict[str, tuple[int, ...]]:
-    """Build each kind of step of two layers of Llama 3.1 8B on a mock mesh; return what they give."""
+    """Build each kind of step of two layers of Llama 3.1 8B on a mock mesh, whose two rows speculate; return what they
+    give."""
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.serving.engine import Draw
     from models.llama31_8b.serving.mesh_engine import MeshEngine
     from perf.footprint.mesh_build import build_model
 
-    engine = MeshEngine(build_model(mesh, "performance", users, 4096, 2, None, cache_blocks=70))
+    chunk_size = 128 if tuple(mesh.shape)[0] == 2 else None
+    engine = MeshEngine(build_model(mesh, "performance", users, 4096, 2, chunk_size, cache_blocks=70))
     rows = torch.arange(users)
     pages = (torch.arange(users * 64).view(users, 64) % 69 + 1).int()
     found = {"logits": engine.decode(rows, rows + 100, pages)}

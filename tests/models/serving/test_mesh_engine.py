@@ -74,6 +74,8 @@ def test_a_pair_that_guesses_verifies_drafts(sim_mesh, tmp_path, drafter):
         pytest.param((1, 2), 8, marks=pytest.mark.slow),
         pytest.param((1, 4), 1, marks=pytest.mark.slow),
         pytest.param((1, 8), 32, marks=pytest.mark.slow),
+        pytest.param((2, 1), 8, marks=pytest.mark.slow),
+        pytest.param((2, 4), 8, marks=pytest.mark.slow),
     ],
 )
 def test_steps_of_llama_8b_are_built(mock_mesh, shape, users):
