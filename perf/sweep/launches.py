@@ -194,7 +194,7 @@ def _exchange(mesh, c: Configuration) -> Launch:
         rows.reshape(2, 1, 1, MAX_USERS), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
         mesh_mapper=ttnn.ShardTensor2dMesh(mesh, mesh_shape=plan.shape, dims=(0, None)),
     )  # fmt: skip
-    tensor = _tile(mesh, 1, 1, TILE, c["columns"])
+    tensor = _tile(mesh, 1, 1, 1, c["columns"])
     return Launch(partial(exchange, tensor, priority), "DeviceExchange", check=exchange.check)
 
 

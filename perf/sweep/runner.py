@@ -56,7 +56,7 @@ def grid_of(configuration: Configuration) -> str:
         return whole if get("vocab") > LARGE_VOCABULARY else "1x1"
     if family == "decode":
         return "4x1" if get("model") == "tiny" else whole
-    if family == "collective":
+    if family in ("collective", "exchange"):
         return "4x2"
     return {"decode_op": whole}.get(family, "1x1")
 

@@ -112,7 +112,8 @@ class DeviceExchange:
         import ttnn
 
         cores, named = core_set(*arguments), _named(tensors)
-        piece_bytes = min(max(map(_used_bytes, tensors)), self.pairs.max_write() // 64 * 64)
+        packet_bytes = self.pairs.max_write() // 64 * 64
+        piece_bytes = min(max(map(_used_bytes, tensors)), packet_bytes)
         constants = {
             "pieces_cb": _PIECES_CB,
             "decision_semaphore": _DECISION_SEMAPHORE,
@@ -135,7 +136,7 @@ class DeviceExchange:
             kernel_descriptor(
                 KERNELS / "writer.cpp",
                 ttnn.WriterConfigDescriptor(),
-                constants=constants | {"users": self.users},
+                constants=constants | {"packet_bytes": packet_bytes, "users": self.users},
                 accessors=named | {"priority": priority, "gathered": gathered},
                 per_core={core: writer for core, (_, writer) in arguments.items()},
                 defines=defines,

@@ -8,6 +8,8 @@
 //   core_address(l1)           the address of `l1` on the peer's exchange core, for write()
 //   page_address(t, page, o)   the address of offset `o` of a page; `t` accesses the peer's tensor
 //   write(from, to, bytes)     copy local L1 to the peer; at most `max_write` bytes
+//   scatter(from, to, n, bytes) copy n pieces of `bytes` each, one after another in local L1, to an address each; n is
+//                              at most `max_pieces`, all of them at most `max_write` bytes
 //   increment(l1)              add 1 to a word of the peer's exchange core, after all writes have landed
 //   drain()                    wait until the sources of all writes may be reused
 //   close()                    end the connection
@@ -69,6 +71,25 @@ public:
         return true;
     }
 
+    static constexpr uint32_t max_pieces = NOC_SCATTER_WRITE_MAX_CHUNKS;
+
+    bool scatter(uint32_t from, const uint64_t* to, uint32_t pieces, uint32_t bytes) {
+        if (pieces < tt::tt_fabric::NOC_SCATTER_WRITE_MIN_CHUNKS) {
+            return write(from, to[0], bytes);
+        }
+        if (!has_slot()) {
+            return false;
+        }
+        const uint16_t size = bytes;
+        const uint16_t sizes[max_pieces - 1] = {size, size, size};
+        header_->to_chip_unicast(hops_);
+        header_->to_noc_unicast_scatter_write(
+            tt::tt_fabric::NocUnicastScatterCommandHeader(to, sizes, pieces), pieces * bytes);
+        sender_.send_payload_without_header_non_blocking_from_address(from, pieces * bytes);
+        send_header();
+        return true;
+    }
+
     bool increment(uint32_t l1) {
         if (!has_slot()) {
             return false;
@@ -124,6 +145,15 @@ public:
 
     bool write(uint32_t from, uint64_t to, uint32_t bytes) {
         noc_async_write(from, to, bytes);
+        return true;
+    }
+
+    static constexpr uint32_t max_pieces = 4;
+
+    bool scatter(uint32_t from, const uint64_t* to, uint32_t pieces, uint32_t bytes) {
+        for (uint32_t piece = 0; piece < pieces; ++piece) {
+            noc_async_write(from + piece * bytes, to[piece], bytes);
+        }
         return true;
     }
 

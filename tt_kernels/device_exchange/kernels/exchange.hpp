@@ -22,10 +22,14 @@ constexpr uint32_t send = 2;
 constexpr uint32_t batch = 8;
 constexpr uint32_t pieces_in_buffer = 2 * batch;
 
-// Of the first `used_bytes` of a page, which alone are exchanged.
-constexpr uint32_t piece_size(uint32_t used_bytes, uint32_t piece_bytes, uint32_t piece) {
-    const uint32_t left = used_bytes - piece * piece_bytes;
-    return left < piece_bytes ? left : piece_bytes;
+// The first `used_bytes` of a page alone are exchanged, in pieces that follow each other in the buffer.
+constexpr uint32_t stride(uint32_t used_bytes, uint32_t piece_bytes) {
+    return used_bytes < piece_bytes ? used_bytes : piece_bytes;
+}
+
+constexpr uint32_t piece_size(uint32_t used_bytes, uint32_t stride, uint32_t piece) {
+    const uint32_t left = used_bytes - piece * stride;
+    return left < stride ? left : stride;
 }
 
 }  // namespace exchange

@@ -14,17 +14,17 @@ namespace {
 
 template <uint32_t pieces_cb, uint32_t pages, uint32_t used_bytes, uint32_t piece_bytes, typename Accessor>
 void read_tensor(const Accessor& tensor) {
-    constexpr uint32_t pieces = (used_bytes + piece_bytes - 1) / piece_bytes;
+    constexpr uint32_t stride = exchange::stride(used_bytes, piece_bytes);
+    constexpr uint32_t pieces = (used_bytes + stride - 1) / stride;
     uint32_t page = 0, piece = 0;
     for (uint32_t left = pages * pieces; left > 0;) {
         const uint32_t batch = left < exchange::batch ? left : exchange::batch;
         cb_reserve_back(pieces_cb, exchange::batch);
         uint32_t to = get_write_ptr(pieces_cb);
         for (uint32_t i = 0; i < batch; ++i) {
-            const uint32_t offset = piece * piece_bytes;
-            const uint32_t bytes = exchange::piece_size(used_bytes, piece_bytes, piece);
-            noc_async_read(tensor.get_noc_addr(page, offset), to, bytes);
-            to += piece_bytes;
+            const uint32_t bytes = exchange::piece_size(used_bytes, stride, piece);
+            noc_async_read(tensor.get_noc_addr(page, piece * stride), to, bytes);
+            to += stride;
             if (++piece == pieces) {
                 piece = 0;
                 ++page;

@@ -51,23 +51,39 @@ bool decide(peer::Session& session, uint32_t sp_rank, uint32_t users, bool& send
     return !priority::nobody_holds(mine, peers) || session.fail(peer::nobody);
 }
 
-template <uint32_t pieces_cb, uint32_t pages, uint32_t used_bytes, uint32_t piece_bytes, typename Accessor>
+template <
+    uint32_t pieces_cb,
+    uint32_t pages,
+    uint32_t used_bytes,
+    uint32_t piece_bytes,
+    uint32_t packet_bytes,
+    typename Accessor>
 bool send_tensor(PeerLink& link, const Accessor& target) {
-    constexpr uint32_t pieces = (used_bytes + piece_bytes - 1) / piece_bytes;
+    constexpr uint32_t stride = exchange::stride(used_bytes, piece_bytes);
+    constexpr uint32_t pieces = (used_bytes + stride - 1) / stride;
+    // What a packet takes hardly depends on its bytes, so pieces of one size share one.
+    constexpr uint32_t fit =
+        packet_bytes / stride < PeerLink::max_pieces ? packet_bytes / stride : PeerLink::max_pieces;
+    constexpr uint32_t together = used_bytes % stride == 0 && fit > 1 ? fit : 1;
     bool sent = true;
     uint32_t page = 0, piece = 0;
     for (uint32_t left = pages * pieces; left > 0;) {
         const uint32_t batch = left < exchange::batch ? left : exchange::batch;
         cb_wait_front(pieces_cb, exchange::batch);
         uint32_t from = get_read_ptr(pieces_cb);
-        for (uint32_t i = 0; i < batch; ++i) {
-            const uint64_t to = link.page_address(target, page, piece * piece_bytes);
-            sent = sent && link.write(from, to, exchange::piece_size(used_bytes, piece_bytes, piece));
-            from += piece_bytes;
-            if (++piece == pieces) {
-                piece = 0;
-                ++page;
+        for (uint32_t first = 0; first < batch; first += together) {
+            const uint32_t count = batch - first < together ? batch - first : together;
+            const uint32_t bytes = exchange::piece_size(used_bytes, stride, piece);
+            uint64_t to[together];
+            for (uint32_t i = 0; i < count; ++i) {
+                to[i] = link.page_address(target, page, piece * stride);
+                if (++piece == pieces) {
+                    piece = 0;
+                    ++page;
+                }
             }
+            sent = sent && link.scatter(from, to, count, bytes);
+            from += count * stride;
         }
         link.drain();
         // Popped even if nothing was sent, so that the reader can end.
@@ -80,18 +96,19 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
 }  // namespace
 
 // Each is read whatever happened to those before, so that the reader can end.
-#define SEND_TENSOR(name)                                                  \
-    send_tensor<                                                           \
-        pieces_cb, get_named_compile_time_arg_val("pages_" #name),         \
-        get_named_compile_time_arg_val("used_bytes_" #name), piece_bytes>( \
-        link, TensorAccessor(                                              \
-                  ACCESSOR_ARGS(name), RUNTIME_ARG(peer_##name),           \
+#define SEND_TENSOR(name)                                                                \
+    send_tensor<                                                                         \
+        pieces_cb, get_named_compile_time_arg_val("pages_" #name),                       \
+        get_named_compile_time_arg_val("used_bytes_" #name), piece_bytes, packet_bytes>( \
+        link, TensorAccessor(                                                            \
+                  ACCESSOR_ARGS(name), RUNTIME_ARG(peer_##name),                         \
                   get_named_compile_time_arg_val("page_bytes_" #name)))
 
 void kernel_main() {
     constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
     constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
+    constexpr uint32_t packet_bytes = get_named_compile_time_arg_val("packet_bytes");
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
     const uint32_t sp_rank = RUNTIME_ARG(sp_rank);
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
