@@ -131,9 +131,33 @@ public:
         }
     }
 
-    // Writes the masses of what was kept of `part`, the item's, to `line`, the NoC address of the item's. They are there
-    // after the barrier of writes. From the last chunk to the first, since each was kept with what it takes from the weights
-    // of all before it.
+    // Relates all weights kept of `part` to the maxima of the last chunk, and drops the decays among them: what can be
+    // done before the totals are there. From the last chunk to the first, since each was kept with what it takes from
+    // the weights of all before it; so no weight is overwritten before it is read.
+    void fold(const attention::Part& part) {
+        const uint32_t rows = config::rows_per_head(), key_tiles = config::key_tiles();
+        for (uint32_t row = 0; row < rows; ++row) {
+            factors_[row] = tile_mass::whole;
+        }
+        const uint32_t* from = kept_;
+        for (const attention::Range& range : {part.middle, part.last, part.first}) {
+            uint32_t left = range.end - range.begin;
+            for (uint32_t size = left == 0 ? 0 : (left - 1) % key_tiles + 1; left > 0; size = key_tiles) {
+                for (uint32_t tile = 0; tile < size; ++tile) {
+                    for (uint32_t row = rows; row-- > 0;) {
+                        *--kept_ = tile_mass::product(*--from, factors_[row]);
+                    }
+                }
+                for (uint32_t row = rows; row-- > 0;) {
+                    factors_[row] = tile_mass::product(factors_[row], *--from);
+                }
+                left -= size;
+            }
+        }
+    }
+
+    // Writes the masses of the folded weights of `part`, the item's, to `line`, the NoC address of the item's. They are
+    // there after the barrier of writes.
     void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line) {
         noc_async_write_barrier();  // the line of the item before has been read
         const uint32_t rows = config::rows_per_head();
@@ -144,24 +168,11 @@ public:
             factors_[row] = tile_mass::factor(totals[words_per_row * row], distance);
         }
         uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
-        for (const attention::Range& range : {part.middle, part.last, part.first}) {
-            for (uint32_t end = range.end; end > range.begin;) {
-                const uint32_t size = (end - range.begin - 1) % config::key_tiles() + 1;
-                kept_ -= size * rows;
-                const uint32_t* weights = kept_;
-                for_each_run(item, listed, end - size, end, [&](uint32_t tile, uint32_t count) {
-                    weigh(weights, masses + tile, count);
-                    weights += count * rows;
-                });
-                kept_ -= rows;
-                for (uint32_t row = 0; row < rows; ++row) {
-                    factors_[row] = tile_mass::product(factors_[row], kept_[row]);
-                }
-                end -= size;
-            }
-        }
+        const uint32_t* weights = kept_;
         for (const attention::Range& range : {part.first, part.last, part.middle}) {
             for_each_run(item, listed, range.begin, range.end, [&](uint32_t tile, uint32_t count) {
+                weigh(weights, masses + tile, count);
+                weights += count * rows;
                 (void)*static_cast<Words>(masses + tile + count - 1);  // read back
                 noc_async_write(
                     reinterpret_cast<uint32_t>(masses + tile), line + tile * sizeof(uint32_t),
@@ -219,7 +230,7 @@ private:
     uint32_t scale_log2e_;
     uint32_t first_row_ = 0;
     // The next words of cb_mass_weights: of each chunk, for each row, by how much it lowers the weights of the chunks
-    // before it; then the weights of each tile and row.
+    // before it; then the weights of each tile and row. Once folded, the first weights, and nothing else follows.
     uint32_t* kept_ = nullptr;
     bool is_first_ = true;  // chunk of the head
     uint32_t heads_ = 0;

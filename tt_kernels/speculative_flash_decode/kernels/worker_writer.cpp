@@ -190,6 +190,7 @@ void kernel_main() {
                     const bool has = control::part_of(tokens, listed, other).tiles() > 0;
                     with_parts |= static_cast<uint64_t>(has) << other;
                 }
+                keeper.fold(part);  // while others' results are merged
             }
         } else if (speculates) {
             send_guess(head, output, exchange);
@@ -220,6 +221,7 @@ void kernel_main() {
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {
                 if (!reduces) {
+                    keeper.fold(part);
                     keeper.await_totals();
                 }
                 keeper.write(part, item, listed, mass_lines.get_noc_addr(item));
