@@ -262,7 +262,6 @@ class KernelSet:
             "receiver_core": self.noc_core(assignment.groups[group][merge_tree.parent_of(worker)]),
             "output_core": self._noc_core_or_none(assignment.output),
             "exchange_core": self._noc_core_or_none(assignment.exchange),
-            "group_cores": self._group_cores(rank, group),
             "masses": _address(rank.tensors.masses),
             "scale_log2e": float_bits(self.settings.scale * math.log2(math.e)),
         }

@@ -66,10 +66,12 @@ inline uint32_t power(uint32_t distance) {
     return 0xFFFF - (f * 44012 >> 16) + ((f * f >> 16) * 11244 >> 16);
 }
 
-// 2^-distance with 32 bits of fraction.
+// 2^-distance with 32 bits of fraction; `whole` for 1.
+constexpr uint32_t whole = 0xFFFFFFFF;
+
 inline uint32_t decay(uint32_t distance) {
     const uint32_t down = distance >> distance_bits;
-    return distance == 0 ? 0xFFFFFFFF : down < 32 ? power(distance) << 16 >> down : 0;
+    return distance == 0 ? whole : down < 32 ? power(distance) << 16 >> down : 0;
 }
 
 // 2^-distance / l with 30 bits of fraction, at most 4. total: the bits of l, a positive float32.

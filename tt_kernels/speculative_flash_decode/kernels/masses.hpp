@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The masses of a worker's key tiles, for its writer. Compute hands out the weights of each chunk, summed over the keys of
-// a tile (mass_columns.hpp); the writer keeps them. When the reducer has merged all partial results of the head, it sends
-// each worker the row sums and maxima, and each writes the masses of its tiles (tile_mass.hpp) to DRAM: a word for each
+// a tile (mass_columns.hpp); the writer keeps them. When the reducer has merged all partial results of the head, its
+// reader sends each worker the row sums and maxima, and each writes the masses of its tiles (tile_mass.hpp) to DRAM: a word for each
 // tile of the cache.
 
 #pragma once
@@ -25,54 +25,66 @@ using Halves = volatile tt_l1_ptr uint16_t*;
 
 inline Words words_at(uint32_t address) { return reinterpret_cast<Words>(address); }
 
-// cb_totals: how many heads' totals have come, in a word of its own 16 bytes, then the row sum (float32) and the row
-// maximum (bfloat16) of each row of the head.
-constexpr uint32_t totals_offset = 16, words_per_row = 2;
+// cb_totals: of how many heads the totals have come and been taken, in 16 bytes of their own; then the row sum (float32)
+// and the row maximum (bfloat16) of each row of the head.
+constexpr uint32_t arrived_word = 0, taken_word = 1, totals_offset = 16, words_per_row = 2;
 
-// Calls visit(tile, count) for the tiles that rows [begin, end) of the cache are, run by run: listed ones follow the first
-// (tile_list.hpp).
-template <typename Visit>
-inline void for_each_run(
-    [[maybe_unused]] uint32_t item,
-    [[maybe_unused]] uint32_t listed,
-    uint32_t begin,
-    uint32_t end,
-    Visit visit) {
-    if constexpr (config::followed) {
-        const auto list = reinterpret_cast<tile_list::Row>(
-            get_write_ptr(config::cb_lists) + item * tile_list::row_bytes +
-            tile_list::first_tile * sizeof(uint32_t));
-        const uint32_t first = config::guess().first, others = first + listed;
-        if (begin < first) {
-            const uint32_t stop = attention::min(end, first);
-            visit(begin, stop - begin);
-            begin = stop;
+// The totals of a head, on the reducer. With other workers its reader takes and sends them, while its writer sends the
+// result; a worker alone takes them by its writer, since its reader is then ahead, in the next head.
+class Totals {
+public:
+    // Reads those of a head whose first row is `first_row` from where compute hands over its state, for this writer.
+    void take(uint32_t first_row) {
+        const Words words = words_at(get_write_ptr(config::cb_totals));
+        cb_wait_front(config::cb_handover, 1);
+        while (words[taken_word] < heads_) {
+            invalidate_l1_cache();
         }
-        for (; begin < end && begin < others; ++begin) {
-            visit(list[begin - first], 1);
+        const Words page = words_at(get_read_ptr(config::cb_handover));
+        const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
+        Words to = words + totals_offset / sizeof(uint32_t);
+        for (uint32_t row = first_row; row < first_row + config::rows_per_head(); ++row) {
+            const uint32_t offset = mass_columns::row_offset(row);
+            *to++ = *words_at(sums + offset);
+            *to++ = *reinterpret_cast<Halves>(maxima + offset / 2);
         }
-        uint32_t below = 0;  // listed tiles below the next one
-        while (begin < end) {
-            uint32_t tile = begin - listed + below;
-            while (below < listed && list[below] <= tile) {
-                ++below;
-                ++tile;
-            }
-            const uint32_t rest = end - begin;
-            const uint32_t count = below < listed ? attention::min(rest, list[below] - tile) : rest;
-            visit(tile, count);
-            begin += count;
-        }
-    } else {
-        visit(begin, end - begin);
+        (void)to[-1];  // read back
+        words[arrived_word] = ++heads_;
+        cb_pop_front(config::cb_handover, 1);
     }
-}
+
+    // Sends them to the workers in `to_workers`, a bit for each: first to the last one, which has the most runs of tiles
+    // to write. at(worker, address): the NoC address there.
+    template <typename At>
+    void send(uint64_t to_workers, const At& at) const {
+        const uint32_t here = get_write_ptr(config::cb_totals);
+        const uint32_t bytes = config::rows_per_head() * words_per_row * sizeof(uint32_t);
+        const auto for_each_worker = [&](auto visit) {
+            for (uint32_t worker = config::workers() - 1; worker > 0; --worker) {
+                if (to_workers >> worker & 1) {
+                    visit(worker);
+                }
+            }
+        };
+        for_each_worker([&](uint32_t worker) {
+            noc_async_write(here + totals_offset, at(worker, here + totals_offset), bytes);
+        });
+        noc_async_write_barrier();
+        for_each_worker([&](uint32_t worker) {
+            noc_semaphore_inc(at(worker, here + arrived_word * sizeof(uint32_t)), 1);
+        });
+    }
+
+private:
+    uint32_t heads_ = 0;
+};
 
 class Keeper {
 public:
     explicit Keeper(uint32_t scale_log2e) : scale_log2e_(scale_log2e) {
-        *words_at(get_write_ptr(config::cb_totals)) = 0;
-        (void)*words_at(get_write_ptr(config::cb_totals));  // read back: before any worker has sent anything
+        const Words words = words_at(get_write_ptr(config::cb_totals));
+        words[arrived_word] = words[taken_word] = 0;
+        (void)words[arrived_word];  // read back: before any worker has sent anything
     }
 
     // A head whose first row is `first_row`.
@@ -94,74 +106,58 @@ public:
         }
     }
 
-    // Reads the totals of a head from where compute hands over its state, and sends them to the workers in `to_workers`, a
-    // bit for each. at(worker, address): the NoC address on that worker.
-    template <typename At>
-    void send_totals(uint64_t to_workers, const At& at) {
-        cb_wait_front(config::cb_handover, 1);
-        const Words page = words_at(get_read_ptr(config::cb_handover));
-        const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
-        const uint32_t here = get_write_ptr(config::cb_totals);
-        Words to = words_at(here + totals_offset);
-        for (uint32_t row = first_row_; row < first_row_ + config::rows_per_head(); ++row) {
-            const uint32_t offset = mass_columns::row_offset(row);
-            *to++ = *words_at(sums + offset);
-            *to++ = *reinterpret_cast<Halves>(maxima + offset / 2);
-        }
-        (void)to[-1];  // read back
-        cb_pop_front(config::cb_handover, 1);
-        const uint32_t bytes = config::rows_per_head() * words_per_row * sizeof(uint32_t);
-        for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            if (to_workers >> worker & 1) {
-                noc_async_write(here + totals_offset, at(worker, here + totals_offset), bytes);
-            }
-        }
-        noc_async_write_barrier();
-        for (uint32_t worker = 1; worker < config::workers(); ++worker) {
-            if (to_workers >> worker & 1) {
-                noc_semaphore_inc(at(worker, here), 1);
-            }
-        }
-    }
-
-    void await_totals() {
+    // Waits for the totals of the head, and takes from them the factor of each row's weights.
+    void take_totals() {
         ++heads_;
-        while (*words_at(get_write_ptr(config::cb_totals)) < heads_) {
+        const Words words = words_at(get_write_ptr(config::cb_totals));
+        while (words[arrived_word] < heads_) {
             invalidate_l1_cache();
         }
-    }
-
-    // Writes the masses of what was kept of `part`, the item's, to `line`, the NoC address of the item's. They are there
-    // after the barrier of writes. From the last chunk to the first, since each was kept with what it takes from the weights
-    // of all before it.
-    void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line) {
-        noc_async_write_barrier();  // the line of the item before has been read
-        const uint32_t rows = config::rows_per_head();
-        const Words totals = words_at(get_write_ptr(config::cb_totals) + totals_offset);
-        for (uint32_t row = 0; row < rows; ++row) {
+        const Words totals = words + totals_offset / sizeof(uint32_t);
+        for (uint32_t row = 0; row < config::rows_per_head(); ++row) {
             const uint32_t distance =
                 tile_mass::distance(maxima_[row], totals[words_per_row * row + 1], scale_log2e_);
             factors_[row] = tile_mass::factor(totals[words_per_row * row], distance);
         }
-        uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
+        words[taken_word] = heads_;
+    }
+
+    // Relates all weights kept of `part` to the maxima of the last chunk, and drops the decays among them: what can be
+    // done before the totals are there. From the last chunk to the first, since each was kept with what it takes from
+    // the weights of all before it; so no weight is overwritten before it is read.
+    void fold(const attention::Part& part) {
+        const uint32_t rows = config::rows_per_head(), key_tiles = config::key_tiles();
+        for (uint32_t row = 0; row < rows; ++row) {
+            factors_[row] = tile_mass::whole;
+        }
+        const uint32_t* from = kept_;
         for (const attention::Range& range : {part.middle, part.last, part.first}) {
-            for (uint32_t end = range.end; end > range.begin;) {
-                const uint32_t size = (end - range.begin - 1) % config::key_tiles() + 1;
-                kept_ -= size * rows;
-                const uint32_t* weights = kept_;
-                for_each_run(item, listed, end - size, end, [&](uint32_t tile, uint32_t count) {
-                    weigh(weights, masses + tile, count);
-                    weights += count * rows;
-                });
-                kept_ -= rows;
-                for (uint32_t row = 0; row < rows; ++row) {
-                    factors_[row] = tile_mass::product(factors_[row], kept_[row]);
+            uint32_t left = range.end - range.begin;
+            for (uint32_t size = left == 0 ? 0 : (left - 1) % key_tiles + 1; left > 0; size = key_tiles) {
+                for (uint32_t tile = 0; tile < size; ++tile) {
+                    for (uint32_t row = rows; row-- > 0;) {
+                        *--kept_ = tile_mass::product(*--from, factors_[row]);
+                    }
                 }
-                end -= size;
+                for (uint32_t row = rows; row-- > 0;) {
+                    factors_[row] = tile_mass::product(factors_[row], *--from);
+                }
+                left -= size;
             }
         }
+    }
+
+    // Writes the masses of the folded weights of `part`, the item's, to `line`, the NoC address of the item's. They are
+    // there after the barrier of writes.
+    void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line) {
+        noc_async_write_barrier();  // the line of the item before has been read
+        const uint32_t rows = config::rows_per_head();
+        uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
+        const uint32_t* weights = kept_;
         for (const attention::Range& range : {part.first, part.last, part.middle}) {
             for_each_run(item, listed, range.begin, range.end, [&](uint32_t tile, uint32_t count) {
+                weigh(weights, masses + tile, count);
+                weights += count * rows;
                 (void)*static_cast<Words>(masses + tile + count - 1);  // read back
                 noc_async_write(
                     reinterpret_cast<uint32_t>(masses + tile), line + tile * sizeof(uint32_t),
@@ -219,7 +215,7 @@ private:
     uint32_t scale_log2e_;
     uint32_t first_row_ = 0;
     // The next words of cb_mass_weights: of each chunk, for each row, by how much it lowers the weights of the chunks
-    // before it; then the weights of each tile and row.
+    // before it; then the weights of each tile and row. Once folded, the first weights, and nothing else follows.
     uint32_t* kept_ = nullptr;
     bool is_first_ = true;  // chunk of the head
     uint32_t heads_ = 0;

@@ -11,6 +11,7 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "fetch_control.hpp"
+#include "masses.hpp"
 #include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
@@ -98,11 +99,14 @@ void kernel_main() {
         {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
          config::partial_tiles},
         get_semaphore(config::sem_arrived));
-    const auto credit_of = [&](uint32_t level) {
-        const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * merge_tree::child_of(worker, level);
-        return get_noc_addr(
-            get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), get_semaphore(config::sem_credit));
+    const auto at_worker = [&](uint32_t other, uint32_t address) {
+        const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * other;
+        return get_noc_addr(get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), address);
     };
+    const auto credit_of = [&](uint32_t level) {
+        return at_worker(merge_tree::child_of(worker, level), get_semaphore(config::sem_credit));
+    };
+    [[maybe_unused]] masses::Totals totals;
     bool mask_is_blank = false;  // but for its first column
     for (uint32_t item = group; item < config::items(); item += groups) {
         const uint32_t user = item / config::kv_heads();
@@ -153,10 +157,23 @@ void kernel_main() {
             in_turn.finish();
         }
         if (tokens > 0) {
-            const uint32_t sources = merge_tree::sources_of(worker, config::workers(), [&](uint32_t other) {
+            const auto has = [&](uint32_t other) {
                 return control::part_of(tokens, listed, other).tiles() > 0;
-            });
+            };
+            const uint32_t sources = merge_tree::sources_of(worker, config::workers(), has);
+            [[maybe_unused]] uint64_t with_parts = 0;  // the workers of this head with tiles, a bit for each
+            if constexpr (config::hands_out_masses) {
+                for (uint32_t other = 1; worker == attention::reducer && other < config::workers(); ++other) {
+                    with_parts |= static_cast<uint64_t>(has(other)) << other;
+                }
+            }
             partials.receive(sources, credit_of);
+            if constexpr (config::hands_out_masses) {
+                if (worker == attention::reducer && config::workers() > 1) {
+                    totals.take(item % config::kv_heads() * config::rows_per_head());
+                    totals.send(with_parts, at_worker);
+                }
+            }
         }
     }
     noc_async_atomic_barrier();

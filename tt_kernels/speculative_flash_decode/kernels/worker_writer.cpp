@@ -152,10 +152,9 @@ void kernel_main() {
          config::partial_tiles},
         worker, receiver.x, receiver.y, get_semaphore(config::sem_arrived),
         get_semaphore(config::sem_credit));
-    const auto group_core = [](uint32_t other) { return core_arg(RUNTIME_INDEX(group_cores) + 2 * other); };
     [[maybe_unused]] const auto mass_lines = TensorAccessor(ACCESSOR_ARGS(masses), RUNTIME_ARG(masses));
     masses::Keeper keeper(RUNTIME_ARG(scale_log2e));
-    [[maybe_unused]] uint64_t with_parts = 0;  // the workers of this head with tiles, a bit for each
+    [[maybe_unused]] masses::Totals totals;
     for (uint32_t item = group; item < config::items(); item += groups) {
         const Head head = head_of(item);
         const uint32_t tokens = words[control::first_tokens + head.user];
@@ -184,22 +183,15 @@ void kernel_main() {
             }
             keeper.keep(last_is_empty ? part.first : part.last, Chunks::last);
             keeper.keep(part.middle);
-            if (reduces) {  // while the last chunk is computed
-                with_parts = 0;
-                for (uint32_t other = 1; other < config::workers(); ++other) {
-                    const bool has = control::part_of(tokens, listed, other).tiles() > 0;
-                    with_parts |= static_cast<uint64_t>(has) << other;
+            if (reduces) {
+                keeper.fold(part);  // while others' results are merged
+                if (config::workers() == 1) {
+                    totals.take(head.begin);
                 }
+                keeper.take_totals();  // while compute divides by them
             }
         } else if (speculates) {
             send_guess(head, output, exchange);
-        }
-        if constexpr (config::hands_out_masses) {
-            if (reduces) {
-                keeper.send_totals(with_parts, [&](uint32_t other, uint32_t address) {
-                    return group_core(other).at(address);
-                });
-            }
         }
         if (!reduces) {
             if (sends(tokens, listed, worker)) {
@@ -220,7 +212,8 @@ void kernel_main() {
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {
                 if (!reduces) {
-                    keeper.await_totals();
+                    keeper.fold(part);
+                    keeper.take_totals();
                 }
                 keeper.write(part, item, listed, mass_lines.get_noc_addr(item));
             }
