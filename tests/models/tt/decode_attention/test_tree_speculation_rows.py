@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Steps over token trees that speculate between the rows of a simulated 2x2 mesh, whose chips decide together by row."""
+"""Steps over token trees that speculate between the rows of a simulated 2x2 mesh: the chips of a row decide as one."""
 
 from __future__ import annotations
 
