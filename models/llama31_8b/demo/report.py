@@ -43,8 +43,8 @@ class RunReport:
     model. exchange: where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between
     them, and "failures", calls in which one gave up on the other. both: where a run speculates at both levels, the hit
     rate of its steps, each layer and user of a step counted once however many tokens it kept ("hit_rate_per_step"), and
-    that of the same steps' first tokens without the tree ("hit_rate_of_roots_alone", None on chips, which do not
-    measure it); None elsewhere.
+    that of the same steps' first tokens without the tree ("hit_rate_of_roots_alone": beside simulated chips the
+    reference's, None on boards, which do not measure it); None elsewhere.
     """
 
     model: str
@@ -302,9 +302,9 @@ def both_levels(report: RunReport) -> str:
             f"Attention alone: {min(alone):.2f}x to {max(alone):.2f}x with the hits of the steps' first tokens. "
         )
     return (
-        f"{of_attention}Drafts alone: {tokens:.2f} tokens per step. Both: {min(together) * tokens:.2f}x to "
-        f"{max(together) * tokens:.2f}x, where a step of several tokens takes no longer than one of one token and its "
-        "drafts are free."
+        f"{of_attention}Drafts alone: {tokens:.2f} tokens per step, if exact attention accepts as many. Both: "
+        f"{min(together) * tokens:.2f}x to {max(together) * tokens:.2f}x, where a step of several tokens takes no "
+        "longer than one of one token and its drafts are free."
     )
 
 

@@ -191,7 +191,7 @@ def test_a_simulated_pair_speculates_over_drafted_trees(capfd):
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert all(step["pcc"] >= 0.99 for step in told["steps"])
     assert [told["hits"], told["misses"]] == told["steps"][-1]["reference_counts"] and told["hits"] > 0
-    assert told["both"]["hit_rate_per_step"] == told["hit_rate"] and told["both"]["hit_rate_of_roots_alone"] is None
+    assert told["both"]["hit_rate_per_step"] == told["hit_rate"] and 0 < told["both"]["hit_rate_of_roots_alone"] <= 1
     assert told["speculation"]["num_accepted_tokens"] >= 1 and not told["exchange"]["failures"]
 
 

@@ -35,6 +35,7 @@ from tt_kernels.tree_attention.work_split import (
     group_sizes,
     job_sizes,
     make_buffers,
+    rest_tiles,
 )
 
 GRID = tuple((x, y) for y in range(8) for x in range(8))
@@ -207,6 +208,15 @@ def test_defaults_serve_every_shape(head_dim, cache, nodes, users, heads, kv_hea
     assert layout.query_tiles * layout.passes >= problem.query_tiles
     assert len(set(layout.workers)) == len(layout.workers) <= len(GRID)
     assert len(layout.groups) <= problem.items * layout.passes
+
+
+@pytest.mark.parametrize("key_chunk, nodes, rest", [(128, 16, 2), (128, 1, 0), (64, 16, 0), (192, 64, 3), (256, 33, 2)])
+def test_buffers_hold_the_rest_of_a_guess_end_unless_it_is_more_than_half_a_chunk(key_chunk, nodes, rest):
+    problem, key_tiles = replace(LLAMA, nodes=nodes), key_chunk // 32
+    guessing = replace(problem, guess=GuessRange.both_ends(key_chunk))
+    assert (rest_tiles(guessing, key_tiles), rest_tiles(problem, key_tiles)) == (rest, 0)
+    split = choose_work_split(guessing, GRID, N150_L1, query_tiles=1, key_chunk=key_chunk)
+    assert split.key_tiles == key_tiles and split.buffers["cb_scores"].pages == 2 * (key_tiles + rest)
 
 
 def test_less_l1_takes_more_passes_or_fewer_keys():

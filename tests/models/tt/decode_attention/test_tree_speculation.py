@@ -43,22 +43,28 @@ class Planned(NamedTuple):
 
 @pytest.fixture(scope="module")
 def planned() -> Planned:
-    state = random_state_dict(TINY, 0)
-    model = ReferenceLlama.from_state_dict(TINY, state)
-    generator = torch.Generator().manual_seed(SEED)
-    prompts = [torch.randint(0, TINY.vocab_size, (length,), generator=generator).tolist() for length in PROMPTS]
-    cache = model.new_cache(len(prompts), CAPACITY)
+    found, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, [RoundPlan(THRESHOLD, row) for row in HITS])
+    assert taken == TAKEN
+    return found
+
+
+def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tuple[Planned, list[list[bool]]]:
+    """Return what the reference does after prompts of these lengths, drawn by `seed`, and which guesses are taken by
+    round and layer. weights: the seed of the model's."""
+    state = random_state_dict(config, weights)
+    model = ReferenceLlama.from_state_dict(config, state)
+    generator = torch.Generator().manual_seed(seed)
+    prompts = [torch.randint(0, config.vocab_size, (length,), generator=generator).tolist() for length in lengths]
+    cache = model.new_cache(len(prompts), capacity)
     roots = model.prefill(prompts, cache).argmax(-1).tolist()
     prefilled = (
-        [tensor[:, :, : max(PROMPTS)].clone() for tensor in cache.keys],
-        [tensor[:, :, : max(PROMPTS)].clone() for tensor in cache.values],
+        [tensor[:, :, : max(lengths)].clone() for tensor in cache.keys],
+        [tensor[:, :, : max(lengths)].clone() for tensor in cache.values],
     )
-    plans = [RoundPlan(THRESHOLD, row) for row in HITS]
     rounds, margin, gap = plan_rounds(model, cache, roots, plans, GuessRange(*ENDS))
-    assert margin > LEAST_MARGIN and gap > LEAST_GAP, "the prompts were chosen so"
+    assert margin > LEAST_MARGIN and gap > LEAST_GAP, f"the prompts were chosen so, not by {margin} and {gap}"
     taken = [[all(row[user] for user in planned.drafts) for row in planned.accepted] for planned in rounds]
-    assert taken == TAKEN
-    return Planned(state, rounds, cache, prefilled)
+    return Planned(state, rounds, cache, prefilled), taken
 
 
 @pytest.mark.sim
@@ -113,7 +119,8 @@ def check_rounds(planned: Planned, told: dict) -> None:
             for row in found["verified"]:
                 path, tokens = row[user]
                 assert tokens == wanted.tokens[user] and len(path) == len(tokens) - 1
-    decisions = [[row for planned in planned.rounds for row in planned.accepted[layer]] for layer in range(2)]
+    layers = range(len(told["counts"]))
+    decisions = [[row for planned in planned.rounds for row in planned.accepted[layer]] for layer in layers]
     assert told["counts"] == [(row.count(True), row.count(False), 0) for row in decisions]
     assert not told["failures"]
     check_caches(planned, told["cache"])

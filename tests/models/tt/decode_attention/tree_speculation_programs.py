@@ -53,7 +53,7 @@ def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity:
     traced.release()
     told["cache"] = [
         [
-            (half_split(_on_chip(model.cache.keys[layer], chip)), _on_chip(model.cache.values[layer], chip))
+            (half_split(_of_row(model, model.cache.keys[layer], chip)), _of_row(model, model.cache.values[layer], chip))
             for layer in range(config.num_hidden_layers)
         ]
         for chip in chips
@@ -136,7 +136,10 @@ def guarded_results(model) -> list:
     return told
 
 
-def _on_chip(tensor, chip: int):
+def _of_row(model, tensor, first: int):
+    """All heads of a cache on a row of the mesh, whose first chip is `first`."""
+    import torch
     import ttnn
 
-    return ttnn.to_torch(ttnn.get_device_tensors(tensor)[chip]).float()
+    parts = ttnn.get_device_tensors(tensor)[first : first + model.mesh_shape.tp]
+    return torch.cat([ttnn.to_torch(part).float() for part in parts], 1)

@@ -8,6 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,6 +138,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     context = len(source.prompt) + len(result.token_ids[0])
     report = make_report(source.name, options, [result], context, result.statistics)
+    if report.both is not None:  # chips decide on whole trees; the reference knows what their roots alone would hit
+        roots_alone = {"hit_rate_of_roots_alone": steps[-1]["reference_roots_alone"]}
+        report = replace(report, both=report.both | roots_alone)
     lowest = lowest_pcc([step["pcc"] for step in steps])
     if request["json"]:
         found = {"request": request, "steps": steps, "lowest_pcc": lowest, "required_pcc": required}
@@ -260,11 +264,9 @@ def _tree_steps(
     if ours is not None and theirs is not None:
         roots = [step.accepted[:, 0, 0] for step in theirs.steps if bool(step.verified[0, 0])]
         hits, misses = (sum(int(found.sum()) for found in kind) for kind in (roots, [~found for found in roots]))
-        show(
-            f"hits, misses of steps: {ours.hits}, {ours.misses} (reference {hits}, {misses})",
-            flush=True,
-        )
+        show(f"hits, misses of steps: {ours.hits}, {ours.misses} (reference {hits}, {misses})", flush=True)
         found[-1]["reference_counts"] = [hits, misses]
+        found[-1]["reference_roots_alone"] = theirs.hit_rate_of_roots_alone
     return found, result
 
 
