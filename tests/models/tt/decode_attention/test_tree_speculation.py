@@ -11,6 +11,7 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
@@ -105,6 +106,35 @@ def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim
             "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data",
         ),
     ], "no token is emitted from a broken step"
+
+
+# Each chip of a row has half of the heads.
+ROWS = LlamaConfig(
+    vocab_size=64,
+    hidden_size=128,
+    intermediate_size=128,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=64,
+    max_position_embeddings=256,
+    name="rows",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(2400)
+def test_rows_of_two_chips_take_one_decision_per_tree(sim_mesh):
+    """On 2x2 a guess is rejected, then taken: decisions, accepted tokens, counts and the caches of both rows are the
+    reference's, as on a pair."""
+    capacity, plans = 128, [RoundPlan(0.6, [2, 1]), RoundPlan(0.6, [0, 3])]
+    planned, taken = plan(ROWS, 2, 118, (75, 70), capacity, plans)
+    assert taken == [[False], [True]]
+    told = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
+        tree_rounds, ROWS, planned.state, planned.prefilled, ENDS, capacity, planned.rounds, timeout=2300
+    )
+    check_rounds(planned, told)
 
 
 def check_rounds(planned: Planned, told: dict) -> None:
