@@ -91,6 +91,7 @@ public:
     void begin(uint32_t first_row) {
         first_row_ = first_row;
         kept_ = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_weights));
+        decays_ = reinterpret_cast<uint32_t*>(get_local_cb_interface(config::cb_mass_weights).fifo_limit);
         is_first_ = true;
     }
 
@@ -122,25 +123,34 @@ public:
         words[taken_word] = heads_;
     }
 
-    // Relates all weights kept of `part` to the maxima of the last chunk, and drops the decays among them: what can be
-    // done before the totals are there. From the last chunk to the first, since each was kept with what it takes from
-    // the weights of all before it; so no weight is overwritten before it is read.
+    // Relates all weights kept of `part` to the maxima of its last chunk, from that back to the first: those of the chunks
+    // before the last rise of a maximum change.
     void fold(const attention::Part& part) {
         const uint32_t rows = config::rows_per_head(), key_tiles = config::key_tiles();
         for (uint32_t row = 0; row < rows; ++row) {
             factors_[row] = tile_mass::whole;
         }
-        const uint32_t* from = kept_;
+        bool rescales = false;
+        uint32_t* weights = kept_;
         for (const attention::Range& range : {part.middle, part.last, part.first}) {
             uint32_t left = range.end - range.begin;
             for (uint32_t size = left == 0 ? 0 : (left - 1) % key_tiles + 1; left > 0; size = key_tiles) {
-                for (uint32_t tile = 0; tile < size; ++tile) {
-                    for (uint32_t row = rows; row-- > 0;) {
-                        *--kept_ = tile_mass::product(*--from, factors_[row]);
+                if (rescales) {
+                    for (uint32_t tile = 0; tile < size; ++tile) {
+                        for (uint32_t row = rows; row-- > 0;) {
+                            --weights;
+                            *weights = tile_mass::product(*weights, factors_[row]);
+                        }
                     }
+                } else {
+                    weights -= size * rows;
                 }
-                for (uint32_t row = rows; row-- > 0;) {
-                    factors_[row] = tile_mass::product(factors_[row], *--from);
+                for (uint32_t row = 0; row < rows; ++row) {
+                    const uint32_t decay = *decays_++;
+                    if (decay != tile_mass::whole) {
+                        factors_[row] = tile_mass::product(factors_[row], decay);
+                        rescales = true;
+                    }
                 }
                 left -= size;
             }
@@ -153,7 +163,7 @@ public:
         noc_async_write_barrier();  // the line of the item before has been read
         const uint32_t rows = config::rows_per_head();
         uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
-        const uint32_t* weights = kept_;
+        const uint32_t* weights = reinterpret_cast<const uint32_t*>(get_write_ptr(config::cb_mass_weights));
         for (const attention::Range& range : {part.first, part.last, part.middle}) {
             for_each_run(item, listed, range.begin, range.end, [&](uint32_t tile, uint32_t count) {
                 weigh(weights, masses + tile, count);
@@ -172,9 +182,10 @@ private:
         cb_wait_front(config::cb_masses, 1);
         const uint32_t page = get_read_ptr(config::cb_masses);
         uint32_t* to = kept_;
+        decays_ -= rows;
         for (uint32_t row = 0; row < rows; ++row) {
             const uint32_t maximum = words_at(page + mass_columns::tile_bytes)[row];
-            *to++ =
+            decays_[row] =
                 is_first_ ? 0 : tile_mass::decay(tile_mass::distance(maxima_[row], maximum, scale_log2e_));
             maxima_[row] = maximum;
         }
@@ -214,9 +225,9 @@ private:
 
     uint32_t scale_log2e_;
     uint32_t first_row_ = 0;
-    // The next words of cb_mass_weights: of each chunk, for each row, by how much it lowers the weights of the chunks
-    // before it; then the weights of each tile and row. Once folded, the first weights, and nothing else follows.
-    uint32_t* kept_ = nullptr;
+    uint32_t* kept_ = nullptr;  // the next words of cb_mass_weights: of each tile and row
+    uint32_t* decays_ =
+        nullptr;  // from its end down, of each chunk and row: by how much it lowers the weights before it
     bool is_first_ = true;  // chunk of the head
     uint32_t heads_ = 0;
     uint32_t maxima_[mass_columns::max_rows];  // of the last chunk

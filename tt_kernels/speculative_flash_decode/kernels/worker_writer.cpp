@@ -155,6 +155,7 @@ void kernel_main() {
     [[maybe_unused]] const auto mass_lines = TensorAccessor(ACCESSOR_ARGS(masses), RUNTIME_ARG(masses));
     masses::Keeper keeper(RUNTIME_ARG(scale_log2e));
     [[maybe_unused]] masses::Totals totals;
+    [[maybe_unused]] const bool alone = config::workers() == 1;
     for (uint32_t item = group; item < config::items(); item += groups) {
         const Head head = head_of(item);
         const uint32_t tokens = words[control::first_tokens + head.user];
@@ -183,11 +184,8 @@ void kernel_main() {
             }
             keeper.keep(last_is_empty ? part.first : part.last, Chunks::last);
             keeper.keep(part.middle);
-            if (reduces) {
-                keeper.fold(part);  // while others' results are merged
-                if (config::workers() == 1) {
-                    totals.take(head.begin);
-                }
+            if (reduces && !alone) {
+                keeper.fold(part);     // while others' results are merged
                 keeper.take_totals();  // while compute divides by them
             }
         } else if (speculates) {
@@ -211,7 +209,10 @@ void kernel_main() {
         }
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {
-                if (!reduces) {
+                if (alone) {
+                    totals.take(head.begin);
+                }
+                if (alone || !reduces) {
                     keeper.fold(part);
                     keeper.take_totals();
                 }
