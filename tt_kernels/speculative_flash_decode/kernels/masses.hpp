@@ -79,6 +79,45 @@ private:
     uint32_t heads_ = 0;
 };
 
+// Calls visit(tile, count) for the tiles that rows [begin, end) of the cache are, run by run: listed ones follow the first
+// (tile_list.hpp).
+template <typename Visit>
+inline void for_each_run(
+    [[maybe_unused]] uint32_t item,
+    [[maybe_unused]] uint32_t listed,
+    uint32_t begin,
+    uint32_t end,
+    Visit visit) {
+    if constexpr (config::followed) {
+        const auto list = reinterpret_cast<tile_list::Row>(
+            get_write_ptr(config::cb_lists) + item * tile_list::row_bytes +
+            tile_list::first_tile * sizeof(uint32_t));
+        const uint32_t first = config::guess().first, others = first + listed;
+        if (begin < first) {
+            const uint32_t stop = attention::min(end, first);
+            visit(begin, stop - begin);
+            begin = stop;
+        }
+        for (; begin < end && begin < others; ++begin) {
+            visit(list[begin - first], 1);
+        }
+        uint32_t below = 0;  // listed tiles below the next one
+        while (begin < end) {
+            uint32_t tile = begin - listed + below;
+            while (below < listed && list[below] <= tile) {
+                ++below;
+                ++tile;
+            }
+            const uint32_t rest = end - begin;
+            const uint32_t count = below < listed ? attention::min(rest, list[below] - tile) : rest;
+            visit(tile, count);
+            begin += count;
+        }
+    } else {
+        visit(begin, end - begin);
+    }
+}
+
 class Keeper {
 public:
     explicit Keeper(uint32_t scale_log2e) : scale_log2e_(scale_log2e) {
