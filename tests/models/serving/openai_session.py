@@ -45,7 +45,8 @@ async def session(url: str, brief: bool) -> dict:
         return count
 
     if brief:
-        return {"alone": [await text(prompt) for prompt in (PROMPTS[0], PROMPTS[-1])]}
+        # The engine logs what was guessed when the next prompt comes, and short ones are not guessed.
+        return {"alone": [await text(prompt) for prompt in (PROMPTS[-1], PROMPTS[0])]}
     found: dict = {"alone": [await text(prompt) for prompt in PROMPTS]}
     together = await asyncio.gather(*(text(prompt) for prompt in PROMPTS), cancelled("This one ends early. "))
     found["together"], found["cancelled after"] = list(together[:-1]), together[-1]
