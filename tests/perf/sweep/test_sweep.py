@@ -280,13 +280,14 @@ def wait_for(note: Path) -> None:
 
 
 KILLED = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from perf.sweep.configurations import Configuration
 from perf.sweep.runner import sweep
 from perf.sweep.table import opened
 from tests.perf.sweep import sweep_workers
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 with opened(Path(sys.argv[1])) as rows:
     sweep(sweep_workers.CONFIGURATIONS, "sim", rows, timeout_s=600, start=sweep_workers.third_hangs)
 """
