@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -82,6 +83,7 @@ def test_the_openai_client_gets_each_request_the_text_it_has_alone(tmp_path):
     assert isinstance(found["chat"], str)
 
 
+@pytest.mark.xfail(strict=True, reason="on two rows the plugin prefills every token, so that nothing is guessed")
 @pytest.mark.timeout(5000)
 def test_speculation_on_a_pair_gives_the_same_greedy_text(tmp_path):
     texts = []
@@ -92,3 +94,5 @@ def test_speculation_on_a_pair_gives_the_same_greedy_text(tmp_path):
         with server(tmp_path / f"{name}.log", "--mesh", "2x1", "--users", "2", *options) as url:
             texts.append(asked(url, "brief")["alone"])
     assert texts[0] == texts[1]
+    counted = re.search(r"guesses accepted so far: 0 of (\d+)", (tmp_path / "alspec.log").read_text())
+    assert counted is not None and int(counted[1]) > 0, "at threshold 0 guesses are verified, and none accepted"
