@@ -14,9 +14,7 @@ from pathlib import Path
 
 from perf.projections.decode_model.fit import FIXED, LAYER, table_ops
 from perf.projections.estimator.tables import DATA, LAYERS
-from perf.sweep.configurations import PAPER_CONTEXTS as CONTEXTS
-from perf.sweep.configurations import PAPER_VARIANTS as VARIANTS
-from perf.sweep.configurations import Configuration, suites
+from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, suites
 from perf.sweep.groups import merged, ns_of
 from perf.sweep.table import PASS, Block, read
 
@@ -236,11 +234,12 @@ def _contexts(cycles: Mapping[str, float]) -> list[str]:
         "Cycles of 32 heads on 8, one user, a cache in bfloat8_b in chunks of 256, on all 64 cores; speculative: a",
         "virtual pair, each rank on half of the cores.",
         "",
-        "| tokens | " + " | ".join(VARIANTS) + " |",
-        "|---:|" + "---:|" * len(VARIANTS),
+        "| tokens | " + " | ".join(PAPER_VARIANTS) + " |",
+        "|---:|" + "---:|" * len(PAPER_VARIANTS),
     ]
-    for context in CONTEXTS:
-        names = [Configuration.make("flash_decode", variant=v, context=context, chunk_size=256).name for v in VARIANTS]
+    for context in PAPER_CONTEXTS:
+        shape = {"context": context, "chunk_size": 256}
+        names = [Configuration.make("flash_decode", variant=variant, **shape).name for variant in PAPER_VARIANTS]
         if any(name in cycles for name in names):
             cells = [f"{cycles[name]:.0f}" if name in cycles else "not run" for name in names]
             lines.append(f"| {context} | " + " | ".join(cells) + " |")

@@ -8,25 +8,13 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from tests.models.tt.decode_attention.speculation_programs import row_decisions
+from tests.models.tt.decode_attention.speculation_programs import ROWS, row_decisions
 from tests.support.alspec_reference import Recorded, reference_steps
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 
-ROWS = LlamaConfig(
-    vocab_size=64,
-    hidden_size=128,
-    intermediate_size=128,
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=64,
-    max_position_embeddings=256,
-    name="rows",
-)
 # Weights and prompt for which the two chips of a row would decide differently by their own heads, at both steps.
 SEED, PROMPT_SEED, PROMPT_TOKENS, THRESHOLD, CHUNK_SIZE, CAPACITY, STEPS = 2, 1011, 70, 0.5, 32, 128, 2
 

@@ -11,11 +11,11 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
+from tests.models.tt.decode_attention.speculation_programs import ROWS
 from tests.models.tt.decode_attention.tree_rounds import PARENTS, Round, RoundPlan, plan_rounds
 from tests.models.tt.decode_attention.tree_speculation_programs import tree_rounds, tree_texts
 from tests.models.tt.trace_programs import SMALLEST
@@ -106,20 +106,6 @@ def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim
             "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data",
         ),
     ], "no token is emitted from a broken step"
-
-
-# Each chip of a row has half of the heads.
-ROWS = LlamaConfig(
-    vocab_size=64,
-    hidden_size=128,
-    intermediate_size=128,
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=64,
-    max_position_embeddings=256,
-    name="rows",
-)
 
 
 @pytest.mark.slow
