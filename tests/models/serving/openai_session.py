@@ -10,7 +10,8 @@ import sys
 
 import openai
 
-PROMPTS = ("The tides are", "When the moon is full, the sea", "A", "Water rises twice a day because " * 3)
+LONG = "When the moon is full, the sea rises higher than on other days, and lower too, as both pull in line."
+PROMPTS = ("The tides are", "When the moon is full, the sea", "A", LONG)
 
 
 async def session(url: str, brief: bool) -> dict:
@@ -55,7 +56,7 @@ async def session(url: str, brief: bool) -> dict:
 
     if brief:
         # The engine logs what was guessed when the next prompt comes, and short ones are not guessed.
-        return {"alone": [await chosen(prompt) for prompt in (PROMPTS[-1], PROMPTS[0])]}
+        return {"alone": [await chosen(prompt) for prompt in (LONG, PROMPTS[0])]}
     found: dict = {"alone": [await chosen(prompt) for prompt in PROMPTS]}
     together = await asyncio.gather(*(chosen(prompt) for prompt in PROMPTS), cancelled("This one ends early. "))
     found["together"], found["cancelled after"] = list(together[:-1]), together[-1]
