@@ -118,6 +118,12 @@ CASES = {
         [{"prefix": [prefix], "parents": [star(4)], "threshold": 0.9} for prefix in (0, 30, 96, 129, 250)],
         BOTH,
     ),
+    # Four workers, of which the second has the guess: beside a part of the middle, alone, and all there is.
+    "full merge": (
+        Case(4, 1, 64, 512, 16, grid=(4, 2), workers=4),
+        [{"prefix": [prefix], "parents": [binary(16)], "threshold": 0.6} for prefix in (490, 150, 0)],
+        BOTH,
+    ),
     # Jobs of three query tiles and of one, head_dim 128, quantised caches, other sizes at the two ends.
     "passes": (
         Case(2, 1, 128, 192, 64, cache="bfloat8_b", grid=(3, 1), workers=2, query_tiles=3, key_chunk=32),
