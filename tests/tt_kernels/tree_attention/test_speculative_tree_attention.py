@@ -112,6 +112,12 @@ CASES = {
         ],
         BOTH,
     ),
+    # As many users as there may be, whose jobs two groups of three workers take in turn.
+    "eight users": (
+        Case(2, 1, 64, 96, 4, users=8, grid=(4, 2), workers=3, key_chunk=32),
+        [{"prefix": [90, 0, 31, 32, -1, 64, 75, 50], "parents": [star(4), chain(4)] * 4, "threshold": 0.7}],
+        BOTH,
+    ),
     # Seven workers, most of which have nothing: partial results pass through them.
     "workers": (
         Case(2, 1, 64, 256, 4, grid=(4, 2), workers=7, key_chunk=32),
