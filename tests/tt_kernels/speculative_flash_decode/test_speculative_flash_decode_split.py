@@ -79,7 +79,8 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
             while (std::scanf("%u %u %u %u %u %u %u %u", &tokens, &first, &last, &whole, &worker, &workers,
                               &speculate, &alone) == 8) {
                 const attention::GuessRange guess{first, last, whole != 0, alone != 0};
-                const auto p = attention::part_of(tokens, guess, worker, workers, speculate);
+                const auto p = attention::part_of(tokens, guess, worker, workers,
+                                                  speculate ? workers - 1 : attention::nobody);
                 std::printf("%u %u %u %u %u %u %u %u\\n", p.first.begin, p.first.end, p.last.begin, p.last.end,
                             p.middle.begin, p.middle.end, attention::needs_mask(p, tokens) && p.tiles(),
                             guess.bypassed(tokens));

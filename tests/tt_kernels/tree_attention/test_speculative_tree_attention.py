@@ -112,10 +112,22 @@ CASES = {
         ],
         BOTH,
     ),
+    # As many users as there may be, whose jobs two groups of three workers take in turn.
+    "eight users": (
+        Case(2, 1, 64, 96, 4, users=8, grid=(4, 2), workers=3, key_chunk=32),
+        [{"prefix": [90, 0, 31, 32, -1, 64, 75, 50], "parents": [star(4), chain(4)] * 4, "threshold": 0.7}],
+        BOTH,
+    ),
     # Seven workers, most of which have nothing: partial results pass through them.
     "workers": (
         Case(2, 1, 64, 256, 4, grid=(4, 2), workers=7, key_chunk=32),
         [{"prefix": [prefix], "parents": [star(4)], "threshold": 0.9} for prefix in (0, 30, 96, 129, 250)],
+        BOTH,
+    ),
+    # Four workers, of which the second has the guess: beside a part of the middle, alone, and all there is.
+    "full merge": (
+        Case(4, 1, 64, 512, 16, grid=(4, 2), workers=4),
+        [{"prefix": [prefix], "parents": [binary(16)], "threshold": 0.6} for prefix in (490, 150, 0)],
         BOTH,
     ),
     # Jobs of three query tiles and of one, head_dim 128, quantised caches, other sizes at the two ends.

@@ -31,10 +31,9 @@ struct Part {
     uint32_t tiles() const { return first.size() + last.size() + middle.size(); }
 };
 
-// Worker 0 of a group is its reducer. The guess has a worker of its own if there are several: the last, which receives
-// nothing in the merge (merge_tree.hpp) and whose partial result, often the latest, is usually merged late.
+// Worker 0 of a group is its reducer. The guess has a worker of its own if there are several, which receives nothing in
+// the merge (merge_tree.hpp).
 constexpr uint32_t reducer = 0;
-constexpr uint32_t speculative_worker(uint32_t workers) { return workers - 1; }
 
 // By value, unlike std::min and std::max, whose references cost instructions.
 inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
@@ -67,12 +66,17 @@ struct GuessRange {
     bool bypassed(uint32_t tokens) const { return tokens - after < (first + tiles + last) * tile_tokens; }
 };
 
-// The part of `worker` of `workers` for a user with `tokens` cached tokens. The guess reads the two ends, which are
-// everything if they meet. Without speculation the middle is everything, or nothing if only the guess is computed.
-// Tiles are dealt so that all workers read about the same number; the speculative worker, which also emits the guess,
-// reads more than the others only if the guess itself is more. The reducer's slice is empty only if the middle is.
+// As the speculative worker: there is none.
+constexpr uint32_t nobody = 0xFFFFFFFF;
+
+// The part of `worker` of `workers` for a user with `tokens` cached tokens. speculative_worker: the one that has the
+// guess, or `nobody`. The guess reads the two ends, which are everything if they meet. Without speculation the middle is
+// everything, or nothing if only the guess is computed. Tiles are dealt so that all workers read about the same number;
+// the speculative worker, which also emits the guess, reads more than the others only if the guess itself is more. The
+// reducer's slice is empty only if the middle is.
 inline Part part_of(
-    uint32_t tokens, const GuessRange& ends, uint32_t worker, uint32_t workers, bool speculate) {
+    uint32_t tokens, const GuessRange& ends, uint32_t worker, uint32_t workers, uint32_t speculative_worker) {
+    const bool speculate = speculative_worker != nobody;
     const uint32_t total = tiles_of(tokens);
     const bool split = speculate || ends.alone;
     const uint32_t first_end = split ? min(ends.first, total) : 0;
@@ -81,7 +85,7 @@ inline Part part_of(
     const uint32_t middle = last_begin - first_end;
     const uint32_t guess = total - middle;
 
-    const bool speculative = speculate && worker == speculative_worker(workers);
+    const bool speculative = speculate && worker == speculative_worker;
     Part part{{0, 0}, {0, 0}, {first_end, first_end}};
     if (ends.alone) {
         // As if the two ends were adjacent.
@@ -109,7 +113,7 @@ inline Part part_of(
         return part;
     }
     const uint32_t others = speculate ? workers - 1 : workers;
-    const uint32_t index = speculate && worker > speculative_worker(workers) ? worker - 1 : worker;
+    const uint32_t index = speculate && worker > speculative_worker ? worker - 1 : worker;
     const Range share = share_of(middle - speculative_share, index, others);
     part.middle = {first_end + share.begin, first_end + share.end};
     return part;

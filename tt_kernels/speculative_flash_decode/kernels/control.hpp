@@ -37,9 +37,12 @@ inline attention::GuessRange guess_with(uint32_t listed) {
     return guess;
 }
 
+// The worker of a group that has the guess: the last, whose partial result, often the latest, is usually merged late.
+inline uint32_t speculative_worker() { return config::speculate ? config::workers() - 1 : attention::nobody; }
+
 // What `worker` of a group reads for such a head.
 inline attention::Part part_of(uint32_t tokens, uint32_t listed, uint32_t worker) {
-    return attention::part_of(tokens, guess_with(listed), worker, config::workers(), config::speculate);
+    return attention::part_of(tokens, guess_with(listed), worker, config::workers(), speculative_worker());
 }
 
 // Returns a bit for each user that is not skipped, from the page's words.

@@ -186,8 +186,7 @@ void kernel_main() {
         state.bands = register_rows::bands_of(state.first_row, state.first_row + config::rows_per_head());
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
-            const bool guesses =
-                config::speculate && worker == attention::speculative_worker(config::workers());
+            const bool guesses = config::speculate && worker == control::speculative_worker();
             state.attend(part.first, tokens, guesses && part.last.size() == 0);
             state.attend(part.last, tokens, guesses);
             state.attend(part.middle, tokens, false);

@@ -145,7 +145,7 @@ void kernel_main() {
         return;
     }
     const bool reduces = worker == attention::reducer;
-    const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
+    const bool speculates = config::speculate && worker == control::speculative_worker();
 
     partial_link::Sender partials(
         {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),

@@ -3,8 +3,8 @@
 //
 // The compute kernel: attention of the query tiles of each job over this worker's keys, by online softmax. Every chunk
 // of keys serves all query tiles of the job before it is popped. Then the merge with the partial results of other
-// workers (merge_tree.hpp). With speculation the last worker starts with the guess's keys and emits their result, and
-// the reducer measures the distance of guess and exact result.
+// workers (merge_tree.hpp). With speculation one worker starts with the guess's keys and emits their result, and the
+// reducer measures the distance of guess and exact result.
 
 #include <cstdint>
 
@@ -246,7 +246,7 @@ void kernel_main() {
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
 
-    const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
+    const bool speculates = config::speculate && worker == jobs::speculative_worker();
     State state;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);

@@ -46,6 +46,17 @@ inline Job job_of(uint32_t index) {
         pass == 0};
 }
 
+// The worker of a group that has the guess, and with it perhaps more keys than the others. Its partial result should be
+// merged late: the last one's is, but in a full merge tree, where it has all levels before it; the second's there waits
+// in the reducer for those that pass several levels.
+inline uint32_t speculative_worker() {
+    if constexpr (!config::speculate) {
+        return attention::nobody;
+    }
+    const uint32_t last = config::workers() - 1;
+    return (config::workers() & last) == 0 ? attention::min(last, 1) : last;
+}
+
 // The cached tokens that a user's nodes attend to: `prefix` tokens that all see, then the nodes' own, cut off at the
 // end of the cache.
 struct Span {
@@ -78,7 +89,7 @@ struct Span {
     // The key tiles that `worker` reads. Without speculation only the last workers may have none. Not inlined, as a
     // kernel's code must stay small.
     __attribute__((noinline)) attention::Part part(uint32_t worker) const {
-        return attention::part_of(tokens, guess(), worker, config::workers(), config::speculate);
+        return attention::part_of(tokens, guess(), worker, config::workers(), speculative_worker());
     }
 
     // The levels at which `worker` receives partial results (merge_tree.hpp).

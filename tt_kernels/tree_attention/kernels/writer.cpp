@@ -147,7 +147,7 @@ void kernel_main() {
          config::partial_tiles, config::query_tiles()},
         worker, get_arg_val<uint32_t>(receiver), get_arg_val<uint32_t>(receiver + 1),
         get_semaphore(config::sem_arrived), get_semaphore(config::sem_credit));
-    const bool speculates = config::speculate && worker == attention::speculative_worker(config::workers());
+    const bool speculates = config::speculate && worker == jobs::speculative_worker();
     const auto guess = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(guess));
     uint32_t guesses = 0;
     [[maybe_unused]] measured_rows::Pairs pairs;

@@ -201,33 +201,34 @@ GUESS, THRESHOLD = GuessRange(2, 2, 1), 0.8
 
 
 def speculating(roots: torch.Tensor, drafted: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Distributions after the root and after the drafted token of each chain of both, [rows, 2, V], in the target that
-    speculates on attention; and its decisions, bool [layers, rows]."""
+    """Distributions after the root and after each of its drafted children, [rows, 1 + children, V], in the target that
+    speculates on attention; and its decisions, bool [layers, rows]. drafted: [rows, children]."""
     policy = ALSpecAttention(THRESHOLD, GUESS)
     cache = model("target").new_cache(len(roots))
     model("target").prefill([LONG_PROMPT] * len(roots), cache)
-    chain = TokenTreeBatch.shared(TokenTree.chain(2), len(roots))
-    tokens = torch.stack([roots, drafted], dim=1)
-    logits = model("target").forward(tokens, cache, policy=policy, tree=chain, commit=False, logits="all")
+    trees = TokenTreeBatch.shared(TokenTree.from_parents([-1] + [0] * drafted.shape[1]), len(roots))
+    tokens = torch.cat([roots[:, None], drafted], dim=1)
+    logits = model("target").forward(tokens, cache, policy=policy, tree=trees, commit=False, logits="all")
     return warp_logits(logits, SETTINGS["t1"]), policy.statistics.steps[-1].accepted[:, :, 0]
 
 
-def likeliest_after(roots: torch.Tensor) -> torch.Tensor:
-    """What the draft model drafts after each root, greedily."""
+def likeliest_after(roots: torch.Tensor, width: int) -> torch.Tensor:
+    """What the draft model drafts after each root, its `width` likeliest tokens."""
     cache = model("draft").new_cache(len(roots))
     model("draft").prefill([LONG_PROMPT] * len(roots), cache)
-    return model("draft").forward(roots[:, None], cache)[:, 0].argmax(-1)
+    return model("draft").forward(roots[:, None], cache)[:, 0].topk(width).indices
 
 
-def test_texts_have_the_distribution_of_the_speculating_target():
+@pytest.mark.parametrize("width", [1, 3])
+def test_texts_have_the_distribution_of_the_speculating_target(width):
     """Which is a function of the text where drafts are: each token after a root is distributed as the target's that
-    speculates on this very chain, and so is the one after an accepted draft. It is another target than the exact one.
+    speculates on this very tree, and so is the one after an accepted draft. It is another target than the exact one.
     """
     users, params = 2500, SamplingParams(1.0, seed=70000)
     result = speculative_generate(
         model("target"),
         [LONG_PROMPT] * users,
-        ModelDrafter(model("draft"), DraftShape(1), sampled=False),
+        ModelDrafter(model("draft"), DraftShape(1, width), sampled=False),
         policy=ALSpecAttention(THRESHOLD, GUESS),
         max_new_tokens=3,
         sampling=params,
@@ -236,17 +237,17 @@ def test_texts_have_the_distribution_of_the_speculating_target():
     )
     texts = torch.tensor(result.token_ids)
     roots = torch.arange(VOCAB)
-    drafted = likeliest_after(roots)
+    drafted = likeliest_after(roots, width)
     found, accepted = speculating(roots, drafted)
     exact = model("target").new_cache(VOCAB)
     first = warp_logits(model("target").prefill([LONG_PROMPT] * VOCAB, exact)[:1], params)[0]
     plain = warp_logits(model("target").forward(roots[:, None], exact)[:, 0], params)
-    taken = texts[:, 1] == drafted[texts[:, 0]]
-    after = first * found[roots, 0, drafted]  # that a root comes and its draft is accepted
-    third = p_value(texts[taken, 0] * VOCAB + texts[taken, 2], after[:, None] * found[:, 1])
+    user, child = (texts[:, 1:2] == drafted[texts[:, 0]]).nonzero(as_tuple=True)  # whose draft was accepted, and which
+    after = first[:, None] * found[:, 0].gather(1, drafted)  # that a root comes and a draft is accepted
+    third = p_value((texts[user, 0] * width + child) * VOCAB + texts[user, 2], after[:, :, None] * found[:, 1:])
     second = [p_value(texts[:, 0] * VOCAB + texts[:, 1], first[:, None] * p) for p in (found[:, 0], plain)]
-    logger.info("accepted {} of {}; p = {}, {}, exact target {}", int(taken.sum()), users, second[0], third, second[1])
-    assert 0 < accepted.double().mean() < 1 and taken.sum() > users / 20
+    logger.info("accepted {} of {}; p = {}, {}, exact target {}", len(user), users, second[0], third, second[1])
+    assert 0 < accepted.double().mean() < 1 and len(user) > users / 20
     assert second[0] > 1e-3 and third > 1e-3 and second[1] < 1e-4
 
 
@@ -256,7 +257,7 @@ def test_drawn_drafts_are_verified_by_what_speculates_on_them():
     one of the drafts has this distribution."""
     root, q = 3, distributions("draft", SETTINGS["t1"])[1][3].double()
     every = torch.arange(VOCAB)
-    p = speculating(torch.full((VOCAB,), root), every)[0].double()
+    p = speculating(torch.full((VOCAB,), root), every[:, None])[0].double()
     kept = torch.minimum(q, p[every, 0, every])
     residual = (p[:, 0] - q).clamp(min=0)
     expected = kept + ((q - kept)[:, None] * residual / residual.sum(1, keepdim=True)).sum(0)

@@ -49,6 +49,7 @@ def build_pair(
     decode_sharding="interleaved",
     attention=None,
     ends=None,
+    timeout_s=TIMEOUT_S,
 ):
     """(TtLlama that speculates, its AttentionSpeculation, or a subclass `attention`). ends: (first, last) tokens of the
     guess in whole tiles, the tail with those that are not cached yet, instead of the default."""
@@ -66,7 +67,7 @@ def build_pair(
         capacity=capacity,
         chunk_size=chunk_size,
         threshold=threshold,
-        timeout_s=TIMEOUT_S,
+        timeout_s=timeout_s,
         guess_range=None if ends is None else GuessRange(*ends),
     )
     settings = ModelSettings(users, capacity, precision, pair, decode_sharding)

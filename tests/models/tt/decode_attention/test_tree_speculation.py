@@ -17,7 +17,11 @@ from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
 from tests.models.tt.decode_attention.speculation_programs import ROWS
 from tests.models.tt.decode_attention.tree_rounds import PARENTS, Round, RoundPlan, plan_rounds
-from tests.models.tt.decode_attention.tree_speculation_programs import tree_rounds, tree_texts
+from tests.models.tt.decode_attention.tree_speculation_programs import (
+    step_with_a_cut_cable,
+    tree_rounds,
+    tree_texts,
+)
 from tests.models.tt.trace_programs import SMALLEST
 from tests.support.tt_programs import figures
 from tests.support.tt_tolerances import MIN_PCC
@@ -121,6 +125,24 @@ def test_rows_of_two_chips_take_one_decision_per_tree(sim_mesh):
         tree_rounds, ROWS, planned.state, planned.prefilled, ENDS, capacity, planned.rounds, timeout=2300
     )
     check_rounds(planned, told)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_a_step_whose_cable_is_cut_emits_no_token(sim_mesh):
+    """Both chips say so, and the generator raises what went wrong."""
+    worker = sim_mesh((2, 1), "2x2", dispatch="fast")
+    state = random_state_dict(SMALLEST, 0)
+    try:
+        (whole, outcome), (broken, message) = worker.run(
+            step_with_a_cut_cable, SMALLEST, state, ENDS, 96, 1e-3, timeout=LIMIT_S
+        )
+    finally:
+        worker.kill()  # routers do not recover
+    assert whole[0] == whole[1] and [tokens for _, tokens in whole[0]] == outcome and outcome[0]
+    assert broken == [[(-1, [])], [(-1, [])]]
+    assert message.startswith("exchange: chip (") and "gave up in call" in message
 
 
 def check_rounds(planned: Planned, told: dict) -> None:

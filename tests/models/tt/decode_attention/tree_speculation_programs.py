@@ -113,11 +113,9 @@ def tree_texts(
 
 def guarded_results(model) -> list:
     """What the guard leaves of a verification that accepted a token of two users, while all is well and when the second
-    chip's attention has given up on its peer: what both chips say, and what the generator makes of it."""
+    chip's attention has given up on its peer, as of `as_told`."""
     import torch
 
-    from models.llama31_8b.tt.spec_decode.tree_generator import _outcomes
-    from tt_kernels.common.peer import PeerError
     from tt_kernels.speculative_sampling.op import Verified
 
     told = []
@@ -126,14 +124,42 @@ def guarded_results(model) -> list:
         rows = torch.tensor([[0, 1, 7, 2, 1, -1, 5, 7], [0, 0, 9, 1, -1, -1, 9, -1]])
         verified = Verified(model.put_integers(rows, "int32"), nodes=2)
         model.decode_attention.guard_result(verified.result)
-        seen = [[(outcome.status, outcome.tokens) for outcome in verified.read(chip)] for chip in (0, 1)]
-        try:
-            outcome = [found.tokens for found in _outcomes(model, verified)]
-        except PeerError as error:
-            outcome = str(error)
-        told.append((seen, outcome))
+        told.append(as_told(model, verified))
     model.decode_attention.reset()
     return told
+
+
+def step_with_a_cut_cable(mesh, config, state, ends: tuple[int, int], capacity: int, timeout_s: float) -> list:
+    """Two steps over a chain of three nodes behind a cache of zeros, the second after the cable was cut, as of
+    `as_told`."""
+    import os
+
+    from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.spec_decode.tree import TokenTree
+    from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
+    from runtime_patches.simulated_n150.links import Links
+
+    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=ends[0], ends=ends, timeout_s=timeout_s)
+    step, told = TreeStep(model, 3, SamplingParams(0.0)), []
+    for cut in (False, True):
+        step.load({0: (TokenTree.chain(3), [1, 2, 3])}, [capacity - 3], ())
+        if cut:
+            Links(os.getpid()).cut()
+        told.append(as_told(model, step()))
+    return told
+
+
+def as_told(model, verified) -> tuple:
+    """What both chips say of a verification, (status, tokens) of each user; and what the generator makes of it, tokens
+    or an error."""
+    from models.llama31_8b.tt.spec_decode.tree_generator import _outcomes
+    from tt_kernels.common.peer import PeerError
+
+    seen = [[(outcome.status, outcome.tokens) for outcome in verified.read(chip)] for chip in (0, 1)]
+    try:
+        return seen, [found.tokens for found in _outcomes(model, verified)]
+    except PeerError as error:
+        return seen, str(error)
 
 
 def _of_row(model, tensor, first: int):
