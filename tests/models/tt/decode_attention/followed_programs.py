@@ -72,7 +72,7 @@ def follow(mesh, config, state, prefilled, chunk_size: int, capacity: int, parts
         if part.held is not None:
             held = None if part.held == NOTHING else steps[part.held]["masses"]
             for layer, masses in enumerate(attend.followed.masses):
-                own, other = by_rank(masses)
+                own, other = (part.int() for part in by_rank(masses))
                 put_by_rank(masses, [own * 0 if held is None else held[layer][0].int(), other])
         for tokens, positions in zip(part.tokens, part.positions, strict=True):
             out = model.decode(model.step_inputs(tokens, positions))
