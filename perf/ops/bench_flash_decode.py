@@ -101,9 +101,10 @@ POINTS = [
     Point(1024, 32, workers=7),
 ]
 # Predictors at a context that ends just after a tile boundary, where the tail of the first holds the fewest tokens; and
-# what it costs to follow the attention where a head has a chip's share of cores.
+# what it costs to follow the attention where a head has a chip's share of cores, by context.
 _FOLLOWED = Point(1025, 128, first=32, last=128, whole_tail=True, tiles=3)
 _SHARED = replace(_FOLLOWED, context=4096, head_dim=128, workers=7)
+_SHARED_ENDS = Point(4096, 128, head_dim=128, workers=7, whole_tail=True)
 PREDICTOR_POINTS = [
     Point(1025, 128),
     Point(1025, 128, whole_tail=True),
@@ -111,9 +112,14 @@ PREDICTOR_POINTS = [
     Point(1025, 192, last=64),
     _FOLLOWED,
     replace(_FOLLOWED, masses=True),
-    Point(4096, 128, head_dim=128, workers=7, whole_tail=True),
+    _SHARED_ENDS,
     _SHARED,
     replace(_SHARED, masses=True),
+    *(
+        replace(point, context=context)
+        for context in (1024, 2048, 8192)
+        for point in (_SHARED_ENDS, replace(_SHARED, masses=True))
+    ),
 ]
 LONG_POINTS = [
     *POINTS,
@@ -220,14 +226,20 @@ def _work(points: list[dict]) -> list[dict]:
 
 
 def table_rows(results: list[tuple[Point, Cycles]]) -> list[dict]:
-    """Return the rows of a data file: shape, cycles and ratios of each point."""
-    return [
-        asdict(point)
-        | {"guess_range": point.guess, "chunks": point.chunks}
-        | asdict(cycles)
-        | {"overhead": cycles.overhead, "guess_share": cycles.guess_share}
-        for point, cycles in results
-    ]
+    """Return the rows of a data file: shape, cycles and ratios of each point; sender_of_ends: over the sender whose
+    guess is as large and reads both ends, None where it was not measured."""
+    senders = {point: cycles.sender for point, cycles in results}
+    found = []
+    for point, cycles in results:
+        ends = senders.get(replace(point, first=None, last=None, tiles=0, masses=False))
+        found.append(
+            asdict(point)
+            | {"guess_range": point.guess, "chunks": point.chunks}
+            | asdict(cycles)
+            | {"overhead": cycles.overhead, "guess_share": cycles.guess_share}
+            | {"sender_of_ends": cycles.sender / ends if point.tiles and ends else None}
+        )
+    return found
 
 
 def report(results: list[tuple[Point, Cycles]]) -> str:
@@ -292,7 +304,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers per head"
     )
-    parser.add_argument("--predictors", action="store_true", help="only the predictors, at one context")
+    parser.add_argument("--predictors", action="store_true", help="only the predictors")
     add_write_option(parser, "--json")
     parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")
     options = parser.parse_args(argv)

@@ -45,9 +45,8 @@ from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 RATES = (0.0, 0.5, 1.0)
-GRID = "4x1"
-TENSOR_PARALLEL_GRID = "4x2"  # of both meshes that are compared: reduce_scatter over two links wants eight cores
-MAX_WORKERS = 2  # on that grid, beside the output and the exchange core
+SMALL_GRID, LARGER_GRID = "4x1", "4x2"
+SMALL_GRID_WORKERS, MAX_WORKERS = 2, 6  # on these grids, beside the output and the exchange core
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 Span = Mapping[str, Any]
 Step = Mapping[str, Any]
@@ -261,7 +260,7 @@ def run(
     shape: Mapping[str, Any],
     rates: Sequence[float],
     mesh: tuple[int, int] = (2, 1),
-    grid: str = GRID,
+    grid: str = SMALL_GRID,
     own: float | None = None,
     kept: Path | None = None,
 ) -> dict[str, Step]:
@@ -319,6 +318,15 @@ def _work(
     return found
 
 
+def grid_of(options: argparse.Namespace) -> str:
+    """Return the grid that holds the workers; with tensor parallelism the larger one for both meshes that are
+    compared, since reduce_scatter over two links wants eight cores."""
+    if options.model is not None:
+        return FULL_GRID
+    few = options.kv_heads * (options.workers or 1) <= SMALL_GRID_WORKERS
+    return SMALL_GRID if few and not options.tensor_parallel else LARGER_GRID
+
+
 def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of `alspec_step.Shape`; ends the process with a line for what no chip holds."""
     if options.layers < 1 or not all(0 <= rate <= 1 for rate in options.hits):
@@ -342,8 +350,8 @@ def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
     workers = options.kv_heads * (1 if options.workers is None else options.workers)
     if not 1 <= workers <= MAX_WORKERS:
         parser.error(
-            f"--workers times --kv-heads must be 1 to {MAX_WORKERS}, the cores of the grid {GRID} less two of the "
-            f"pair's own; got {workers}"
+            f"--workers times --kv-heads must be 1 to {MAX_WORKERS}, the cores of the grid "
+            f"{LARGER_GRID} less two of the pair's own; got {workers}"
         )
     if options.tensor_parallel and options.kv_heads % 2:
         parser.error(f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}")
@@ -419,9 +427,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error("--steps keeps steps of one token; it does not go with --tree")
     shape = shape_asked(parser, options)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    split, grid = None, GRID if options.model is None else FULL_GRID
+    split, grid = None, grid_of(options)
     if options.tensor_parallel:
-        grid = TENSOR_PARALLEL_GRID
         split = run(shape, (), (1, 2), grid)[EXACT]
     levels = None
     try:

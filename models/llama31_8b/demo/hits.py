@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -20,7 +21,11 @@ from .cli import log_to_stderr
 from .options import PREDICTORS, DemoOptions, UserError, read_prompt
 from .report import ReportConsole, layer_bars, predictions, print_estimate
 
+if TYPE_CHECKING:
+    from ..reference.alspec.counters import SpeculationCounters
+
 TOKENS = 2048
+BOTH = "both"
 PROG = "llama-alspec hits"
 
 
@@ -45,9 +50,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--chunk-size", type=int, default=128, metavar="S", help="tokens the guess reads at either end (default: 128)")
     add(
         "--predictor",
-        choices=PREDICTORS,
+        choices=(*PREDICTORS, BOTH),
         default=PREDICTORS[0],
-        help="what the guess reads, as of llama-alspec (default: ends)",
+        help=f"what the guess reads, as of llama-alspec (default: ends); {BOTH}: one beside the other",
     )
     add("--json", action="store_true", help="print one JSON object")
     return parser.parse_args(argv)
@@ -56,9 +61,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def _run(args: argparse.Namespace) -> int:
     if args.tokens < 1:
         raise UserError(f"--tokens must be at least 1, got {args.tokens}")
-    options = DemoOptions(
-        attention="alspec", threshold=args.threshold, chunk_size=args.chunk_size, predictor=args.predictor
-    )
+    names = PREDICTORS if args.predictor == BOTH else (args.predictor,)
+    given = {"attention": "alspec", "threshold": args.threshold, "chunk_size": args.chunk_size}
+    options = {name: DemoOptions(**given, predictor=name) for name in names}
     text = read_prompt(args.file)
     # Torch takes a second to import: what is refused by the options alone does not wait for it.
     from ..checkpoint.load import load_model
@@ -67,44 +72,58 @@ def _run(args: argparse.Namespace) -> int:
     loaded = load_model(args.model)
     whole = loaded.tokenizer.encode(text)
     ids = whole[: min(args.tokens, loaded.config.max_position_embeddings)]
-    began = time.perf_counter()
-    with tqdm(total=len(ids), unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
-        counters = measure_hits(
-            loaded.model, ids, options.threshold, options.guess_range(), lambda done: bar.update(done - bar.n)
-        )
-    seconds, rate = time.perf_counter() - began, counters.hit_rate
+    began, measured = time.perf_counter(), {}
+    for name, chosen in options.items():
+        with tqdm(total=len(ids), desc=name, unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
+
+            def progress(done: int, bar: tqdm = bar) -> None:
+                bar.update(done - bar.n)
+
+            measured[name] = measure_hits(loaded.model, ids, args.threshold, chosen.guess_range(), progress)
+    seconds = time.perf_counter() - began
     if args.json:
         found = {
             "model": loaded.source,
             "file": str(args.file),
             "tokens": len(ids),
             "tokens_of_file": len(whole),
-            "threshold": "inf" if options.threshold == float("inf") else options.threshold,
-            "chunk_size": options.chunk_size,
-            "predictor": args.predictor,
-            "hit_rate": rate,
-            "hit_rate_per_layer": counters.hit_rate_per_layer,
-            "hits": counters.hits,
-            "misses": counters.misses,
-            "bypassed_positions": counters.bypassed_positions,
+            "threshold": "inf" if args.threshold == float("inf") else args.threshold,
+            "chunk_size": args.chunk_size,
             "seconds": seconds,
-            "estimate": predictions(rate, len(ids), options.chunk_size),
         }
+        of_each = [_figures(name, counters, found) for name, counters in measured.items()]
+        found |= {"predictors": of_each} if len(of_each) > 1 else of_each[0]
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
         return 0
     print(
         f"{loaded.source}, {args.file}: {len(ids)} of {len(whole)} tokens in {seconds:.1f} s; threshold "
-        f"{options.threshold:g}, S = {options.chunk_size}, predictor: {args.predictor}"
+        f"{args.threshold:g}, S = {args.chunk_size}, predictor: {args.predictor}"
     )
-    if rate is None:
-        print(f"No guess was verified: speculation starts at {2 * options.chunk_size} tokens, 2S.")
+    if any(counters.hit_rate is None for counters in measured.values()):
+        print(f"No guess was verified: speculation starts at {2 * args.chunk_size} tokens, 2S.")
         return 0
     console = ReportConsole(file=sys.stdout, highlight=False)
-    console.print(
-        f"hit rate [bold]{rate:.1%}[/bold]  ({counters.hits} hits, {counters.misses} misses; "
-        f"{counters.bypassed_positions} positions bypassed)\n\n[bold]hit rate by layer[/bold]"
-    )
-    console.print(layer_bars(counters.hit_rate_per_layer))
-    console.print()
-    print_estimate(rate, len(ids), options.chunk_size, console)
+    for name, counters in measured.items():
+        console.print(
+            f"{'' if len(measured) == 1 else f'{name}: '}hit rate [bold]{counters.hit_rate:.1%}[/bold]  "
+            f"({counters.hits} hits, {counters.misses} misses; {counters.bypassed_positions} positions bypassed)"
+        )
+    console.print(f"\n[bold]hit rate by layer[/bold]{'' if len(measured) == 1 else ': ' + ', '.join(measured)}")
+    console.print(layer_bars(*(counters.hit_rate_per_layer for counters in measured.values())))
+    for counters in measured.values():
+        console.print()
+        print_estimate(counters.hit_rate, len(ids), args.chunk_size, console)
     return 0
+
+
+def _figures(name: str, counters: SpeculationCounters, of: dict[str, Any]) -> dict[str, Any]:
+    """Return what --json shows of one predictor. of: what it shows of the run."""
+    return {
+        "predictor": name,
+        "hit_rate": counters.hit_rate,
+        "hit_rate_per_layer": counters.hit_rate_per_layer,
+        "hits": counters.hits,
+        "misses": counters.misses,
+        "bypassed_positions": counters.bypassed_positions,
+        "estimate": predictions(counters.hit_rate, of["tokens"], of["chunk_size"]),
+    }

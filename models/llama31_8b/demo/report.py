@@ -426,16 +426,18 @@ def drafting_line(figures: dict[str, Any]) -> str:
     return "; ".join(f"{name} {value}" for name, value in _drafting(figures))
 
 
-def layer_bars(rates: list[float | None]) -> Columns:
-    """Return a line per layer, in columns."""
+def layer_bars(*runs: list[float | None]) -> Columns:
+    """Return a line per layer, in columns. runs: the hit rates by layer of each run, one beside the other."""
     lines = []
-    for layer, rate in enumerate(rates):
-        line = Text(f"{layer:3d} ")
-        if rate is None:
-            line.append("not verified".ljust(_BAR_WIDTH + 5), style="dim")
-        else:
-            line.append(bar(rate), style="green" if rate >= 0.8 else "yellow" if rate >= 0.5 else "red")
-            line.append(f" {rate:4.0%}")
+    for layer, rates in enumerate(zip(*runs, strict=True)):
+        line = Text(f"{layer:3d}")
+        for rate in rates:
+            line.append(" ")
+            if rate is None:
+                line.append("not verified".ljust(_BAR_WIDTH + 5), style="dim")
+            else:
+                line.append(bar(rate), style="green" if rate >= 0.8 else "yellow" if rate >= 0.5 else "red")
+                line.append(f" {rate:4.0%}")
         lines.append(line)
     return Columns(lines, column_first=True, padding=(0, 3))
 

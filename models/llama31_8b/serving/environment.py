@@ -23,7 +23,7 @@ from filelock import FileLock
 from loguru import logger
 
 VLLM = "0.25.1"
-PLUGIN_COMMIT = "e3fc849"
+PLUGIN_COMMIT = "b95c050"
 _TORCH = "torch==2.11.0"
 _NUMPY = "numpy<2"
 _BUILD = (
@@ -39,9 +39,15 @@ class ServingEnvironmentError(RuntimeError):
 
 
 def check_plugin(folder: Path) -> Path:
-    """Return a folder's absolute path. Raises ValueError unless it is vllm-tt-plugin's source."""
-    if not (folder / "src" / "vllm_tt_plugin" / "loader.py").is_file():
+    """Return a folder's absolute path. Raises ValueError unless it is vllm-tt-plugin's source, or if it takes every
+    decode step for a prefill (its issue 66), so that nothing would be decoded or guessed."""
+    runner = folder / "src" / "vllm_tt_plugin" / "model_runner.py"
+    if not runner.is_file():
         raise ValueError(f"{folder} is not a clone of github.com/tenstorrent/vllm-tt-plugin: no src/vllm_tt_plugin")
+    if re.search(r"num_computed_tokens_cpu\[row\]\s*<\s*input_batch\.num_tokens\[row\]", runner.read_text()):
+        raise ValueError(
+            f"{folder} prefills each token (vllm-tt-plugin's issue 66): check out {PLUGIN_COMMIT} or later"
+        )
     return folder.resolve()
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The class that vllm-tt-plugin calls (tested with its commit e3fc849 and vLLM 0.25.1). docs/serving.md."""
+"""The class that vllm-tt-plugin calls (tested with its commit b95c050 and vLLM 0.25.1). docs/serving.md."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -78,6 +79,7 @@ class MeshEngine:
         self._cache, self._draft, self._window = _paged(model), draft, window
         self._draft_cache = self._cache if draft is None else _paged(draft)
         self._chains: Chains | None = None
+        self._launched: Counter[str] = Counter()
         self._eager = why_no_trace(model.mesh)
         if self._eager is not None:
             logger.info("decode steps run eagerly: {}", self._eager)
@@ -96,7 +98,7 @@ class MeshEngine:
         table = torch.zeros(self.users, len(pages), dtype=torch.int32)
         table[0] = pages
         self._cache.set_page_table(table)
-        self._log_hits()
+        self._log_counts()
         with watch_programs(self.model.mesh, self._all_steps()):
             prompt = [0] * start + list(tokens)
             if self._draft is not None:
@@ -134,7 +136,7 @@ class MeshEngine:
             self._release()
             inputs = self.model.tree_inputs(*chains)
             self._verifying[kind] = inputs, self._traced(partial(self._verify, inputs, kind[1]))
-        return self._run(self._verifying[kind][1], pages)
+        return self._run(self._verifying[kind][1], pages, "verified")
 
     def _verify(self, inputs: TreeInputs, choose: bool) -> ttnn.Tensor:
         logits = self.model.decode_tree(inputs, gather_logits=not choose)
@@ -195,7 +197,8 @@ class MeshEngine:
     def _load(self, tokens: torch.Tensor, positions: torch.Tensor) -> None:
         overwrite(self._inputs, self.model.step_inputs(tokens.tolist(), positions.tolist(), on_device=False))
 
-    def _run(self, step: TracedStep[ttnn.Tensor], pages: torch.Tensor) -> ttnn.Tensor:
+    def _run(self, step: TracedStep[ttnn.Tensor], pages: torch.Tensor, what: str = "decoded") -> ttnn.Tensor:
+        self._launched[what] += 1
         self._cache.set_page_table(pages)
         with self._compiling(step):
             return step()
@@ -217,7 +220,9 @@ class MeshEngine:
         for step in self._all_steps():
             step.release()
 
-    def _log_hits(self) -> None:
+    def _log_counts(self) -> None:
+        """Log, before a prompt, the steps since the server started, warm-ups included, and how guesses fared."""
+        logger.info("steps so far: {} decoded, {} verified", self._launched["decoded"], self._launched["verified"])
         counted = self.model.decode_attention.statistics()
         if counted is not None and counted.hit_rate is not None:
             verified = counted.hits + counted.misses

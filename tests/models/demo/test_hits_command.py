@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -50,6 +51,15 @@ def test_another_guess_is_measured_by_the_same_command(model, file, capsys):
     assert ends["bypassed_positions"] == followed["bypassed_positions"] == 127
     assert ends["hits"] + ends["misses"] == followed["hits"] + followed["misses"]
     assert ends["hit_rate_per_layer"] != followed["hit_rate_per_layer"]
+    assert hits.main([*arguments, "--predictor", "both"]) == 0
+    both = json.loads(capsys.readouterr().out)["predictors"]
+    assert [found.items() <= alone.items() for found, alone in zip(both, (ends, followed), strict=True)] == [True] * 2
+    assert hits.main([*arguments[:-1], "--predictor", "both"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for alone in (ends, followed):
+        assert f"{alone['predictor']}: hit rate {alone['hit_rate']:.1%} ({alone['hits']} hits" in shown
+    first = [f"{alone['hit_rate_per_layer'][0]:.0%}" for alone in (ends, followed)]
+    assert re.search(rf"hit rate by layer: ends, followed 0 \S+ {first[0]} \S+ {first[1]} 1 ", shown)
 
 
 def test_a_text_that_is_too_short_to_speculate(model, file, capsys):

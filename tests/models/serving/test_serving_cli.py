@@ -43,14 +43,19 @@ def test_requirements_take_an_opencv_for_numpy_below_2(tmp_path):
         (["--plugin", "{plugin}", "--threshold", "0.1"], "threshold have no effect with exact attention"),
         (["--plugin", "{plugin}", "--block-size", "48"], "invalid choice: 48"),
         (["--plugin", "{plugin}", "--draft-window", "64"], "draft_window 64 has no effect without draft 'self'"),
+        (["--plugin", "{prefilling}"], "prefills each token (vllm-tt-plugin's issue 66): check out b95c050 or later"),
         ([], "required: --plugin"),
     ],
 )
 def test_refusals_are_one_line(tmp_path, capsys, options, message):
-    loader = tmp_path / "plugin" / "src" / "vllm_tt_plugin" / "loader.py"
-    loader.parent.mkdir(parents=True)
-    loader.touch()
-    named = [option.format(folder=tmp_path, plugin=tmp_path / "plugin") for option in options]
+    folders = {"folder": tmp_path, "plugin": tmp_path / "plugin", "prefilling": tmp_path / "prefilling"}
+    for name, computed in (("plugin", "[row] + 1\n"), ("prefilling", "[row]")):
+        runner = folders[name] / "src" / "vllm_tt_plugin" / "model_runner.py"
+        runner.parent.mkdir(parents=True)
+        runner.write_text(
+            f"return (\n    input_batch.num_computed_tokens_cpu{computed} < input_batch.num_tokens[row]\n)"
+        )
+    named = [option.format_map(folders) for option in options]
     try:
         code = cli.main(named)
     except SystemExit as ended:

@@ -58,7 +58,7 @@ def test_each_chip_of_a_row_follows_its_own_heads(sim_mesh):
         row = model.forward(torch.tensor([tokens[-1]]), cache, policy=policy)[0, 0].float()
         logits.append(row)
     assert [step.accepted[:, 0, 0].tolist() for step in policy.statistics.steps] == HITS
-    part = Part(THRESHOLD, tokens, [[PROMPT_TOKENS + step] for step in range(STEPS)], False)
+    part = Part(THRESHOLD, tokens, [[PROMPT_TOKENS + step] for step in range(STEPS)])
 
     found = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
         follow, ROWS, state, prefilled, CHUNK_SIZE, CAPACITY, [part], timeout=2900
