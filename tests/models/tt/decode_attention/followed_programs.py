@@ -27,10 +27,13 @@ class Part(NamedTuple):
     held: int | None = None
 
 
-def follow(mesh, config, state, prefilled, chunk_size: int, capacity: int, parts: list[Part]) -> dict:
+def follow(
+    mesh, config, state, prefilled, chunk_size: int, capacity: int, parts: list[Part], workers: int | None = None
+) -> dict:
     """Return, per step, the logits of both ranks, the priorities of both after each layer, and each rank's lists and
-    masses of each layer, int64 [users, kv_heads, words]; the logits of the last step by every chip alone, with exact
-    attention over the same lists; and both ranks' caches at the end."""
+    masses of each layer, int64 [users, kv_heads, words]; and both ranks' caches at the end. workers: per head, by
+    default by shapes; with them also the logits of the last step by every chip alone, with exact attention over the
+    same lists."""
     import ttnn
 
     from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
@@ -41,7 +44,8 @@ def follow(mesh, config, state, prefilled, chunk_size: int, capacity: int, parts
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
     users = len(parts[0].positions[0])
-    program = ProgramConfig(workers_per_head=1, key_chunk=chunk_size)  # as by shapes; alone a chip has more cores
+    # By shapes a chip alone has more cores, and other sums.
+    program = None if workers is None else ProgramConfig(workers_per_head=workers, key_chunk=chunk_size)
     attend = AttentionSpeculation(
         mesh,
         MeshShape(*mesh.shape),
@@ -85,9 +89,11 @@ def follow(mesh, config, state, prefilled, chunk_size: int, capacity: int, parts
                     "masses": [[rank.long() for rank in by_rank(layer)] for layer in attend.followed.masses],
                 }
             )
-    last = model.step_inputs(parts[-1].tokens[-1], parts[-1].positions[-1])
-    exact = attention_alone()(chunk_size, False, attend.guess_range, attend.followed.lists, program)
-    alone = by_rank(model.with_attention(exact).decode(last))
+    alone = []
+    if program is not None:
+        exact = attention_alone()(chunk_size, False, attend.guess_range, attend.followed.lists, program)
+        last = model.step_inputs(parts[-1].tokens[-1], parts[-1].positions[-1])
+        alone = by_rank(model.with_attention(exact).decode(last))
     caches = [
         [(half_split(k.float()), v.float()) for k, v in zip(by_rank(keys), by_rank(values), strict=True)]
         for keys, values in zip(model.cache.keys, model.cache.values, strict=True)

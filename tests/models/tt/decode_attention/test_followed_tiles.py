@@ -141,7 +141,7 @@ def expected() -> Expected:
 def found(sim_mesh, expected) -> dict:
     run = sim_mesh((2, 1), "2x2").run
     state = random_state_dict(TINY, SEED)
-    return run(follow, TINY, state, expected.prefilled, CHUNK_SIZE, CAPACITY, expected.parts, timeout=3000)
+    return run(follow, TINY, state, expected.prefilled, CHUNK_SIZE, CAPACITY, expected.parts, 1, timeout=3000)
 
 
 def test_the_case_has_hits_and_misses_on_both_ranks(expected):
