@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     pass
 
 KERNELS = Path(__file__).parent / "kernels"
-_PIECES_CB = 0
+_PIECES_CB, _ROWS_CB = 0, 1
 _DECISION_SEMAPHORE = 0
 _PIECES_IN_BUFFER = 16  # pieces_in_buffer of exchange.hpp
 MAX_TENSORS = 4  # tensor_0 to tensor_3 of the kernels
-FACE_ROWS, TILE_BYTES = 16, 2048  # of 32 x 32 two-byte elements
+FACE_ROWS, ROW_BYTES, TILE_BYTES = 16, 32, 2048  # of 32 x 32 two-byte elements
+PACKED_ROWS = 8  # of a tile at most, above which packing takes as long as sending whole faces
+LANDING_BYTES = 1 << 16
 DEFAULT_TIMEOUT_S = 2.0
 
 
@@ -49,7 +51,7 @@ class DeviceExchange:
         if not isinstance(pairs, ChipPairs):
             raise ValueError(f"pairs is a ChipPairs, not {pairs!r}")
         self._make(pairs, users, timeout_s)
-        self.gathered = self._make_gathered()
+        self.gathered, self._landing = self._make_gathered(), self._make_landing()
 
     def __call__(self, tensor, priority, *more):
         """Exchange `tensor` and `more` tensors in place; return `gathered`.
@@ -69,7 +71,8 @@ class DeviceExchange:
         self._check(tensors, priority)
         if len({id(part) for part in tensors}) < len(tensors):
             raise ValueError("the parts of an exchange need a tensor each; the same one was given twice")
-        ttnn.generic_op([*tensors, priority, self.gathered], self.mesh_program(tensors, priority))
+        given = [*tensors, priority, self._landing, self.gathered]
+        ttnn.generic_op(given, self.mesh_program(tensors, priority))
         return self.gathered
 
     def check(self) -> None:
@@ -84,8 +87,9 @@ class DeviceExchange:
         for place in self.pairs.coordinates():
             program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[])
             rank, link = self.pairs.sp_rank(place), self.pairs.link_args(place, program)
-            arguments = self._arguments(rank, tensors, tensors, priority, self.gathered, link)
-            self._add_kernels(program, {self.pairs.core: arguments}, tensors, priority, self.gathered)
+            landing = self._landing
+            arguments = self._arguments(rank, (tensors, tensors), (landing, landing), priority, self.gathered, link)
+            self._add_kernels(program, {self.pairs.core: arguments}, tensors, landing, priority, self.gathered)
             here = ttnn.MeshCoordinate(*place)
             programs[ttnn.MeshCoordinateRange(here, here)] = require_ungated(program, "device_exchange")
         return programs
@@ -93,36 +97,48 @@ class DeviceExchange:
     def _make(self, pairs, users: int, timeout_s: float) -> None:
         self.pairs, self.users = pairs, check_users(users)
         self._timeout = timeout_words(timeout_s)
+        self._packet_bytes = pairs.max_write() // 64 * 64
 
-    def _arguments(self, rank, mine, peers, priority, gathered, link) -> tuple[Values, Values]:
-        """Return the runtime arguments of one rank's reader and writer."""
+    def _arguments(self, rank, tensors, landings, priority, gathered, link) -> tuple[Values, Values]:
+        """Return the runtime arguments of one rank's reader and writer. tensors, landings: this rank's, the peer's."""
+        own = {name: part.buffer_address() for name, part in _named(tensors[0]).items()}
         writer = {
+            **own,
             "sp_rank": rank,
             "state": self.pairs.state.buffer_address(),
             "timeout": self._timeout,
-            **{f"peer_{name}": part.buffer_address() for name, part in _named(peers).items()},
+            **{f"peer_{name}": part.buffer_address() for name, part in _named(tensors[1]).items()},
+            "landing": landings[0].buffer_address(),
+            "peer_landing": landings[1].buffer_address(),
             "priority": priority.buffer_address(),
             "gathered": gathered.buffer_address(),
             "link": link,
         }
-        reader = {name: part.buffer_address() for name, part in _named(mine).items()}
-        return reader, writer
+        return own, writer
 
-    def _add_kernels(self, program, arguments: dict, tensors, priority, gathered) -> None:
+    def _add_kernels(self, program, arguments: dict, tensors, landing, priority, gathered) -> None:
         import ttnn
 
         cores, named = core_set(*arguments), _named(tensors)
-        packet_bytes = self.pairs.max_write() // 64 * 64
-        piece_bytes = min(max(map(_used_bytes, tensors)), packet_bytes)
-        constants = {
-            "pieces_cb": _PIECES_CB,
-            "decision_semaphore": _DECISION_SEMAPHORE,
-            "piece_bytes": piece_bytes,
-        }
+        packed_bytes, pieces = 0, [priority.buffer_aligned_page_size()]
+        constants = {"pieces_cb": _PIECES_CB, "rows_cb": _ROWS_CB, "decision_semaphore": _DECISION_SEMAPHORE}
         for number, (name, tensor) in enumerate(named.items()):
-            constants[f"pages_{name}"] = tensor.buffer_num_pages() if number < len(tensors) else 0
-            constants[f"page_bytes_{name}"] = tensor.buffer_aligned_page_size()
-            constants[f"used_bytes_{name}"] = _used_bytes(tensor)
+            pages = tensor.buffer_num_pages() if number < len(tensors) else 0
+            row_bytes = _row_bytes(tensor)
+            packs = pages > 0 and row_bytes > 0 and packed_bytes + 2 * row_bytes * pages <= LANDING_BYTES
+            if packs:
+                packed_bytes += 2 * row_bytes * pages
+            elif pages > 0:
+                pieces.append(_used_bytes(tensor))
+            constants |= {
+                f"packed_pages_{name}": pages if packs else 0,
+                f"row_bytes_{name}": row_bytes if packs else 0,
+                f"pages_{name}": 0 if packs else pages,
+                f"page_bytes_{name}": tensor.buffer_aligned_page_size(),
+                f"used_bytes_{name}": _used_bytes(tensor),
+            }
+        piece_bytes = min(max(pieces), self._packet_bytes)
+        constants |= {"packed_bytes": packed_bytes, "piece_bytes": piece_bytes}
         defines = [UNGATED_DEFINE, *self.pairs.defines]
         program.kernels = [
             kernel_descriptor(
@@ -136,15 +152,21 @@ class DeviceExchange:
             kernel_descriptor(
                 KERNELS / "writer.cpp",
                 ttnn.WriterConfigDescriptor(),
-                constants=constants | {"packet_bytes": packet_bytes, "users": self.users},
-                accessors=named | {"priority": priority, "gathered": gathered},
+                constants=constants | {"packet_bytes": self._packet_bytes, "users": self.users},
+                accessors=named | {"landing": landing, "priority": priority, "gathered": gathered},
                 per_core={core: writer for core, (_, writer) in arguments.items()},
                 defines=defines,
             ),
         ]
-        page = ttnn.CBFormatDescriptor(buffer_index=_PIECES_CB, data_format=ttnn.uint32, page_size=piece_bytes)
-        size = _PIECES_IN_BUFFER * piece_bytes
-        program.cbs = [ttnn.CBDescriptor(total_size=size, core_ranges=cores, format_descriptors=[page])]
+        program.cbs = [
+            ttnn.CBDescriptor(
+                total_size=pages * size,
+                core_ranges=cores,
+                format_descriptors=[ttnn.CBFormatDescriptor(buffer_index=cb, data_format=ttnn.uint32, page_size=size)],
+            )
+            for cb, size, pages in ((_PIECES_CB, piece_bytes, _PIECES_IN_BUFFER), (_ROWS_CB, packed_bytes, 1))
+            if size > 0
+        ]
 
     def _semaphores(self, cores):
         import ttnn
@@ -152,11 +174,18 @@ class DeviceExchange:
         return [ttnn.SemaphoreDescriptor(id=_DECISION_SEMAPHORE, core_ranges=cores, initial_value=0)]
 
     def _make_gathered(self):
+        return self._words(2, MAX_USERS)
+
+    def _make_landing(self):
+        return self._words(-(-LANDING_BYTES // self._packet_bytes), self._packet_bytes // 4)
+
+    def _words(self, pages: int, words: int):
+        """Return zeros in DRAM, the same on every chip."""
         import ttnn
 
         device = self.pairs.device
         return ttnn.from_torch(
-            torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32),
+            torch.zeros(1, 1, pages, words, dtype=torch.int32),
             dtype=ttnn.uint32,
             layout=ttnn.ROW_MAJOR_LAYOUT,
             device=device,
@@ -182,15 +211,37 @@ class DeviceExchange:
         check_priority_tensor(priority)
 
 
-def _used_bytes(tensor) -> int:
-    """Return how many bytes of each page hold values: the first two faces of a tile if none has more than 16 rows of a
-    tensor of two-byte elements, else all."""
+def _rows(tensor) -> int:
+    """Return how many rows of each tile a tensor of two-byte elements uses, all where it is of another kind."""
     import ttnn
 
+    fits = tensor.layout == ttnn.TILE_LAYOUT and tensor.dtype == ttnn.bfloat16
+    if not fits or tensor.buffer_aligned_page_size() != TILE_BYTES:
+        return 2 * FACE_ROWS
+    return min(tensor.shape[-2] if len(tensor.shape) > 1 else 1, 2 * FACE_ROWS)
+
+
+def _used_bytes(tensor) -> int:
+    """Return how many bytes of each page hold values: the first two faces of a tile if none has more than 16 rows, else
+    all."""
     page = tensor.buffer_aligned_page_size()
-    rows = tensor.shape[-2] if len(tensor.shape) > 1 else 1
-    halves = tensor.layout == ttnn.TILE_LAYOUT and tensor.dtype == ttnn.bfloat16 and page == TILE_BYTES
-    return page // 2 if halves and rows <= FACE_ROWS else page
+    return page // 2 if _rows(tensor) <= FACE_ROWS else page
+
+
+def _row_bytes(tensor) -> int:
+    """Return how many bytes of each of a tile's first two faces travel packed; 0 for a tensor that does not."""
+    rows = _rows(tensor)
+    return rows * ROW_BYTES if rows <= PACKED_ROWS and _whole_shards(tensor) else 0
+
+
+def _whole_shards(tensor) -> bool:
+    """Return whether a tensor is interleaved, or every shard of it holds as many tiles."""
+    if not tensor.is_sharded():
+        return True
+    shard = tensor.memory_config().shard_spec
+    if shard is None:
+        return False
+    return shard.grid.num_cores() * (shard.shape[0] * shard.shape[1] * 2) == tensor.buffer_num_pages() * TILE_BYTES
 
 
 def _named(tensors: Sequence) -> dict:

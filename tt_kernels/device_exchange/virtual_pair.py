@@ -22,6 +22,7 @@ class CorePairExchange(DeviceExchange):
     def __init__(self, pairs: CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
         self._make(pairs, users, timeout_s)
         self.gathered: Any = [self._make_gathered() for _ in range(2)]
+        self._landing: Any = [self._make_landing() for _ in range(2)]
 
     def __call__(self, tensor, priority, *more):
         import ttnn
@@ -41,7 +42,7 @@ class CorePairExchange(DeviceExchange):
                 raise ValueError(f"the ranks' tensors differ: {specs[0]} and {specs[1]}")
         program = self.core_pair_program(pairs, priority)
         given = [part for parts in pairs for part in parts]
-        ttnn.generic_op([*given, *priority, *self.gathered], program)
+        ttnn.generic_op([*given, *priority, *self._landing, *self.gathered], program)
         return self.gathered
 
     def core_pair_program(self, tensors, priorities, ranks: Sequence[int] = (0, 1)):
@@ -51,10 +52,16 @@ class CorePairExchange(DeviceExchange):
 
         arguments = {}
         for rank in ranks:
-            mine, peers = ([parts[r] for parts in tensors] for r in (rank, 1 - rank))
+            order = (rank, 1 - rank)
             arguments[self.pairs.cores[rank]] = self._arguments(
-                rank, mine, peers, priorities[rank], self.gathered[rank], self.pairs.link_args(rank)
+                rank,
+                [[parts[r] for parts in tensors] for r in order],
+                [self._landing[r] for r in order],
+                priorities[rank],
+                self.gathered[rank],
+                self.pairs.link_args(rank),
             )
         program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[])
-        self._add_kernels(program, arguments, [parts[0] for parts in tensors], priorities[0], self.gathered[0])
+        first = [parts[0] for parts in (*tensors, self._landing, priorities, self.gathered)]
+        self._add_kernels(program, arguments, first[:-3], *first[-3:])
         return require_ungated(program, "device_exchange")

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -23,7 +24,7 @@ def chip(sim_device):
     return lambda: sim_device("2x1", overlays=sgdc.overlays())
 
 
-def memory_config(name: str, shape: tuple[int, ...]):
+def memory_config(name: str, layout: str, shape: tuple[int, ...]):
     import ttnn
 
     if name == "DRAM":
@@ -31,14 +32,15 @@ def memory_config(name: str, shape: tuple[int, ...]):
     if name == "L1":
         return ttnn.L1_MEMORY_CONFIG
     cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(1, 0))])
-    rows, columns = shape[-2], shape[-1]
-    layouts = {
+    rows_of_page = 32 if layout == "TILE_LAYOUT" else 1
+    rows, columns = math.prod(shape[:-2]) * -(-shape[-2] // rows_of_page) * rows_of_page, shape[-1]
+    shards = {
         "width sharded": (ttnn.TensorMemoryLayout.WIDTH_SHARDED, [rows, columns // 2]),
         "height sharded": (ttnn.TensorMemoryLayout.HEIGHT_SHARDED, [rows // 2, columns]),
     }
-    layout, shard = layouts[name]
+    kind, shard = shards[name]
     spec = ttnn.ShardSpec(cores, shard, ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(layout, ttnn.BufferType.L1, spec)
+    return ttnn.MemoryConfig(kind, ttnn.BufferType.L1, spec)
 
 
 def to_torch(tensor) -> torch.Tensor:
@@ -58,7 +60,7 @@ def exchange_body(device, dtype, layout, memory, tensors, calls, users):
     from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
     exchange = CorePairExchange(CorePair(device), users=users)
-    config = memory_config(memory, tuple(tensors[0].shape))
+    config = memory_config(memory, layout, tuple(tensors[0].shape))
     held = [
         ttnn.from_torch(
             t, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=device, memory_config=config
@@ -103,6 +105,12 @@ SPECIFICATIONS = [
     ("bfloat16", "TILE_LAYOUT", "L1", (1, 1, 32, 96)),
     ("bfloat16", "TILE_LAYOUT", "L1", (1, 3, 16, 64)),  # half tiles
     ("bfloat16", "TILE_LAYOUT", "DRAM", (1, 1, 17, 64)),
+    ("bfloat16", "TILE_LAYOUT", "DRAM", (1, 1, 1, 800)),  # packed rows: 25 tiles in 12 banks
+    ("bfloat16", "TILE_LAYOUT", "L1", (1, 3, 2, 64)),
+    ("bfloat16", "TILE_LAYOUT", "width sharded", (1, 1, 8, 192)),
+    ("bfloat16", "TILE_LAYOUT", "height sharded", (1, 4, 7, 64)),
+    ("bfloat16", "TILE_LAYOUT", "DRAM", (1, 3, 8, 2048)),  # more than one packet, and than the landing buffer takes
+    ("bfloat16", "TILE_LAYOUT", "DRAM", (1, 1, 8, 1024)),  # two packets of packed rows
     ("bfloat16", "TILE_LAYOUT", "width sharded", (1, 1, 32, 128)),
     ("bfloat16", "TILE_LAYOUT", "height sharded", (1, 1, 64, 64)),
     ("bfloat8_b", "TILE_LAYOUT", "DRAM", (1, 2, 32, 64)),
@@ -145,7 +153,7 @@ def several_body(device, calls, parts):
                 dtype=getattr(ttnn, dtype),
                 layout=getattr(ttnn, layout),
                 device=device,
-                memory_config=memory_config(memory, tuple(tensor.shape)),
+                memory_config=memory_config(memory, layout, tuple(tensor.shape)),
             )
             for tensor in tensors
         ]
@@ -163,17 +171,27 @@ def several_body(device, calls, parts):
     return found, exchange.pairs.states()
 
 
-def test_several_tensors_go_the_same_way_in_one_call(chip):
+MANY_USERS = {
+    "L1": (1, 1, 32, 352),
+    "height sharded": (1, 1, 64, 64),
+    "DRAM": (1, 1, 32, 32),
+    "width sharded": (1, 1, 32, 64),
+}
+ONE_USER = {
+    "width sharded": (1, 1, 1, 512),
+    "height sharded": (1, 2, 8, 64),
+    "DRAM": (1, 1, 32, 32),
+    "L1": (1, 1, 4, 96),
+}
+
+
+@pytest.mark.parametrize("shapes", [MANY_USERS, ONE_USER], ids=["many rows", "packed rows beside whole tiles"])
+def test_several_tensors_go_the_same_way_in_one_call(chip, shapes):
     """A residual, and queries, keys and values as a layer has them: more than a batch and fewer, in two kinds of L1."""
     torch.manual_seed(4)
     parts = [
         ("bfloat16", "TILE_LAYOUT", memory, [torch.randn(shape).bfloat16() for _ in range(2)])
-        for memory, shape in (
-            ("L1", (1, 1, 32, 352)),
-            ("height sharded", (1, 1, 64, 64)),
-            ("DRAM", (1, 1, 32, 32)),
-            ("width sharded", (1, 1, 32, 64)),
-        )
+        for memory, shape in shapes.items()
     ]
     calls = [([2], [1]), ([0], [2]), ([1], [1])]
     found, states = chip().run(several_body, calls, parts)

@@ -61,14 +61,9 @@ public:
     }
 
     bool write(uint32_t from, uint64_t to, uint32_t bytes) {
-        if (!has_slot()) {
-            return false;
-        }
-        header_->to_chip_unicast(hops_);
-        header_->to_noc_unicast_write(tt::tt_fabric::NocUnicastCommandHeader{to}, bytes);
-        sender_.send_payload_without_header_non_blocking_from_address(from, bytes);
-        send_header();
-        return true;
+        return send(from, bytes, [&] {
+            header_->to_noc_unicast_write(tt::tt_fabric::NocUnicastCommandHeader{to}, bytes);
+        });
     }
 
     static constexpr uint32_t max_pieces = NOC_SCATTER_WRITE_MAX_CHUNKS;
@@ -77,29 +72,20 @@ public:
         if (pieces < tt::tt_fabric::NOC_SCATTER_WRITE_MIN_CHUNKS) {
             return write(from, to[0], bytes);
         }
-        if (!has_slot()) {
-            return false;
-        }
-        const uint16_t size = bytes;
-        const uint16_t sizes[max_pieces - 1] = {size, size, size};
-        header_->to_chip_unicast(hops_);
-        header_->to_noc_unicast_scatter_write(
-            tt::tt_fabric::NocUnicastScatterCommandHeader(to, sizes, pieces), pieces * bytes);
-        sender_.send_payload_without_header_non_blocking_from_address(from, pieces * bytes);
-        send_header();
-        return true;
+        return send(from, pieces * bytes, [&] {
+            const uint16_t size = bytes;
+            const uint16_t sizes[max_pieces - 1] = {size, size, size};
+            header_->to_noc_unicast_scatter_write(
+                tt::tt_fabric::NocUnicastScatterCommandHeader(to, sizes, pieces), pieces * bytes);
+        });
     }
 
     bool increment(uint32_t l1) {
-        if (!has_slot()) {
-            return false;
-        }
-        header_->to_chip_unicast(hops_);
-        // The peer's router applies it after the writes it received before.
-        const tt::tt_fabric::NocUnicastAtomicIncCommandHeader command{core_address(l1), 1, true};
-        header_->to_noc_unicast_atomic_inc(command);
-        send_header();
-        return true;
+        return send(0, 0, [&] {
+            // The peer's router applies it after the writes it received before.
+            const tt::tt_fabric::NocUnicastAtomicIncCommandHeader command{core_address(l1), 1, true};
+            header_->to_noc_unicast_atomic_inc(command);
+        });
     }
 
     void drain() { noc_async_writes_flushed(); }
@@ -109,14 +95,21 @@ public:
 private:
     using Sender = tt::tt_fabric::WorkerToFabricEdmSender;
 
-    bool has_slot() {
-        return bounded::wait(timeout_, [this] { return sender_.edm_has_space_for_packet(); });
-    }
-
-    // Blocks until payload and header have left L1: the one header is used again by the next packet.
-    void send_header() {
+    // Sends a packet of `bytes` from L1 address `from`; `address` says in its header what the peer's router does.
+    template <typename Address>
+    bool send(uint32_t from, uint32_t bytes, Address address) {
+        if (!bounded::wait(timeout_, [this] { return sender_.edm_has_space_for_packet(); })) {
+            return false;
+        }
+        header_->to_chip_unicast(hops_);
+        address();
+        if (bytes > 0) {
+            sender_.send_payload_without_header_non_blocking_from_address(from, bytes);
+        }
+        // Blocks until payload and header have left L1: the one header is used again by the next packet.
         const uint32_t header = reinterpret_cast<uint32_t>(header_);
         sender_.send_payload_flush_blocking_from_address(header, sizeof(PACKET_HEADER_TYPE));
+        return true;
     }
 
     uint64_t timeout_;

@@ -14,8 +14,9 @@
 namespace exchange {
 
 // The writer's decision, in a semaphore that starts at 0.
-constexpr uint32_t receive = 1;
+constexpr uint32_t end = 1;
 constexpr uint32_t send = 2;
+constexpr uint32_t spread = 3;  // the rows that were received
 
 // Pieces read before one barrier; the buffer holds two batches. A tensor's last batch takes the space of a whole one,
 // so that none wraps around the buffer's end.
@@ -33,3 +34,12 @@ constexpr uint32_t piece_size(uint32_t used_bytes, uint32_t stride, uint32_t pie
 }
 
 }  // namespace exchange
+
+// Calls the macro `use` with the name of each tensor, and what it may pass on: this rank's tensor of a name; the
+// template arguments of its packed rows.
+#define FOR_EACH_TENSOR(use) use(tensor_0) use(tensor_1) use(tensor_2) use(tensor_3)
+#define OWN_TENSOR(name) \
+    TensorAccessor(      \
+        ACCESSOR_ARGS(name), RUNTIME_ARG(name), get_named_compile_time_arg_val("page_bytes_" #name))
+#define ROWS_OF(name) \
+    get_named_compile_time_arg_val("packed_pages_" #name), get_named_compile_time_arg_val("row_bytes_" #name)

@@ -1,13 +1,14 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads what this rank's tensors hold into the circular buffer, piece by piece, if the writer decided that this rank
-// sends.
+// Packs the rows of tensors that have few, whatever will be decided; then, if this rank sends, reads the other tensors
+// into the circular buffer, piece by piece, or if it has received packed rows, puts half of them into its tensors.
 
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
 #include "exchange.hpp"
+#include "rows.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
 
 namespace {
@@ -38,26 +39,34 @@ void read_tensor(const Accessor& tensor) {
 
 }  // namespace
 
-#define READ_TENSOR(name)                                                                 \
-    read_tensor<                                                                          \
-        pieces_cb, get_named_compile_time_arg_val("pages_" #name),                        \
-        get_named_compile_time_arg_val("used_bytes_" #name), piece_bytes>(TensorAccessor( \
-        ACCESSOR_ARGS(name), RUNTIME_ARG(name), get_named_compile_time_arg_val("page_bytes_" #name)))
+#define READ_TENSOR(name)                                          \
+    read_tensor<                                                   \
+        pieces_cb, get_named_compile_time_arg_val("pages_" #name), \
+        get_named_compile_time_arg_val("used_bytes_" #name), piece_bytes>(OWN_TENSOR(name));
 
 void kernel_main() {
     constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
+    constexpr uint32_t rows_cb = get_named_compile_time_arg_val("rows_cb");
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
     constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
+    constexpr bool packs = get_named_compile_time_arg_val("packed_bytes") > 0;
 
+    if constexpr (packs) {
+        cb_reserve_back(rows_cb, 1);
+        uint32_t at = get_write_ptr(rows_cb);
+        FOR_EACH_TENSOR(GATHER_ROWS)
+        noc_async_read_barrier();
+        cb_push_back(rows_cb, 1);
+    }
     // The writer always decides: its own waits are bounded.
     volatile tt_l1_ptr uint32_t* decision =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
-    noc_semaphore_wait_min(decision, exchange::receive);
-    if (*decision != exchange::send) {
-        return;
+    noc_semaphore_wait_min(decision, exchange::end);
+    if (*decision == exchange::send) {
+        FOR_EACH_TENSOR(READ_TENSOR)
+    } else if (packs && *decision == exchange::spread) {
+        uint32_t at = get_read_ptr(rows_cb);
+        FOR_EACH_TENSOR(SPREAD_EVEN_RUNS)
+        noc_async_write_barrier();
     }
-    READ_TENSOR(tensor_0);
-    READ_TENSOR(tensor_1);
-    READ_TENSOR(tensor_2);
-    READ_TENSOR(tensor_3);
 }

@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One call of the exchange: tell the peer this rank's priorities, learn the peer's, write both to `gathered`, then
-// send the tensors (higher priority) or wait for them. The protocol is in common/kernels/peer_session.hpp.
+// send the tensors (higher priority) or wait for them. The protocol is in common/kernels/peer_session.hpp. Packed rows
+// land in a buffer of the exchange's own, in memory where those of a sender that is too late harm nobody.
 
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
 #include "exchange.hpp"
+#include "rows.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
 #include "tt_kernels/common/kernels/peer_link.hpp"
 #include "tt_kernels/common/kernels/peer_session.hpp"
@@ -93,27 +95,42 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
     return sent;
 }
 
+// Calls visit(page, at, bytes) for each page of packed rows in L1.
+template <uint32_t packed_bytes, uint32_t packet_bytes, typename Visit>
+void for_each_packet(uint32_t at, Visit visit) {
+    for (uint32_t page = 0, left = packed_bytes; left > 0; ++page) {
+        const uint32_t bytes = left < packet_bytes ? left : packet_bytes;
+        visit(page, at, bytes);
+        at += bytes;
+        left -= bytes;
+    }
+}
+
 }  // namespace
 
 // Each is read whatever happened to those before, so that the reader can end.
-#define SEND_TENSOR(name)                                                                \
-    send_tensor<                                                                         \
-        pieces_cb, get_named_compile_time_arg_val("pages_" #name),                       \
-        get_named_compile_time_arg_val("used_bytes_" #name), piece_bytes, packet_bytes>( \
-        link, TensorAccessor(                                                            \
-                  ACCESSOR_ARGS(name), RUNTIME_ARG(peer_##name),                         \
-                  get_named_compile_time_arg_val("page_bytes_" #name)))
+#define SEND_TENSOR(name)                                                                       \
+    sent = send_tensor<                                                                         \
+               pieces_cb, get_named_compile_time_arg_val("pages_" #name),                       \
+               get_named_compile_time_arg_val("used_bytes_" #name), piece_bytes, packet_bytes>( \
+               link, TensorAccessor(                                                            \
+                         ACCESSOR_ARGS(name), RUNTIME_ARG(peer_##name),                         \
+                         get_named_compile_time_arg_val("page_bytes_" #name))) &&               \
+           sent;
 
 void kernel_main() {
     constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
     constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
     constexpr uint32_t packet_bytes = get_named_compile_time_arg_val("packet_bytes");
+    constexpr uint32_t rows_cb = get_named_compile_time_arg_val("rows_cb");
+    constexpr uint32_t packed_bytes = get_named_compile_time_arg_val("packed_bytes");
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
     const uint32_t sp_rank = RUNTIME_ARG(sp_rank);
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
     const auto priorities =
         TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(priority), priority::row_bytes);
+    const auto landing = TensorAccessor(ACCESSOR_ARGS(landing), RUNTIME_ARG(landing), packet_bytes);
     const auto gathered = TensorAccessor(ACCESSOR_ARGS(gathered), RUNTIME_ARG(gathered), priority::row_bytes);
 
     volatile tt_l1_ptr uint32_t* decision =
@@ -127,7 +144,7 @@ void kernel_main() {
     static_assert(exchange::pieces_in_buffer * piece_bytes >= priority::row_bytes);
     const uint32_t scratch = get_write_ptr(pieces_cb);
     if (!session.usable()) {
-        *decision = exchange::receive;
+        *decision = exchange::end;
         read_priorities(session.priorities_address());
         write_unsynchronised(gathered, sp_rank, session.priorities_address(), scratch, false);
         return;
@@ -138,17 +155,37 @@ void kernel_main() {
     bool sends = false;
     const bool met = session.arrive(link, read_priorities) && session.await_peer() &&
                      decide(session, sp_rank, users, sends);
-    *decision = met && sends ? exchange::send : exchange::receive;
     bool done = met;
     if (met && sends) {
+        *decision = exchange::send;
         session.state().sent = session.state().sent + 1;
-        bool sent = SEND_TENSOR(tensor_0);
-        sent = SEND_TENSOR(tensor_1) && sent;
-        sent = SEND_TENSOR(tensor_2) && sent;
-        sent = SEND_TENSOR(tensor_3) && sent;
+        bool sent = true;
+        if constexpr (packed_bytes > 0) {
+            const auto peer_landing =
+                TensorAccessor(ACCESSOR_ARGS(landing), RUNTIME_ARG(peer_landing), packet_bytes);
+            cb_wait_front(rows_cb, 1);
+            for_each_packet<packed_bytes, packet_bytes>(
+                get_read_ptr(rows_cb), [&](uint32_t page, uint32_t from, uint32_t bytes) {
+                    sent = sent && link.write(from, link.page_address(peer_landing, page, 0), bytes);
+                });
+        }
+        FOR_EACH_TENSOR(SEND_TENSOR)
         done = sent ? session.confirm(link) : session.fail(peer::link_blocked);
-    } else if (met) {
-        done = session.await_delivery();
+    } else {
+        done = met && session.await_delivery();
+        if (packed_bytes > 0 && done) {
+            cb_wait_front(rows_cb, 1);  // the rows that were packed in vain
+            uint32_t at = get_read_ptr(rows_cb);
+            for_each_packet<packed_bytes, packet_bytes>(at, [&](uint32_t page, uint32_t to, uint32_t bytes) {
+                noc_async_read(landing.get_noc_addr(page), to, bytes);
+            });
+            noc_async_read_barrier();
+            *decision = exchange::spread;
+            FOR_EACH_TENSOR(SPREAD_ODD_RUNS)
+            noc_async_write_barrier();
+        } else {
+            *decision = exchange::end;
+        }
     }
     if (done) {
         write_gathered(
