@@ -88,7 +88,7 @@ def long_transfers_body(mesh, x, cycles):
 
 
 def exchanges_body(mesh, values, calls, users):
-    """An exchange for each of `calls` (priorities of both chips), of a tile of `values` [calls, chips, 1, 32, 32].
+    """An exchange for each of `calls` (priorities of both chips), of `values` [calls, chips, 1, rows, 32].
 
     Returns of each what both chips hold and gathered, then by how many programs the cache grew, and the states.
     """

@@ -24,13 +24,22 @@ def a_chip_each(mesh, parts, dtype, layout):
     return on_chips(mesh, torch.cat(parts), dtype, layout, mapper)
 
 
-def residual_of(mesh):
-    """A residual of VALUES, one a chip."""
+def residuals_of(mesh):
+    """Residuals of VALUES, one a chip: of many users, whose tiles travel, and of one, whose rows are packed."""
     import torch
     import ttnn
 
-    tiles = [torch.full((1, 1, 32, 64), value) for value in VALUES]
-    return a_chip_each(mesh, tiles, ttnn.bfloat16, ttnn.TILE_LAYOUT)
+    tiles = [[torch.full((1, 1, rows, 64), value) for value in VALUES] for rows in (32, 1)]
+    return [a_chip_each(mesh, parts, ttnn.bfloat16, ttnn.TILE_LAYOUT) for parts in tiles]
+
+
+def held_by_chips(residuals) -> list[list[float]]:
+    """The values in both residuals, of each chip."""
+    import torch
+    import ttnn
+
+    chips = zip(*(ttnn.get_device_tensors(residual) for residual in residuals), strict=True)
+    return [torch.cat([ttnn.to_torch(part).flatten() for part in parts]).unique().tolist() for parts in chips]
 
 
 def first_sends(mesh):
@@ -58,33 +67,32 @@ def exchange_body(mesh, steps, patience_s=PATIENCE_S):
     priority = first_sends(mesh)
     found = []
     for step in steps:
-        residual = residual_of(mesh)
+        residual, row = residuals_of(mesh)
         ttnn.synchronize_device(mesh)
         if step == "alone":
-            alone(exchange, residual, priority, (0, 0))
+            alone(exchange, [residual, row], priority, (0, 0))
         else:
             if step is not None:
                 getattr(links, step[0])(**step[1])
-            exchange(residual, priority)
+            exchange(residual, priority, row)
         try:
             exchange.check()
             message = None
         except PeerError as error:
             message = str(error)
             exchange.pairs.reset()
-        held = [ttnn.to_torch(part).unique().tolist() for part in ttnn.get_device_tensors(residual)]
-        found.append((message, held))
+        found.append((message, held_by_chips([residual, row])))
     return found
 
 
-def alone(exchange, residual, priority, chip):
+def alone(exchange, residuals, priority, chip):
     """Launch a call in which only that chip takes part."""
     import ttnn
 
     exchange.pairs.coordinates = lambda: [chip]
-    program = exchange.mesh_program([residual], priority)
+    program = exchange.mesh_program(residuals, priority)
     del exchange.pairs.coordinates
-    ttnn.generic_op([residual, priority, exchange.gathered], program)
+    ttnn.generic_op([*residuals, priority, exchange.gathered], program)
 
 
 def new_pairs_body(mesh, patience_s=PATIENCE_S):
@@ -94,15 +102,15 @@ def new_pairs_body(mesh, patience_s=PATIENCE_S):
     from tt_kernels.common.peer import ChipPairs
     from tt_kernels.device_exchange.op import DeviceExchange
 
-    residual = residual_of(mesh)
+    residual, row = residuals_of(mesh)
     priority = first_sends(mesh)
     earlier = DeviceExchange(ChipPairs(mesh, 1), users=1, timeout_s=patience_s)
     ttnn.synchronize_device(mesh)
-    alone(earlier, residual, priority, (0, 1))
+    alone(earlier, [residual, row], priority, (0, 1))
     exchange = DeviceExchange(ChipPairs(mesh, 1), users=1, timeout_s=50 * patience_s)
-    exchange(residual, priority)
+    exchange(residual, priority, row)
     exchange.check()
-    return [ttnn.to_torch(part).unique().tolist() for part in ttnn.get_device_tensors(residual)]
+    return held_by_chips([residual, row])
 
 
 SENT = [[VALUES[0]], [VALUES[0]]]

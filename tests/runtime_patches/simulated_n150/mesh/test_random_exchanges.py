@@ -29,11 +29,12 @@ def draw_rows(draw: random.Random) -> list[list[int]]:
 
 
 @pytest.mark.sim
-def test_a_hundred_exchanges_with_random_roles(sim_mesh):
+@pytest.mark.parametrize("rows_in_use", [32, 3], ids=["tiles", "packed rows"])
+def test_a_hundred_exchanges_with_random_roles(sim_mesh, rows_in_use):
     """Every exchange has values of its own, so that one that was left out, late or mixed with another is seen."""
     draw, generator = random.Random(17), torch.Generator().manual_seed(17)
     calls = [draw_rows(draw) for _ in range(EXCHANGES)]
-    values = torch.randn(EXCHANGES, 2, 1, 32, 32, generator=generator).bfloat16()
+    values = torch.randn(EXCHANGES, 2, 1, rows_in_use, 32, generator=generator).bfloat16()
     found, entries, states = sim_mesh((1, 2)).run(exchanges_body, values, calls, USERS)
     for number, (rows, (held, gathered)) in enumerate(zip(calls, found, strict=True)):
         right, right_gathered = reference.device_exchange(list(values[number]), rows, USERS)
