@@ -189,6 +189,9 @@ void kernel_main() {
             const bool guesses = config::speculate && worker == control::speculative_worker();
             state.attend(part.first, tokens, guesses && part.last.size() == 0);
             state.attend(part.last, tokens, guesses);
+            if (guesses && config::workers() > 1) {
+                state.finish();  // the guess leaves before the keys of the next steps are there
+            }
             state.attend(part.middle, tokens, false);
             state.finish();
             state.broken = probe_rows::mark(state.row_max(), state.first_row, state.end_row());

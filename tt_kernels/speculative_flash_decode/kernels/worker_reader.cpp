@@ -26,6 +26,10 @@ namespace {
 using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
+// The rows that the other workers of a head with many tiles read one at a time while its guess is read, which else waits
+// in the DRAM banks for four of each of them, time after time. With few tiles the banks are idle soon anyway.
+constexpr uint32_t rows_beside_guess = 8, many_tiles = 32;
+
 tile_list::Row list_of(uint32_t item) {
     return reinterpret_cast<tile_list::Row>(get_write_ptr(config::cb_lists) + item * tile_list::row_bytes);
 }
@@ -108,6 +112,8 @@ void kernel_main() {
     };
     [[maybe_unused]] masses::Totals totals;
     bool mask_is_blank = false;  // but for its first column
+    const bool shares = config::speculate && config::workers() > 1;
+    const bool guesses = worker == control::speculative_worker();
     for (uint32_t item = group; item < config::items(); item += groups) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
@@ -148,12 +154,19 @@ void kernel_main() {
             cache_rows::InTurn<
                 head_tiles, std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(head)>>
                 in_turn(
-                    {keys, values, config::cb_keys, config::cb_values, head, tokens, config::key_tiles()});
-            for (const Range& range : {part.first, part.last, part.middle}) {
+                    {keys, values, config::cb_keys, config::cb_values, head, tokens, config::key_tiles()},
+                    shares && !guesses && part.tiles() >= many_tiles ? rows_beside_guess : 0);
+            const auto read = [&](const Range& range) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
                     in_turn.read({begin, attention::min(begin + config::key_tiles(), range.end)});
                 }
+            };
+            read(part.first);
+            read(part.last);
+            if (shares) {
+                in_turn.finish();  // the guess is complete before anything else is read
             }
+            read(part.middle);
             in_turn.finish();
         }
         if (tokens > 0) {
