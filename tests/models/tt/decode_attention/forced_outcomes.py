@@ -60,10 +60,14 @@ def forced(
     from loguru import logger
 
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
+    # By shapes a chip alone, which needs no core for a peer, might have more workers, and other sums.
+    program = ProgramConfig(workers_per_head=1, key_chunk=chunk_size)
     model, pair = build_pair(
         mesh, config, state, capacity=capacity, chunk_size=chunk_size, decode_sharding=decode_sharding
     )
+    pair.program = program
     load_cache(model, *prefilled)
     layer, entered = model.layers[0], {}
     for step in dict.fromkeys(step._replace(hit=True) for step in steps):
@@ -106,5 +110,5 @@ def forced(
     for replay in replays.values():
         replay.release()
     make = attention_alone()
-    alone = {step: one_layer(make(chunk_size, guess=step.hit), step) for step in replays}
+    alone = {step: one_layer(make(chunk_size, guess=step.hit, program=program), step) for step in replays}
     return told, {step: ttnn.to_torch(ttnn.get_device_tensors(out)[0]).float() for step, out in alone.items()}
