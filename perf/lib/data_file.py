@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -44,6 +44,25 @@ def add_write_option(parser: argparse.ArgumentParser, *aliases: str) -> None:
         metavar="FILE",
         help="also write the results there, with command, commit, versions and seconds (see perf/docs.py)",
     )
+
+
+def tabulate(
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str] | None,
+    path: Path | None,
+    make: Callable[[], list[dict[str, Any]]],
+    report: Callable[[list[dict[str, Any]]], str],
+) -> int:
+    """Make a table, `write` it to `path` if one is given, print its report and return 0. OSError and ValueError end the
+    process with their message."""
+    try:
+        table = make()
+        if path:
+            write(path, parser, argv, table)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    print(report(table))
+    return 0
 
 
 def write(

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from perf.docs import Row, read
-from perf.lib.data_file import add_write_option, write
+from perf.lib.data_file import add_write_option, tabulate
 from perf.projections.estimator.latency import CHUNK_SIZES, estimate
 
 CONTEXTS = (65536, 131072)
@@ -96,18 +96,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=128, help="rows of this S (128)")
     add_write_option(parser)
     args = parser.parse_args(argv)
-    try:
+
+    def make() -> list[Row]:
         rows = [row for path in args.files for row in read(path)[1]]
         wanted = {"threshold": args.threshold, "chunk_size": args.chunk_size}
         table = table_rows(row for row in rows if row.items() >= wanted.items())
         if not table:
             raise ValueError(f"no row of {', '.join(map(str, args.files))} has {wanted}")
-        if args.write:
-            write(args.write, parser, argv, table)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
-    print(report(table))
-    return 0
+        return table
+
+    return tabulate(parser, argv, args.write, make, report)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from perf.docs import Row, read
-from perf.lib.data_file import add_write_option, write
+from perf.lib.data_file import add_write_option, tabulate
 from perf.projections.estimator.latency import estimate, split_layers, token_latency
 from perf.projections.estimator.tables import LAYERS
 
@@ -74,14 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--chips", type=int, choices=(1, 2, 4), default=4, help="bench_alspec's --tp (4)")
     add_write_option(parser)
     args = parser.parse_args(argv)
-    try:
-        table = [row for path in args.files for row in table_rows(read(path)[1], args.chips)]
-        if args.write:
-            write(args.write, parser, argv, table)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
-    print(report(table))
-    return 0
+
+    def make() -> list[Row]:
+        return [row for path in args.files for row in table_rows(read(path)[1], args.chips)]
+
+    return tabulate(parser, argv, args.write, make, report)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 from perf.docs import Row, read
-from perf.lib.data_file import add_write_option, write
+from perf.lib.data_file import add_write_option, tabulate
 
 LAYERS = 32  # of the model whose step makes all lists at once
 Shape = tuple[str, int, int]  # of what, cached tokens, workers
@@ -81,16 +81,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     add_write_option(parser)
     args = parser.parse_args(argv)
-    try:
+
+    def make() -> list[Row]:
         table = table_rows(row for path in args.files for row in read(path)[1])
         if not table:
             raise ValueError("these files have no cycles of both predictors at the same context and workers")
-        if args.write:
-            write(args.write, parser, argv, table)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
-    print(report(table))
-    return 0
+        return table
+
+    return tabulate(parser, argv, args.write, make, report)
 
 
 if __name__ == "__main__":
