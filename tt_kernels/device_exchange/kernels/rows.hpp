@@ -47,6 +47,17 @@ uint32_t for_each_run(const Accessor& tensor, uint32_t packed, Visit visit) {
     return packed;
 }
 
+// Calls visit(tile, packed), both 32-bit addresses, for both faces' rows of each of a run's tiles.
+template <uint32_t row_bytes, typename Visit>
+void for_each_row(uint64_t run_start, uint32_t tiles, uint32_t packed, Visit visit) {
+    uint32_t tile = static_cast<uint32_t>(run_start);
+    for (const uint32_t end = packed + tiles * 2 * row_bytes; packed != end; packed += 2 * row_bytes) {
+        visit(tile, packed);
+        visit(tile + face_bytes, packed + row_bytes);
+        tile += tile_bytes;
+    }
+}
+
 // Reads the rows of `tensor` to L1, without a barrier.
 template <uint32_t pages, uint32_t row_bytes, typename Accessor>
 uint32_t gather(const Accessor& tensor, uint32_t packed) {
@@ -56,12 +67,9 @@ uint32_t gather(const Accessor& tensor, uint32_t packed) {
         return for_each_run<pages, row_bytes>(tensor, packed, [&](uint32_t run, uint32_t tiles, uint32_t to) {
             const uint64_t from = start(tensor, run);
             noc_async_read_one_packet_set_state(from, row_bytes);
-            uint32_t tile = static_cast<uint32_t>(from);
-            for (const uint32_t end = to + tiles * 2 * row_bytes; to != end; to += 2 * row_bytes) {
-                noc_async_read_one_packet_with_state(tile, to);
-                noc_async_read_one_packet_with_state(tile + face_bytes, to + row_bytes);
-                tile += tile_bytes;
-            }
+            for_each_row<row_bytes>(from, tiles, to, [](uint32_t tile, uint32_t at) {
+                noc_async_read_one_packet_with_state(tile, at);
+            });
         });
     }
 }
@@ -79,12 +87,9 @@ uint32_t spread(const Accessor& tensor, uint32_t packed, uint32_t parity) {
                 }
                 const uint64_t to = start(tensor, run);
                 noc_async_write_one_packet_set_state(to, row_bytes);
-                uint32_t tile = static_cast<uint32_t>(to);
-                for (const uint32_t end = from + tiles * 2 * row_bytes; from != end; from += 2 * row_bytes) {
-                    noc_async_write_one_packet_with_state(from, tile);
-                    noc_async_write_one_packet_with_state(from + row_bytes, tile + face_bytes);
-                    tile += tile_bytes;
-                }
+                for_each_row<row_bytes>(to, tiles, from, [](uint32_t tile, uint32_t at) {
+                    noc_async_write_one_packet_with_state(at, tile);
+                });
             });
     }
 }
