@@ -121,9 +121,11 @@ inline void for_each_run(
 class Keeper {
 public:
     explicit Keeper(uint32_t scale_log2e) : scale_log2e_(scale_log2e) {
-        const Words words = words_at(get_write_ptr(config::cb_totals));
-        words[arrived_word] = words[taken_word] = 0;
-        (void)words[arrived_word];  // read back: before any worker has sent anything
+        if constexpr (config::hands_out_masses) {  // else cb_totals is where an earlier program had it
+            const Words words = words_at(get_write_ptr(config::cb_totals));
+            words[arrived_word] = words[taken_word] = 0;
+            (void)words[arrived_word];  // read back: before any worker has sent anything
+        }
     }
 
     // A head whose first row is `first_row`.

@@ -32,10 +32,6 @@ SMALLEST = replace(
 )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="with a peer the op rounds otherwise: 0.2 to 0.3 % from float64, without 0.4 to 0.7 %; cause unknown",
-)
 @pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(7200)
