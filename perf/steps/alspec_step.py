@@ -4,8 +4,9 @@
 
 Runs in a process whose runtime notes programs (runtime_patches/profiling/timeline.py), under fast dispatch, where the
 chips run on their own as on silicon. The caches hold random numbers, so that no prompt has to be read; outcomes are
-forced, a threshold a layer. Steps decode a token, or with `nodes` a chain of so many. `measure` is the only entry;
-perf/steps/bench_alspec.py starts it and makes sense of what it returns.
+forced, a threshold a layer. Where the layers are to decide, caches and embeddings may be random walks, so that
+attention stays near where it was a step before. Steps decode a token, or with `nodes` a chain of so many. `measure` is
+the only entry; perf/steps/bench_alspec.py starts it and makes sense of what it returns.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.mesh import TP_AXIS, MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from perf.lib.launch_labels import Labels
-from perf.steps.alspec_programs import EXACT, OWN, hit_pattern
+from perf.steps.alspec_programs import EXACT, hit_pattern, own_names
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
 from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate, skip_compute
@@ -37,13 +38,19 @@ from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
 from tt_kernels.tree_attention.op import tree_attention
 
+TOKEN = 5  # of a step alone
+# Of random walks: after so many positions, or tokens of the vocabulary, a row has little to do with another. Keys are
+# longer than independent ones, so that a query prefers some.
+CACHE_STRIDE, VOCABULARY_STRIDE, KEY_LENGTH = 256, 16, 3.0
+
 
 @dataclass(frozen=True)
 class Shape:
     """The layers and the step. context: cached positions, the new token counted. workers: cores per key/value head
     for attention, exact and speculative alike; None: what either op chooses, and the exact one then has two more.
     precision: a preset's formats of layers before a model's last. sharding: of decode steps. nodes: of a step's tree, 0
-    for a step of one token. predictor: what the guess reads."""
+    for a step of one token. predictor: what the guess reads. walk: so many steps follow one another with the layers'
+    own decisions, over keys, values and embeddings that are random walks; 0: one step, all numbers independent."""
 
     layers: int = 2
     hidden: int = 64
@@ -59,6 +66,13 @@ class Shape:
     sharding: str = "interleaved"
     nodes: int = 0
     predictor: str = "ends"
+    walk: int = 0
+
+    def own_steps(self) -> list[tuple[str, int, int]]:
+        """Return name, token and position of the steps in which the layers decide."""
+        if not self.walk:
+            return [(own_names(0)[0], TOKEN, self.context - 1)]
+        return [(name, step, self.context - self.walk + step) for step, name in enumerate(own_names(self.walk))]
 
     def formats(self) -> PrecisionConfig:
         return precision_config(self.precision, self.layers + 1)
@@ -136,10 +150,10 @@ def measure(
     """Steps with exact attention on one row alone, with speculation at each hit rate, and at the threshold `own` with
     the layers' own decisions; on a mesh of one row, the step with exact attention and tensor parallelism.
 
-    Returns {"exact": step, "0.5": step, ..., "own": step} without those that are `done`; a step is {"chips": a list a
-    chip of {"name", "layer", "start", "end"}, in cycles from the step's first program, "hits": of each layer, 1 or 0,
-    as the chips decided}. note: called with each step as soon as it is measured. Errors: RuntimeError when the chips'
-    outcomes are not the forced ones.
+    Returns {"exact": step, "0.5": step, ..., "own": step} without those that are `done`, in place of the last with a
+    walk "own 0", "own 1" and so on; a step is {"chips": a list a chip of {"name", "layer", "start", "end"}, in cycles
+    from the step's first program, "hits": of each layer, 1 or 0, as the chips decided}. note: called with each step as
+    soon as it is measured. Errors: RuntimeError when the chips' outcomes are not the forced ones.
     """
     mesh_shape, config = MeshShape(*mesh.shape), shape.config()
     capacity = config.max_position_embeddings
@@ -165,8 +179,13 @@ def measure(
         decode_sharding=shape.sharding,
         zeroed=False,
     )
-    model = TtLlama.from_state_dict(config, random_state_dict(config, seed), mesh, settings)
-    fill(model, seed)
+    state = random_state_dict(config, seed)
+    if shape.walk:
+        generator = torch.Generator().manual_seed(seed)
+        rows = random_walk((config.vocab_size, config.hidden_size), VOCABULARY_STRIDE, generator)
+        state["model.embed_tokens.weight"] = rows / config.hidden_size**0.5
+    model = TtLlama.from_state_dict(config, state, mesh, settings)
+    fill(model, seed, walks=shape.walk > 0)
     timeline, found = Timeline(mesh), {}
 
     def add(name: str, step: dict) -> None:
@@ -178,7 +197,8 @@ def measure(
     if speculation is None:
         return found
     wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in done}
-    if wanted or (own is not None and OWN not in done):
+    own_steps = [] if own is None or set(own_names(shape.walk)) <= set(done) else shape.own_steps()
+    if wanted or own_steps:
         with _skipped_by(model, (0, 1)) as speculation.skipped:
             _compile(model.with_attention(speculation), shape)
         speculation.skipped = None
@@ -188,9 +208,10 @@ def measure(
         if step["hits"] != [int(hit) for hit in speculation.hits]:
             raise RuntimeError(f"forced hits {speculation.hits}, the chips decided {step['hits']}")
         add(name, step)
-    if own is not None and OWN not in done:
+    for name, token, position in own_steps:
         speculation.hits, speculation.threshold = (), own
-        add(OWN, _speculative_step(model, speculation, timeline, shape) | {"threshold": own})
+        step = _speculative_step(model, speculation, timeline, shape, token, position)
+        add(name, step | {"threshold": own})
     return found
 
 
@@ -223,20 +244,41 @@ def _skipped_by(model: TtLlama, rows: Collection[int]) -> Iterator[ttnn.Tensor]:
         clear_compute_gate(model.mesh)
 
 
-def _speculative_step(model: TtLlama, speculation: ForcedSpeculation, timeline: Timeline, shape: Shape) -> dict:
-    step = _step(model.with_attention(speculation), timeline, shape)
+def _speculative_step(
+    model: TtLlama,
+    speculation: ForcedSpeculation,
+    timeline: Timeline,
+    shape: Shape,
+    token: int = TOKEN,
+    position: int | None = None,
+) -> dict:
+    step = _step(model.with_attention(speculation), timeline, shape, token, position)
     speculation.check()
     rows = speculation.last_priorities()
     hits = [any(layer[0] == YIELDED for layer in layers) for layers in zip(*rows, strict=True)]
     return step | {"hits": [int(hit) for hit in hits]}
 
 
-def fill(model: TtLlama, seed: int) -> None:
-    """Random keys and values in the whole cache, the same on both rows."""
+def random_walk(shape: tuple[int, ...], stride: float, generator: torch.Generator) -> torch.Tensor:
+    """Normal numbers, float32 of `shape`, whose rows, along the last dimension but one, are steps of a stationary walk:
+    the correlation of two falls by a factor of e in `stride` rows."""
+    kept = math.exp(-1 / stride)
+    rows = torch.randn(shape, generator=generator)
+    for row in range(1, shape[-2]):
+        rows[..., row, :] = kept * rows[..., row - 1, :] + math.sqrt(1 - kept**2) * rows[..., row, :]
+    return rows
+
+
+def fill(model: TtLlama, seed: int, walks: bool = False) -> None:
+    """Random keys and values in the whole cache, the same on both rows. walks: as walks along the positions."""
     generator = torch.Generator().manual_seed(seed)
-    for tensors in (model.cache.keys, model.cache.values):
+    for tensors, length in ((model.cache.keys, KEY_LENGTH), (model.cache.values, 1.0)):
         for tensor in tensors:
-            values = torch.randn(tuple(tensor.shape), generator=generator)
+            shape = tuple(tensor.shape)
+            if walks:
+                values = length * random_walk(shape, CACHE_STRIDE, generator)
+            else:
+                values = torch.randn(shape, generator=generator)
             host = ttnn.from_torch(
                 values,
                 dtype=tensor.dtype,
@@ -252,9 +294,9 @@ def _compile(model: TtLlama, shape: Shape) -> None:
     ttnn.synchronize_device(model.mesh)
 
 
-def _step(model: TtLlama, timeline: Timeline, shape: Shape) -> dict:
-    """Return a compiled step as it is captured, replayed and timed."""
-    step = _prepared(model, shape, shape.context - 1)
+def _step(model: TtLlama, timeline: Timeline, shape: Shape, token: int = TOKEN, position: int | None = None) -> dict:
+    """Return a compiled step, by default that of the last position, as it is captured, replayed and timed."""
+    step = _prepared(model, shape, shape.context - 1 if position is None else position, token)
     labels = Labels()
     trace = ttnn.begin_trace_capture(model.mesh, cq_id=0)
     with labels.of_model(model):
@@ -267,13 +309,13 @@ def _step(model: TtLlama, timeline: Timeline, shape: Shape) -> dict:
     return {"chips": [[_named(asdict(span), labels) for span in chip] for chip in chips]}
 
 
-def _prepared(model: TtLlama, shape: Shape, position: int) -> Callable[[], ttnn.Tensor]:
+def _prepared(model: TtLlama, shape: Shape, position: int, token: int = TOKEN) -> Callable[[], ttnn.Tensor]:
     """Return a step from `position` on, whose inputs are on the chips."""
     if not shape.nodes:
-        token = model.step_inputs([5], [position])
-        return lambda: model.decode(token, gather_logits=False)
+        inputs = model.step_inputs([token], [position])
+        return lambda: model.decode(inputs, gather_logits=False)
     chain = TokenTreeBatch.stack([TokenTree.chain(shape.nodes)])
-    tree = model.tree_inputs(torch.full((1, shape.nodes), 5), [position], chain.enter, chain.leave)
+    tree = model.tree_inputs(torch.full((1, shape.nodes), token), [position], chain.enter, chain.leave)
     return lambda: model.decode_tree(tree, gather_logits=False)
 
 

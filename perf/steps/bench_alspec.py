@@ -4,8 +4,9 @@
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
 with exact attention on one chip alone, with speculation between the chips at forced hit rates, and with `--own
-THRESHOLD` at the layers' own decisions (caches hold random numbers). The step is timed whole, from its first program to
-its last on both chips, and compared with
+THRESHOLD` at the layers' own decisions. Caches hold random numbers; with `--walk STEPS` they are random walks, and so
+many steps follow one another, of which means are shown. A step is timed whole, from its first program to its last on
+both chips, and compared with
 
 - one chip alone with exact attention, whose cycles the guess shall save;
 - appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
@@ -39,7 +40,7 @@ from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projections.estimator.latency import token_latency
 from perf.steps import both_levels
-from perf.steps.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN
+from perf.steps.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN, is_own, own_names
 from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, part_of
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_sampling.checks import MAX_NODES
@@ -47,6 +48,7 @@ from tt_kernels.speculative_sampling.checks import MAX_NODES
 RATES = (0.0, 0.5, 1.0)
 SMALL_GRID, LARGER_GRID = "4x1", "4x2"
 SMALL_GRID_WORKERS, MAX_WORKERS = 2, 6  # on these grids, beside the output and the exchange core
+MAX_WALK = 64  # tokens of the smallest vocabulary
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 Span = Mapping[str, Any]
 Step = Mapping[str, Any]
@@ -114,14 +116,18 @@ def _mean(values: Iterable[float]) -> float:
 
 def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
     """Return a row per hit rate: cycles as it ran, of one chip with exact attention, by appendix F, and the share of
-    the gain that appendix F promises which was seen (None where it promises none)."""
+    the gain that appendix F promises which was seen (None where it promises none). Steps in which the layers decide are
+    one row, of their means."""
     parts, alone = parts_of(steps, layers), cycles({"chips": [steps[EXACT]["chips"][0]]})
     found = []
+    alike: dict[str, list[Step]] = {}
     for name, step in steps.items():
-        if name == EXACT:
-            continue
-        rate = sum(step["hits"]) / layers
-        took, formula = cycles(step), parts.formula(layers, rate)
+        if name != EXACT:
+            alike.setdefault(OWN if is_own(name) else name, []).append(step)
+    for name, several in alike.items():
+        rate = _mean(sum(step["hits"]) / layers for step in several)
+        took = round(_mean(cycles(step) for step in several))
+        formula = parts.formula(layers, rate)
         promised = alone - formula
         found.append(
             {
@@ -155,7 +161,7 @@ def title(name: str, step: Step) -> str:
     """Return what a step is called where it is shown."""
     if name == EXACT:
         return "exact attention"
-    if name == OWN:
+    if is_own(name):
         return f"own decisions at threshold {step['threshold']:g}, {sum(step['hits'])} of {len(step['hits'])} hit"
     return f"{float(name):.0%} hits"
 
@@ -180,8 +186,7 @@ def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel:
             + f"{row['cycles']:>9}{row['exact']:>16}{row['speedup']:>8.3f}x"
             f"{row['formula']:>12}{row['difference']:>+8.1%}{gain:>13}"
         )
-    if OWN in steps:
-        lines.append(title(OWN, steps[OWN]))
+    lines += [title(name, step) for name, step in steps.items() if is_own(name)]
     if tensor_parallel is not None:
         alone, split = cycles({"chips": [steps[EXACT]["chips"][0]]}), cycles(tensor_parallel)
         lines.append(f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one chip alone")
@@ -272,7 +277,11 @@ def run(
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
     done = steps_kept(kept, shape)
-    names = [EXACT, *(f"{rate:g}" for rate in rates if mesh[0] == 2), *([] if own is None else [OWN])]
+    names = [
+        EXACT,
+        *(f"{rate:g}" for rate in rates if mesh[0] == 2),
+        *([] if own is None else own_names(shape["walk"])),
+    ]
     if not set(names) <= set(done):
         overlays = {**sgdc.overlays(), **timeline_overlays()}
         variables = simulated_environment(grid, overlays, mesh=mesh, dispatch="fast") | TIMELINE_VARIABLES
@@ -337,7 +346,15 @@ def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
             f"{options.context}"
         )
     step = {"layers": options.layers, "context": options.context, "chunk_size": options.chunk_size}
-    step |= {"workers": options.workers, "predictor": options.predictor}
+    step |= {"workers": options.workers, "predictor": options.predictor, "walk": options.walk}
+    if not options.hits and options.own is None:
+        parser.error("--hits without rates needs --own THRESHOLD: else no step speculates")
+    if options.walk and (options.own is None or options.tree is not None):
+        parser.error(f"--walk {options.walk} needs --own THRESHOLD, by which layers decide, and goes without --tree")
+    if not 0 <= options.walk <= MAX_WALK or options.walk > options.context - 2 * options.chunk_size:
+        parser.error(
+            f"--walk must be 0 to {MAX_WALK} steps from at least twice --chunk-size on to --context, got {options.walk}"
+        )
     if options.predictor != PREDICTORS[0]:
         if options.tree is not None:
             parser.error(f"--predictor {options.predictor} guesses one token after another; --tree verifies several")
@@ -405,12 +422,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--tree", type=int, metavar="NODES", help="also steps over a chain of NODES tokens, which --json then holds"
     )
-    parser.add_argument("--hits", type=float, nargs="+", default=list(RATES), help="hit rates, 0 to 1")
+    parser.add_argument("--hits", type=float, nargs="*", default=list(RATES), help="hit rates, 0 to 1; may be none")
     parser.add_argument(
         "--own",
         type=float,
         metavar="THRESHOLD",
         help="also a step in which the layers decide, by this threshold",
+    )
+    parser.add_argument(
+        "--walk",
+        type=int,
+        default=0,
+        metavar="STEPS",
+        help="with --own: so many steps that follow one another, over random walks in place of independent numbers",
     )
     add_write_option(parser, "--json")
     parser.add_argument("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")

@@ -84,6 +84,16 @@ def test_the_layers_own_decisions_are_held_against_the_rate_that_they_gave():
     assert names == ["exact attention", "own decisions at threshold 0.25, 0 of 1 hit"]
 
 
+def test_steps_that_follow_one_another_are_a_row_of_their_means():
+    hit = steps().pop("1") | {"threshold": 0.5}
+    slower = [[part | {"end": part["end"] + 100 * (part["name"] == "head")} for part in chip] for chip in hit["chips"]]
+    walk = {"exact": steps()["exact"], "own 0": hit, "own 1": hit | {"chips": slower, "hits": [0]}}
+    (row,) = rows(walk, 1)
+    assert row["own"] and (row["hit_rate"], row["cycles"]) == (0.5, 600)
+    assert row["formula"] == round(parts_of(walk, 1).formula(1, 0.5))
+    assert report(walk, SHAPE).count("own decisions at threshold 0.5") == 2
+
+
 def test_tensor_parallelism_over_the_same_chips_is_held_against_one_row():
     line = report(steps(), SHAPE, steps()["1"]).splitlines()[-1]
     assert line == "tensor parallelism over the same two chips: 550 cycles, 1.364x one chip alone"
@@ -123,6 +133,10 @@ def test_words_of_cores_become_spans_of_programs():
         (["--hits", "1.5"], "hit rates 0 to 1"),
         (["--own", "-1"], "--own must be a threshold from 0 to 1e+06, got -1"),
         (["--own", "nan"], "got nan"),
+        (["--hits"], "--hits without rates needs --own THRESHOLD"),
+        (["--walk", "4"], "--walk 4 needs --own THRESHOLD"),
+        (["--walk", "4", "--own", "0.1", "--tree", "8"], "without --tree"),
+        (["--walk", "65", "--own", "0.1"], "--walk must be 0 to 64 steps"),
         (["--chunk-size", "48"], "multiple of 32"),
         (["--context", "100"], "at least twice it, got 64 and 100"),
         (["--workers", "7"], "must be 1 to 6, the cores of the grid 4x2 less two of the pair's own; got 7"),
