@@ -208,8 +208,9 @@ def measure(
         if step["hits"] != [int(hit) for hit in speculation.hits]:
             raise RuntimeError(f"forced hits {speculation.hits}, the chips decided {step['hits']}")
         add(name, step)
-    for name, token, position in own_steps:
+    if own is not None:
         speculation.hits, speculation.threshold = (), own
+    for name, token, position in own_steps:
         step = _speculative_step(model, speculation, timeline, shape, token, position)
         add(name, step | {"threshold": own})
     return found
