@@ -39,9 +39,9 @@ from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
 from tt_kernels.tree_attention.op import tree_attention
 
 TOKEN = 5  # of a step alone
-# Of random walks: after so many positions, or tokens of the vocabulary, a row has little to do with another. Keys are
-# longer than independent ones, so that a query prefers some.
-CACHE_STRIDE, VOCABULARY_STRIDE, KEY_LENGTH = 256, 16, 3.0
+# Of random walks: the part of the cache, and the tokens of the vocabulary, after which a row has little to do with
+# another. Keys are longer than independent ones, so that a query prefers some.
+CACHE_STRIDE, VOCABULARY_STRIDE, KEY_LENGTH = 0.25, 16, 3.0
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ def fill(model: TtLlama, seed: int, walks: bool = False) -> None:
         for tensor in tensors:
             shape = tuple(tensor.shape)
             if walks:
-                values = length * random_walk(shape, CACHE_STRIDE, generator)
+                values = length * random_walk(shape, CACHE_STRIDE * shape[-2], generator)
             else:
                 values = torch.randn(shape, generator=generator)
             host = ttnn.from_torch(
