@@ -172,20 +172,30 @@ void kernel_main() {
         }
         const uint32_t listed = control::listed_of(words, item);
         const auto part = control::part_of(tokens, listed, worker);
+        // The range whose last chunk's masses are kept after a partial result has been sent.
+        [[maybe_unused]] const attention::Range& ends = part.middle.size() > 0 ? part.middle
+                                                        : part.last.size() > 0 ? part.last
+                                                                               : part.first;
         if constexpr (config::hands_out_masses) {
             using Chunks = masses::Keeper::Chunks;
             keeper.begin(head.begin);
             // The guess goes before the masses of its last chunk are kept.
-            const bool last_is_empty = part.last.size() == 0;
+            const bool last_is_empty = part.last.size() == 0, more = part.middle.size() > 0;
             keeper.keep(part.first, last_is_empty ? Chunks::all_but_last : Chunks::all);
             keeper.keep(part.last, Chunks::all_but_last);
             if (speculates) {
                 send_guess(head, output, exchange);
             }
-            keeper.keep(last_is_empty ? part.first : part.last, Chunks::last);
-            keeper.keep(part.middle);
-            if (reduces && !alone) {
-                keeper.fold(part);     // while others' results are merged
+            if (more) {
+                keeper.keep(last_is_empty ? part.first : part.last, Chunks::last);
+                keeper.keep(part.middle, Chunks::all_but_last);
+            }
+            if (reduces) {
+                keeper.keep(ends, Chunks::last);
+                keeper.fold();  // while others' results are merged
+                if (alone) {
+                    totals.take(head.begin);
+                }
                 keeper.take_totals();  // while compute divides by them
             }
         } else if (speculates) {
@@ -194,6 +204,9 @@ void kernel_main() {
         if (!reduces) {
             if (sends(tokens, listed, worker)) {
                 partials.send(config::cb_handover, head.begin, head.end);
+            }
+            if constexpr (config::hands_out_masses) {
+                keeper.keep(ends, masses::Keeper::Chunks::last);
             }
         } else if constexpr (config::speculate) {
             const Tiles gathered = gathered_tiles(output, start_of(config::cb_exact), head.user);
@@ -209,11 +222,8 @@ void kernel_main() {
         }
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {
-                if (alone) {
-                    totals.take(head.begin);
-                }
-                if (alone || !reduces) {
-                    keeper.fold(part);
+                if (!reduces) {
+                    keeper.fold();
                     keeper.take_totals();
                 }
                 keeper.write(part, item, listed, mass_lines.get_noc_addr(item));
