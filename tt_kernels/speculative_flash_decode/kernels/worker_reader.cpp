@@ -28,7 +28,7 @@ using attention::Range;
 constexpr uint32_t head_tiles = config::head_tiles;
 // The rows that the other workers of a head with many tiles read one at a time while its guess is read, which else waits
 // in the DRAM banks for four of each of them, time after time. With few tiles the banks are idle soon anyway.
-constexpr uint32_t rows_beside_guess = 8, many_tiles = 32;
+constexpr uint32_t rows_beside_guess = 8, many_tiles = 64;
 
 tile_list::Row list_of(uint32_t item) {
     return reinterpret_cast<tile_list::Row>(get_write_ptr(config::cb_lists) + item * tile_list::row_bytes);
