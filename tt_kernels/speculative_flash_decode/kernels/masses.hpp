@@ -132,7 +132,7 @@ public:
     void begin(uint32_t first_row) {
         first_row_ = first_row;
         kept_ = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_weights));
-        decays_ = decays_end();
+        decays_ = reinterpret_cast<uint32_t*>(get_local_cb_interface(config::cb_mass_weights).fifo_limit);
         is_first_ = true;
     }
 
@@ -164,44 +164,51 @@ public:
         words[taken_word] = heads_;
     }
 
-    // Of each chunk, in place of by how much it lowers the weights before it: by how much its own are lowered by all
-    // that follow.
-    void fold() {
-        const uint32_t rows = config::rows_per_head();
-        uint32_t* const end = decays_end();
+    // Relates all weights kept of `part` to the maxima of its last chunk, from that back to the first: those of the chunks
+    // before the last rise of a maximum change.
+    void fold(const attention::Part& part) {
+        const uint32_t rows = config::rows_per_head(), key_tiles = config::key_tiles();
         for (uint32_t row = 0; row < rows; ++row) {
-            uint32_t lowered = tile_mass::whole;
-            for (uint32_t* decay = decays_ + row; decay < end; decay += rows) {
-                const uint32_t next = tile_mass::product(lowered, *decay);
-                *decay = lowered;
-                lowered = next;
+            factors_[row] = tile_mass::whole;
+        }
+        bool rescales = false;
+        uint32_t* weights = kept_;
+        for (const attention::Range& range : {part.middle, part.last, part.first}) {
+            uint32_t left = range.end - range.begin;
+            for (uint32_t size = left == 0 ? 0 : (left - 1) % key_tiles + 1; left > 0; size = key_tiles) {
+                if (rescales) {
+                    for (uint32_t tile = 0; tile < size; ++tile) {
+                        for (uint32_t row = rows; row-- > 0;) {
+                            --weights;
+                            *weights = tile_mass::product(*weights, factors_[row]);
+                        }
+                    }
+                } else {
+                    weights -= size * rows;
+                }
+                for (uint32_t row = 0; row < rows; ++row) {
+                    const uint32_t decay = *decays_++;
+                    if (decay != tile_mass::whole) {
+                        factors_[row] = tile_mass::product(factors_[row], decay);
+                        rescales = true;
+                    }
+                }
+                left -= size;
             }
         }
     }
 
-    // Writes the masses of the weights kept of `part`, the item's, to `line`, the NoC address of the item's. They are
-    // there after the barrier of writes. After fold() and take_totals().
+    // Writes the masses of the folded weights of `part`, the item's, to `line`, the NoC address of the item's. They are
+    // there after the barrier of writes.
     void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line) {
         noc_async_write_barrier();  // the line of the item before has been read
         const uint32_t rows = config::rows_per_head();
         uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
         const uint32_t* weights = reinterpret_cast<const uint32_t*>(get_write_ptr(config::cb_mass_weights));
-        const uint32_t* decays = decays_end();
         for (const attention::Range& range : {part.first, part.last, part.middle}) {
-            uint32_t left = range.size(), in_chunk = 0;  // not written yet
             for_each_run(item, listed, range.begin, range.end, [&](uint32_t tile, uint32_t count) {
-                for (uint32_t done = 0; done < count;) {
-                    if (in_chunk == 0) {
-                        in_chunk = attention::min(left, config::key_tiles());
-                        decays -= rows;
-                    }
-                    const uint32_t some = attention::min(count - done, in_chunk);
-                    weigh(weights, decays, masses + tile + done, some);
-                    weights += some * rows;
-                    done += some;
-                    in_chunk -= some;
-                    left -= some;
-                }
+                weigh(weights, masses + tile, count);
+                weights += count * rows;
                 (void)*static_cast<Words>(masses + tile + count - 1);  // read back
                 noc_async_write(
                     reinterpret_cast<uint32_t>(masses + tile), line + tile * sizeof(uint32_t),
@@ -234,16 +241,11 @@ private:
         cb_pop_front(config::cb_masses, 1);
     }
 
-    static uint32_t* decays_end() {
-        return reinterpret_cast<uint32_t*>(get_local_cb_interface(config::cb_mass_weights).fifo_limit);
-    }
-
-    // Makes the masses of `count` tiles of a chunk. Four rows, Llama's, have their factors in registers.
-    void weigh(const uint32_t* weights, const uint32_t* decays, uint32_t* masses, uint32_t count) const {
+    // Makes the masses of `count` tiles. Four rows, Llama's, have their factors in registers.
+    void weigh(const uint32_t* weights, uint32_t* masses, uint32_t count) const {
         const uint32_t rows = config::rows_per_head();
-        const auto factor = [&](uint32_t row) { return tile_mass::product(factors_[row], decays[row]); };
         if (rows == 4) {
-            const uint32_t a = factor(0), b = factor(1), c = factor(2), d = factor(3);
+            const uint32_t a = factors_[0], b = factors_[1], c = factors_[2], d = factors_[3];
             for (uint32_t i = 0; i < count; ++i) {
                 const uint32_t first = weights[0], second = weights[1], third = weights[2],
                                fourth = weights[3];
@@ -253,22 +255,21 @@ private:
             }
         } else {
             for (uint32_t i = 0; i < count; ++i) {
-                masses[i] = 0;
-            }
-            for (uint32_t row = 0; row < rows; ++row) {
-                const uint32_t own = factor(row);
-                for (uint32_t i = 0; i < count; ++i) {
-                    masses[i] += tile_mass::product(weights[i * rows + row], own);
+                uint32_t mass = 0;
+                for (uint32_t row = 0; row < rows; ++row) {
+                    mass += tile_mass::product(*weights++, factors_[row]);
                 }
+                masses[i] = mass;
             }
         }
     }
 
     uint32_t scale_log2e_;
     uint32_t first_row_ = 0;
-    uint32_t* kept_ = nullptr;    // the next words of cb_mass_weights: of each tile and row
-    uint32_t* decays_ = nullptr;  // from its end down, of each chunk and row
-    bool is_first_ = true;        // chunk of the head
+    uint32_t* kept_ = nullptr;  // the next words of cb_mass_weights: of each tile and row
+    uint32_t* decays_ =
+        nullptr;  // from its end down, of each chunk and row: by how much it lowers the weights before it
+    bool is_first_ = true;  // chunk of the head
     uint32_t heads_ = 0;
     uint32_t maxima_[mass_columns::max_rows];  // of the last chunk
     uint32_t factors_[mass_columns::max_rows];

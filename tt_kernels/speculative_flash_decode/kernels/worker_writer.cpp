@@ -172,10 +172,10 @@ void kernel_main() {
         }
         const uint32_t listed = control::listed_of(words, item);
         const auto part = control::part_of(tokens, listed, worker);
-        // The range whose last chunk's masses are kept after a partial result has been sent.
-        [[maybe_unused]] const attention::Range& ends = part.middle.size() > 0 ? part.middle
-                                                        : part.last.size() > 0 ? part.last
-                                                                               : part.first;
+        // The last chunk's masses are kept after a partial result has been sent; the range that it is of.
+        [[maybe_unused]] const attention::Range& final_range = part.middle.size() > 0 ? part.middle
+                                                               : part.last.size() > 0 ? part.last
+                                                                                      : part.first;
         if constexpr (config::hands_out_masses) {
             using Chunks = masses::Keeper::Chunks;
             keeper.begin(head.begin);
@@ -191,8 +191,8 @@ void kernel_main() {
                 keeper.keep(part.middle, Chunks::all_but_last);
             }
             if (reduces) {
-                keeper.keep(ends, Chunks::last);
-                keeper.fold();  // while others' results are merged
+                keeper.keep(final_range, Chunks::last);
+                keeper.fold(part);  // while others' results are merged
                 if (alone) {
                     totals.take(head.begin);
                 }
@@ -206,7 +206,7 @@ void kernel_main() {
                 partials.send(config::cb_handover, head.begin, head.end);
             }
             if constexpr (config::hands_out_masses) {
-                keeper.keep(ends, masses::Keeper::Chunks::last);
+                keeper.keep(final_range, masses::Keeper::Chunks::last);
             }
         } else if constexpr (config::speculate) {
             const Tiles gathered = gathered_tiles(output, start_of(config::cb_exact), head.user);
@@ -223,7 +223,7 @@ void kernel_main() {
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {
                 if (!reduces) {
-                    keeper.fold();
+                    keeper.fold(part);
                     keeper.take_totals();
                 }
                 keeper.write(part, item, listed, mass_lines.get_noc_addr(item));
