@@ -31,6 +31,7 @@ from models.llama31_8b.tt.parallel.mesh import TP_AXIS, MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from perf.lib.launch_labels import Labels
 from perf.steps.alspec_programs import EXACT, hit_pattern, own_names
+from perf.steps.random_walks import walked_caches, walked_embeddings
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
 from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate, skip_compute
@@ -39,9 +40,6 @@ from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
 from tt_kernels.tree_attention.op import tree_attention
 
 TOKEN = 5  # of a step alone
-# Of random walks: the part of the cache, and the tokens of the vocabulary, after which a row has little to do with
-# another. Keys are longer than independent ones, so that a query prefers some.
-CACHE_STRIDE, VOCABULARY_STRIDE, KEY_LENGTH = 0.25, 16, 3.0
 
 
 @dataclass(frozen=True)
@@ -181,9 +179,7 @@ def measure(
     )
     state = random_state_dict(config, seed)
     if shape.walk:
-        generator = torch.Generator().manual_seed(seed)
-        rows = random_walk((config.vocab_size, config.hidden_size), VOCABULARY_STRIDE, generator)
-        state["model.embed_tokens.weight"] = rows / config.hidden_size**0.5
+        state["model.embed_tokens.weight"] = walked_embeddings(config.vocab_size, config.hidden_size, seed)
     model = TtLlama.from_state_dict(config, state, mesh, settings)
     fill(model, seed, walks=shape.walk > 0)
     timeline, found = Timeline(mesh), {}
@@ -260,33 +256,24 @@ def _speculative_step(
     return step | {"hits": [int(hit) for hit in hits]}
 
 
-def random_walk(shape: tuple[int, ...], stride: float, generator: torch.Generator) -> torch.Tensor:
-    """Normal numbers, float32 of `shape`, whose rows, along the last dimension but one, are steps of a stationary walk:
-    the correlation of two falls by a factor of e in `stride` rows."""
-    kept = math.exp(-1 / stride)
-    rows = torch.randn(shape, generator=generator)
-    for row in range(1, shape[-2]):
-        rows[..., row, :] = kept * rows[..., row - 1, :] + math.sqrt(1 - kept**2) * rows[..., row, :]
-    return rows
-
-
 def fill(model: TtLlama, seed: int, walks: bool = False) -> None:
     """Random keys and values in the whole cache, the same on both rows. walks: as walks along the positions."""
-    generator = torch.Generator().manual_seed(seed)
-    for tensors, length in ((model.cache.keys, KEY_LENGTH), (model.cache.values, 1.0)):
-        for tensor in tensors:
-            shape = tuple(tensor.shape)
-            if walks:
-                values = length * random_walk(shape, CACHE_STRIDE * shape[-2], generator)
-            else:
-                values = torch.randn(shape, generator=generator)
-            host = ttnn.from_torch(
-                values,
-                dtype=tensor.dtype,
-                layout=ttnn.TILE_LAYOUT,
-                mesh_mapper=ttnn.ReplicateTensorToMesh(model.mesh),
-            )
-            ttnn.copy_host_to_device_tensor(host, tensor)
+    tensors = [*model.cache.keys, *model.cache.values]
+    shape = tuple(tensors[0].shape)
+    if walks:
+        keys, values = walked_caches(len(model.cache.keys), shape, seed)
+        contents = [*keys, *values]
+    else:
+        generator = torch.Generator().manual_seed(seed)
+        contents = [torch.randn(shape, generator=generator) for _ in tensors]
+    for tensor, content in zip(tensors, contents, strict=True):
+        host = ttnn.from_torch(
+            content,
+            dtype=tensor.dtype,
+            layout=ttnn.TILE_LAYOUT,
+            mesh_mapper=ttnn.ReplicateTensorToMesh(model.mesh),
+        )
+        ttnn.copy_host_to_device_tensor(host, tensor)
 
 
 def _compile(model: TtLlama, shape: Shape) -> None:
