@@ -48,7 +48,7 @@ from tt_kernels.speculative_sampling.checks import MAX_NODES
 RATES = (0.0, 0.5, 1.0)
 SMALL_GRID, LARGER_GRID = "4x1", "4x2"
 SMALL_GRID_WORKERS, MAX_WORKERS = 2, 6  # on these grids, beside the output and the exchange core
-MAX_WALK = 64  # tokens of the smallest vocabulary
+MAX_WALK = 64  # each decodes a token of its own, and the smallest vocabulary has 96
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 Span = Mapping[str, Any]
 Step = Mapping[str, Any]

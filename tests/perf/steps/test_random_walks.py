@@ -16,6 +16,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.steps.random_walks import random_walk, walked_caches, walked_embeddings
+from tests.support.tt_programs import half_split
 
 DATA = Path(__file__).parents[3] / "perf" / "data" / "steps"
 SEED, VOCABULARY, HEAD_DIM = 0, 96, 64  # the bench's
@@ -53,7 +54,7 @@ def test_the_reference_hits_as_often_as_the_chips_did(predictor):
     cache = model.new_cache(1, row["context"])
     keys, values = walked_caches(row["layers"], (1, row["kv_heads"], row["context"], HEAD_DIM), SEED)
     for layer in range(row["layers"]):
-        cache.keys[layer][0] = torch.cat([keys[layer][0][..., 0::2], keys[layer][0][..., 1::2]], -1)  # RoPE's halves
+        cache.keys[layer][0] = half_split(keys[layer][0])
         cache.values[layer][0] = values[layer][0]
     cache.lengths[0] = row["context"] - row["walk"]
     read = row["chunk_size"] if predictor == "ends" else GuessRange.followed(row["chunk_size"])
