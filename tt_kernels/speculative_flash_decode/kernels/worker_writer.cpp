@@ -172,22 +172,21 @@ void kernel_main() {
         }
         const uint32_t listed = control::listed_of(words, item);
         const auto part = control::part_of(tokens, listed, worker);
-        // The last chunk's masses are kept after a partial result has been sent; the range that it is of.
-        [[maybe_unused]] const attention::Range& final_range = part.middle.size() > 0 ? part.middle
-                                                               : part.last.size() > 0 ? part.last
-                                                                                      : part.first;
+        const bool last_is_empty = part.last.size() == 0, has_middle = part.middle.size() > 0;
+        const attention::Range& guess_end = last_is_empty ? part.first : part.last;
+        // The masses of its last chunk are kept after a partial result has been sent.
+        [[maybe_unused]] const attention::Range& final_range = has_middle ? part.middle : guess_end;
         if constexpr (config::hands_out_masses) {
             using Chunks = masses::Keeper::Chunks;
             keeper.begin(head.begin);
             // The guess goes before the masses of its last chunk are kept.
-            const bool last_is_empty = part.last.size() == 0, more = part.middle.size() > 0;
             keeper.keep(part.first, last_is_empty ? Chunks::all_but_last : Chunks::all);
             keeper.keep(part.last, Chunks::all_but_last);
             if (speculates) {
                 send_guess(head, output, exchange);
             }
-            if (more) {
-                keeper.keep(last_is_empty ? part.first : part.last, Chunks::last);
+            if (has_middle) {
+                keeper.keep(guess_end, Chunks::last);
                 keeper.keep(part.middle, Chunks::all_but_last);
             }
             if (reduces) {
