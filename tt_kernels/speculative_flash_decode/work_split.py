@@ -222,12 +222,11 @@ def make_buffers(
     if masses:
         rows_per_head = problem.query_heads // problem.kv_heads
         tiles = most_tiles(problem, workers, speculate)
-        kept = tiles + -(-tiles // key_tiles) + 2  # and the row maxima of each chunk of three ranges
         words = 4 + 2 * rows_per_head
         for name, size, pages in (
             ("cb_totals", 4 * words, 1),
             ("cb_masses", TILE_BYTES["FLOAT32"] + 4 * rows_per_head, 2),
-            ("cb_mass_weights", 4 * rows_per_head * kept, 1),
+            ("cb_mass_weights", 4 * rows_per_head * tiles, 1),
             ("cb_mass_line", problem.max_tokens // TILE * 4, 1),
         ):
             dtype = "FLOAT32" if name == "cb_masses" else "UINT32"

@@ -41,10 +41,11 @@ constexpr uint32_t row_offset(uint32_t row) {
 }
 constexpr uint32_t right_face = 2 * tile_rows::face_bytes;
 
-inline uint32_t element_offset(uint32_t row, uint32_t index) {
+// The bytes from there to its element of key tile `index`.
+inline uint32_t column_offset(uint32_t index) {
     const uint32_t at = column(index);
-    return row_offset(row) + (at < tile_rows::face_rows ? at : at - tile_rows::face_rows) * sizeof(uint32_t) +
-           (at < tile_rows::face_rows ? 0 : right_face);
+    return at < tile_rows::face_rows ? at * sizeof(uint32_t)
+                                     : (at - tile_rows::face_rows) * sizeof(uint32_t) + right_face;
 }
 
 #if !defined(COMPILE_FOR_TRISC)

@@ -6,8 +6,8 @@
 //     mass = sum over rows of v exp(scale (m - M)) / l
 //
 // v: the sum of a row's weights in that tile, relative to the row maximum m of their chunk; M, l: the row's maximum and
-// row sum over all keys. A mass is a fixed-point number with `fraction_bits`. Its largest error, 0.5 % and 2^-24, is that
-// of the weights' exponentials and of the parabola below.
+// row sum over all keys. A mass is a fixed-point number with `fraction_bits`. Its largest error, 1 % and 2^-24, is that
+// of the weights' exponentials and of the parabola below, which stands for two powers.
 
 #pragma once
 
@@ -74,19 +74,24 @@ inline uint32_t decay(uint32_t distance) {
     return distance == 0 ? whole : down < 32 ? power(distance) << 16 >> down : 0;
 }
 
-// 2^-distance / l with 30 bits of fraction, at most 4. total: the bits of l, a positive float32.
-constexpr uint32_t factor_bits = 30;
+// A distance in octaves, rounded up.
+inline uint32_t octaves(uint32_t distance) {
+    return (distance >> distance_bits) + ((distance & 0xFFFF) != 0);
+}
 
-inline uint32_t factor(uint32_t total, uint32_t distance) {
+// 2^(octaves - distance) / l with 29 bits of fraction, below 8. total: the bits of l, a positive float32.
+constexpr uint32_t factor_bits = 29;
+
+inline uint32_t factor(uint32_t total, uint32_t distance, uint32_t octaves) {
     const uint32_t inverse = 0xFFFFFFFF / (float_mantissa(total) >> 8) >> 1;  // 2^15 to 2^16
-    const uint32_t down = (total >> float_mantissa_bits) + (distance >> distance_bits);
+    const uint32_t down = (total >> float_mantissa_bits) + (distance >> distance_bits) - octaves;
     constexpr uint32_t at_zero = bias + factor_bits - 32;
     return down < at_zero        ? 0xFFFFFFFF
            : down - at_zero < 32 ? inverse * power(distance) >> (down - at_zero)
                                  : 0;
 }
 
-// v, the bits of a float32 that is not negative, with 26 bits of fraction, below 64.
+// v, the bits of a float32 that is not negative, with 27 bits of fraction, below 32.
 constexpr uint32_t weight_bits = fraction_bits + 32 - factor_bits;
 
 inline uint32_t fixed(uint32_t weight) {

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The masses of a worker's key tiles, for its writer. Compute hands out the weights of each chunk, summed over the keys of
-// a tile (mass_columns.hpp); the writer keeps them. When the reducer has merged all partial results of the head, its
-// reader sends each worker the row sums and maxima, and each writes the masses of its tiles (tile_mass.hpp) to DRAM: a word for each
-// tile of the cache.
+// a tile (mass_columns.hpp); the writer keeps them, relative to what is some octaves above the first chunk's row maximum,
+// so that they seldom change when the maximum rises. When the reducer has merged all partial results of the head, its
+// reader sends each worker the row sums and maxima, and each writes the masses of its tiles (tile_mass.hpp) to DRAM: a
+// word for each tile of the cache.
 
 #pragma once
 
@@ -131,9 +132,10 @@ public:
     // A head whose first row is `first_row`.
     void begin(uint32_t first_row) {
         first_row_ = first_row;
-        kept_ = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_weights));
-        decays_ = reinterpret_cast<uint32_t*>(get_local_cb_interface(config::cb_mass_weights).fifo_limit);
-        is_first_ = true;
+        kept_ = weights_start();
+        for (uint32_t row = 0; row < config::rows_per_head(); ++row) {
+            rows_[row].octaves = no_chunk;
+        }
     }
 
     // Keeps what compute hands out of the chunks of `range`; of all but the last if `leave_last`, or of that alone.
@@ -158,94 +160,112 @@ public:
         const Words totals = words + totals_offset / sizeof(uint32_t);
         for (uint32_t row = 0; row < config::rows_per_head(); ++row) {
             const uint32_t distance =
-                tile_mass::distance(maxima_[row], totals[words_per_row * row + 1], scale_log2e_);
-            factors_[row] = tile_mass::factor(totals[words_per_row * row], distance);
+                tile_mass::distance(rows_[row].reference, totals[words_per_row * row + 1], scale_log2e_);
+            rows_[row].factor = tile_mass::factor(totals[words_per_row * row], distance, rows_[row].octaves);
         }
         words[taken_word] = heads_;
     }
 
-    // Relates all weights kept of `part` to the maxima of its last chunk, from that back to the first: those of the chunks
-    // before the last rise of a maximum change.
-    void fold(const attention::Part& part) {
-        const uint32_t rows = config::rows_per_head(), key_tiles = config::key_tiles();
-        for (uint32_t row = 0; row < rows; ++row) {
-            factors_[row] = tile_mass::whole;
-        }
-        bool rescales = false;
-        uint32_t* weights = kept_;
-        for (const attention::Range& range : {part.middle, part.last, part.first}) {
-            uint32_t left = range.end - range.begin;
-            for (uint32_t size = left == 0 ? 0 : (left - 1) % key_tiles + 1; left > 0; size = key_tiles) {
-                if (rescales) {
-                    for (uint32_t tile = 0; tile < size; ++tile) {
-                        for (uint32_t row = rows; row-- > 0;) {
-                            --weights;
-                            *weights = tile_mass::product(*weights, factors_[row]);
-                        }
-                    }
-                } else {
-                    weights -= size * rows;
-                }
-                for (uint32_t row = 0; row < rows; ++row) {
-                    const uint32_t decay = *decays_++;
-                    if (decay != tile_mass::whole) {
-                        factors_[row] = tile_mass::product(factors_[row], decay);
-                        rescales = true;
-                    }
-                }
-                left -= size;
-            }
-        }
-    }
-
-    // Writes the masses of the folded weights of `part`, the item's, to `line`, the NoC address of the item's. They are
-    // there after the barrier of writes.
-    void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line) {
+    // Writes the masses of `part`, the item's, to `line`, the NoC address of the item's: run by run, or at once where the
+    // part is the whole head. They are there after the barrier of writes.
+    void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line, bool whole) {
         noc_async_write_barrier();  // the line of the item before has been read
         const uint32_t rows = config::rows_per_head();
         uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
-        const uint32_t* weights = reinterpret_cast<const uint32_t*>(get_write_ptr(config::cb_mass_weights));
+        const uint32_t* weights = weights_start();
         for (const attention::Range& range : {part.first, part.last, part.middle}) {
             for_each_run(item, listed, range.begin, range.end, [&](uint32_t tile, uint32_t count) {
                 weigh(weights, masses + tile, count);
                 weights += count * rows;
-                (void)*static_cast<Words>(masses + tile + count - 1);  // read back
-                noc_async_write(
-                    reinterpret_cast<uint32_t>(masses + tile), line + tile * sizeof(uint32_t),
-                    count * sizeof(uint32_t));
+                if (!whole) {
+                    send(masses, line, tile, count);
+                }
             });
+        }
+        if (whole) {
+            send(masses, line, 0, part.tiles());
         }
     }
 
 private:
+    // Packet by packet: the write of any length, or two copies of this, would be too many bytes.
+    static __attribute__((noinline)) void send(
+        uint32_t* masses, uint64_t line, uint32_t tile, uint32_t count) {
+        (void)*static_cast<Words>(masses + tile + count - 1);  // read back
+        constexpr uint32_t packet = NOC_MAX_BURST_SIZE / sizeof(uint32_t);
+        for (const uint32_t end = tile + count; tile < end; tile += packet) {
+            noc_async_write<NOC_MAX_BURST_SIZE>(
+                reinterpret_cast<uint32_t>(masses + tile), line + tile * sizeof(uint32_t),
+                attention::min(packet, end - tile) * sizeof(uint32_t));
+        }
+    }
+
+    // A row of the head. Its weights are kept relative to what is so many octaves above `reference`.
+    struct Row {
+        uint16_t reference, maximum;  // its maximum in the first chunk and in the last one, bfloat16
+        uint32_t octaves;             // no_chunk: before the first one
+        uint32_t factor;  // of the last chunk's weights as they are kept; then of all, of their masses
+    };
+    static constexpr uint32_t no_chunk = ~0u;
+    // For the maximum to rise by. Factors (tile_mass.hpp) hold one more.
+    static constexpr uint32_t spare_octaves = 2;
+
+    static uint32_t* weights_start() {
+        return reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_weights));
+    }
+
     void keep_chunk(uint32_t tiles) {
         const uint32_t rows = config::rows_per_head();
         cb_wait_front(config::cb_masses, 1);
         const uint32_t page = get_read_ptr(config::cb_masses);
-        uint32_t* to = kept_;
-        decays_ -= rows;
         for (uint32_t row = 0; row < rows; ++row) {
-            const uint32_t maximum = words_at(page + mass_columns::tile_bytes)[row];
-            decays_[row] =
-                is_first_ ? 0 : tile_mass::decay(tile_mass::distance(maxima_[row], maximum, scale_log2e_));
-            maxima_[row] = maximum;
-        }
-        is_first_ = false;
-        for (uint32_t tile = 0; tile < tiles; ++tile) {
-            for (uint32_t row = 0; row < rows; ++row) {
-                *to++ =
-                    tile_mass::fixed(*words_at(page + mass_columns::element_offset(first_row_ + row, tile)));
+            raise(row, words_at(page + mass_columns::tile_bytes)[row]);
+            const uint32_t factor = rows_[row].factor;
+            const uint32_t from = page + mass_columns::row_offset(first_row_ + row);
+            uint32_t* to = kept_ + row;
+            for (uint32_t tile = 0; tile < tiles; ++tile) {
+                const uint32_t weight = *words_at(from + mass_columns::column_offset(tile));
+                *to = tile_mass::product(tile_mass::fixed(weight), factor);
+                to += rows;
             }
         }
-        kept_ = to;
+        kept_ += tiles * rows;
         cb_pop_front(config::cb_masses, 1);
+    }
+
+    // Takes a row's maximum of a chunk, which is not below the one before. What is kept of the row changes only where
+    // the maximum passes what that is relative to: seldom, as that was above it.
+    void raise(uint32_t row, uint32_t maximum) {
+        Row& kept = rows_[row];
+        const bool is_first = kept.octaves == no_chunk;
+        if (!is_first && kept.maximum == maximum) {
+            return;
+        }
+        kept.maximum = maximum;
+        uint32_t distance = is_first ? 0 : tile_mass::distance(kept.reference, maximum, scale_log2e_);
+        const bool is_far = distance == tile_mass::far;
+        if (is_first || is_far) {
+            kept.reference = maximum;
+            distance = 0;
+        }
+        const uint32_t least = tile_mass::octaves(distance);
+        if (is_first || is_far || least > kept.octaves) {
+            const uint32_t octaves = least + spare_octaves;
+            const uint32_t up = is_far ? 32 : octaves - kept.octaves;
+            kept.octaves = octaves;
+            for (uint32_t* weight = weights_start() + row; weight < kept_;
+                 weight += config::rows_per_head()) {
+                *weight = up < 32 ? *weight >> up : 0;
+            }
+        }
+        kept.factor = tile_mass::decay((kept.octaves << tile_mass::distance_bits) - distance);
     }
 
     // Makes the masses of `count` tiles. Four rows, Llama's, have their factors in registers.
     void weigh(const uint32_t* weights, uint32_t* masses, uint32_t count) const {
         const uint32_t rows = config::rows_per_head();
         if (rows == 4) {
-            const uint32_t a = factors_[0], b = factors_[1], c = factors_[2], d = factors_[3];
+            const uint32_t a = rows_[0].factor, b = rows_[1].factor, c = rows_[2].factor, d = rows_[3].factor;
             for (uint32_t i = 0; i < count; ++i) {
                 const uint32_t first = weights[0], second = weights[1], third = weights[2],
                                fourth = weights[3];
@@ -257,7 +277,7 @@ private:
             for (uint32_t i = 0; i < count; ++i) {
                 uint32_t mass = 0;
                 for (uint32_t row = 0; row < rows; ++row) {
-                    mass += tile_mass::product(*weights++, factors_[row]);
+                    mass += tile_mass::product(*weights++, rows_[row].factor);
                 }
                 masses[i] = mass;
             }
@@ -267,12 +287,8 @@ private:
     uint32_t scale_log2e_;
     uint32_t first_row_ = 0;
     uint32_t* kept_ = nullptr;  // the next words of cb_mass_weights: of each tile and row
-    uint32_t* decays_ =
-        nullptr;  // from its end down, of each chunk and row: by how much it lowers the weights before it
-    bool is_first_ = true;  // chunk of the head
     uint32_t heads_ = 0;
-    uint32_t maxima_[mass_columns::max_rows];  // of the last chunk
-    uint32_t factors_[mass_columns::max_rows];
+    Row rows_[mass_columns::max_rows];
 };
 
 }  // namespace masses

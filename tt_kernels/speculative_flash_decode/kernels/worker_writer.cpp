@@ -191,11 +191,9 @@ void kernel_main() {
             }
             if (reduces) {
                 keeper.keep(final_range, Chunks::last);
-                keeper.fold(part);  // while others' results are merged
-                if (alone) {
-                    totals.take(head.begin);
+                if (!alone) {
+                    keeper.take_totals();  // while compute divides by them
                 }
-                keeper.take_totals();  // while compute divides by them
             }
         } else if (speculates) {
             send_guess(head, output, exchange);
@@ -221,11 +219,13 @@ void kernel_main() {
         }
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {
-                if (!reduces) {
-                    keeper.fold(part);
+                if (alone) {
+                    totals.take(head.begin);
+                }
+                if (alone || !reduces) {
                     keeper.take_totals();
                 }
-                keeper.write(part, item, listed, mass_lines.get_noc_addr(item));
+                keeper.write(part, item, listed, mass_lines.get_noc_addr(item), alone);
             }
         }
     }
