@@ -138,7 +138,7 @@ public:
         }
     }
 
-    // Keeps what compute hands out of the chunks of `range`; of all but the last if `leave_last`, or of that alone.
+    // Keeps what compute hands out of the chunks of `range`; of all, of all but the last, or of that alone.
     enum class Chunks { all, all_but_last, last };
     void keep(const attention::Range& range, Chunks which = Chunks::all) {
         const uint32_t key_tiles = config::key_tiles();
@@ -242,17 +242,19 @@ private:
             return;
         }
         kept.maximum = maximum;
-        uint32_t distance = is_first ? 0 : tile_mass::distance(kept.reference, maximum, scale_log2e_);
-        const bool is_far = distance == tile_mass::far;
-        if (is_first || is_far) {
+        uint32_t distance =
+            is_first ? tile_mass::far : tile_mass::distance(kept.reference, maximum, scale_log2e_);
+        uint32_t up = 0;
+        if (distance == tile_mass::far) {  // nothing before counts
             kept.reference = maximum;
+            kept.octaves = spare_octaves;
             distance = 0;
+            up = 32;
+        } else if (const uint32_t least = tile_mass::octaves(distance); least > kept.octaves) {
+            up = least + spare_octaves - kept.octaves;
+            kept.octaves += up;
         }
-        const uint32_t least = tile_mass::octaves(distance);
-        if (is_first || is_far || least > kept.octaves) {
-            const uint32_t octaves = least + spare_octaves;
-            const uint32_t up = is_far ? 32 : octaves - kept.octaves;
-            kept.octaves = octaves;
+        if (up > 0) {
             for (uint32_t* weight = weights_start() + row; weight < kept_;
                  weight += config::rows_per_head()) {
                 *weight = up < 32 ? *weight >> up : 0;
