@@ -18,12 +18,14 @@ def nothing() -> None:
 @dataclass
 class Launch:
     """run: what is timed. code: op code of programs that ttnn knows as a generic op. before, after: each time, not
-    timed. check: raises where what ran went wrong on a chip. model: of a decode step, else None."""
+    timed. compiled: once, after the first run, which compiles. check: raises where what ran went wrong on a chip.
+    model: of a decode step, else None."""
 
     run: Callable[[], Any]
     code: str = "GenericOp"
     before: Callable[[], Any] = nothing
     after: Callable[[], Any] = nothing
+    compiled: Callable[[], Any] = nothing
     check: Callable[[], Any] = nothing
     group: str = OP_GROUP
     model: Any = None

@@ -9,6 +9,7 @@ none of these ops takes longer for others; a tree and its verification accept wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -60,12 +61,12 @@ def _tile(mesh, *shape: int, dtype: str = "bfloat16", memory=None):
     )
 
 
-def _words(mesh, values, dtype: str = "uint32"):
+def _words(mesh, values, dtype: str = "uint32", device: bool = True):
     return ttnn.from_torch(
         torch.as_tensor(values, dtype=torch.int32),
         dtype=getattr(ttnn, dtype),
         layout=ttnn.ROW_MAJOR_LAYOUT,
-        device=mesh,
+        device=mesh if device else None,
         mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
     )
 
@@ -115,12 +116,20 @@ def _attention_tensors(mesh, c: Configuration, users: int):
 
 
 def _flash_decode(mesh, c: Configuration) -> Launch:
+    """Return attention at the last position, compiled at the shortest context that speculates: positions are data, and
+    64K tokens take a simulated chip an hour."""
+    users, context = c["users"], c["context"]
+    at = _words(mesh, [min(context, 2 * c["chunk_size"]) - 1] * users, "int32")
+    last = _words(mesh, [context - 1] * users, "int32", device=False)
+    return replace(_attention_at(mesh, c, at), compiled=partial(ttnn.copy_host_to_device_tensor, last, at))
+
+
+def _attention_at(mesh, c: Configuration, at: ttnn.Tensor) -> Launch:
     from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
 
     users = c["users"]
     q = _tile(mesh, 1, users, c["heads"], c["head_dim"])
     k, v = _attention_tensors(mesh, c, users)
-    at = _words(mesh, [c["context"] - 1] * users, "int32")
     if c["variant"] == "stock":
         config = ttnn.SDPAProgramConfig(
             compute_with_storage_grid_size=_rows_of_grid(mesh), q_chunk_size=TILE, k_chunk_size=c["chunk_size"],

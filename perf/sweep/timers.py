@@ -136,7 +136,10 @@ def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) ->
     import ttnn
 
     labels = Labels()
-    _once(launch, launch.run)
+    launch.before()
+    launch.run()
+    launch.after()
+    launch.compiled()
     if launch.model is not None and _traces():
         trace = ttnn.begin_trace_capture(mesh, cq_id=0)
         with labels.of_model(launch.model):
@@ -159,12 +162,6 @@ def _traces() -> bool:
     import os
 
     return os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") is None
-
-
-def _once(launch: Launch, run: Callable[[], Any]) -> None:
-    launch.before()
-    run()
-    launch.after()
 
 
 def rows_of(

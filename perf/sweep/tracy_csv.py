@@ -37,6 +37,7 @@ def run(launch: Launch) -> None:
     launch.before()
     launch.run()
     launch.after()
+    launch.compiled()
     launch.before()
     signpost(START)
     with _layers(launch.model, signpost):
