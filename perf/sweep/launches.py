@@ -122,17 +122,17 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
     """Return attention at the last position, compiled at the shortest context that speculates: positions are data, and
     64K tokens take a simulated chip an hour."""
     users, context = c["users"], c["context"]
-    at = _words(mesh, [min(context, 2 * c["chunk_size"]) - 1] * users, "int32")
-    last = _words(mesh, [context - 1] * users, "int32", device=False)
-    return replace(_attention_at(mesh, c, at), compiled=partial(ttnn.copy_host_to_device_tensor, last, at))
-
-
-def _attention_at(mesh, c: Configuration, at: ttnn.Tensor) -> Launch:
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
-
-    users = c["users"]
     q = _tile(mesh, 1, users, c["heads"], c["head_dim"])
     k, v = _attention_tensors(mesh, c, users)
+    at = _words(mesh, [min(context, 2 * c["chunk_size"]) - 1] * users, "int32")
+    last = _words(mesh, [context - 1] * users, "int32", device=False)
+    return replace(_attention(mesh, c, (q, k, v, at)), compiled=partial(ttnn.copy_host_to_device_tensor, last, at))
+
+
+def _attention(mesh, c: Configuration, tensors) -> Launch:
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
+
+    q, k, v, at = tensors
     if c["variant"] == "stock":
         config = ttnn.SDPAProgramConfig(
             compute_with_storage_grid_size=_rows_of_grid(mesh), q_chunk_size=TILE, k_chunk_size=c["chunk_size"],
@@ -148,8 +148,8 @@ def _attention_at(mesh, c: Configuration, at: ttnn.Tensor) -> Launch:
         op, name = (
             (flash_decode, "FlashDecode") if c["variant"] == "exact" else (guess_flash_decode, "GuessFlashDecode")
         )
-        return Launch(partial(op, q, k, v, at, chunk_size=c["chunk_size"], program_config=own), name)
-    return _virtual_pair(mesh, c, (q, k, v, at), workers)
+        return Launch(partial(op, *tensors, chunk_size=c["chunk_size"], program_config=own), name)
+    return _virtual_pair(mesh, c, tensors, workers)
 
 
 def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launch:
