@@ -229,8 +229,8 @@ def test_signposts_of_a_run(monkeypatch):
             layer.after_attention()
         posts.append("head")
 
-    tracy_csv.run(Launch(run=step, model=model))
-    compiled = ["norm", "mlp", "norm", "mlp", "head"]
+    tracy_csv.run(Launch(run=step, model=model, compiled=lambda: posts.append("last position")))
+    compiled = ["norm", "mlp", "norm", "mlp", "head", "last position"]
     timed = ["layer 0", "norm", "mlp", "layer 1", "norm", "mlp", "layers over", "head"]
     assert posts == [*compiled, "start", *timed, "stop"]
 
