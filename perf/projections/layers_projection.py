@@ -4,9 +4,8 @@
 
 A data file of `perf.steps.bench_alspec --model ... --tp N --layers 1 --hits 1 0` gives the parts of appendix F and the
 cycles of a hit and of a miss. Two projections bracket a model of many such layers: by appendix F, which has no
-exchange, and with every layer as the one ran, which has one exchange per layer too many; of a file without a miss the
-second is known only where all layers hit. Gains are over exact attention on a row's N chips, as the estimator's are,
-whose layers have the collectives of N chips that bench_alspec leaves out.
+exchange, and with every layer as the one ran, which has one exchange per layer too many. Gains are over exact attention
+on a row's N chips, as the estimator's are, whose layers have the collectives of N chips that bench_alspec leaves out.
 """
 
 from __future__ import annotations
@@ -25,15 +24,14 @@ HIT_RATES = (0.5, 0.625, 0.75, 0.875, 1.0)
 
 def table_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] = HIT_RATES) -> list[Row]:
     """Return a row per hit rate for LAYERS layers: cycles of exact attention, by appendix F and with each layer as it
-    ran (None where it takes a miss and none was executed), the gains of both, and the estimator's gain of twice `chips`
-    chips over `chips`.
+    ran, the gains of both, and the estimator's gain of twice `chips` chips over `chips`.
 
-    Errors: ValueError unless `executed` are a hit of one layer, and at most a miss beside it.
+    Errors: ValueError unless `executed` are a hit and a miss of one layer.
     """
     found = {row["hit_rate"]: row for row in executed}
-    if not {1.0} <= set(found) <= {0.0, 1.0} or any(row["layers"] != 1 for row in found.values()):
-        raise ValueError(f"wanted one layer's step with hits 1, or 1 and 0, got hits {sorted(found)}")
-    hit, miss = found[1.0], found.get(0.0)
+    if set(found) != {0.0, 1.0} or any(row["layers"] != 1 for row in found.values()):
+        raise ValueError(f"wanted one layer's steps with hits 1 and 0, got hits {sorted(found)}")
+    hit, miss = found[1.0], found[0.0]
     fixed, per_layer, context = hit["part_fixed"], hit["part_per_layer"], hit["context"]
     exact = token_latency(fixed, per_layer, fd=hit["part_exact"])
     rows = []
@@ -41,16 +39,13 @@ def table_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] =
         sender, receiver = hit["part_sender"], hit["part_receiver"]
         formula = token_latency(fixed, per_layer, sfd_s=sender, sfd_r=receiver, hit_rate=rate)
         hits, misses = split_layers(LAYERS, rate)
-        as_it_ran = None
-        if miss is not None or misses == 0:
-            as_it_ran = fixed + hits * (hit["cycles"] - fixed)
-            as_it_ran += misses * (miss["cycles"] - fixed) if miss is not None else 0
+        as_it_ran = fixed + hits * (hit["cycles"] - fixed) + misses * (miss["cycles"] - fixed)
         tp = estimate(context, None, chips, "tp").token_latency_ns
         pairs = estimate(context, rate, 2 * chips, "sp+tp", hit["chunk_size"]).token_latency_ns
         rows.append(
             {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
             | {"formula": formula, "formula_gain": exact / formula}
-            | {"as_it_ran": as_it_ran, "as_it_ran_gain": None if as_it_ran is None else exact / as_it_ran}
+            | {"as_it_ran": as_it_ran, "as_it_ran_gain": exact / as_it_ran}
             | {"estimator_gain": tp / pairs}
         )
     return rows
@@ -58,11 +53,10 @@ def table_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] =
 
 def report(table: Sequence[Row]) -> str:
     """Return `table_rows` as text."""
-    lines = [f"{'context':>9}{'hits':>8}{'appendix F':>12}{'as it ran':>11}{'estimator':>11}"]
+    lines = [f"{'context':>9}{'hits':>8}{'appendix F':>12}{'as it ran':>12}{'estimator':>12}"]
     for row in table:
-        ran = "-" if row["as_it_ran_gain"] is None else f"{row['as_it_ran_gain']:.2f}x"
-        gains = f"{row['formula_gain']:>11.2f}x{ran:>11}{row['estimator_gain']:>10.2f}x"
-        lines.append(f"{row['context']:>9}{row['hit_rate']:>8.1%}{gains}")
+        gains = (row[f"{name}_gain"] for name in ("formula", "as_it_ran", "estimator"))
+        lines.append(f"{row['context']:>9}{row['hit_rate']:>8.1%}" + "".join(f"{gain:>11.2f}x" for gain in gains))
     return "\n".join(lines)
 
 
