@@ -26,9 +26,9 @@ namespace {
 using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
-// The rows that the other workers of a head with many tiles read one at a time while its guess is read, which else waits
-// in the DRAM banks for four of each of them, time after time. With few tiles the banks are idle soon anyway.
-constexpr uint32_t rows_beside_guess = 8, many_tiles = 64;
+// The rows that the other workers of a head read one at a time while its guess is read, which else waits in the DRAM
+// banks for four of each of them, time after time. Where all groups have few tiles the banks are idle soon anyway.
+constexpr uint32_t rows_beside_guess = 8, many_tiles = 512;
 
 tile_list::Row list_of(uint32_t item) {
     return reinterpret_cast<tile_list::Row>(get_write_ptr(config::cb_lists) + item * tile_list::row_bytes);
@@ -155,7 +155,9 @@ void kernel_main() {
                 head_tiles, std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(head)>>
                 in_turn(
                     {keys, values, config::cb_keys, config::cb_values, head, tokens, config::key_tiles()},
-                    shares && !guesses && part.tiles() >= many_tiles ? rows_beside_guess : 0);
+                    shares && !guesses && groups * attention::tiles_of(tokens) >= many_tiles
+                        ? rows_beside_guess
+                        : 0);
             const auto read = [&](const Range& range) {
                 for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
                     in_turn.read({begin, attention::min(begin + config::key_tiles(), range.end)});
