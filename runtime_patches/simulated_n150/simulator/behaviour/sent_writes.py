@@ -22,7 +22,7 @@ from runtime_patches.simulated_n150.simulator.patch import Patch
 _COUNTERS = 0x200
 _Names = NUI.NUICounters.CounterNames
 _SENT = (_Names.NIU_MST_NONPOSTED_WR_REQ_SENT, _Names.NIU_MST_POSTED_WR_REQ_SENT)
-_ADDRESSES = {_COUNTERS + 4 * name: name for name in _SENT}
+SENT_COUNTERS = {_COUNTERS + 4 * name: name for name in _SENT}  # by their places in an interface's registers
 
 
 def _waiting(nui, name) -> int:
@@ -66,7 +66,7 @@ def _apply() -> None:
                     waiting.append((leaves, name, nui.nui_counters[name] - count))
 
     def counted(self, addr, size):
-        name = _ADDRESSES.get(self._to_canonical_cmd_addr(addr))
+        name = SENT_COUNTERS.get(self._to_canonical_cmd_addr(addr))
         if name is None or not (waiting := _waiting(self, name)):
             return read(self, addr, size)
         return (self.nui_counters[name] - waiting & 0xFFFFFFFF).to_bytes(4, "little")

@@ -14,6 +14,8 @@ from framework.device.clock import Clockable
 from framework.pe.rv.spin import firmware_idle_enabled_from_env
 from framework.pe.tensix.util import TensixInstructionDecoder
 
+_OUT = [0, 0, 0]  # of a unit in whose pipeline no thread has an instruction
+
 
 def is_held(gate) -> bool:
     """Return whether a cycle of a wait gate changes nothing until a unit of the Tensix coprocessor, or a store to a
@@ -35,8 +37,7 @@ class Coprocessor(Clockable):
     """All clocked units of a tile's Tensix coprocessor as one, in their order.
 
     In a cycle only the units are ticked that are not idle by their own tests (``is_clock_idle`` of each class, written
-    out here: 19 calls a cycle cost more than what the units do). With the cost model, where units have deadlines, all
-    are ticked.
+    out here: 19 calls a cycle cost more than what the units do), or that have a deadline of the cost model before them.
     """
 
     def __init__(self, coprocessor) -> None:
@@ -59,9 +60,10 @@ class Coprocessor(Clockable):
         )
         self._gates = [(thread, thread.wait_gate) for thread in self._threads]
         frontend = [unit for thread in self._threads for unit in thread.getClocks()]
-        # A unit that the simulator adds, or one with deadlines, is not among what `_tick_busy` looks at.
-        costed = any(getattr(unit, "cost_model", None) is not None for unit in self.units)
-        self._all = costed or self.units != [*self._named, *frontend]
+        # Wait gates look at deadlines of their threads, whatever the units do.
+        self._costed = any(getattr(unit, "cost_model", None) is not None for unit in self.units)
+        if self.units != [*self._named, *frontend]:
+            raise NotImplementedError(f"a coprocessor of other units: {self.units}")
 
     def _work_waits(self) -> bool:
         first, second, third = self._threads
@@ -98,47 +100,65 @@ class Coprocessor(Clockable):
     def _tick_busy(self, cycle_num: int) -> bool:
         """Tick the units that have something to do; return whether that may have been none."""
         matrix, scalar, vector, misc, sync, mover, config, packer, unpacker0, unpacker1 = self._named
-        if self._all:
-            for unit in self.units:
-                unit.clock_tick(cycle_num)
-            return True
         none, quiet = True, self._quiet
         self._quiet = False
-        if matrix.next_instruction:
+        if matrix.next_instruction or matrix.busy_until is not None or matrix._pipeline_exit != _OUT:
             none = False
             matrix.clock_tick(cycle_num)
-        if scalar.next_instruction or scalar.stalled:
+        if scalar.next_instruction or scalar.stalled or scalar.busy_until is not None or scalar._pipeline_exit != _OUT:
             none = False
             scalar.clock_tick(cycle_num)
-        if vector.next_instruction or vector._waiting:
+        if vector.next_instruction or vector._waiting or vector.busy_until is not None or vector._pipeline_exit != _OUT:
             none = False
             vector.clock_tick(cycle_num)
-        if misc.next_instruction:
+        if misc.next_instruction or misc.busy_until is not None or misc._pipeline_exit != _OUT:
             none = False
             misc.clock_tick(cycle_num)
-        if sync.next_instruction or sync.blocked_mutex:
+        if sync.next_instruction or sync.blocked_mutex or sync.busy_until is not None or sync._pipeline_exit != _OUT:
             none = False
             sync.clock_tick(cycle_num)
-        if mover.next_instruction or mover.tdma_commands:
+        if (
+            mover.next_instruction
+            or mover.tdma_commands
+            or mover.busy_until is not None
+            or mover._pipeline_exit != _OUT
+        ):
             none = False
             mover.clock_tick(cycle_num)
-        if config.next_instruction or config.prev_cycle_setc16_or_wrcfg:
+        if (
+            config.next_instruction
+            or config.prev_cycle_setc16_or_wrcfg
+            or config.busy_until is not None
+            or config._pipeline_exit != _OUT
+        ):
             none = False
             config.clock_tick(cycle_num)
-        if packer.next_instruction:
+        if packer.next_instruction or packer.busy_until is not None or packer._pipeline_exit != _OUT:
             none = False
             packer.clock_tick(cycle_num)
-        if unpacker0.next_instruction or unpacker0.blocked or unpacker0._deferred_dvalid is not None:
+        if (
+            unpacker0.next_instruction
+            or unpacker0.blocked
+            or unpacker0._deferred_dvalid is not None
+            or unpacker0.busy_until is not None
+            or unpacker0._pipeline_exit != _OUT
+        ):
             none = False
             unpacker0.clock_tick(cycle_num)
-        if unpacker1.next_instruction or unpacker1.blocked or unpacker1._deferred_dvalid is not None:
+        if (
+            unpacker1.next_instruction
+            or unpacker1.blocked
+            or unpacker1._deferred_dvalid is not None
+            or unpacker1.busy_until is not None
+            or unpacker1._pipeline_exit != _OUT
+        ):
             none = False
             unpacker1.clock_tick(cycle_num)
         if none and not self._instructions_wait():
             if quiet and self._is_held():
                 self.held = True
                 return False
-            self._quiet = self.may_be_held
+            self._quiet = self.may_be_held and not self._costed
         for thread, gate in self._gates:
             if thread.mop_instruction_fifo:
                 none = False
@@ -161,7 +181,7 @@ class Coprocessor(Clockable):
         if self.held or (self._resting and not self._work_waits()):
             return None
         following = cycle_num + 1
-        if not self._all and any(not gate.is_clock_idle() for _, gate in self._gates):
+        if not self._costed and any(not gate.is_clock_idle() for _, gate in self._gates):
             return following
         soonest = None
         for unit in self.units:

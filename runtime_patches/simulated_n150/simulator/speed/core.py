@@ -22,9 +22,11 @@ from framework.pe.rv.rv32 import RV32I
 
 from runtime_patches.simulated_n150.simulator.patch import Patch
 from runtime_patches.simulated_n150.simulator.speed.burst.interpreter import ROW
+from runtime_patches.simulated_n150.simulator.speed.burst.issue_costs import IssueCosts
 from runtime_patches.simulated_n150.simulator.speed.translator import STALLED, Translator
 
 PC, NEXT = 32, 33
+_LOAD = 0x03
 _from = int.from_bytes
 
 
@@ -53,6 +55,8 @@ def numbered_registers(core: RV32I) -> memoryview:
         register._words, register._index = words, index
     core.words = words
     core._translator = Translator(core)
+    if core.rv_cost is not None:
+        core.rv_cost = IssueCosts(core.rv_cost)
     return words
 
 
@@ -75,12 +79,10 @@ def _apply() -> None:
             numbered_registers(self)
         cost = self.rv_cost
         if cost is not None and cycle_num < cost._stall_until:
-            cost.can_issue(0, cycle_num, None)  # counts a stalled cycle, whatever the instruction
+            cost.issue(0, cycle_num, self.words)  # counts a stalled cycle, whatever the instruction
             self.words[NEXT] = self.words[PC] + 4
         elif not step(self, cycle_num):
             installed(self, cycle_num)
-        if cost is not None:
-            self.refused = None  # what it is charged while it waits depends on its being asked again
 
     def _regs_snapshot(self, core):
         words = getattr(core, "words", None)
@@ -120,7 +122,7 @@ def step(core: RV32I, cycle: int) -> bool:
     if function is None:
         return False
     cost = core.rv_cost
-    if cost is not None and not cost.can_issue(word, cycle, core.register_file):
+    if cost is not None and not cost.issue(word, cycle, words):
         words[NEXT] = counter + 4
         return True
     memory.caller_context = (core.unit_id, core.core_label, counter)
@@ -129,6 +131,8 @@ def step(core: RV32I, cycle: int) -> bool:
         words[NEXT] = words[PC] = counter + 4
     elif following is STALLED:
         words[NEXT] = counter + 4
+        if cost is not None and word & 0x7F == _LOAD:
+            core.refused = None  # each time that it is asked again it is charged for
     else:
         words[NEXT] = words[PC] = following
     return True

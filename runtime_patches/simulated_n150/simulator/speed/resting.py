@@ -118,7 +118,7 @@ class TensixClock(TileClock):
             return
         if known == interpreter.UNKNOWN and any(_executes(core, cycle + 1) for core in cores):
             return
-        if not (coprocessor._resting or coprocessor.held or coprocessor._all):
+        if not (coprocessor._resting or coprocessor.held or coprocessor._costed):
             return  # if none of its units has anything to do, it rests after the next cycle
         wake_at = self.wake_probe(cycle)
         if wake_at is None or wake_at > cycle + 1:
@@ -257,14 +257,17 @@ def _apply() -> None:
         elif spin.state == SPIN_IDLE:
             if cycle_num < self.ahead:
                 return  # executed already
-            if self.rv_cost is not None or not is_plain(self) or self.words is None:
+            costed = self.rv_cost is not None
+            if not is_plain(self) or self.words is None or (costed and cycle_num >= spin.next_attempt):
                 self.row[interpreter.MODE] = interpreter.BY_PYTHON
                 self._base_tick(cycle_num)
                 if cycle_num >= spin.next_attempt:
                     spin.checkpoint(self, cycle_num)
                 return
             compiled = compiled_core(self)
-            if cycle_num >= compiled.attempt:
+            if costed:
+                compiled.attempt = spin.next_attempt  # its costs are a part of what has to repeat
+            elif cycle_num >= compiled.attempt:
                 compiled.park(cycle_num - 1)
                 if self.spin_parked:
                     return  # this cycle is one of its loop
@@ -296,9 +299,10 @@ def _apply() -> None:
             return ahead
         if self.row[interpreter.MODE] == interpreter.REFUSED:
             return None  # the Tensix unit's is its own
-        # A core that rests executes nothing until it is woken, so it is where its loop was left.
-        if self.spin_parked and _rests(self):
-            return None
+        # A core that rests executes nothing until it is woken, so it is where its loop was left: only its own tick
+        # brings it to where it would be.
+        if self.row[interpreter.MODE] == interpreter.PARKED:
+            return None if _rests(self) else cycle_num + 1
         return wake_of_core(self, cycle_num)
 
     def next_wake_of_tile(self, cycle_num):

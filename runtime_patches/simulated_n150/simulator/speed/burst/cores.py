@@ -10,6 +10,7 @@ from framework.misc.tile_ctrl import TensixTileControl
 from framework.network.tt_noc import NUI, NoCOverlay
 from framework.pe.rv.spin import SPIN_PARKED
 
+from runtime_patches.simulated_n150.simulator.behaviour.sent_writes import SENT_COUNTERS
 from runtime_patches.simulated_n150.simulator.behaviour.stream_registers import (
     StreamRegisters,
     WatchedWords,
@@ -21,7 +22,13 @@ from runtime_patches.simulated_n150.simulator.speed.core import numbered_registe
 
 NEVER = 1 << 62
 _LONGEST_LOOP = 96
-_POINTERS = interpreter.REGISTERS_AT, interpreter.SPANS_AT, interpreter.SPANS, interpreter.SCRATCH_AT
+_POINTERS = (
+    interpreter.REGISTERS_AT,
+    interpreter.SPANS_AT,
+    interpreter.SPANS,
+    interpreter.SCRATCH_AT,
+    interpreter.COSTS_AT,
+)
 _ATTEMPT_EVERY, _ATTEMPT_AT_MOST = 50, 3200  # cycles between two looks whether a core waits
 
 
@@ -31,7 +38,7 @@ class CompiledCore:
     def __init__(self, core):
         self.core = core
         self.registers = np.asarray(numbered_registers(core) if core.words is None else core.words)
-        self.spans = np.array(spans_of(core.visible_memory), dtype=np.int64)
+        self.spans = np.array(spans_of(core.visible_memory, core.rv_cost is not None), dtype=np.int64)
         self.interval = _ATTEMPT_EVERY
         self._scratch = np.zeros((1, 4), np.int64)
         self._trajectory = np.empty((_LONGEST_LOOP, interpreter.WORDS), np.int64)
@@ -41,6 +48,7 @@ class CompiledCore:
             self.spans.ctypes.data,
             len(self.spans),
             self._scratch.ctypes.data,
+            0 if core.rv_cost is None else core.rv_cost.address,
         )
         row = core.row
         for place, value in zip(_POINTERS, self._pointers, strict=True):
@@ -66,7 +74,7 @@ class CompiledCore:
 
     def run_ahead(self, cycle: int) -> int:
         """Execute the instruction of this cycle and the following ones that nobody else can see or have seen; return
-        how many that were, 0 where the first is not for compiled code."""
+        how many cycles they take, 0 where the first is not for compiled code."""
         return interpreter.run_ahead(*self._pointers, cycle, interpreter.AT_ONCE)
 
     def park(self, cycle: int) -> None:
@@ -145,9 +153,12 @@ def own_memory(core) -> AddressableMemory | None:
     return leaf if isinstance(leaf, AddressableMemory) and place.low == interpreter.OWN else None
 
 
-def spans_of(memory) -> list[tuple[int, int, int, int]]:
-    """Return rows for the interpreter of what a core may reach of its memory; local memory and L1 first."""
-    found = []
+def spans_of(memory, costed: bool = False) -> list[tuple[int, int, int, int]]:
+    """Return rows for the interpreter of what a core may reach of its memory; local memory and L1 first.
+
+    costed: with the cost model what a core reads of writes sent depends on the cycle (behaviour/sent_writes.py).
+    """
+    found, by_the_clock = [], []
     for place, part in memory.memory_map.items():
         if isinstance(part, AddressableMemory):
             found.append((place.low, place.low + part.getSize() - 1, part.memory.ctypes.data, interpreter.RAM))
@@ -159,11 +170,14 @@ def spans_of(memory) -> list[tuple[int, int, int, int]]:
                 share_registers(part)
             values = part.nui_counters.shared
             found.append((place.low, place.low + 0xFFFF, values.ctypes.data, interpreter.NOC))
+            for counter in SENT_COUNTERS if costed else ():
+                at = place.low + counter
+                by_the_clock.append((at, at + 3, 0, interpreter.BY_THE_CLOCK))
         elif isinstance(part, TransmitQueue):
             found.append((place.low, place.low + 0xFFF, part.state.ctypes.data, interpreter.TRANSMIT))
         elif isinstance(part, TensixTileControl):
             found.append((place.low, place.low + 0xFFF, 0, interpreter.CLOCK))
-    return sorted(found, key=lambda span: span[3])
+    return by_the_clock + sorted(found, key=lambda span: span[3])
 
 
 def share_registers(interface) -> None:

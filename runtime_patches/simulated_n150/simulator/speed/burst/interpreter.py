@@ -5,19 +5,22 @@
 A core's state is a row of `registers`: x0 to x31, then the program counter. What it sees of memory is rows of `spans`:
 first address, last address, pointer, kind. An instruction that is not one of RV32IM's plain ones, or that reaches for
 memory no span holds, is *slow*: no core takes a step in that cycle, and the caller executes it in Python.
+
+With the cost model (framework/pe/rv/cost.py), what it knows of a core is a row of numbers too (issue_costs.py).
 """
 
 from __future__ import annotations
 
 import numba
 import numpy as np
+from framework.pe.rv import cost as costs
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from runtime_patches.simulated_n150.simulator.ethernet.queues import COMMAND as TRANSMIT_COMMAND
 from runtime_patches.simulated_n150.simulator.ethernet.queues import KEPT as _KEPT
 
-RAM, STREAMS, TRANSMIT, CLOCK, NOC = 0, 1, 2, 3, 4
+RAM, STREAMS, TRANSMIT, CLOCK, NOC, BY_THE_CLOCK = 0, 1, 2, 3, 4, 5
 # A NoC interface's array: its 62 counters, then its four command buffers' registers, 16 words each; number
 # 10 starts a transaction.
 NOC_COMMANDS, NOC_COMMAND_WORDS, NOC_START = 64, 16, 10
@@ -26,15 +29,39 @@ TRANSMIT_BUSY, TRANSMIT_REGISTERS = 0, 1
 PC, NEXT = 32, 33
 WORDS = 33
 # A core's row in the table of its tile: who executes it, the first cycle in which it has something to execute, the
-# cycle of the next look whether it waits; then its registers, spans, scratch and watched words, each by address.
-MODE, AHEAD, ATTEMPT, REGISTERS_AT, SPANS_AT, SPANS, SCRATCH_AT, WATCHED_AT, WATCHED = range(9)
-ROW = 9
+# cycle of the next look whether it waits; then, each by its address, its registers, spans, scratch, watched words and
+# costs, 0 for none.
+MODE, AHEAD, ATTEMPT, REGISTERS_AT, SPANS_AT, SPANS, SCRATCH_AT, WATCHED_AT, WATCHED, COSTS_AT = range(10)
+ROW = 10
+# A core's row of the cost model. State: the cycle from which each register can be read, until when the core stalls and
+# why, from when on it may store to L1, when its load slots are free. Counts: cycles stalled, in all and by reason,
+# loads by region, stores to L1, cycles stalled that a trace has not taken. What an operation takes, 0 where nothing is
+# charged: a load by its region, a load's slot by region, a store, a product, a division and its two quick cases.
+READY, STALL_UNTIL, STALL_REASON, STORE_READY, LOAD_SLOTS, LOAD_SLOT_COUNT = 0, 32, 33, 34, 35, 4
+STALL_CYCLES = LOAD_SLOTS + LOAD_SLOT_COUNT
+STALL_BY_REASON = STALL_CYCLES + 1
+LOADS_BY_REGION = STALL_BY_REASON + costs.STALL_REASON_COUNT
+L1_STORES, PENDING_STALL = (LOADS_BY_REGION + costs.RV_REGION_COUNT + i for i in range(2))
+LOAD_LATENCY = PENDING_STALL + 1
+SLOT_CYCLES = LOAD_LATENCY + costs.RV_REGION_COUNT
+STORE_PERIOD, MULTIPLY, DIVIDE, DIVIDE_TRIVIAL, DIVIDE_LOWEST = (
+    SLOT_CYCLES + costs.RV_REGION_COUNT + i for i in range(5)
+)
+COSTS = DIVIDE_LOWEST + 1
 BY_PYTHON, RUNNING, PARKED, REFUSED, IN_RESET = range(5)
 # What is known of the cycle after one of all of a tile's cores: all rest in it, one executes, or Python has to look.
 ALL_REST, ONE_RUNS, UNKNOWN = 0, 1, 2
 AT_ONCE = 64  # instructions that a core executes at most before others have had their turn
 OWN = 0xFFB00000  # where a core sees the memory that only it can reach
 _MASK = 0xFFFFFFFF
+_REGISTER_READS = np.array(costs._OPCODE_FLAGS, np.int64)
+_FIRST, _SECOND, _WRITTEN, _L1_END = costs._F_RS1, costs._F_RS2, costs._F_RD, costs._MMIO_BASE
+_LOAD_USE, _STORE_RATE, _INTEGER_UNIT, _LOAD_RATE = (
+    costs.STALL_LOAD_USE,
+    costs.STALL_STORE_RATE,
+    costs.STALL_INTEGER_UNIT,
+    costs.STALL_LOAD_RATE,
+)
 _STREAM_WORDS = 1024
 _STREAM_WIDTH = (1 << 17) - 1
 
@@ -155,7 +182,7 @@ def _fast(registers, spans, first, last, pending, core, cycle):
             return False
         kind = spans[span, 3]
         if kind != RAM:
-            if size != 4 or address & 3:
+            if size != 4 or address & 3 or kind == BY_THE_CLOCK:
                 return False
             within = address - spans[span, 0]
             if kind == TRANSMIT:
@@ -337,31 +364,123 @@ def run_from(registers, spans, first, pending, starts, cycle, end):
     return cycle
 
 
+_region = numba.njit(cache=True)(costs.classify_address)
+
+
 @numba.njit(cache=True)
-def run_ahead(words, rows, count, scratch, cycle, most):
+def _stall(row, until, reason):
+    row[STALL_UNTIL], row[STALL_REASON] = until, reason
+    _count_stalled(row, 1)
+    return False
+
+
+@numba.njit(cache=True)
+def _count_stalled(row, cycles):
+    row[STALL_CYCLES] += cycles
+    row[STALL_BY_REASON + row[STALL_REASON]] += cycles
+    row[PENDING_STALL] += cycles
+
+
+@numba.njit(cache=True)
+def _integer_unit(row, word, a, b):
+    """Return for how many cycles a product or division occupies the integer unit."""
+    if word & 0x4000 == 0:
+        return row[MULTIPLY]
+    if b <= 1:
+        return row[DIVIDE_TRIVIAL]
+    return row[DIVIDE_LOWEST] if b == _MASK and a == 0x80000000 else row[DIVIDE]
+
+
+@numba.njit(cache=True)
+def _may_issue(row, word, cycle, a, b):
+    """Do as RiscvCostState.can_issue, of a core whose registers rs1 and rs2 are `a` and `b`."""
+    if cycle < row[STALL_UNTIL]:
+        _count_stalled(row, 1)
+        return False
+    if word & 3 != 3:
+        return True
+    opcode = word & 0x7F
+    uses = _REGISTER_READS[opcode]
+    for read, register in ((_FIRST, (word >> 15) & 31), (_SECOND, (word >> 20) & 31)):
+        if uses & read and row[READY + register] > cycle:
+            return _stall(row, row[READY + register], _LOAD_USE)
+    rd = (word >> 7) & 31
+    if opcode == 0x03:
+        region = _region((a + _extend(word >> 20, 12)) & _MASK)
+        window, latency = row[SLOT_CYCLES + region], row[LOAD_LATENCY + region]
+        if window:
+            if row[LOAD_SLOTS] > cycle:
+                return _stall(row, row[LOAD_SLOTS], _LOAD_RATE)
+            # The slots are kept in the order in which they become free.
+            slot, free = LOAD_SLOTS, cycle + window
+            while slot + 1 < LOAD_SLOTS + LOAD_SLOT_COUNT and row[slot + 1] < free:
+                row[slot] = row[slot + 1]
+                slot += 1
+            row[slot] = free
+        row[LOADS_BY_REGION + region] += 1
+        if rd:
+            row[READY + rd] = cycle + latency if latency else 0
+        return True
+    if opcode == 0x23:
+        address = (a + _extend((word >> 25) << 5 | rd, 12)) & _MASK
+        if row[STORE_PERIOD] and address < _L1_END:
+            if cycle < row[STORE_READY]:
+                return _stall(row, row[STORE_READY], _STORE_RATE)
+            row[STORE_READY] = cycle + row[STORE_PERIOD]
+            row[L1_STORES] += 1
+        return True
+    if uses & _WRITTEN and rd:
+        row[READY + rd] = 0
+    if opcode == 0x33 and word >> 25 == 1:
+        occupied = _integer_unit(row, word, a, b)
+        if occupied > 1:
+            row[STALL_UNTIL], row[STALL_REASON] = cycle + occupied, _INTEGER_UNIT
+    return True
+
+
+@numba.njit(cache=True)
+def may_issue(costs_at, word, cycle, a, b):
+    """Return whether the cost model lets a core execute an instruction in this cycle.
+
+    costs_at: pointer to its row of the cost model. a, b: its registers rs1 and rs2.
+    """
+    return _may_issue(numba.carray(_pointer(costs_at), (COSTS,), np.int64), word, cycle, a, b)
+
+
+@numba.njit(cache=True)
+def run_ahead(words, rows, count, scratch, costs_at, cycle, most):
     """Execute one core's instruction of this cycle and, ahead of time, the following ones that work on registers and
-    the core's own memory alone; return the number of instructions, at most `most`, or 0 where the first one is slow.
+    the core's own memory alone; return the number of cycles that they take, or 0 where the first one is slow.
 
     words: pointer to its 34 registers, with the next program counter. rows, count: pointer to its spans and how many.
-    scratch: pointer to 4 words.
+    scratch: pointer to 4 words. costs_at: pointer to its row of the cost model, or 0. most: instructions.
     """
     registers = numba.carray(_pointer(words), (1, NEXT + 1), np.int64)
     spans = numba.carray(_pointer(rows), (count, 4), np.int64)
     pending = numba.carray(_pointer(scratch), (1, 4), np.int64)
-    done = 0
-    while done < most and _fast(registers, spans, 0, count, pending, 0, cycle):
-        opcode = pending[0, 0] & 0x7F
+    row = numba.carray(_pointer(costs_at), (COSTS,), np.int64)
+    now, done, stalled = cycle, 0, False
+    while done < most:
+        if costs_at and now < row[STALL_UNTIL]:
+            _count_stalled(row, row[STALL_UNTIL] - now)
+            now, stalled = row[STALL_UNTIL], True
+        if not _fast(registers, spans, 0, count, pending, 0, now):
+            break
+        word = pending[0, 0]
         if (
-            done
-            and (opcode == 0x03 or opcode == 0x23)
+            now != cycle
+            and (word & 0x7F == 0x03 or word & 0x7F == 0x23)
             and (spans[pending[0, 1], 0] != OWN or spans[pending[0, 1], 3] != RAM)
         ):
             break
-        _execute(registers, spans, pending, 0, cycle)
-        done += 1
-    if done:
-        registers[0, NEXT] = registers[0, PC]
-    return done
+        if costs_at and not _may_issue(row, word, now, registers[0, word >> 15 & 31], registers[0, word >> 20 & 31]):
+            now, stalled = now + 1, True
+            continue
+        _execute(registers, spans, pending, 0, now)
+        now, done, stalled = now + 1, done + 1, False
+    if now != cycle:
+        registers[0, NEXT] = (registers[0, PC] + 4) & _MASK if stalled else registers[0, PC]
+    return now - cycle
 
 
 @numba.njit(cache=True)
@@ -399,7 +518,15 @@ def tick_cores(table, count, first, cycle):
             return i
         if rows[i, MODE] != RUNNING or cycle >= rows[i, ATTEMPT]:
             return i
-        done = run_ahead(rows[i, REGISTERS_AT], rows[i, SPANS_AT], rows[i, SPANS], rows[i, SCRATCH_AT], cycle, AT_ONCE)
+        done = run_ahead(
+            rows[i, REGISTERS_AT],
+            rows[i, SPANS_AT],
+            rows[i, SPANS],
+            rows[i, SCRATCH_AT],
+            rows[i, COSTS_AT],
+            cycle,
+            AT_ONCE,
+        )
         if done == 0:
             return i
         rows[i, AHEAD] = cycle + done

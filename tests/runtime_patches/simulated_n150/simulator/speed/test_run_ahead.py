@@ -4,6 +4,8 @@
 
 import json
 
+import pytest
+
 from runtime_patches.simulated_n150.simulator.patch import check
 from runtime_patches.simulated_n150.simulator.speed.core import PATCH
 
@@ -11,9 +13,10 @@ from runtime_patches.simulated_n150.simulator.speed.core import PATCH
 # rounds some words change. Compared in every cycle in which the core that runs ahead is not ahead: all registers and
 # both memories; in each cycle in which it executes: the memory that others see.
 ROUNDS = """
-import json, random
+import json, os, random
 from framework.memory.memory import AddressableMemory, VisibleMemory
 from framework.memory.memory_map import AddressRange, MemoryMap
+from framework.pe.rv.cost import make_cost_state
 from framework.pe.rv.rv32 import RV32I, RV32IM_TT
 from runtime_patches.simulated_n150.simulator.behaviour import integer_division, jumps
 from runtime_patches.simulated_n150.simulator.speed import core
@@ -30,6 +33,7 @@ def make(program, contents, values, data):
     ram, own = AddressableMemory(programs.RAM), AddressableMemory(0x1000)
     memory = VisibleMemory(MemoryMap({AddressRange(0, programs.RAM): ram, AddressRange(LOCAL, 0x1000): own}))
     made = RV32IM_TT(programs.START, [memory])
+    made.rv_cost = make_cost_state("wormhole") if os.environ["TT_SIM_COST_MODEL"] == "1" else None
     made.start()
     ram.write(programs.START, program)
     ram.write(programs.DATA, contents)
@@ -39,8 +43,10 @@ def make(program, contents, values, data):
     made.register_file[8].write(data.to_bytes(4, "little"))
     return made, ram, own
 
-def state(made, ram, own):
-    return [r.value for r in made.register_file.registers[:33]], ram.memory.tobytes(), own.memory.tobytes()
+def state(cycle, made, ram, own):
+    registers = [r.value for r in made.register_file.registers[:33]]
+    costs = made.rv_cost and (made.rv_cost.summary(), made.rv_cost.spin_signature(cycle))
+    return registers, ram.memory.tobytes(), own.memory.tobytes(), costs
 
 ahead_of_time, compared = 0, 0
 for seed in range(40):
@@ -65,7 +71,7 @@ for seed in range(40):
             cycle += 1
             if cycle >= ahead:
                 compared += 1
-                assert state(*plain) == state(*fast), (seed, cycle)
+                assert state(cycle, *plain) == state(cycle, *fast), (seed, cycle)
         while cycle < ahead:  # to where both stand at the same instruction
             installed(plain[0], cycle)
             cycle += 1
@@ -77,8 +83,9 @@ print(json.dumps([ahead_of_time, compared]))
 """
 
 
-def test_random_programs(fresh_interpreter):
-    ahead, compared = json.loads(fresh_interpreter(ROUNDS))
+@pytest.mark.parametrize("cost_model", ["0", "1"])
+def test_random_programs(fresh_interpreter, cost_model):
+    ahead, compared = json.loads(fresh_interpreter(ROUNDS, TT_SIM_COST_MODEL=cost_model))
     assert ahead > 1000 and compared > 1000, (ahead, compared)
 
 
