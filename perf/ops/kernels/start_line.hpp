@@ -22,7 +22,8 @@
 
 namespace start_line {
 
-constexpr uint32_t notice_cycles = 2048;  // all cores know the time to start at before it comes
+// All cores know the time to start at before it comes: the first one tells them one after another.
+constexpr uint32_t notice_cycles = 512, notice_cycles_per_core = 128;
 constexpr uint32_t first_core_arg = 3;
 
 inline uint32_t arg(uint32_t index) { return get_common_arg_val<uint32_t>(START_LINE_ARG + index); }
@@ -50,7 +51,7 @@ inline void arrive(volatile Words* words) {
     if (my_x[noc_index] == arg(first_core_arg) && my_y[noc_index] == arg(first_core_arg + 1)) {
         while (words->arrived != kernels) {
         }
-        words->time = (kernel_cycles::now() + notice_cycles) | 1;
+        words->time = (kernel_cycles::now() + notice_cycles + cores * notice_cycles_per_core) | 1;
         for (uint32_t core = 1; core < cores; ++core) {
             noc_async_write(
                 reinterpret_cast<uint32_t>(&words->time), address_on(core, &words->time), sizeof(uint32_t));
