@@ -263,6 +263,10 @@ def _apply() -> None:
                 self._base_tick(cycle_num)
                 if cycle_num >= spin.next_attempt:
                     spin.checkpoint(self, cycle_num)
+                    if costed:
+                        # It compares where the core is with where it was at the last look. A core that runs ahead is
+                        # always at a load then: not at two of them in turn, for ever.
+                        spin.next_attempt += (cycle_num * 40503 >> 4) % 64
                 return
             compiled = compiled_core(self)
             if costed:
