@@ -25,11 +25,11 @@ def jal(n):
     return (n >> 20 & 1) << 31 | (n >> 1 & 0x3FF) << 21 | (n >> 11 & 1) << 20 | (n >> 12 & 0xFF) << 12 | 0x6F
 """
 
-# One tile. A core, the first or the last of a cycle, counts to random numbers, writing each to the flag of one of four waiting cores, now and then
-# one that is there for a single cycle, or resets a core. A core that sees a new value of its flag counts it, copies
-# it to its own place and waits again; a TRISC also has the Tensix unit write to a general register. The host stores
-# at random, which wakes the tile. Compared: what the cores have counted after every few cycles, and at the end the
-# registers, L1 and the Tensix registers.
+# One tile. A core, the first or the last of a cycle, counts to random numbers, writing each to the flag of one of four
+# waiting cores, now and then one that is there for a single cycle, or resets a core. A core that sees a new value of its
+# flag counts it, copies it to its own place and waits again; a TRISC also has the Tensix unit write to a general
+# register. The host stores at random, which wakes the tile. Compared: what the cores have counted after every few
+# cycles, and at the end the registers, L1 and the Tensix registers.
 DIGESTS = """
 import hashlib, json, os, random, struct
 from framework.device.tt_device import DeviceTileDiagnostics
