@@ -26,8 +26,8 @@ def jal(n):
 """
 
 # One tile. A core, the first or the last of a cycle, counts to random numbers, writing each to the flag of one of four
-# waiting cores, now and then one that is there for a single cycle, or resets a core. A core that sees a new value of its
-# flag counts it, copies it to its own place and waits again; a TRISC also has the Tensix unit write to a general
+# waiting cores, now and then one that is there for a single cycle, or resets a core. A core that sees a new value of
+# its flag counts it, copies it to its own place and waits again; a TRISC also has the Tensix unit write to a general
 # register. The host stores at random, which wakes the tile. Compared: what the cores have counted after every few
 # cycles, and at the end the registers, L1 and the Tensix registers.
 DIGESTS = """
