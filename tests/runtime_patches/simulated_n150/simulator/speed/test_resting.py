@@ -29,7 +29,7 @@ def jal(n):
 # waiting cores, now and then one that is there for a single cycle, or resets a core. A core that sees a new value of
 # its flag counts it, copies it to its own place and waits again; a TRISC also has the Tensix unit write to a general
 # register. The host stores at random, which wakes the tile. Compared: what the cores have counted after every few
-# cycles, and at the end the registers, L1 and the Tensix registers.
+# cycles, and at the end the registers, L1, the Tensix registers and for some cycles the program counters.
 DIGESTS = """
 import hashlib, json, os, random, struct
 from framework.device.tt_device import DeviceTileDiagnostics
@@ -76,13 +76,19 @@ def state(tile):
         baby = getattr(tile, name)
         if name != DRIVER:  # which may wait for ever by then; registers of a parked core are made up when it goes on
             assert not baby.spin_parked, name
-            # Not the program counters: a core that waits for what it has loaded has its next instruction executed.
             digest.update(b"".join(register.value for register in baby.register_file.registers[:32]))
     gpr = tile.tensix_coprocessor.getBackend().getGPR()
     digest.update(repr(gpr.registers if hasattr(gpr, "registers") else vars(gpr)).encode())
     return digest.hexdigest()
 
-found, ticks, parks = [], 0, 0
+def counters(chip, tile):
+    # None where it stands for another cycle, of one that is ahead or rests
+    cores = [getattr(tile, name) for name in START]
+    now = chip.clocks[0].clock_tick_num
+    elsewhere = [core.spin_parked or getattr(core, "ahead", 0) > now for core in cores]
+    return [None if e else core.pc_register.read_uint() for core, e in zip(cores, elsewhere)]
+
+found, ticks, parks, at = [], 0, 0, []
 for seed in range(2):
     draw = random.Random(seed)
     chip = Wormhole(DeviceTileDiagnostics(), tensix_coords=[(18, 18)])
@@ -103,9 +109,12 @@ for seed in range(2):
         chip.write((18, 18), FLAGS + 4 * target, b"\\xff\\xff\\x00\\x00")
     chip.run(60)
     found.append(state(tile))
+    for _ in range(30):
+        chip.run(1)
+        at += counters(chip, tile)
     parks += sum(getattr(tile, name)._spin.parks for name in START)
     ticks += sum(getattr(tile, name)._spin.skipped_cycles for name in START)
-print(json.dumps({"found": found, "parks": parks, "skipped": ticks}))
+print(json.dumps({"found": found, "parks": parks, "skipped": ticks, "at": at}))
 """
 
 
@@ -121,6 +130,8 @@ def test_a_tile_does_the_same_in_the_same_cycles(fresh_interpreter, cost_model, 
     assert len(set(with_rest["found"])) > 50, "the flags were seen at many times"
     different = [i for i, pair in enumerate(zip(with_rest["found"], without["found"], strict=True)) if len({*pair}) > 1]
     assert different == []
+    together = [pair for pair in zip(with_rest["at"], without["at"], strict=True) if None not in pair]
+    assert len(together) > 20 and all(a == b for a, b in together)
 
 
 # Three TRISCs with random instructions for their Tensix threads: more of them than a thread holds, such as wait for
