@@ -23,10 +23,9 @@ from framework.pe.rv.rv32 import RV32I
 from runtime_patches.simulated_n150.simulator.patch import Patch
 from runtime_patches.simulated_n150.simulator.speed.burst.interpreter import ROW
 from runtime_patches.simulated_n150.simulator.speed.burst.issue_costs import IssueCosts
-from runtime_patches.simulated_n150.simulator.speed.translator import STALLED, Translator
+from runtime_patches.simulated_n150.simulator.speed.translator import LOAD, STALLED, Translator
 
 PC, NEXT = 32, 33
-_LOAD = 0x03
 _from = int.from_bytes
 
 
@@ -131,7 +130,7 @@ def step(core: RV32I, cycle: int) -> bool:
         words[NEXT] = words[PC] = counter + 4
     elif following is STALLED:
         words[NEXT] = counter + 4
-        if cost is not None and word & 0x7F == _LOAD:
+        if cost is not None and word & 0x7F == LOAD:
             core.refused = None  # each time that it is asked again it is charged for
     else:
         words[NEXT] = words[PC] = following

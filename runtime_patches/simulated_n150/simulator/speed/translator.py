@@ -19,6 +19,7 @@ from runtime_patches.simulated_n150.simulator.behaviour.integer_division import 
 _MASK = 0xFFFFFFFF
 _SIGN = 0x80000000
 _PUSH_BUFFER = 0xFFE40000
+LOAD = 0x03  # opcode
 _from = int.from_bytes
 
 
@@ -345,7 +346,7 @@ class Translator:
         0x6F: _jal,
         0x67: _jalr,
         0x63: _branch,
-        0x03: _load,
+        LOAD: _load,
         0x23: _store,
         0x13: _immediate,
         0x33: _register,

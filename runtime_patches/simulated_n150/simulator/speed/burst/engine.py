@@ -27,9 +27,9 @@ from runtime_patches.simulated_n150.simulator.behaviour.waiting_loops import in_
 from runtime_patches.simulated_n150.simulator.speed.burst import interpreter
 from runtime_patches.simulated_n150.simulator.speed.burst.cores import NEVER, CompiledCore, compiled_core
 from runtime_patches.simulated_n150.simulator.speed.strides import tick, watched_clocks
-from runtime_patches.simulated_n150.simulator.speed.translator import is_full
+from runtime_patches.simulated_n150.simulator.speed.translator import LOAD, is_full
 
-_PUSH_BUFFER, _LOAD = 0xFFE40000, 0x03
+_PUSH_BUFFER = 0xFFE40000
 
 
 class _Tile:
@@ -50,7 +50,7 @@ def _is_stalled(core) -> bool:
     if word & 3 != 3:
         _, thread = memory.memory_map.locate(_PUSH_BUFFER)
         return isinstance(thread, TensixFrontend) and is_full(thread)
-    if word & 0x7F != _LOAD:
+    if word & 0x7F != LOAD:
         return False
     address = core.words[word >> 15 & 31] + (word >> 20) - (0x1000 if word >> 31 else 0) & 0xFFFFFFFF
     place, part = memory.memory_map.locate(address)
