@@ -7,6 +7,9 @@ first address, last address, pointer, kind. An instruction that is not one of RV
 memory no span holds, is *slow*: no core takes a step in that cycle, and the caller executes it in Python.
 
 With the cost model (framework/pe/rv/cost.py), what it knows of a core is a row of numbers too (issue_costs.py).
+
+All of it is one file, as numba takes a function from its cache as long as that function's own file is as it was: after
+a change to what is imported here, remove __pycache__.
 """
 
 from __future__ import annotations
