@@ -115,10 +115,15 @@ def _check(family: str, name: str, value: Any, default: Value) -> None:
         raise ValueError(f"{where} must be one word, got {value!r}")
 
 
+def cache_bytes(chosen: Mapping[str, Any] | Configuration) -> int:
+    """Return the bytes of the keys and values of an attention op's options."""
+    tiles = chosen.get("users", 1) * chosen["kv_heads"] * -(-chosen["context"] // TILE) * -(-chosen["head_dim"] // TILE)
+    return 2 * tiles * TILE_BYTES[chosen["dtype"]]
+
+
 def _check_cache(family: str, chosen: Mapping[str, Any]) -> None:
     """Errors: ValueError where keys and values are more than a chip's DRAM."""
-    tiles = chosen.get("users", 1) * chosen["kv_heads"] * -(-chosen["context"] // TILE) * -(-chosen["head_dim"] // TILE)
-    size = 2 * tiles * TILE_BYTES[chosen["dtype"]]
+    size = cache_bytes(chosen)
     if size > DRAM_BYTES:
         raise ValueError(
             f"{family}: keys and values of context={chosen['context']} take {size / 2**30:.1f} GiB, a chip has "

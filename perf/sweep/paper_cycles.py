@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
 from perf.projections.decode_model.fit import FIXED, LAYER, table_ops
 from perf.projections.estimator.tables import DATA, LAYERS
-from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, suites
+from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites
 from perf.sweep.groups import merged, ns_of
 from perf.sweep.table import PASS, Block, read
 
@@ -232,18 +233,25 @@ def _contexts(cycles: Mapping[str, float]) -> list[str]:
         "## Flash decode by context",
         "",
         "Cycles of 32 heads on 8, one user, a cache in bfloat8_b in chunks of 256, on all 64 cores; speculative: a",
-        "virtual pair, each rank on half of the cores.",
+        "virtual pair, each rank on half of the cores. Last: the rate at which the exact op reads its keys and values.",
         "",
-        "| tokens | " + " | ".join(PAPER_VARIANTS) + " |",
-        "|---:|" + "---:|" * len(PAPER_VARIANTS),
+        "| tokens | " + " | ".join(PAPER_VARIANTS) + " | exact, of 288 GB/s |",
+        "|---:|" + "---:|" * (len(PAPER_VARIANTS) + 1),
     ]
     for context in PAPER_CONTEXTS:
         shape = {"context": context, "chunk_size": 256}
         names = [Configuration.make("flash_decode", variant=variant, **shape).name for variant in PAPER_VARIANTS]
         if any(name in cycles for name in names):
             cells = [f"{cycles[name]:.0f}" if name in cycles else "not run" for name in names]
+            cells.append(_share_of_dram(Configuration.make("flash_decode", variant="exact", **shape), cycles))
             lines.append(f"| {context} | " + " | ".join(cells) + " |")
     return lines
+
+
+def _share_of_dram(configuration: Configuration, cycles: Mapping[str, float]) -> str:
+    if configuration.name not in cycles:
+        return "-"
+    return f"{cache_bytes(configuration) / cycles[configuration.name] / (DRAM_BYTES_PER_S / 1e9):.0%}"
 
 
 def _verdict(told: Sequence[PaperRow]) -> list[str]:
