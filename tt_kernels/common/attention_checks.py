@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
 
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
@@ -17,6 +18,32 @@ FIDELITIES = ("HiFi2", "HiFi3")  # LoFi leaves out bits of the values: norms com
 # At scaled scores of up to 1e4 a row maximum is off by its bfloat16 rounding, at most 2^-8 of it, whose exponential is
 # far from the ends of float32; and the least scale still hides masked keys (common/kernels/tile_masks.hpp).
 MIN_SCALE, MAX_SCALE = 1e-4, 100.0
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """The shapes that every attention op has. max_tokens: that a user can have."""
+
+    users: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+    max_tokens: int
+    cache_dtype: str
+
+    @property
+    def items(self) -> int:
+        """The key/value heads of all users, which groups of workers take in turn."""
+        return self.users * self.kv_heads
+
+    @property
+    def head_tiles(self) -> int:
+        return self.head_dim // TILE
+
+    @property
+    def group_heads(self) -> int:
+        """Query heads per key/value head."""
+        return self.query_heads // self.kv_heads
 
 
 def check_attention_tensors(q: TensorFacts, k: TensorFacts, v: TensorFacts, others: Mapping[str, TensorFacts]) -> None:

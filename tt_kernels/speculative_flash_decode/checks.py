@@ -10,6 +10,7 @@ from tt_kernels.common.attention_checks import MAX_SCALE as MAX_SCALE
 from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
 from tt_kernels.common.attention_checks import (
     TILE,
+    AttentionShape,
     check_attention_tensors,
     check_heads,
     check_scale,
@@ -28,27 +29,12 @@ MAX_THRESHOLD = 1e6
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The shapes of one call. max_tokens: that a user can have. paging: None for a cache without pages."""
+class Problem(AttentionShape):
+    """The shapes of one call. paging: None for a cache without pages."""
 
-    users: int
-    query_heads: int
-    kv_heads: int
-    head_dim: int
-    max_tokens: int
-    cache_dtype: str
     chunk_size: int
     guess_range: GuessRange | None = None
     paging: Paging | None = None
-
-    @property
-    def items(self) -> int:
-        """The key/value heads of all users, which groups of workers take in turn."""
-        return self.users * self.kv_heads
-
-    @property
-    def head_tiles(self) -> int:
-        return self.head_dim // TILE
 
     @property
     def guess(self) -> GuessRange:

@@ -110,7 +110,7 @@ def shapes(problem: Problem, settings: Settings, split: WorkSplit) -> dict[str, 
         "guess_alone": int(settings.guess_alone),
         "guess_tiles": problem.guess.tiles,
         "workers": split.assignment.workers_per_group,
-        "rows_per_head": problem.query_heads // problem.kv_heads,
+        "rows_per_head": problem.group_heads,
         "key_tiles": split.key_tiles,
     } | paging_values(problem.paging)[1]
 

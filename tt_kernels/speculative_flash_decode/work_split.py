@@ -220,7 +220,7 @@ def make_buffers(
         found["cb_lists"] = Buffer(INDICES["cb_lists"], "UINT32", 4 * ROW_WORDS * problem.items, 1, frozenset(worker))
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
     if masses:
-        rows_per_head = problem.query_heads // problem.kv_heads
+        rows_per_head = problem.group_heads
         tiles = most_tiles(problem, workers, speculate)
         words = 4 + 2 * rows_per_head
         for name, size, pages in (

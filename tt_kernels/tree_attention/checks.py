@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tt_kernels.common.attention_checks import TILE, check_attention_tensors, check_heads
+from tt_kernels.common.attention_checks import TILE, AttentionShape, check_attention_tensors, check_heads
 from tt_kernels.common.page_table import Paging, users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
@@ -19,33 +19,13 @@ MAX_NODES = 256
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The shapes of one call. max_tokens: the cache's capacity per user. guess: what the guess reads, None without
-    speculation. paging: None for a cache without pages."""
+class Problem(AttentionShape):
+    """The shapes of one call. guess: what the guess reads, None without speculation. paging: None for a cache without
+    pages."""
 
-    users: int
-    query_heads: int
-    kv_heads: int
-    head_dim: int
-    max_tokens: int
-    cache_dtype: str
     nodes: int
     guess: GuessRange | None = None
     paging: Paging | None = None
-
-    @property
-    def items(self) -> int:
-        """The key/value heads of all users."""
-        return self.users * self.kv_heads
-
-    @property
-    def head_tiles(self) -> int:
-        return self.head_dim // TILE
-
-    @property
-    def group_heads(self) -> int:
-        """Query heads per key/value head."""
-        return self.query_heads // self.kv_heads
 
     @property
     def query_tiles(self) -> int:
