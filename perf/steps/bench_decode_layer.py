@@ -27,9 +27,9 @@ from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
 from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from perf.lib.data_file import FOLDER, commit
+from perf.lib.dram_share import of_roofline
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.timed_chip import timed_chip, timed_environment
 from perf.quality.tables import Table
@@ -40,7 +40,6 @@ from perf.sweep.table import read
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
 MODULE = "perf.steps.bench_decode_layer"
-BYTES_PER_CYCLE = DRAM_BYTES_PER_S / 1e9
 KEYS = ("model", "tp", "context", "sharding", "stage")
 ERRORS = tuple(f"{error}_{w}" for error in ("pcc", "largest", "largest_relative", "error") for w in ("held", "given"))
 VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
@@ -62,11 +61,6 @@ def ops_of(programs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         found.append(row | {"cycles": took, "of_roofline": of_roofline(row["bytes"], took)})
         end = max(end, program["end"])
     return found
-
-
-def of_roofline(read: int, cycles: int) -> float | None:
-    """Return the share of the time that 288 GB/s take for `read` bytes, None for an op that reads none."""
-    return read / (cycles * BYTES_PER_CYCLE) if read else None
 
 
 def sums_of(ops: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
+from perf.lib.dram_share import of_roofline
 from perf.projections.decode_model.fit import FIXED, LAYER, table_ops
 from perf.projections.estimator.tables import DATA, LAYERS
 from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites
@@ -240,18 +240,14 @@ def _contexts(cycles: Mapping[str, float]) -> list[str]:
     ]
     for context in PAPER_CONTEXTS:
         shape = {"context": context, "chunk_size": 256}
-        names = [Configuration.make("flash_decode", variant=variant, **shape).name for variant in PAPER_VARIANTS]
-        if any(name in cycles for name in names):
-            cells = [f"{cycles[name]:.0f}" if name in cycles else "not run" for name in names]
-            cells.append(_share_of_dram(Configuration.make("flash_decode", variant="exact", **shape), cycles))
+        ops = {variant: Configuration.make("flash_decode", variant=variant, **shape) for variant in PAPER_VARIANTS}
+        took = {variant: cycles.get(op.name) for variant, op in ops.items()}
+        if any(took.values()):
+            cells = ["not run" if found is None else f"{found:.0f}" for found in took.values()]
+            exact = took["exact"]
+            cells.append("-" if exact is None else f"{of_roofline(cache_bytes(ops['exact']), exact):.0%}")
             lines.append(f"| {context} | " + " | ".join(cells) + " |")
     return lines
-
-
-def _share_of_dram(configuration: Configuration, cycles: Mapping[str, float]) -> str:
-    if configuration.name not in cycles:
-        return "-"
-    return f"{cache_bytes(configuration) / cycles[configuration.name] / (DRAM_BYTES_PER_S / 1e9):.0%}"
 
 
 def _verdict(told: Sequence[PaperRow]) -> list[str]:

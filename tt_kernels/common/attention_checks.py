@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What all attention ops refuse, checked on plain values. Every message names the values."""
+"""The shapes that attention ops have and what all of them refuse, checked on plain values. Every message names the
+values."""
 
 from __future__ import annotations
 

@@ -21,11 +21,10 @@ from framework.pe.register.register import Register
 from framework.pe.rv.rv32 import RV32I
 
 from runtime_patches.simulated_n150.simulator.patch import Patch
-from runtime_patches.simulated_n150.simulator.speed.burst.interpreter import ROW
+from runtime_patches.simulated_n150.simulator.speed.burst.interpreter import NEXT, PC, ROW
 from runtime_patches.simulated_n150.simulator.speed.burst.issue_costs import IssueCosts
 from runtime_patches.simulated_n150.simulator.speed.translator import LOAD, STALLED, Translator
 
-PC, NEXT = 32, 33
 _from = int.from_bytes
 
 

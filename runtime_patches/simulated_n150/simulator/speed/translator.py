@@ -18,7 +18,7 @@ from runtime_patches.simulated_n150.simulator.behaviour.integer_division import 
 
 _MASK = 0xFFFFFFFF
 _SIGN = 0x80000000
-_PUSH_BUFFER = 0xFFE40000
+PUSH_BUFFER = 0xFFE40000
 LOAD = 0x03  # opcode
 _from = int.from_bytes
 
@@ -201,10 +201,10 @@ class Translator:
     def _push(self, word):
         core, instruction = self.core, (word >> 2 | word << 30) & _MASK
         data = instruction.to_bytes(4, "little")
-        thread = core.visible_memory.memory_map.locate(_PUSH_BUFFER)[1]
+        thread = core.visible_memory.memory_map.locate(PUSH_BUFFER)[1]
 
         def push(_pc):
-            return STALLED if core._exec_memory.write(_PUSH_BUFFER, data) is MemoryStall else None
+            return STALLED if core._exec_memory.write(PUSH_BUFFER, data) is MemoryStall else None
 
         if type(thread) is not TensixFrontend or not TensixInstructionDecoder.isInstructionRecognised(instruction):
             return push

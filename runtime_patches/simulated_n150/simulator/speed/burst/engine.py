@@ -27,9 +27,7 @@ from runtime_patches.simulated_n150.simulator.behaviour.waiting_loops import in_
 from runtime_patches.simulated_n150.simulator.speed.burst import interpreter
 from runtime_patches.simulated_n150.simulator.speed.burst.cores import NEVER, CompiledCore, compiled_core
 from runtime_patches.simulated_n150.simulator.speed.strides import tick, watched_clocks
-from runtime_patches.simulated_n150.simulator.speed.translator import LOAD, is_full
-
-_PUSH_BUFFER = 0xFFE40000
+from runtime_patches.simulated_n150.simulator.speed.translator import LOAD, PUSH_BUFFER, is_full
 
 
 class _Tile:
@@ -48,7 +46,7 @@ def _is_stalled(core) -> bool:
     memory = core.visible_memory
     word = int.from_bytes(memory.read(core.words[interpreter.PC], 4), "little")
     if word & 3 != 3:
-        _, thread = memory.memory_map.locate(_PUSH_BUFFER)
+        _, thread = memory.memory_map.locate(PUSH_BUFFER)
         return isinstance(thread, TensixFrontend) and is_full(thread)
     if word & 0x7F != LOAD:
         return False
