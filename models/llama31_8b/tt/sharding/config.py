@@ -25,6 +25,7 @@ BANKS = 12  # of a Wormhole's DRAM, each with a core that reads it
 GRID = (8, 8)  # columns and rows of an N150's compute cores that ops may use
 ROWS = TILE  # of users: a step is one tile high
 MAX_CORES = 32  # per activation: more make the input's multicasts shorter and more numerous
+MANY_CORES_TILES = 4  # on each of more cores than that: multicasts stay shorter than the reads of a block of weights
 BLOCK_BYTES = 576 * 1024  # of L1 on a reading core for the blocks of a weight, three of which are in flight
 _BLOCKS_IN_FLIGHT = 3
 HEAD_TILES = 1008  # columns of a block of the LM head, in tiles: 84 per bank, of which two rows of tiles fit
@@ -157,7 +158,7 @@ class ShardedDecodeConfig:
             residual=_shards(config.hidden_size // tp),
             fused=Shards(joined, head_dim),
             merged=Shards(heads, head_dim),
-            hidden=_shards(config.intermediate_size // tp),
+            hidden=_shards(config.intermediate_size // tp, cores),  # an exponential per element: all cores
             head_columns=mesh.padded_vocab(config) // tp,
         )
 
@@ -258,11 +259,15 @@ def check_sharding_of_rows(name: str, rows: int) -> None:
         )
 
 
-def _shards(columns: int) -> Shards:
-    """Split into whole tiles on as many cores as divide them, up to 32 that fill a rectangle, which the sharded norm
-    requires."""
+def _shards(columns: int, most: int = MAX_CORES) -> Shards:
+    """Split into whole tiles on as many cores as divide them, up to `most` that fill a rectangle, which the sharded
+    norm requires; on more than MAX_CORES only if each has MANY_CORES_TILES."""
     tiles, width = columns // TILE, GRID[0]
-    cores = max(n for n in range(1, MAX_CORES + 1) if tiles % n == 0 and (n <= width or n % width == 0))
+    cores = max(
+        n
+        for n in range(1, most + 1)
+        if tiles % n == 0 and (n <= width or n % width == 0) and (n <= MAX_CORES or tiles >= n * MANY_CORES_TILES)
+    )
     return Shards(cores, columns // cores)
 
 

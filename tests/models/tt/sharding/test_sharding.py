@@ -35,8 +35,8 @@ SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8)]
 # At 8B shapes: cores of the residual, the norm, the heads, the joined heads and the MLP; and of the five products the
 # tiles a bank, which tt-metal's own rule gives too (columns in whole rounds over 12 banks).
 CHOSEN = {
-    1: ([32, 32, 48, 32, 32], [16, 11, 38, 38, 11]),
-    2: ([32, 32, 24, 16, 32], [8, 11, 19, 19, 11]),
+    1: ([32, 32, 48, 32, 64], [16, 11, 38, 38, 11]),
+    2: ([32, 32, 24, 16, 56], [8, 11, 19, 19, 11]),
     4: ([32, 32, 12, 8, 16], [4, 11, 10, 10, 11]),
     8: ([16, 32, 6, 4, 8], [2, 11, 5, 5, 11]),
 }
@@ -128,8 +128,8 @@ def launched(mesh, plan: str, users: int) -> list:
     ids=lambda shape: f"{shape[0]}x{shape[1]}",
 )
 def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock_mesh, shape):
-    """All bytes read, padding of banks too, against the roofline. For one user: it counts weights and cache,
-    not activations, of which 32 users move another 1 %."""
+    """All bytes read, padding of banks and of the norms' tiles too, against the roofline. For one user: it counts
+    weights and cache, not activations, of which 32 users move another 1 %."""
     mesh, users, ops = MeshShape(*shape), 1, {}
     performance = precision_config("performance", 32)
     for plan in DECODE_SHARDINGS:
@@ -138,7 +138,9 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
         step = decode_programs.step_totals(mesh, asked, found)
         logger.info("{} {}: {}", mesh, plan, step)
         assert abs(step["dram"] - step["roofline"]) <= 0.01 * step["roofline"]
-        assert abs(step["dram"] - step["padding"] - step["numbers"]) <= 0.01 * step["numbers"]
+        held = budget(LLAMA, mesh, performance, CAPACITY, users)
+        padding = step["padding"] + held.norms * 31 // 32
+        assert abs(step["dram"] - padding - step["numbers"]) <= 0.01 * step["numbers"]
         layer = [launch for launch in found if launch["layer"] == 0]
         ops[plan] = len(layer)
         if plan == "sharded":
@@ -147,8 +149,7 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
             read = [launch["op"] for launch in layer if launch["dram"]]
             assert set(read) == {"rms_norm", "linear", "paged_fused_update_cache", FLASH_DECODE}
             (attention,) = [launch for launch in layer if launch["op"] == FLASH_DECODE]
-            kv_cache = budget(LLAMA, mesh, performance, CAPACITY, users).kv_cache // 32
-            assert attention["dram"] == kv_cache + 4, "keys, values and a position"
+            assert attention["dram"] == held.kv_cache // 32 + 4, "keys, values and a position"
             heads = LLAMA.num_key_value_heads // mesh.tp
             assert attention["programs"] == ["GenericOp"]
             assert attention["cores"] > heads and attention["cores"] % heads == 0, "several workers a head"
