@@ -158,7 +158,7 @@ class ShardedDecodeConfig:
             residual=_shards(config.hidden_size // tp),
             fused=Shards(joined, head_dim),
             merged=Shards(heads, head_dim),
-            hidden=_shards(config.intermediate_size // tp, cores),  # an exponential per element: all cores
+            hidden=_shards(config.intermediate_size // tp, cores),  # an exponential per element
             head_columns=mesh.padded_vocab(config) // tp,
         )
 
