@@ -34,6 +34,7 @@ from typing import Any
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.decode_attention.settings import PREDICTORS, followed_range
+from models.llama31_8b.tt.parallel.mesh import TILE
 from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
@@ -48,6 +49,10 @@ from tt_kernels.speculative_sampling.checks import MAX_NODES
 RATES = (0.0, 0.5, 1.0)
 SMALL_GRID, LARGER_GRID = "4x1", "4x2"
 SMALL_GRID_WORKERS, MAX_WORKERS = 2, 6  # on these grids, beside the output and the exchange core
+MAX_WORKERS_FULL = 62  # likewise on FULL_GRID
+# What each kind of layers has options for: the other kind's are refused.
+SMALL_LAYERS: dict[str, Any] = {"intermediate": 96, "kv_heads": 1}
+FULL_SIZE: dict[str, Any] = {"tp": 1, "decode_sharding": "sharded"}
 MAX_WALK = 64  # each decodes a token of its own, and the smallest vocabulary has 96
 FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
 Span = Mapping[str, Any]
@@ -364,16 +369,35 @@ def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
             parser.error(f"--predictor {options.predictor}: {error}")
     if options.model is not None:
         return step | _full_size(parser, options)
-    workers = options.kv_heads * (1 if options.workers is None else options.workers)
-    if not 1 <= workers <= MAX_WORKERS:
-        parser.error(
-            f"--workers times --kv-heads must be 1 to {MAX_WORKERS}, the cores of the grid "
-            f"{LARGER_GRID} less two of the pair's own; got {workers}"
-        )
+    if options.intermediate < TILE or options.intermediate % TILE:
+        parser.error(f"--intermediate must be a multiple of {TILE}, got {options.intermediate}")
+    _check_workers(parser, options.workers, options.kv_heads, MAX_WORKERS, LARGER_GRID)
     if options.tensor_parallel and options.kv_heads % 2:
         parser.error(f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}")
     sizes = {"hidden": 64, "intermediate": options.intermediate, "heads": 2 * options.kv_heads}
     return step | sizes | {"kv_heads": options.kv_heads}
+
+
+def _take_defaults(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Set the options of the asked kind of layers that were not given; ends the process for one of the other kind."""
+    own, other = (SMALL_LAYERS, FULL_SIZE) if options.model is None else (FULL_SIZE, SMALL_LAYERS)
+    for name in other:
+        if getattr(options, name) is not None:
+            needs = "needs" if options.model is None else "is of small layers, not of"
+            parser.error(f"--{name.replace('_', '-')} {getattr(options, name)} {needs} --model")
+    for name, value in own.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+
+
+def _check_workers(parser: argparse.ArgumentParser, workers: int | None, kv_heads: int, most: int, grid: str) -> None:
+    """End the process if the workers of all heads do not fit on a grid beside the pair's own two cores."""
+    asked = kv_heads * (1 if workers is None else workers)
+    if not 1 <= asked <= most:
+        parser.error(
+            f"--workers times key/value heads must be 1 to {most}, the cores of the grid {grid} less two of the "
+            f"pair's own; got {asked}"
+        )
 
 
 def _full_size(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, Any]:
@@ -386,6 +410,7 @@ def _full_size(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         check_fits(part, options.context, options.decode_sharding)
     except ValueError as error:
         parser.error(str(error))
+    _check_workers(parser, options.workers, part.num_key_value_heads, MAX_WORKERS_FULL, FULL_GRID)
     return {
         "hidden": part.hidden_size,
         "intermediate": part.intermediate_size,
@@ -404,16 +429,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--context", type=int, default=512, help="cached tokens (default 512)")
     parser.add_argument("--chunk-size", type=int, default=64, help="tokens of the guess at either end")
     parser.add_argument("--predictor", choices=PREDICTORS, default=PREDICTORS[0], help="what the guess reads (ends)")
-    parser.add_argument("--intermediate", type=int, default=96, help="width of the MLP (default 96)")
+    parser.add_argument("--intermediate", type=int, help="width of small layers' MLP (default 96)")
     parser.add_argument(
         "--workers",
         type=int,
         help="cores per key/value head, of exact and speculative attention (default: by shapes)",
     )
-    parser.add_argument("--kv-heads", type=int, default=1, help="key/value heads, of 64 numbers, two queries each")
+    parser.add_argument("--kv-heads", type=int, help="of small layers, of 64 numbers, two queries each (default 1)")
     parser.add_argument("--model", choices=sorted(PRESETS), help="layers of full size on 8x8 cores, by the next two")
-    parser.add_argument("--tp", type=int, default=1, help="of --model: the part of one of so many chips")
-    parser.add_argument("--decode-sharding", choices=DECODE_SHARDINGS, default="sharded", help="of --model")
+    parser.add_argument("--tp", type=int, help="of --model: the part of one of so many chips (default 1)")
+    parser.add_argument("--decode-sharding", choices=DECODE_SHARDINGS, help="of --model (default sharded)")
     parser.add_argument(
         "--tensor-parallel",
         action="store_true",
@@ -449,6 +474,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--tree must be 1 to {MAX_NODES} nodes, got {options.tree}")
     if options.tree is not None and options.steps is not None:
         parser.error("--steps keeps steps of one token; it does not go with --tree")
+    _take_defaults(parser, options)
     shape = shape_asked(parser, options)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     split, grid = None, grid_of(options)

@@ -147,6 +147,11 @@ def test_words_of_cores_become_spans_of_programs():
         (["--model", "llama-3.1-70b"], "leaves 64 query heads per chip"),
         (["--model", "llama-3.1-8b", "--tp", "3"], "no mesh 1x3"),
         (["--model", "llama-3.1-8b", "--tensor-parallel"], "--tensor-parallel compares small layers"),
+        (["--model", "llama-3.1-8b", "--kv-heads", "2"], "--kv-heads 2 is of small layers, not of --model"),
+        (["--model", "llama-3.1-8b", "--workers", "8"], "must be 1 to 62, the cores of the grid 8x8"),
+        (["--tp", "4"], "--tp 4 needs --model"),
+        (["--decode-sharding", "interleaved"], "--decode-sharding interleaved needs --model"),
+        (["--intermediate", "100"], "--intermediate must be a multiple of 32, got 100"),
     ],
 )
 def test_the_command_refuses_before_it_measures(arguments, words, capsys, monkeypatch):
