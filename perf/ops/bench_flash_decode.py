@@ -301,10 +301,11 @@ def save_plot(results: list[tuple[Point, Cycles]], path: Path) -> Path:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.ops.bench_flash_decode", description=__doc__.splitlines()[0])
-    parser.add_argument(
+    points_of = parser.add_mutually_exclusive_group()
+    points_of.add_argument(
         "--long", action="store_true", help="also more contexts, head_dim 128, two and four workers per head"
     )
-    parser.add_argument("--predictors", action="store_true", help="only the predictors")
+    points_of.add_argument("--predictors", action="store_true", help="only the predictors")
     add_write_option(parser, "--json")
     parser.add_argument("--plot", type=new_file, help="also draw them into this .png, .svg or .pdf")
     options = parser.parse_args(argv)

@@ -333,19 +333,21 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m perf.ops.bench_speculative_sampling", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--vocab", type=int, nargs="+", default=[2048], help="up to 32768, which takes half an hour")
+    parser.add_argument("--vocab", type=int, nargs="+", help="up to 32768, which takes half an hour (default 2048)")
     parser.add_argument("--users", type=int, nargs="+", default=[1])
     parser.add_argument("--drafted", type=int, nargs="+", default=[4])
-    parser.add_argument("--grid", default="1x1", help="columns x rows of cores of the simulated chip")
+    parser.add_argument("--grid", help="columns x rows of cores of the simulated chip (default 1x1)")
     parser.add_argument("--cores-per-user", "--cores-a-user", type=int, help="default: as the op chooses")
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--mock", action="store_true", help=f"bytes alone, for {FULL_VOCAB} ids, on a mock chip")
     add_write_option(parser, "--json")
     options = parser.parse_args(argv)
+    if options.mock and (options.vocab or options.grid):
+        parser.error(f"--mock counts bytes for {FULL_VOCAB} ids on a whole chip, without --vocab and --grid")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    vocabularies = [FULL_VOCAB] if options.mock else options.vocab
+    vocabularies = [FULL_VOCAB] if options.mock else options.vocab or [2048]
     cases = [(u, d, v) for v in vocabularies for u in options.users for d in options.drafted]
-    grid = None if options.mock else options.grid
+    grid = None if options.mock else options.grid or "1x1"
     results = run(cases, grid, options.ways, options.cores_per_user)
     if options.write:
         write(options.write, parser, argv, table_rows(results))

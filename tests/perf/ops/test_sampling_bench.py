@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from perf.ops import bench_flash_decode, bench_speculative_sampling
 from perf.ops.bench_speculative_sampling import WAYS, bytes_moved, paper_report, report, total_variation
 from tt_kernels.speculative_sampling.reference import SigmoidModel
 
@@ -54,3 +55,18 @@ def test_report_judges_by_the_targets():
     verdicts = [line for line in text.splitlines() if "met" in line or "MISSED" in line]
     assert [("MISSED" in line) for line in verdicts] == [False, True, False, True]
     assert "Gemma 7B, Gemma 2B, Xsum: 0.901, 0.365" in paper_report()
+
+
+@pytest.mark.parametrize(
+    "bench, options",
+    [
+        (bench_speculative_sampling, ["--mock", "--vocab", "4096"]),
+        (bench_speculative_sampling, ["--mock", "--grid", "2x1"]),
+        (bench_flash_decode, ["--long", "--predictors"]),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(bench, options, monkeypatch, capsys):
+    monkeypatch.setattr(bench, "run", lambda *_: pytest.fail("measured"))
+    with pytest.raises(SystemExit, match="2"):
+        bench.main(options)
+    assert next(word for word in reversed(options) if word.startswith("--")) in capsys.readouterr().err
