@@ -21,6 +21,7 @@ from perf.sweep.table import PASS, TableError, opened, read
 
 TIMEOUT_S = 1800.0
 TOLERANCE = 0.05
+OF_A_SWEEP = ("only", "source", "jobs", "retry_failed", "tracy", "log", "list")  # options that only a run has
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,17 +93,7 @@ def _compare(parser: argparse.ArgumentParser, options: argparse.Namespace) -> in
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     if not 0 <= tolerance < float("inf"):
         parser.error(f"--tolerance must be at least 0 and finite, got {tolerance}")
-    for name in (
-        "suite",
-        "suite_file",
-        "only",
-        "source",
-        "csv",
-        "list",
-        "measurements",
-        "retry_failed",
-        "jobs",
-    ):
+    for name in (*OF_A_SWEEP, "suite", "suite_file", "csv", "measurements", "against_model"):
         if getattr(options, name):
             parser.error(f"--{name.replace('_', '-')} does not go with --compare, which only reads two files")
     before, after = (read(path) for path in options.compare)
@@ -162,8 +153,10 @@ def _ready(source: str) -> None:
 
 def _shown(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     """Show what a CSV holds, without running anything."""
-    if options.csv is None or options.source or options.list or options.only or options.retry_failed or options.jobs:
+    if options.csv is None or any(getattr(options, name) for name in OF_A_SWEEP):
         parser.error("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
+    if options.against_model and options.measurements:
+        parser.error("--against-model prints steps beside the model; --measurements does not go with it")
     blocks = read(options.csv)
     if options.against_model:
         from perf.sweep.against_model import report as beside

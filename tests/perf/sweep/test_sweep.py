@@ -167,6 +167,9 @@ def test_suite_files_that_make_no_sense(tmp_path, text, says):
         (["--suite-file", "/nowhere.yaml"], "/nowhere.yaml"),
         (["--compare", "/a.csv", "/b.csv"], "cannot read /a.csv"),
         (["--compare", "/a.csv", "/b.csv", "--suite", "ops"], "--suite does not go with --compare"),
+        (["--compare", "/a.csv", "/b.csv", "--tracy"], "--tracy does not go with --compare"),
+        (["--csv", "/a.csv", "--tracy"], "--csv alone shows a sweep"),
+        (["--csv", "/a.csv", "--against-model", "--measurements", "m.json"], "--measurements does not go with it"),
         (["--compare", "/a.csv", "/b.csv", "--tolerance", "-1"], "--tolerance must be at least 0"),
     ],
 )
