@@ -43,13 +43,13 @@ from perf.projections.estimator.latency import token_latency
 from perf.steps import both_levels
 from perf.steps.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN, is_own, own_names
 from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, part_of
+from runtime_patches.simulated_n150.grids import parse_grid
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 RATES = (0.0, 0.5, 1.0)
 SMALL_GRID, LARGER_GRID = "4x1", "4x2"
-SMALL_GRID_WORKERS, MAX_WORKERS = 2, 6  # on these grids, beside the output and the exchange core
-MAX_WORKERS_FULL = 62  # likewise on FULL_GRID
+PAIRS_CORES = 2  # the output and the exchange core
 # What each kind of layers has options for: the other kind's are refused.
 SMALL_LAYERS: dict[str, Any] = {"intermediate": 96, "kv_heads": 1}
 FULL_SIZE: dict[str, Any] = {"tp": 1, "decode_sharding": "sharded"}
@@ -337,8 +337,14 @@ def grid_of(options: argparse.Namespace) -> str:
     compared, since reduce_scatter over two links wants eight cores."""
     if options.model is not None:
         return FULL_GRID
-    few = options.kv_heads * (options.workers or 1) <= SMALL_GRID_WORKERS
+    few = options.kv_heads * (options.workers or 1) <= _workers_on(SMALL_GRID)
     return SMALL_GRID if few and not options.tensor_parallel else LARGER_GRID
+
+
+def _workers_on(grid: str) -> int:
+    """Return the cores of a grid that are left for workers."""
+    columns, rows = parse_grid(grid)
+    return columns * rows - PAIRS_CORES
 
 
 def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) -> dict[str, Any]:
@@ -371,7 +377,7 @@ def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         return step | _full_size(parser, options)
     if options.intermediate < TILE or options.intermediate % TILE:
         parser.error(f"--intermediate must be a multiple of {TILE}, got {options.intermediate}")
-    _check_workers(parser, options.workers, options.kv_heads, MAX_WORKERS, LARGER_GRID)
+    _check_workers(parser, options.workers, options.kv_heads, LARGER_GRID)
     if options.tensor_parallel and options.kv_heads % 2:
         parser.error(f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}")
     sizes = {"hidden": 64, "intermediate": options.intermediate, "heads": 2 * options.kv_heads}
@@ -381,18 +387,18 @@ def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
 def _take_defaults(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Set the options of the asked kind of layers that were not given; ends the process for one of the other kind."""
     own, other = (SMALL_LAYERS, FULL_SIZE) if options.model is None else (FULL_SIZE, SMALL_LAYERS)
+    why = "needs --model" if options.model is None else "is of small layers, not of --model"
     for name in other:
         if getattr(options, name) is not None:
-            needs = "needs" if options.model is None else "is of small layers, not of"
-            parser.error(f"--{name.replace('_', '-')} {getattr(options, name)} {needs} --model")
+            parser.error(f"--{name.replace('_', '-')} {getattr(options, name)} {why}")
     for name, value in own.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
 
 
-def _check_workers(parser: argparse.ArgumentParser, workers: int | None, kv_heads: int, most: int, grid: str) -> None:
+def _check_workers(parser: argparse.ArgumentParser, workers: int | None, kv_heads: int, grid: str) -> None:
     """End the process if the workers of all heads do not fit on a grid beside the pair's own two cores."""
-    asked = kv_heads * (1 if workers is None else workers)
+    asked, most = kv_heads * (1 if workers is None else workers), _workers_on(grid)
     if not 1 <= asked <= most:
         parser.error(
             f"--workers times key/value heads must be 1 to {most}, the cores of the grid {grid} less two of the "
@@ -410,7 +416,7 @@ def _full_size(parser: argparse.ArgumentParser, options: argparse.Namespace) -> 
         check_fits(part, options.context, options.decode_sharding)
     except ValueError as error:
         parser.error(str(error))
-    _check_workers(parser, options.workers, part.num_key_value_heads, MAX_WORKERS_FULL, FULL_GRID)
+    _check_workers(parser, options.workers, part.num_key_value_heads, FULL_GRID)
     return {
         "hidden": part.hidden_size,
         "intermediate": part.intermediate_size,
