@@ -27,14 +27,14 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.decode_attention.settings import PREDICTORS, followed_range
-from models.llama31_8b.tt.parallel.mesh import TILE
+from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
@@ -375,11 +375,16 @@ def shape_asked(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
             parser.error(f"--predictor {options.predictor}: {error}")
     if options.model is not None:
         return step | _full_size(parser, options)
-    if options.intermediate < TILE or options.intermediate % TILE:
-        parser.error(f"--intermediate must be a multiple of {TILE}, got {options.intermediate}")
     _check_workers(parser, options.workers, options.kv_heads, LARGER_GRID)
     if options.tensor_parallel and options.kv_heads % 2:
         parser.error(f"--tensor-parallel splits an even number of --kv-heads over two chips, got {options.kv_heads}")
+    shapes = {"hidden_size": 64, "intermediate_size": options.intermediate, "head_dim": 64}
+    shapes |= {"num_attention_heads": 2 * options.kv_heads, "num_key_value_heads": options.kv_heads}
+    try:
+        layers = replace(preset("llama-3.1-8b"), name="such a layer", **shapes)
+        MeshShape(1, 2 if options.tensor_parallel else 1).check_model(layers)
+    except ValueError as error:
+        parser.error(str(error))
     sizes = {"hidden": 64, "intermediate": options.intermediate, "heads": 2 * options.kv_heads}
     return step | sizes | {"kv_heads": options.kv_heads}
 

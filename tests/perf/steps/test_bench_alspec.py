@@ -151,7 +151,8 @@ def test_words_of_cores_become_spans_of_programs():
         (["--model", "llama-3.1-8b", "--workers", "8"], "must be 1 to 62, the cores of the grid 8x8"),
         (["--tp", "4"], "--tp 4 needs --model"),
         (["--decode-sharding", "interleaved"], "--decode-sharding interleaved needs --model"),
-        (["--intermediate", "100"], "--intermediate must be a multiple of 32, got 100"),
+        (["--intermediate", "100"], "intermediate_size = 100, which is not a multiple of 32 x 1"),
+        (["--tensor-parallel", "--kv-heads", "2"], "intermediate_size = 96, which is not a multiple of 32 x 2"),
     ],
 )
 def test_the_command_refuses_before_it_measures(arguments, words, capsys, monkeypatch):
