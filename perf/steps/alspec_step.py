@@ -6,7 +6,7 @@ Runs in a process whose runtime notes programs (runtime_patches/profiling/timeli
 chips run on their own as on silicon. The caches hold random numbers, so that no prompt has to be read; outcomes are
 forced, a threshold a layer. Where the layers are to decide, caches and embeddings may be random walks, so that
 attention stays near where it was a step before. Steps decode a token, or with `nodes` a chain of so many. `measure` is
-the only entry; perf/steps/bench_alspec.py starts it and makes sense of what it returns.
+the only entry; perf/steps/bench_alspec.py starts it, and alspec_table.py makes sense of what it returns.
 """
 
 from __future__ import annotations

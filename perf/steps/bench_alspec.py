@@ -26,8 +26,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,10 @@ from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
-from perf.projections.estimator.latency import token_latency
 from perf.steps import both_levels
-from perf.steps.alspec_programs import ATTENTION, EXACT, EXCHANGE, GATE, OWN, is_own, own_names
+from perf.steps.alspec_drawing import chrome_trace, plot
+from perf.steps.alspec_programs import EXACT, own_names
+from perf.steps.alspec_table import Step, report, table_rows
 from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, part_of
 from runtime_patches.simulated_n150.grids import parse_grid
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
@@ -54,216 +55,6 @@ PAIRS_CORES = 2  # the output and the exchange core
 SMALL_LAYERS: dict[str, Any] = {"intermediate": 96, "kv_heads": 1}
 FULL_SIZE: dict[str, Any] = {"tp": 1, "decode_sharding": "sharded"}
 MAX_WALK = 64  # each decodes a token of its own, and the smallest vocabulary has 96
-FORMULA_TARGET, GAIN_TARGET = 0.10, 0.80
-Span = Mapping[str, Any]
-Step = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Cycles that appendix F takes, as these steps had them. fixed: outside the layers. per_layer: a layer without
-    its attention. exact: attention alone. sender, receiver: speculative attention of the chip that guesses, and
-    until the other has the guess."""
-
-    fixed: float
-    per_layer: float
-    exact: float
-    sender: float
-    receiver: float
-
-    def formula(self, layers: int, rate: float) -> float:
-        """Return the cycles of a step by appendix F."""
-        return token_latency(
-            self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
-        )
-
-
-def cycles(step: Step) -> int:
-    """Return the cycles from the first program's start to the last one's end, over all chips."""
-    spans = [span for chip in step["chips"] for span in chip]
-    return max(span["end"] for span in spans) - min(span["start"] for span in spans)
-
-
-def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
-    """Return the parts of the exact step and all speculative ones. Errors: ValueError without a speculative step."""
-    exact = steps[EXACT]["chips"][0]
-    whole = cycles({"chips": [exact]})
-    attention = _mean(_length(span) for span in exact if span["name"] == ATTENTION)
-    inside = [span for span in exact if span["layer"] is not None]
-    in_layers = max(span["end"] for span in inside) - min(span["start"] for span in inside)
-    senders, receivers = [], []
-    for name, step in steps.items():
-        for layer in range(layers if name != EXACT else 0):
-            found = [_attention(chip, layer) for chip in step["chips"]]
-            begin = max(span["start"] for span in found)  # neither goes on before both are there
-            ends = sorted(span["end"] - begin for span in found)
-            receivers.append(ends[0])
-            senders.append(ends[1])
-    if not senders:
-        raise ValueError("no step with speculation to take the parts from")
-    per_layer = in_layers / layers - attention
-    return Parts(whole - in_layers, per_layer, attention, _mean(senders), _mean(receivers))
-
-
-def _attention(chip: Iterable[Span], layer: int) -> Span:
-    (found,) = [span for span in chip if span["name"] == ATTENTION and span["layer"] == layer]
-    return found
-
-
-def _length(span: Span) -> int:
-    return span["end"] - span["start"]
-
-
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return sum(values) / len(values)
-
-
-def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
-    """Return a row per hit rate: cycles as it ran, of one chip with exact attention, by appendix F, and the share of
-    the gain that appendix F promises which was seen (None where it promises none). Steps in which the layers decide are
-    one row, of their means."""
-    parts, alone = parts_of(steps, layers), cycles({"chips": [steps[EXACT]["chips"][0]]})
-    found = []
-    alike: dict[str, list[Step]] = {}
-    for name, step in steps.items():
-        if name != EXACT:
-            alike.setdefault(OWN if is_own(name) else name, []).append(step)
-    for name, several in alike.items():
-        rate = _mean(sum(step["hits"]) / layers for step in several)
-        took = round(_mean(cycles(step) for step in several))
-        formula = parts.formula(layers, rate)
-        promised = alone - formula
-        found.append(
-            {
-                "own": name == OWN,
-                "hit_rate": rate,
-                "cycles": took,
-                "exact": alone,
-                "formula": round(formula),
-                "difference": took / formula - 1,
-                "speedup": alone / took,
-                "share_of_gain": (alone - took) / promised if promised > 0 else None,
-            }
-        )
-    return found
-
-
-def table_rows(
-    steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None
-) -> list[dict[str, Any]]:
-    """Return the rows of a data file: `rows` with the shape, the parts that appendix F was given, and the step by
-    tensor parallelism where it was measured."""
-    parts = {f"part_{name}": round(value) for name, value in asdict(parts_of(steps, shape["layers"])).items()}
-    found = [dict(shape) | row | parts for row in rows(steps, shape["layers"])]
-    if tensor_parallel is not None:
-        split = cycles(tensor_parallel)
-        found = [row | {"tensor_parallel": split, "over_it": split / row["cycles"]} for row in found]
-    return found
-
-
-def title(name: str, step: Step) -> str:
-    """Return what a step is called where it is shown."""
-    if name == EXACT:
-        return "exact attention"
-    if is_own(name):
-        return f"own decisions at threshold {step['threshold']:g}, {sum(step['hits'])} of {len(step['hits'])} hit"
-    return f"{float(name):.0%} hits"
-
-
-def report(steps: Mapping[str, Step], shape: Mapping[str, int], tensor_parallel: Step | None = None) -> str:
-    """Return the table as text, with what appendix F was given; tensor_parallel: the step split over the same chips."""
-    layers = shape["layers"]
-    parts = parts_of(steps, layers)
-    lines = [
-        f"{layers} layers, hidden {shape['hidden']}, MLP {shape['intermediate']}, {shape['context']} cached tokens, "
-        f"chunks of {shape['chunk_size']}, workers {shape['workers'] or 'by shapes'}; cycles of the simulated pair, "
-        "fast dispatch, from a trace",
-        f"a layer without attention {parts.per_layer:.0f}, exact attention {parts.exact:.0f}, sender "
-        f"{parts.sender:.0f}, receiver {parts.receiver:.0f}; outside the layers {parts.fixed:.0f}",
-        f"{'hits':>9}{'step':>9}{'one chip, exact':>16}{'speedup':>9}{'appendix F':>12}{'off by':>8}"
-        f"{'of its gain':>13}",
-    ]
-    for row in rows(steps, layers):
-        gain = "-" if row["share_of_gain"] is None else f"{row['share_of_gain']:.0%}"
-        lines.append(
-            f"{'own ' if row['own'] else ''}{row['hit_rate']:.0%}".rjust(9)
-            + f"{row['cycles']:>9}{row['exact']:>16}{row['speedup']:>8.3f}x"
-            f"{row['formula']:>12}{row['difference']:>+8.1%}{gain:>13}"
-        )
-    lines += [title(name, step) for name, step in steps.items() if is_own(name)]
-    if tensor_parallel is not None:
-        alone, split = cycles({"chips": [steps[EXACT]["chips"][0]]}), cycles(tensor_parallel)
-        lines.append(f"tensor parallelism over the same two chips: {split} cycles, {alone / split:.3f}x one chip alone")
-    return "\n".join(lines)
-
-
-def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
-    """Return all steps as a Chrome / Perfetto trace: a process per step, a track per chip; one microsecond is one
-    cycle."""
-    events: list[dict[str, Any]] = []
-    for process, (name, step) in enumerate(steps.items()):
-        shown = {"name": title(name, step)}
-        events.append({"ph": "M", "pid": process, "name": "process_name", "args": shown})
-        for chip, spans in enumerate(step["chips"]):
-            track = {"pid": process, "tid": chip}
-            events.append({"ph": "M", **track, "name": "thread_name", "args": {"name": f"chip {chip}"}})
-            for span in spans:
-                what = {"layer": span["layer"], "program": span["number"], "cores": span["cores"]}
-                timing = {"ts": span["start"], "dur": _length(span)}
-                events.append({"ph": "X", **track, "name": span["name"], **timing, "args": what})
-    return {"traceEvents": events, "displayTimeUnit": "ns"}
-
-
-def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return (start, length) of each program of a chip, from the end of those before it: a program's first cores begin
-    to wait for their work while others are still at the one before."""
-    found, end = [], 0
-    for span in spans:
-        start = min(max(span["start"], end), span["end"])
-        found.append((start, span["end"] - start))
-        end = max(end, span["end"])
-    return found
-
-
-def plot(steps: Mapping[str, Step], path: Path) -> None:
-    """Draw each step as two bars of programs in time, like the paper's figure 6."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-    from matplotlib.patches import Patch
-
-    colours = {ATTENTION: "#d1495b", EXCHANGE: "#edae49", GATE: "#8d96a3"}
-    other = "#00798c"
-    heights = [len(step["chips"]) for step in steps.values()]
-    figure, axes = pyplot.subplots(
-        len(steps), 1, sharex=True, figsize=(11, 0.8 * sum(heights)), squeeze=False, height_ratios=heights
-    )
-    for axis, (name, step) in zip(axes[:, 0], steps.items(), strict=True):
-        for chip, spans in enumerate(step["chips"]):
-            axis.broken_barh(
-                one_after_the_other(spans),
-                (chip - 0.4, 0.8),
-                facecolors=[colours.get(span["name"], other) for span in spans],
-                edgecolor="white",
-                linewidth=0.2,
-            )
-        axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
-        axis.invert_yaxis()
-        alone = " on one chip alone" if name == EXACT else ""
-        axis.set_title(title(name, step) + alone, fontsize=9, loc="left")
-    axes[-1, 0].set_xlabel("cycles of the simulated chips")
-    labels = {**colours, "other programs": other}
-    figure.legend(
-        handles=[Patch(color=colour, label=label) for label, colour in labels.items()],
-        loc="upper right",
-        ncols=len(labels),
-        fontsize=8,
-    )
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
-    pyplot.close(figure)
 
 
 def run(
@@ -496,7 +287,7 @@ def main(argv: list[str] | None = None) -> int:
         steps = run(shape, options.hits, grid=grid, own=options.own, kept=options.steps)
         if options.tree is not None:
             trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
-            levels = both_levels.rows(steps, trees, shape, options.tree, cycles)
+            levels = both_levels.rows(steps, trees, shape, options.tree)
     except ValueError as error:
         parser.error(str(error))
     if options.write:

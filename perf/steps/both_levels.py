@@ -10,13 +10,11 @@ token's; `share_of_product` is how much of that was seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from perf.steps.alspec_programs import EXACT
-
-PRODUCT_TARGET = 0.9
-Step = Mapping[str, Any]
+from perf.steps.alspec_table import Step, cycles, cycles_alone
 
 
 def rows(
@@ -24,14 +22,13 @@ def rows(
     trees: Mapping[str, Step],
     shape: Mapping[str, Any],
     nodes: int,
-    cycles: Callable[[Step], int],
 ) -> list[dict[str, Any]]:
     """Return a row per hit rate that was forced in both: cycles of the four steps, and gains over one chip decoding a
     token, those of trees per token that a step yields.
 
     tokens, trees: steps of `alspec_step.measure`, the exact ones of one chip.
     """
-    plain, alone = (cycles({"chips": [steps[EXACT]["chips"][0]]}) for steps in (tokens, trees))
+    plain, alone = cycles_alone(tokens), cycles_alone(trees)
     found = []
     for name in tokens:
         if name == EXACT or name not in trees:

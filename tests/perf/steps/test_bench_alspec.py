@@ -9,8 +9,9 @@ import json
 import pytest
 
 from perf.steps import bench_alspec
+from perf.steps.alspec_drawing import chrome_trace, one_after_the_other
 from perf.steps.alspec_programs import ATTENTION, EXCHANGE, hit_pattern
-from perf.steps.bench_alspec import chrome_trace, cycles, parts_of, report, rows
+from perf.steps.alspec_table import cycles, parts_of, report, rows
 from runtime_patches.profiling.timeline import ProgramSpan, spans_of
 
 SHAPE = {"layers": 1, "hidden": 64, "intermediate": 96, "context": 512, "chunk_size": 64, "workers": None}
@@ -190,7 +191,7 @@ def test_a_chips_part_of_a_model_goes_on_where_the_last_run_stopped(tmp_path, mo
 
 def test_programs_are_drawn_one_after_the_other():
     spans = [{"start": start, "end": end} for start, end in ((0, 10), (4, 12), (5, 9), (20, 30))]
-    assert bench_alspec.one_after_the_other(spans) == [(0, 10), (10, 2), (9, 0), (20, 10)]
+    assert one_after_the_other(spans) == [(0, 10), (10, 2), (9, 0), (20, 10)]
 
 
 def test_plot_and_files_are_written(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from perf.steps import both_levels
-from perf.steps.bench_alspec import cycles
 
 SHAPE = {"layers": 1, "hidden": 64, "intermediate": 96, "context": 512, "chunk_size": 64, "workers": 1}
 
@@ -20,7 +19,7 @@ def test_gains_multiply_where_a_pair_shortens_both_steps_alike() -> None:
     """The pair halves a token's step, and takes a tree's of 120 to 80: two thirds of the product."""
     tokens = {"exact": step(100), "0": step(150), "1": step(0)}
     trees = {"exact": step(120), "1": step(30)}
-    (row,) = both_levels.rows(tokens, trees, SHAPE, 16, cycles)
+    (row,) = both_levels.rows(tokens, trees, SHAPE, 16)
     assert (row["plain"], row["pair"], row["trees"], row["both"]) == (100, 50, 120, 80)
     assert row["gain_of_pair"] == 2 and row["gain_of_trees"] == pytest.approx(100 / 120)
     assert row["gain_of_both"] == 1.25
