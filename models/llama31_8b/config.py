@@ -100,11 +100,6 @@ class LlamaConfig:
         if self.head_dim % 2:
             raise UnsupportedModelError(f"head_dim must be even for RoPE, got {self.head_dim}")
 
-    @property
-    def num_query_groups(self) -> int:
-        """Query heads that share one key/value head."""
-        return self.num_attention_heads // self.num_key_value_heads
-
     def with_layers(self, num_hidden_layers: int) -> LlamaConfig:
         """Return the same shapes at another depth, for tests of large models at small cost."""
         return replace(self, num_hidden_layers=num_hidden_layers)

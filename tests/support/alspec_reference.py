@@ -39,10 +39,6 @@ class ReferenceSteps:
     accepted: list[list[bool]]
     cache: object
 
-    def least_gap(self) -> float:
-        """The smallest lead of a best logit over the second, of all tokens."""
-        return min(float(best[0] - best[1]) for best in (row.topk(2).values for row in self.logits))
-
 
 @torch.inference_mode()
 def reference_steps(model, prompt: list[int], steps: int, policy: AttentionPolicy, capacity: int) -> ReferenceSteps:
@@ -62,17 +58,3 @@ def reference_steps(model, prompt: list[int], steps: int, policy: AttentionPolic
 def margin(found: ReferenceSteps, threshold: float) -> float:
     """The least relative distance of a ratio from `threshold`."""
     return min(abs(r / threshold - 1) for row in found.ratios for r in row if r is not None)
-
-
-def dividing_threshold(model, prompt: list[int], steps: int, chunk_size: int, capacity: int) -> float:
-    """A threshold with hits and misses whose decisions are as far as possible from the border, in its own run."""
-    policy = Recorded(0.0, chunk_size)
-    exact = reference_steps(model, prompt, steps, policy, capacity)
-    ratios = sorted(r for row in exact.ratios for r in row if r)
-    middle = ratios[len(ratios) // 4 : -len(ratios) // 4]
-    best = (0.0, 0.0)
-    for low, high in zip(middle, middle[1:]):
-        threshold = (low * high) ** 0.5
-        found = reference_steps(model, prompt, steps, Recorded(threshold, chunk_size), capacity)
-        best = max(best, (margin(found, threshold), threshold))
-    return best[1]

@@ -49,9 +49,3 @@ def resolve(num_layers: int, fuzzy: int | Sequence[Sequence[int]] | None) -> lis
         return None
     groups = layer_groups(num_layers, fuzzy) if isinstance(fuzzy, int) else check_groups(num_layers, fuzzy)
     return None if all(len(group) == 1 for group in groups) else groups
-
-
-def attention_stages(groups: Sequence[Sequence[int]]) -> int:
-    """Return the attention latencies left on the critical path when each group's attentions run at once (equation
-    5)."""
-    return len(groups)

@@ -13,8 +13,6 @@ from perf.sweep.configurations import Configuration, from_file, suites
 from perf.sweep.groups import merged, ns_of
 from perf.sweep.table import KERNEL_NS, PASS, Block, read
 
-BANKS_BYTES_PER_CYCLE = 288
-
 
 def cycles_of(block: Block) -> float:
     return sum(map(ns_of, merged(block)))

@@ -93,10 +93,6 @@ class SpeculationCounters:
                 totals[user] = (hits + counts[0], misses + counts[1], bypassed + counts[2])
         return dict(sorted(totals.items()))
 
-    def hit_rate_per_token(self, user: int = 0) -> list[float | None]:
-        """Return the share of layers that accepted, for each counted token of a user in order; None where bypassed."""
-        return [None if layers is None else sum(layers) / len(layers) for layers in self.decisions_per_token(user)]
-
     def decisions_per_token(self, user: int = 0) -> list[list[bool] | None]:
         """Return which layers accepted, for each counted token of a user in order; None where bypassed."""
         decisions: list[list[bool] | None] = []
@@ -151,11 +147,6 @@ class SpeculationCounters:
     def hit_rate_per_layer(self) -> list[float | None]:
         """Hit rate of each layer, None where nothing was verified."""
         return [h / (h + m) if h + m else None for h, m, _ in self.totals_per_layer().tolist()]
-
-    @property
-    def hit_rate_per_user(self) -> dict[int, float | None]:
-        """Hit rate of each user, None where nothing was verified."""
-        return {user: h / (h + m) if h + m else None for user, (h, m, _) in self.totals_per_user().items()}
 
     @property
     def bypassed_positions(self) -> int:

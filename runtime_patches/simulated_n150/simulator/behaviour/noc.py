@@ -21,7 +21,7 @@ from runtime_patches.simulated_n150.simulator.patch import Patch
 
 _INCREMENT = 1
 _MMIO = 0xFFB00000
-_SEND_INLINE, _SEND_RESPONSE, _BROADCAST, _INCLUDE_SOURCE = 1 << 3, 1 << 4, 1 << 5, 1 << 17
+_SEND_RESPONSE, _BROADCAST, _INCLUDE_SOURCE = 1 << 4, 1 << 5, 1 << 17
 _Names = NUI.NUICounters.CounterNames
 
 

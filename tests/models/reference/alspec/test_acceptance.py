@@ -153,14 +153,13 @@ def test_statistics_add_up_by_layer_token_and_user() -> None:
     assert statistics.totals_per_layer().tolist() == [[3, 1, 1], [3, 1, 1]]
     assert statistics.totals_per_user() == {4: (1, 1, 0), 7: (5, 1, 2)}
     assert statistics.hit_rate == 6 / 8 and statistics.hit_rate_per_layer == [0.75, 0.75]
-    assert statistics.hit_rate_per_user == {4: 0.5, 7: 5 / 6}
     assert (statistics.hits, statistics.misses, statistics.bypassed) == (6, 2, 2)
-    assert statistics.hit_rate_per_token(7) == [None, 1.0, 0.5, 1.0]
-    assert statistics.hit_rate_per_token(4) == [0.5] and statistics.bypassed_positions == 1
+    assert statistics.decisions_per_token(7) == [None, [True, True], [False, True], [True, True]]
+    assert statistics.decisions_per_token(4) == [[True, False]] and statistics.bypassed_positions == 1
 
     statistics.keep_queries(0, [1])  # the other two draft tokens were rejected
     assert statistics.totals_per_user() == {4: (1, 1, 0), 7: (1, 1, 2)}
-    assert statistics.hit_rate_per_token(7) == [None, 0.5]
+    assert statistics.decisions_per_token(7) == [None, [False, True]]
     assert statistics.hit_rate_per_step == statistics.hit_rate_of_roots_alone == 3 / 4
     statistics.begin_tree()[:] = torch.tensor([[False], [True]])
     assert statistics.hit_rate_per_step == 3 / 4 and statistics.hit_rate_of_roots_alone == 2 / 4

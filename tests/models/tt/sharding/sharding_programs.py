@@ -94,17 +94,6 @@ def rows_of_products(mesh, model, keep) -> None:
         keep(name, wo.rows(rows, ttnn.DRAM_MEMORY_CONFIG))
 
 
-def rows_alone(mesh, decode_sharding: str) -> dict:
-    """`rows_of_products` of a model whose step does not run."""
-    from models.llama31_8b.tt.model import read
-
-    found: dict = {}
-    rows_of_products(
-        mesh, made(mesh, decode_sharding, 1, "bfloat16"), lambda name, out: found.update({name: read(out).float()})
-    )
-    return found
-
-
 def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:
     """Decode one user over a TP group: float32 logits of each step, the token that each chip chooses from them, and at
     the end each chip's cached keys and values."""

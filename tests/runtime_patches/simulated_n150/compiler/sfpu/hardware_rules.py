@@ -147,13 +147,6 @@ def twos_complement(x):
     return wrap(np.where(x & SIGN, -magnitude, magnitude))
 
 
-def lut16(pattern):
-    """Value of SFPLUTFP32's 16-bit float."""
-    power = (pattern >> 10) & 0x1F
-    value = 0.0 if power == 31 else (1 + (pattern & 0x3FF) / 1024) * 2.0 ** (power - 15)
-    return -value if pattern & 0x8000 else value
-
-
 def lut8(pattern):
     """Value of SFPLUT's 8-bit float."""
     if pattern == 0xFF:
