@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from tt_kernels.common.cores import check_core, core_set
+from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.peer import Pairs
 
 
@@ -21,7 +21,7 @@ class CorePair(Pairs):
         if (cores[0][1], cores[0][0]) > (cores[1][1], cores[1][0]):
             raise ValueError(f"rank 0 comes first, row by row; got {cores}")  # the order of the state's shards
         self.cores = tuple(cores)
-        self.make_state(device, core_set(*cores), 2)
+        self.make_state(device, single_cores(*cores), 2)
 
     def names(self) -> list[str]:
         return [f"rank {rank} (core {core})" for rank, core in enumerate(self.cores)]

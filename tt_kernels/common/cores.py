@@ -13,11 +13,19 @@ def all_worker_cores(device):
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(grid.x - 1, grid.y - 1))])
 
 
-def core_set(*cores: tuple[int, int]):
-    """Return a ttnn.CoreRangeSet of single cores, given as (x, y)."""
+def single_cores(*cores: tuple[int, int]):
+    """Return a ttnn.CoreRangeSet of cores given as (x, y), in this order, which is that of a tensor's shards."""
     import ttnn
 
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(x, y), ttnn.CoreCoord(x, y)) for x, y in cores])
+
+
+def core_set(*cores: tuple[int, int]):
+    """Return a ttnn.CoreRangeSet of cores given as (x, y), in few rectangles: a program's semaphores and buffers are
+    written once per range."""
+    import ttnn
+
+    return ttnn.CoreRangeSet([]).merge(single_cores(*cores))
 
 
 def check_core(device, core: tuple[int, int]) -> None:
