@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from perf.projections.estimator.latency import token_latency
@@ -48,7 +49,7 @@ def cycles_alone(steps: Mapping[str, Step]) -> int:
 def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
     """Return the parts of the exact step and all speculative ones. Errors: ValueError without a speculative step."""
     exact = steps[EXACT]["chips"][0]
-    attention = _mean(length(span) for span in exact if span["name"] == ATTENTION)
+    attention = fmean(length(span) for span in exact if span["name"] == ATTENTION)
     inside = [span for span in exact if span["layer"] is not None]
     in_layers = max(span["end"] for span in inside) - min(span["start"] for span in inside)
     senders, receivers = [], []
@@ -62,7 +63,7 @@ def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
     if not senders:
         raise ValueError("no step with speculation to take the parts from")
     per_layer = in_layers / layers - attention
-    return Parts(cycles_alone(steps) - in_layers, per_layer, attention, _mean(senders), _mean(receivers))
+    return Parts(cycles_alone(steps) - in_layers, per_layer, attention, fmean(senders), fmean(receivers))
 
 
 def _attention(chip: Iterable[Span], layer: int) -> Span:
@@ -72,11 +73,6 @@ def _attention(chip: Iterable[Span], layer: int) -> Span:
 
 def length(span: Span) -> int:
     return span["end"] - span["start"]
-
-
-def _mean(values: Iterable[float]) -> float:
-    values = list(values)
-    return sum(values) / len(values)
 
 
 def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
@@ -90,8 +86,8 @@ def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
         if name != EXACT:
             alike.setdefault(OWN if is_own(name) else name, []).append(step)
     for name, several in alike.items():
-        rate = _mean(sum(step["hits"]) / layers for step in several)
-        took = round(_mean(cycles(step) for step in several))
+        rate = fmean(sum(step["hits"]) / layers for step in several)
+        took = round(fmean(cycles(step) for step in several))
         formula = parts.formula(layers, rate)
         promised = alone - formula
         found.append(

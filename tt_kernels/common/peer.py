@@ -9,7 +9,7 @@ import math
 import weakref
 from dataclasses import dataclass
 
-from tt_kernels.common.cores import check_core, core_set
+from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import DeviceState, PeerError
 
 STATE_WORDS = 144  # sizeof(peer::State), rounded up to 64 bytes
@@ -87,7 +87,7 @@ class ChipPairs(Pairs):
         check_core(mesh, core)
         self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
         _live.add(self)
-        self.make_state(mesh, core_set(core), 1)
+        self.make_state(mesh, single_cores(core), 1)
 
     def names(self) -> list[str]:
         return [f"chip {coordinate}" for coordinate in self.coordinates()]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tt_kernels.common.cores import check_core, core_set
+from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import DeviceState, StateOfOne
 from tt_kernels.common.peer import check_fabric, timeout_words
 
@@ -74,7 +74,7 @@ class TpGroup(DeviceState):
         check_core(mesh, core)
         self.tp_axis, self.shape, self.core, self.link = tp_axis, shape, core, link
         self.chips, self.timeout_s, self.timeout = shape[tp_axis], timeout_s, timeout_words(timeout_s)
-        self.make_state(mesh, core_set(core), 1)
+        self.make_state(mesh, single_cores(core), 1)
 
     def names(self) -> list[str]:
         return [f"chip {coordinate}" for coordinate in self.coordinates()]
