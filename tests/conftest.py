@@ -18,7 +18,6 @@ from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.clusters import check_shape
 from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
 from runtime_patches.simulated_n150.environment import (
-    KERNEL_BYTES,
     mock_environment,
     process_environment,
     real_sfpi,
@@ -187,7 +186,7 @@ def sim_device(
                 chosen = silicon_environment(overlays) | dict(variables or {})
                 return process_environment(chosen, silicon=True)
         else:
-            opening["kernel_bytes"] = KERNEL_BYTES
+            opening["room"] = True
             title = f"the simulated N150 {name}{_FAST[dispatch]}"
 
             def make() -> dict[str, str]:
@@ -228,7 +227,7 @@ def sim_mesh(_workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
             "mesh": opened_as or (rows, columns),
             "fabric": fabric,
             "options": mesh_options(dispatch) | dict(options or {}),
-            "kernel_bytes": KERNEL_BYTES,
+            "room": True,
         }
 
         def make() -> dict[str, str]:
@@ -266,7 +265,7 @@ def mock_mesh(
         fabric = fabric if rows * columns > 1 else None
         opening = {"mesh": (rows, columns), "fabric": fabric, "options": dict(options or {})}
         if real_sfpi() is None:
-            opening["kernel_bytes"] = KERNEL_BYTES
+            opening["room"] = True
         title = f"the mock mesh {rows}x{columns}"
 
         def make() -> dict[str, str]:

@@ -73,14 +73,11 @@ def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
 
 
 def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
-    import ttnn
+    from runtime_patches.simulated_n150.dispatch import program_room
+    from runtime_patches.simulated_n150.environment import real_sfpi
 
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
-
-    plan, opening = MeshShape.parse(mesh), {}
-    if real_sfpi() is None:
-        opening["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    device = plan.open(**opening)
+    plan = MeshShape.parse(mesh)
+    device = plan.open(**(program_room() if real_sfpi() is None else {}))
     try:
         return launches(device, asked)
     finally:

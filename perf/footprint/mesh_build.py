@@ -24,7 +24,8 @@ from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.weights.store import WeightStore
-from runtime_patches.simulated_n150.environment import KERNEL_BYTES, real_sfpi
+from runtime_patches.simulated_n150.dispatch import program_room
+from runtime_patches.simulated_n150.environment import real_sfpi
 
 from .mesh_memory import MODEL, MeshMemory, StepMemory, largest_program, peak_per_bank
 
@@ -166,10 +167,7 @@ def main(arguments: list[str]) -> int:
         parser.add_argument(name, type=int)
     parser.add_argument("chunk_size", type=int, nargs="?", help="of attention-level speculation")
     options = parser.parse_args(arguments)
-    opening = {}
-    if real_sfpi() is None:
-        opening["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    mesh = options.mesh.open(**opening)
+    mesh = options.mesh.open(**(program_room() if real_sfpi() is None else {}))
     try:
         found = measure(
             mesh,

@@ -21,16 +21,12 @@ def timed_environment(grid: str | tuple[int, int]) -> dict[str, str]:
 @contextmanager
 def timed_chip() -> Iterator[tuple[Any, Any]]:
     """Open and yield (the open mesh device of one chip, its Timeline)."""
-    import ttnn
-
     from models.llama31_8b.tt.parallel.mesh import MeshShape
     from runtime_patches.profiling.timeline import Timeline
-    from runtime_patches.simulated_n150.dispatch import opening_options
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
-    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
     plan = MeshShape(1, 1)
-    device = plan.open(worker_l1_size=room, **opening_options("fast"))
+    device = plan.open(**program_room(), **opening_options("fast"))
     try:
         yield device, Timeline(device)
     finally:

@@ -200,14 +200,12 @@ def _measured(parts: list[str], overlays: dict[str, bytes]) -> dict:
 def _work(parts: list[str]) -> dict:
     import ttnn
 
-    from runtime_patches.simulated_n150.dispatch import opening_options
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
     if parts == ["chips"]:
         ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
-        size = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-        options = opening_options("fast") | {"worker_l1_size": size}
-        device = ttnn.open_mesh_device(ttnn.MeshShape(*sgdc_chips.MESH), **options)
+        shape = ttnn.MeshShape(*sgdc_chips.MESH)
+        device = ttnn.open_mesh_device(shape, **program_room(), **opening_options("fast"))
     else:
         device = ttnn.open_device(device_id=0)
 

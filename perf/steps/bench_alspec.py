@@ -101,14 +101,10 @@ def steps_kept(kept: Path | None, shape: Mapping[str, Any]) -> dict[str, Step]:
 def _work(
     shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None, kept: str | None
 ) -> dict[str, Step]:
-    import ttnn
-
     from models.llama31_8b.tt.parallel.mesh import MeshShape
     from perf.steps.alspec_step import Shape, measure
-    from runtime_patches.simulated_n150.dispatch import opening_options
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
-    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
     shape_of_mesh, path = MeshShape(*mesh), None if kept is None else Path(kept)
     steps = steps_kept(path, shape)
 
@@ -117,7 +113,7 @@ def _work(
         if path is not None:
             path.write_text(json.dumps({"shape": dict(shape), "steps": steps}) + "\n")
 
-    device = shape_of_mesh.open(worker_l1_size=room, **opening_options("fast"))
+    device = shape_of_mesh.open(**program_room(), **opening_options("fast"))
     found = measure(device, Shape(**shape), rates, own, done=list(steps), note=note)
     shape_of_mesh.close(device)
     return found

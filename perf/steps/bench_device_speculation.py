@@ -40,16 +40,12 @@ def run(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def _work(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    import ttnn
-
     from models.llama31_8b.tt.parallel.mesh import MeshShape
     from perf.steps.device_speculation_step import Shape, measure
-    from runtime_patches.simulated_n150.dispatch import opening_options
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
-    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
     shape_of_mesh = MeshShape(1, chips)
-    mesh = shape_of_mesh.open(worker_l1_size=room, **opening_options("fast"))
+    mesh = shape_of_mesh.open(**program_room(), **opening_options("fast"))
     parts = measure(mesh, Shape(**shape))
     shape_of_mesh.close(mesh)
     return parts

@@ -17,20 +17,16 @@ TRACY = "tracy"
 
 def main(arguments: list[str]) -> int:
     """Run one configuration. argv: [answer file, source or TRACY, JSON of [family, options]]."""
-    import ttnn
-
     from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
     from perf.sweep.launches import build
     from perf.sweep.timers import NoProfiler, measure, realtime_timer, simulated_timer
-    from runtime_patches.simulated_n150.dispatch import opening_options
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
     answer, source = Path(arguments[0]), arguments[1]
     family, options = json.loads(arguments[2])
     configuration = Configuration.make(family, **options)
     if source == "sim":
-        room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-        opening = {"worker_l1_size": room, **opening_options("fast")}
+        opening = program_room() | opening_options("fast")
     else:
         opening = {"trace_region_size": TRACE_REGION_BYTES}
     plan = configuration.mesh

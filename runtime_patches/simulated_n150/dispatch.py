@@ -21,6 +21,11 @@ DISPATCHES = ("slow", "fast")
 TRACE_REGION_BYTES = 4 << 20
 # L1 of a core that only the semaphores of a mesh's collectives use: some 32 bytes each, a few per program.
 SEMAPHORE_BYTES = 32 << 10
+# What a core keeps for programs in flight. A dispatcher sends a program ahead where it finds room in one piece: twice
+# the largest, attention's of 60 KB, and the 40 KB that run before it. With the default of 69 KB, or 96, attention's
+# waits for what runs before it. Tensors lose 91 KB of their 1.4 MB, and ttnn takes a smaller program for a product of a
+# prefill on one or two chips.
+KERNEL_BYTES = 160 * 1024
 
 _SLOW = "TT_METAL_SLOW_DISPATCH_MODE"
 _QUEUES_IN_DRAM = "TT_METAL_DRAM_BACKED_CQ"
@@ -46,6 +51,14 @@ def dispatch_variables(dispatch: str) -> dict[str, str]:
 def opening_options(dispatch: str) -> dict[str, int]:
     """Return the keyword arguments of ``ttnn.open_device`` or ``ttnn.open_mesh_device`` that this mode needs."""
     return {"trace_region_size": TRACE_REGION_BYTES} if check_dispatch(dispatch) == "fast" else {}
+
+
+def program_room() -> dict[str, int]:
+    """Return the keyword argument of ``ttnn.open_device`` or ``ttnn.open_mesh_device`` that leaves a core's
+    KERNEL_BYTES to programs in flight, in a process whose ttnn may be imported."""
+    import ttnn
+
+    return {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
 
 
 def mesh_options(dispatch: str) -> dict[str, int]:

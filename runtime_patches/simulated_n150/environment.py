@@ -49,12 +49,6 @@ NOT_SILICON = ("TT_METAL_SIMULATOR", "TT_METAL_MOCK_CLUSTER_DESC_PATH", "TT_META
 # Debian's RISC-V compiler stands in for the SFPI compiler only where none of these holds a real one.
 SFPI_COMPILER = "compiler/bin/riscv-tt-elf-g++"
 SYSTEM_SFPI = Path("/opt/tenstorrent/sfpi")
-# What a core keeps for programs in flight. A dispatcher sends a program ahead where it finds room in one piece: twice
-# the largest, attention's of 60 KB, and the 40 KB that run before it. With the default of 69 KB, or 96, attention's
-# waits for what runs before it. Tensors lose 91 KB of their 1.4 MB, and ttnn takes a smaller program for a product of a
-# prefill on one or two chips.
-KERNEL_BYTES = 160 * 1024
-
 # How long the host waits for the fabric's routers, in wall time: a simulated mesh is slow, and slower when busy.
 FABRIC_START_MS = 600_000
 

@@ -348,12 +348,14 @@ def _serve(connection: Connection) -> None:
         close()
 
 
-def _open(mesh, fabric, options, kernel_bytes=None):
+def _open(mesh, fabric, options, room=False):
     import ttnn
 
+    from runtime_patches.simulated_n150.dispatch import program_room
+
     gc.freeze()  # modules stay: the collection after every call skips them, which saves it a tenth of a second
-    if kernel_bytes is not None:
-        options = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - kernel_bytes} | options
+    if room:
+        options = program_room() | options
     if fabric is not None:
         ttnn.set_fabric_config(getattr(ttnn.FabricConfig, fabric))
     if mesh is None:

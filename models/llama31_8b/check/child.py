@@ -49,16 +49,12 @@ def _one_line(error: Exception) -> str:
 
 
 def _open(kind: str, mesh: Sequence[int]):
-    import ttnn
-
     from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from runtime_patches.simulated_n150.dispatch import opening_options
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
     if kind == "n150":
         return MeshShape(*mesh).open(trace_region_size=1 << 22)
-    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    return MeshShape(*mesh).open(worker_l1_size=room, **opening_options("fast"))
+    return MeshShape(*mesh).open(**program_room(), **opening_options("fast"))
 
 
 def _close(kind: str, device) -> None:

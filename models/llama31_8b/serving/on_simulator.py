@@ -18,12 +18,10 @@ SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 
 def main(argv: Sequence[str]) -> None:
     """Replace this process by the server. argv: vLLM's --additional-config, then its other options."""
-    import ttnn
-
-    from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+    from runtime_patches.simulated_n150.dispatch import program_room
 
     config = json.loads(argv[0])
-    config["tt"]["worker_l1_size"] = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    config["tt"] |= program_room()
     line = [sys.executable, *SERVER, "--additional-config", json.dumps(config), *argv[1:]]
     os.execv(sys.executable, line)
 

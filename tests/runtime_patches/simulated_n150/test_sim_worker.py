@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from runtime_patches.simulated_n150.environment import KERNEL_BYTES, mock_environment, process_environment
+from runtime_patches.simulated_n150.environment import mock_environment, process_environment
 from tests.support.sim_worker import (
     DeviceWorker,
     RemoteTraceback,
@@ -149,7 +149,7 @@ def test_crash_is_told(worker):
 
 def test_a_worker_that_drives_a_board_ends_as_programs_do(tmp_path):
     """In an interpreter of its own, asked to close its device: here a mock one."""
-    opening = {"mesh": (1, 1), "fabric": None, "options": {}, "kernel_bytes": KERNEL_BYTES}
+    opening = {"mesh": (1, 1), "fabric": None, "options": {}, "room": True}
     environment = process_environment(mock_environment((1, 1)))
     worker = DeviceWorker("a board", environment, opening, tmp_path, disposable=False)
     pid = worker.run(doubled, torch.ones(1))["pid"]

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import ttnn
 
-from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
-from runtime_patches.simulated_n150.environment import KERNEL_BYTES
+from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options, program_room
 
 from ....checkpoint.random_weights import random_state_dict
 from ....checkpoint.tensor_shapes import tensor_shapes
@@ -107,7 +106,6 @@ def main(arguments: Sequence[str]) -> int:
     request = json.loads(arguments[0])
     mesh_shape, source = MeshShape.parse(request["mesh"]), source_of(request)
     precision = precision_config(request["precision"], source.config.num_hidden_layers)
-    room = {"worker_l1_size": ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES}
     show = print if not request["json"] else (lambda *_, **__: None)
     sharding = "" if request["decode_sharding"] == "interleaved" else f", {request['decode_sharding']} decode steps"
     guess = "" if request["attention"] == "exact" else f", chunks of {request['chunk_size']}, {request['predictor']}"
@@ -119,9 +117,9 @@ def main(arguments: Sequence[str]) -> int:
     )
     dispatch = request["dispatch"]
     if mesh_shape.chips > 1:
-        device = mesh_shape.open(**room, **mesh_options(dispatch))
+        device = mesh_shape.open(**program_room(), **mesh_options(dispatch))
     else:
-        device = ttnn.open_device(device_id=0, **room, **opening_options(dispatch))
+        device = ttnn.open_device(device_id=0, **program_room(), **opening_options(dispatch))
     run = _tree_steps if request["nodes"] else _steps
     try:
         steps, result = run(device, mesh_shape, source, precision, request, show)
