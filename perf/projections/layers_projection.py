@@ -1,11 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the one layer that bench_alspec executed on a pair makes of a whole model, beside the estimator's gain.
+"""What the one and two layers that bench_alspec executed on a pair make of a whole model, beside the estimator's gain.
 
-A data file of `perf.steps.bench_alspec --model ... --tp N --layers 1 --hits 1 0` gives the parts of appendix F and the
-cycles of a hit and of a miss. Two projections bracket a model of many such layers: by appendix F, which has no
-exchange, and with every layer as the one ran, which has one exchange per layer too many. Gains are over exact attention
-on a row's N chips, as the estimator's are, whose layers have the collectives of N chips that bench_alspec leaves out.
+Data files of `perf.steps.bench_alspec --model ... --tp N --hits 1 0`, of `--layers 1` and of `--layers 2` at the same
+context, give the cycles of a first layer and what a second one adds, its exchange included: each further layer of the
+model is taken to add as much. Beside that, appendix F with the same parts, which has no exchange. Gains are over exact
+attention on a row's N chips, as the estimator's are, whose layers have the collectives of N chips that bench_alspec
+leaves out.
 """
 
 from __future__ import annotations
@@ -23,39 +24,54 @@ HIT_RATES = (0.5, 0.625, 0.75, 0.875, 1.0)
 
 
 def table_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] = HIT_RATES) -> list[Row]:
-    """Return a row per hit rate for LAYERS layers: cycles of exact attention, by appendix F and with each layer as it
-    ran, the gains of both, and the estimator's gain of twice `chips` chips over `chips`.
+    """Return a row per context and hit rate for LAYERS layers: cycles of exact attention and of the pair, by what a
+    second layer adds and by appendix F, the gains of both, and the estimator's gain of twice `chips` chips over
+    `chips`.
 
-    Errors: ValueError unless `executed` are a hit and a miss of one layer.
+    executed: rows of bench_alspec; of two layers those with half of the hits are left out. Errors: ValueError unless
+    each context has a hit and a miss of one layer and of two.
     """
-    found = {row["hit_rate"]: row for row in executed}
-    if set(found) != {0.0, 1.0} or any(row["layers"] != 1 for row in found.values()):
-        raise ValueError(f"wanted one layer's steps with hits 1 and 0, got hits {sorted(found)}")
-    hit, miss = found[1.0], found[0.0]
-    fixed, per_layer, context = hit["part_fixed"], hit["part_per_layer"], hit["context"]
-    exact = token_latency(fixed, per_layer, fd=hit["part_exact"])
+    steps: dict[int, dict[tuple[int, float], Row]] = {}
+    for row in executed:
+        steps.setdefault(row["context"], {})[row["layers"], row["hit_rate"]] = row
     rows = []
-    for rate in hit_rates:
-        sender, receiver = hit["part_sender"], hit["part_receiver"]
-        formula = token_latency(fixed, per_layer, sfd_s=sender, sfd_r=receiver, hit_rate=rate)
-        hits, misses = split_layers(LAYERS, rate)
-        as_it_ran = fixed + hits * (hit["cycles"] - fixed) + misses * (miss["cycles"] - fixed)
-        tp = estimate(context, None, chips, "tp").token_latency_ns
-        pairs = estimate(context, rate, 2 * chips, "sp+tp", hit["chunk_size"]).token_latency_ns
-        rows.append(
-            {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
-            | {"formula": formula, "formula_gain": exact / formula}
-            | {"as_it_ran": as_it_ran, "as_it_ran_gain": exact / as_it_ran}
-            | {"estimator_gain": tp / pairs}
+    for context, found in steps.items():
+        if missing := {(layers, hits) for layers in (1, 2) for hits in (0.0, 1.0)} - set(found):
+            wanted = ", ".join(f"{layers} with hits {hits:g}" for layers, hits in sorted(missing))
+            raise ValueError(f"at {context} cached tokens the steps of these layers are missing: {wanted}")
+        first = found[1, 1.0]
+        exact, all_hit, none_hit = (
+            _whole(found[1, hits][part], found[2, hits][part])
+            for part, hits in (("exact", 1.0), ("cycles", 1.0), ("cycles", 0.0))
         )
+        fixed, per_layer = first["part_fixed"], first["part_per_layer"]
+        formula_exact = token_latency(fixed, per_layer, fd=first["part_exact"])
+        for rate in hit_rates:
+            hits, misses = split_layers(LAYERS, rate)
+            pair = (hits * all_hit + misses * none_hit) / LAYERS
+            sender, receiver = first["part_sender"], first["part_receiver"]
+            formula = token_latency(fixed, per_layer, sfd_s=sender, sfd_r=receiver, hit_rate=rate)
+            tp = estimate(context, None, chips, "tp").token_latency_ns
+            pairs = estimate(context, rate, 2 * chips, "sp+tp", first["chunk_size"]).token_latency_ns
+            rows.append(
+                {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
+                | {"pair": round(pair), "gain": exact / pair}
+                | {"formula": formula, "formula_gain": formula_exact / formula}
+                | {"estimator_gain": tp / pairs}
+            )
     return rows
+
+
+def _whole(one: int, two: int) -> int:
+    """Return the cycles of LAYERS layers of which `one` takes so long, and each further one what it adds in `two`."""
+    return one + (LAYERS - 1) * (two - one)
 
 
 def report(table: Sequence[Row]) -> str:
     """Return `table_rows` as text."""
-    lines = [f"{'context':>9}{'hits':>8}{'appendix F':>12}{'as it ran':>12}{'estimator':>12}"]
+    lines = [f"{'context':>9}{'hits':>8}{'executed':>12}{'appendix F':>12}{'estimator':>12}"]
     for row in table:
-        gains = (row[f"{name}_gain"] for name in ("formula", "as_it_ran", "estimator"))
+        gains = (row[name] for name in ("gain", "formula_gain", "estimator_gain"))
         lines.append(f"{row['context']:>9}{row['hit_rate']:>8.1%}" + "".join(f"{gain:>11.2f}x" for gain in gains))
     return "\n".join(lines)
 
@@ -70,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     def make() -> list[Row]:
-        return [row for path in args.files for row in table_rows(read(path)[1], args.chips)]
+        return table_rows([row for path in args.files for row in read(path)[1]], args.chips)
 
     return tabulate(parser, argv, args.write, make, report)
 

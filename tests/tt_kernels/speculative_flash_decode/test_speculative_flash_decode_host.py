@@ -36,7 +36,7 @@ from tt_kernels.speculative_flash_decode.work_split import (
 GRID = [(x, y) for y in range(8) for x in range(8)]
 # What the runtime leaves on an N150 is asked of it at run time; this is what it leaves on the chips of the tests,
 # whose kernels may take KERNEL_BYTES.
-N150_L1 = 1_300_128
+N150_L1 = 1_201_824
 LLAMA = Problem(1, 32, 8, 128, 131072, "BFLOAT8_B", 256)
 
 

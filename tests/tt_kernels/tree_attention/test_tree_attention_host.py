@@ -39,7 +39,7 @@ from tt_kernels.tree_attention.work_split import (
 )
 
 GRID = tuple((x, y) for y in range(8) for x in range(8))
-N150_L1 = 1_300_128
+N150_L1 = 1_201_824
 LLAMA = Problem(1, 32, 8, 128, 131072, "BFLOAT8_B", 64)
 
 Q = TensorFacts((1, 8, 2 * 20, 64), "BFLOAT16")
