@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tt_kernels.common.cores import check_on_device, core_set
-from tt_kernels.common.kernel import Values, kernel_descriptor
+from tt_kernels.common.kernel import Core, Values, kernel_descriptor
 from tt_kernels.common.peer import ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB, _ROWS_CB = 0, 1
-_DECISION_SEMAPHORE = 0
+_DECISION_SEMAPHORE, _PACKED_SEMAPHORE = 0, 1
 _PIECES_IN_BUFFER = 16  # pieces_in_buffer of exchange.hpp
 MAX_TENSORS = 4  # tensor_0 to tensor_3 of the kernels
 FACE_ROWS, ROW_BYTES, TILE_BYTES = 16, 32, 2048  # of 32 x 32 two-byte elements
 PACKED_ROWS = 8  # of a tile at most, above which packing takes as long as sending whole faces
 LANDING_BYTES = 1 << 16
+MAX_HELPERS, TILES_PER_HELPER = 3, 8  # cores that pack rows beside the exchange core; packed tiles that one is worth
 DEFAULT_TIMEOUT_S = 2.0
 
 
@@ -83,13 +84,16 @@ class DeviceExchange:
         """Return the ttnn.MeshProgramDescriptor of a call."""
         import ttnn
 
-        programs = ttnn.MeshProgramDescriptor()
+        programs, core = ttnn.MeshProgramDescriptor(), self.pairs.core
+        helpers = self._helpers(tensors, [core])
         for place in self.pairs.coordinates():
-            program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(self.pairs.core)), cbs=[])
+            program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(helpers), cbs=[])
             rank, link = self.pairs.sp_rank(place), self.pairs.link_args(place, program)
             landing = self._landing
-            arguments = self._arguments(rank, (tensors, tensors), (landing, landing), priority, self.gathered, link)
-            self._add_kernels(program, {self.pairs.core: arguments}, tensors, landing, priority, self.gathered)
+            arguments = self._arguments(
+                rank, (tensors, tensors), (landing, landing), priority, self.gathered, link, helpers[core]
+            )
+            self._add_kernels(program, {core: arguments}, helpers, tensors, landing, priority, self.gathered)
             here = ttnn.MeshCoordinate(*place)
             programs[ttnn.MeshCoordinateRange(here, here)] = require_ungated(program, "device_exchange")
         return programs
@@ -99,7 +103,16 @@ class DeviceExchange:
         self._timeout = timeout_words(timeout_s)
         self._packet_bytes = pairs.max_write() // 64 * 64
 
-    def _arguments(self, rank, tensors, landings, priority, gathered, link) -> tuple[Values, Values]:
+    def _helpers(self, tensors: Sequence, cores: Sequence[Core]) -> dict[Core, list[Core]]:
+        """Return the helpers of each exchange core, of each as many: none where few rows are packed or the grid has no
+        other cores."""
+        grid = self.pairs.device.compute_with_storage_grid_size()
+        free = [(x, y) for y in range(grid.y) for x in range(grid.x) if (x, y) not in cores]
+        tiles = sum(tensor.buffer_num_pages() for tensor in _packed(tensors))
+        count = min(MAX_HELPERS, tiles // TILES_PER_HELPER, len(free) // len(cores))
+        return {core: free[place * count : (place + 1) * count] for place, core in enumerate(cores)}
+
+    def _arguments(self, rank, tensors, landings, priority, gathered, link, helpers) -> tuple[Values, Values]:
         """Return the runtime arguments of one rank's reader and writer. tensors, landings: this rank's, the peer's."""
         own = {name: part.buffer_address() for name, part in _named(tensors[0]).items()}
         writer = {
@@ -108,70 +121,107 @@ class DeviceExchange:
             "state": self.pairs.state.buffer_address(),
             "timeout": self._timeout,
             **{f"peer_{name}": part.buffer_address() for name, part in _named(tensors[1]).items()},
-            "landing": landings[0].buffer_address(),
             "peer_landing": landings[1].buffer_address(),
             "priority": priority.buffer_address(),
             "gathered": gathered.buffer_address(),
+            "helpers": [part for helper in helpers for part in self._on_noc(helper)],
             "link": link,
         }
-        return own, writer
+        return own | {"landing": landings[0].buffer_address()}, writer
 
-    def _add_kernels(self, program, arguments: dict, tensors, landing, priority, gathered) -> None:
+    def _on_noc(self, core: Core) -> tuple[int, int]:
         import ttnn
 
-        cores, named = core_set(*arguments), _named(tensors)
-        packed_bytes, pieces = 0, [priority.buffer_aligned_page_size()]
-        constants = {"pieces_cb": _PIECES_CB, "rows_cb": _ROWS_CB, "decision_semaphore": _DECISION_SEMAPHORE}
+        there = self.pairs.device.worker_core_from_logical_core(ttnn.CoreCoord(*core))
+        return there.x, there.y
+
+    def _add_kernels(self, program, arguments: dict, helpers: dict, tensors, landing, priority, gathered) -> None:
+        """Give `program` its kernels, buffers and semaphores. arguments: reader's and writer's by exchange core."""
+        import ttnn
+
+        named, packed = _named(tensors), _packed(tensors)
+        packed_bytes = sum(2 * _row_bytes(tensor) * tensor.buffer_num_pages() for tensor in packed)
+        whole = [tensor for tensor in tensors if not any(tensor is one for one in packed)]
+        piece_bytes = min(max([priority.buffer_aligned_page_size(), *map(_used_bytes, whole)]), self._packet_bytes)
+        constants = {
+            "pieces_cb": _PIECES_CB,
+            "rows_cb": _ROWS_CB,
+            "decision_semaphore": _DECISION_SEMAPHORE,
+            "packed_semaphore": _PACKED_SEMAPHORE,
+            "helpers": max(map(len, helpers.values())),
+            "packed_bytes": packed_bytes,
+            "piece_bytes": piece_bytes,
+            "packet_bytes": self._packet_bytes,
+        }
         for number, (name, tensor) in enumerate(named.items()):
             pages = tensor.buffer_num_pages() if number < len(tensors) else 0
-            row_bytes = _row_bytes(tensor)
-            packs = pages > 0 and row_bytes > 0 and packed_bytes + 2 * row_bytes * pages <= LANDING_BYTES
-            if packs:
-                packed_bytes += 2 * row_bytes * pages
-            elif pages > 0:
-                pieces.append(_used_bytes(tensor))
+            packs = any(tensor is one for one in packed)
             constants |= {
                 f"packed_pages_{name}": pages if packs else 0,
-                f"row_bytes_{name}": row_bytes if packs else 0,
+                f"row_bytes_{name}": _row_bytes(tensor) if packs and pages else 0,
                 f"pages_{name}": 0 if packs else pages,
                 f"page_bytes_{name}": tensor.buffer_aligned_page_size(),
                 f"used_bytes_{name}": _used_bytes(tensor),
             }
-        piece_bytes = min(max(pieces), self._packet_bytes)
-        constants |= {"packed_bytes": packed_bytes, "piece_bytes": piece_bytes}
         defines = [UNGATED_DEFINE, *self.pairs.defines]
-        program.kernels = [
+        rows = named | {"landing": landing}
+        kernels = [
             kernel_descriptor(
                 KERNELS / "reader.cpp",
                 ttnn.ReaderConfigDescriptor(),
+                accessors=rows,
                 constants=constants,
-                accessors=named,
                 per_core={core: reader for core, (reader, _) in arguments.items()},
                 defines=defines,
             ),
             kernel_descriptor(
                 KERNELS / "writer.cpp",
                 ttnn.WriterConfigDescriptor(),
-                constants=constants | {"packet_bytes": self._packet_bytes, "users": self.users},
-                accessors=named | {"landing": landing, "priority": priority, "gathered": gathered},
+                accessors=rows | {"priority": priority, "gathered": gathered},
+                constants=constants | {"users": self.users},
                 per_core={core: writer for core, (_, writer) in arguments.items()},
                 defines=defines,
             ),
         ]
+        for half, config in enumerate((ttnn.ReaderConfigDescriptor(), ttnn.WriterConfigDescriptor())):
+            shares = {
+                helper: reader
+                | {"share": 1 + 2 * place + half}
+                | dict(zip(("exchange_x", "exchange_y"), self._on_noc(core), strict=True))
+                for core, (reader, _) in arguments.items()
+                for place, helper in enumerate(helpers[core])
+            }
+            if shares:
+                kernels.append(
+                    kernel_descriptor(
+                        KERNELS / "helper.cpp",
+                        config,
+                        accessors=rows,
+                        constants=constants,
+                        per_core=shares,
+                        defines=defines,
+                    )
+                )
+        program.kernels = kernels
         program.cbs = [
             ttnn.CBDescriptor(
                 total_size=pages * size,
                 core_ranges=cores,
                 format_descriptors=[ttnn.CBFormatDescriptor(buffer_index=cb, data_format=ttnn.uint32, page_size=size)],
             )
-            for cb, size, pages in ((_PIECES_CB, piece_bytes, _PIECES_IN_BUFFER), (_ROWS_CB, packed_bytes, 1))
+            for cb, size, pages, cores in (
+                (_PIECES_CB, piece_bytes, _PIECES_IN_BUFFER, core_set(*arguments)),
+                (_ROWS_CB, packed_bytes, 1, _with_helpers(helpers)),
+            )
             if size > 0
         ]
 
-    def _semaphores(self, cores):
+    def _semaphores(self, helpers: dict[Core, list[Core]]):
         import ttnn
 
-        return [ttnn.SemaphoreDescriptor(id=_DECISION_SEMAPHORE, core_ranges=cores, initial_value=0)]
+        cores = _with_helpers(helpers)
+        numbers = (_DECISION_SEMAPHORE, _PACKED_SEMAPHORE)
+        return [ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0) for number in numbers]
 
     def _make_gathered(self):
         return self._words(2, MAX_USERS)
@@ -211,6 +261,11 @@ class DeviceExchange:
         check_priority_tensor(priority)
 
 
+def _with_helpers(helpers: dict[Core, list[Core]]):
+    """Return exchange cores and helpers as a ttnn.CoreRangeSet."""
+    return core_set(*helpers, *(helper for several in helpers.values() for helper in several))
+
+
 def _rows(tensor) -> int:
     """Return how many rows of each tile a tensor of two-byte elements uses, all where it is of another kind."""
     import ttnn
@@ -242,6 +297,18 @@ def _whole_shards(tensor) -> bool:
     if shard is None:
         return False
     return shard.grid.num_cores() * (shard.shape[0] * shard.shape[1] * 2) == tensor.buffer_num_pages() * TILE_BYTES
+
+
+def _packed(tensors: Sequence) -> list:
+    """Return the tensors whose rows travel packed: those that have few, in this order, as long as they fit the landing
+    buffer."""
+    found, room = [], LANDING_BYTES
+    for tensor in tensors:
+        size = 2 * _row_bytes(tensor) * tensor.buffer_num_pages()
+        if 0 < size <= room:
+            found.append(tensor)
+            room -= size
+    return found
 
 
 def _named(tensors: Sequence) -> dict:

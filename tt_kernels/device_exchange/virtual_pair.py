@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tt_kernels.common.core_pair import CorePair
-from tt_kernels.common.cores import core_set
 from tt_kernels.common.ungated import require_ungated
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.device_exchange.op import DEFAULT_TIMEOUT_S, DeviceExchange
@@ -50,7 +49,8 @@ class CorePairExchange(DeviceExchange):
         silent."""
         import ttnn
 
-        arguments = {}
+        arguments, firsts = {}, [parts[0] for parts in tensors]
+        helpers = self._helpers(firsts, [self.pairs.cores[rank] for rank in ranks])
         for rank in ranks:
             order = (rank, 1 - rank)
             arguments[self.pairs.cores[rank]] = self._arguments(
@@ -60,8 +60,9 @@ class CorePairExchange(DeviceExchange):
                 priorities[rank],
                 self.gathered[rank],
                 self.pairs.link_args(rank),
+                helpers[self.pairs.cores[rank]],
             )
-        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(core_set(*arguments)), cbs=[])
-        first = [parts[0] for parts in (*tensors, self._landing, priorities, self.gathered)]
-        self._add_kernels(program, arguments, first[:-3], *first[-3:])
+        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(helpers), cbs=[])
+        rest = [parts[0] for parts in (self._landing, priorities, self.gathered)]
+        self._add_kernels(program, arguments, helpers, firsts, *rest)
         return require_ungated(program, "device_exchange")

@@ -204,6 +204,18 @@ def test_several_tensors_go_the_same_way_in_one_call(chip, shapes):
     assert [state.calls for state in states] == [3, 3] and [state.sent for state in states] == [2, 1]
 
 
+@pytest.mark.parametrize("memory, columns", [("DRAM", 800), ("width sharded", 512), ("L1", 1600)])
+def test_helpers_pack_and_spread_as_the_exchange_core_alone_does(sim_device, memory, columns):
+    """Two exchange cores with a helper each, or three: runs of unlike length, and a share without a run."""
+    tensors = [torch.randn(1, 1, 2, columns).bfloat16() for _ in range(2)]
+    calls = [([2], [1]), ([0], [2]), ([1], [1])]
+    body = ("bfloat16", "TILE_LAYOUT", memory, tensors, calls, 1)
+    for grid in ("4x1", "4x2"):
+        results, stored, entries, states = sim_device(grid, overlays=sgdc.overlays()).run(exchange_body, *body)
+        check_results(results, stored, calls, 1)
+        assert [state.calls for state in states] == [len(calls)] * 2
+
+
 def layers_body(device, layers):
     """One exchange a layer; `layers` holds the priorities and each rank's new row of values before it."""
     import ttnn

@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What reader and writer of the exchange agree on.
+// What the kernels of the exchange agree on.
 
 #pragma once
 
 #include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
 
 #ifndef SGDC_UNGATED
 #error "the exchange must be compiled with SGDC_UNGATED, or a rank that skips would leave its peer waiting"
@@ -13,10 +15,14 @@
 
 namespace exchange {
 
-// The writer's decision, in a semaphore that starts at 0.
+// The writer's decision, in a semaphore of each core that starts at 0.
 constexpr uint32_t end = 1;
 constexpr uint32_t send = 2;
 constexpr uint32_t spread = 3;  // the rows that were received
+
+inline volatile tt_l1_ptr uint32_t* semaphore(uint32_t id) {
+    return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(id));
+}
 
 // Pieces read before one barrier; the buffer holds two batches. A tensor's last batch takes the space of a whole one,
 // so that none wraps around the buffer's end.

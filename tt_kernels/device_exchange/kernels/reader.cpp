@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Packs the rows of tensors that have few, whatever will be decided; then, if this rank sends, reads the other tensors
-// into the circular buffer, piece by piece, or if it has received packed rows, puts half of them into its tensors.
+// Packs its share of the rows of tensors that have few, whatever will be decided, and waits for the helpers'; then, if
+// this rank sends, reads the other tensors into the circular buffer, piece by piece, or if it has received packed rows,
+// puts its share of them into its tensors.
 
 #include <cstdint>
 
@@ -48,25 +49,27 @@ void kernel_main() {
     constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
     constexpr uint32_t rows_cb = get_named_compile_time_arg_val("rows_cb");
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
+    constexpr uint32_t packed_semaphore = get_named_compile_time_arg_val("packed_semaphore");
     constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
+    constexpr uint32_t packet_bytes = get_named_compile_time_arg_val("packet_bytes");
     constexpr bool packs = get_named_compile_time_arg_val("packed_bytes") > 0;
 
+    constexpr uint32_t share = 0;
+    const uint32_t base = packs ? get_write_ptr(rows_cb) : 0;
     if constexpr (packs) {
         cb_reserve_back(rows_cb, 1);
-        uint32_t at = get_write_ptr(rows_cb);
+        uint32_t at = base;
         FOR_EACH_TENSOR(GATHER_ROWS)
         noc_async_read_barrier();
+        noc_semaphore_wait_min(exchange::semaphore(packed_semaphore), rows::shares - 1);
         cb_push_back(rows_cb, 1);
     }
     // The writer always decides: its own waits are bounded.
-    volatile tt_l1_ptr uint32_t* decision =
-        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
+    volatile tt_l1_ptr uint32_t* decision = exchange::semaphore(decision_semaphore);
     noc_semaphore_wait_min(decision, exchange::end);
     if (*decision == exchange::send) {
         FOR_EACH_TENSOR(READ_TENSOR)
     } else if (packs && *decision == exchange::spread) {
-        uint32_t at = get_read_ptr(rows_cb);
-        FOR_EACH_TENSOR(SPREAD_EVEN_RUNS)
-        noc_async_write_barrier();
+        PUT_ROWS_INTO_PLACE
     }
 }

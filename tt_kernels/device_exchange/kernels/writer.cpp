@@ -9,7 +9,6 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "exchange.hpp"
-#include "rows.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
 #include "tt_kernels/common/kernels/peer_link.hpp"
 #include "tt_kernels/common/kernels/peer_session.hpp"
@@ -95,14 +94,26 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
     return sent;
 }
 
-// Calls visit(page, at, bytes) for each page of packed rows in L1.
-template <uint32_t packed_bytes, uint32_t packet_bytes, typename Visit>
-void for_each_packet(uint32_t at, Visit visit) {
+// Sends the packed rows in L1 to the pages of the peer's landing buffer.
+template <uint32_t packed_bytes, uint32_t packet_bytes, typename Landing>
+bool send_rows(PeerLink& link, const Landing& landing, uint32_t from) {
+    bool sent = true;
     for (uint32_t page = 0, left = packed_bytes; left > 0; ++page) {
         const uint32_t bytes = left < packet_bytes ? left : packet_bytes;
-        visit(page, at, bytes);
-        at += bytes;
+        sent = sent && link.write(from, link.page_address(landing, page, 0), bytes);
+        from += bytes;
         left -= bytes;
+    }
+    return sent;
+}
+
+// Tells the reader and the helpers.
+void decide_for_all(uint32_t semaphore, uint32_t decision) {
+    *exchange::semaphore(semaphore) = decision;
+    for (uint32_t helper = 0; helper < get_named_compile_time_arg_val("helpers"); ++helper) {
+        const uint32_t x = get_arg_val<uint32_t>(RUNTIME_INDEX(helpers) + 2 * helper);
+        const uint32_t y = get_arg_val<uint32_t>(RUNTIME_INDEX(helpers) + 2 * helper + 1);
+        noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(semaphore)), decision);  // from 0
     }
 }
 
@@ -130,11 +141,8 @@ void kernel_main() {
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
     const auto priorities =
         TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(priority), priority::row_bytes);
-    const auto landing = TensorAccessor(ACCESSOR_ARGS(landing), RUNTIME_ARG(landing), packet_bytes);
     const auto gathered = TensorAccessor(ACCESSOR_ARGS(gathered), RUNTIME_ARG(gathered), priority::row_bytes);
 
-    volatile tt_l1_ptr uint32_t* decision =
-        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
     peer::Session session(RUNTIME_ARG(state), timeout);
     const auto read_priorities = [&](uint32_t to) {
         noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
@@ -144,9 +152,10 @@ void kernel_main() {
     static_assert(exchange::pieces_in_buffer * piece_bytes >= priority::row_bytes);
     const uint32_t scratch = get_write_ptr(pieces_cb);
     if (!session.usable()) {
-        *decision = exchange::end;
+        decide_for_all(decision_semaphore, exchange::end);
         read_priorities(session.priorities_address());
         write_unsynchronised(gathered, sp_rank, session.priorities_address(), scratch, false);
+        noc_async_atomic_barrier();
         return;
     }
 
@@ -157,35 +166,21 @@ void kernel_main() {
                      decide(session, sp_rank, users, sends);
     bool done = met;
     if (met && sends) {
-        *decision = exchange::send;
+        decide_for_all(decision_semaphore, exchange::send);
         session.state().sent = session.state().sent + 1;
         bool sent = true;
         if constexpr (packed_bytes > 0) {
             const auto peer_landing =
                 TensorAccessor(ACCESSOR_ARGS(landing), RUNTIME_ARG(peer_landing), packet_bytes);
             cb_wait_front(rows_cb, 1);
-            for_each_packet<packed_bytes, packet_bytes>(
-                get_read_ptr(rows_cb), [&](uint32_t page, uint32_t from, uint32_t bytes) {
-                    sent = sent && link.write(from, link.page_address(peer_landing, page, 0), bytes);
-                });
+            sent = send_rows<packed_bytes, packet_bytes>(link, peer_landing, get_read_ptr(rows_cb));
         }
         FOR_EACH_TENSOR(SEND_TENSOR)
         done = sent ? session.confirm(link) : session.fail(peer::link_blocked);
     } else {
         done = met && session.await_delivery();
-        if (packed_bytes > 0 && done) {
-            cb_wait_front(rows_cb, 1);  // the rows that were packed in vain
-            uint32_t at = get_read_ptr(rows_cb);
-            for_each_packet<packed_bytes, packet_bytes>(at, [&](uint32_t page, uint32_t to, uint32_t bytes) {
-                noc_async_read(landing.get_noc_addr(page), to, bytes);
-            });
-            noc_async_read_barrier();
-            *decision = exchange::spread;
-            FOR_EACH_TENSOR(SPREAD_ODD_RUNS)
-            noc_async_write_barrier();
-        } else {
-            *decision = exchange::end;
-        }
+        const bool landed = done && packed_bytes > 0;
+        decide_for_all(decision_semaphore, landed ? exchange::spread : exchange::end);
     }
     if (done) {
         write_gathered(
@@ -196,4 +191,5 @@ void kernel_main() {
     }
     link.drain();
     link.close();
+    noc_async_atomic_barrier();
 }
