@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the one and two layers that bench_alspec executed on a pair make of a whole model, beside the estimator's gain.
+"""What the two layers that bench_alspec executed on a pair make of a whole model, beside the estimator's gain.
 
-Data files of `perf.steps.bench_alspec --model ... --tp N --hits 1 0`, of `--layers 1` and of `--layers 2` at the same
-context, give the cycles of a first layer and what a second one adds, its exchange included: each further layer of the
-model is taken to add as much. Beside that, appendix F with the same parts, which has no exchange. Gains are over exact
-attention on a row's N chips, as the estimator's are, whose layers have the collectives of N chips that bench_alspec
-leaves out.
+Data files of `perf.steps.bench_alspec --model ... --tp N --layers 2 --hits 1 0` give the cycles of two layers and how
+long after one layer's attention the next one's begins, exchange included: each further layer of the model is taken to
+add as much. Beside that, appendix F with the same parts, which has no exchange. Gains are over exact attention on a row's N chips,
+as the estimator's are, whose layers have the collectives of N chips that bench_alspec leaves out.
 """
 
 from __future__ import annotations
@@ -24,47 +23,42 @@ HIT_RATES = (0.5, 0.625, 0.75, 0.875, 1.0)
 
 
 def table_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] = HIT_RATES) -> list[Row]:
-    """Return a row per context and hit rate for LAYERS layers: cycles of exact attention and of the pair, by what a
-    second layer adds and by appendix F, the gains of both, and the estimator's gain of twice `chips` chips over
-    `chips`.
+    """Return a row per hit rate for LAYERS layers: cycles of exact attention and of the pair, by what a further layer
+    adds and by appendix F, the gains of both, and the estimator's gain of twice `chips` chips over `chips`.
 
-    executed: rows of bench_alspec; of two layers those with half of the hits are left out. Errors: ValueError unless
-    each context has a hit and a miss of one layer and of two.
+    executed: rows of bench_alspec at one context; those with half of the hits are left out. Errors: ValueError unless
+    there are a hit and a miss, of two layers or more.
     """
-    steps: dict[int, dict[tuple[int, float], Row]] = {}
-    for row in executed:
-        steps.setdefault(row["context"], {})[row["layers"], row["hit_rate"]] = row
-    rows = []
-    for context, found in steps.items():
-        if missing := {(layers, hits) for layers in (1, 2) for hits in (0.0, 1.0)} - set(found):
-            wanted = ", ".join(f"{layers} with hits {hits:g}" for layers, hits in sorted(missing))
-            raise ValueError(f"at {context} cached tokens the steps of these layers are missing: {wanted}")
-        first = found[1, 1.0]
-        exact, all_hit, none_hit = (
-            _whole(found[1, hits][part], found[2, hits][part])
-            for part, hits in (("exact", 1.0), ("cycles", 1.0), ("cycles", 0.0))
+    found = {row["hit_rate"]: row for row in executed}
+    if not {0.0, 1.0} <= set(found) or any(row["layers"] < 2 for row in found.values()):
+        layers = sorted({row["layers"] for row in found.values()})
+        raise ValueError(f"wanted steps of two layers with hits 1 and 0, got hits {sorted(found)} of {layers} layers")
+    hit, miss = found[1.0], found[0.0]
+    exact, all_hit, none_hit = (
+        row[part] + (LAYERS - row["layers"]) * row[pitch]
+        for row, part, pitch in (
+            (hit, "exact", "layer_pitch_exact"),
+            (hit, "cycles", "layer_pitch"),
+            (miss, "cycles", "layer_pitch"),
         )
-        fixed, per_layer = first["part_fixed"], first["part_per_layer"]
-        formula_exact = token_latency(fixed, per_layer, fd=first["part_exact"])
-        for rate in hit_rates:
-            hits, misses = split_layers(LAYERS, rate)
-            pair = (hits * all_hit + misses * none_hit) / LAYERS
-            sender, receiver = first["part_sender"], first["part_receiver"]
-            formula = token_latency(fixed, per_layer, sfd_s=sender, sfd_r=receiver, hit_rate=rate)
-            tp = estimate(context, None, chips, "tp").token_latency_ns
-            pairs = estimate(context, rate, 2 * chips, "sp+tp", first["chunk_size"]).token_latency_ns
-            rows.append(
-                {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
-                | {"pair": round(pair), "gain": exact / pair}
-                | {"formula": formula, "formula_gain": formula_exact / formula}
-                | {"estimator_gain": tp / pairs}
-            )
+    )
+    fixed, per_layer, context = hit["part_fixed"], hit["part_per_layer"], hit["context"]
+    formula_exact = token_latency(fixed, per_layer, fd=hit["part_exact"])
+    rows = []
+    for rate in hit_rates:
+        hits, misses = split_layers(LAYERS, rate)
+        pair = (hits * all_hit + misses * none_hit) / LAYERS
+        sender, receiver = hit["part_sender"], hit["part_receiver"]
+        formula = token_latency(fixed, per_layer, sfd_s=sender, sfd_r=receiver, hit_rate=rate)
+        tp = estimate(context, None, chips, "tp").token_latency_ns
+        pairs = estimate(context, rate, 2 * chips, "sp+tp", hit["chunk_size"]).token_latency_ns
+        rows.append(
+            {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
+            | {"pair": round(pair), "gain": exact / pair}
+            | {"formula": formula, "formula_gain": formula_exact / formula}
+            | {"estimator_gain": tp / pairs}
+        )
     return rows
-
-
-def _whole(one: int, two: int) -> int:
-    """Return the cycles of LAYERS layers of which `one` takes so long, and each further one what it adds in `two`."""
-    return one + (LAYERS - 1) * (two - one)
 
 
 def report(table: Sequence[Row]) -> str:
@@ -86,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
 
     def make() -> list[Row]:
-        return table_rows([row for path in args.files for row in read(path)[1]], args.chips)
+        return [row for path in args.files for row in table_rows(read(path)[1], args.chips)]
 
     return tabulate(parser, argv, args.write, make, report)
 

@@ -46,6 +46,15 @@ def cycles_alone(steps: Mapping[str, Step]) -> int:
     return cycles({"chips": [steps[EXACT]["chips"][0]]})
 
 
+def layer_pitch(step: Step, layers: int) -> float | None:
+    """Return the cycles from one layer's attention to the next one's, each on the chip that is there last, so that they
+    are what a further layer adds; None for one layer."""
+    if layers == 1:
+        return None
+    first, last = (max(_attention(chip, layer)["start"] for chip in step["chips"]) for layer in (0, layers - 1))
+    return (last - first) / (layers - 1)
+
+
 def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
     """Return the parts of the exact step and all speculative ones. Errors: ValueError without a speculative step."""
     exact = steps[EXACT]["chips"][0]
@@ -76,10 +85,11 @@ def length(span: Span) -> int:
 
 
 def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
-    """Return a row per hit rate: cycles as it ran, of one chip with exact attention, by appendix F, and the share of
-    the gain that appendix F promises which was seen (None where it promises none). Steps in which the layers decide are
-    one row, of their means."""
+    """Return a row per hit rate: cycles as it ran, of one chip with exact attention, by appendix F, the share of the
+    gain that appendix F promises which was seen (None where it promises none), and `layer_pitch` of the step and of
+    the exact one. Steps in which the layers decide are one row, of their means."""
     parts, alone = parts_of(steps, layers), cycles_alone(steps)
+    pitch_alone = layer_pitch({"chips": steps[EXACT]["chips"][:1]}, layers)
     found = []
     alike: dict[str, list[Step]] = {}
     for name, step in steps.items():
@@ -90,6 +100,7 @@ def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
         took = round(fmean(cycles(step) for step in several))
         formula = parts.formula(layers, rate)
         promised = alone - formula
+        pitches = [pitch for step in several if (pitch := layer_pitch(step, layers)) is not None]
         found.append(
             {
                 "own": name == OWN,
@@ -100,6 +111,8 @@ def rows(steps: Mapping[str, Step], layers: int) -> list[dict[str, Any]]:
                 "difference": took / formula - 1,
                 "speedup": alone / took,
                 "share_of_gain": (alone - took) / promised if promised > 0 else None,
+                "layer_pitch": round(fmean(pitches)) if pitches else None,
+                "layer_pitch_exact": None if pitch_alone is None else round(pitch_alone),
             }
         )
     return found

@@ -11,7 +11,7 @@ import pytest
 from perf.steps import bench_alspec
 from perf.steps.alspec_drawing import chrome_trace, one_after_the_other
 from perf.steps.alspec_programs import ATTENTION, EXCHANGE, hit_pattern
-from perf.steps.alspec_table import cycles, parts_of, report, rows
+from perf.steps.alspec_table import cycles, layer_pitch, parts_of, report, rows
 from runtime_patches.profiling.timeline import ProgramSpan, spans_of
 
 SHAPE = {"layers": 1, "hidden": 64, "intermediate": 96, "context": 512, "chunk_size": 64, "workers": None}
@@ -58,6 +58,17 @@ def test_the_gain_is_measured_against_one_row_and_the_formula():
     assert cycles(steps()["exact"]) == 750
     with pytest.raises(ValueError, match="no step with speculation"):
         parts_of({"exact": steps()["exact"]}, 1)
+
+
+def test_a_further_layer_adds_what_lies_between_two_attentions_that_begin_last():
+    assert layer_pitch(steps()["1"], 1) is None
+    sender = [span(ATTENTION, 150, 460, 0), span(ATTENTION, 520, 600, 1), span("head", 900, 950)]
+    receiver = [span(ATTENTION, 160, 230, 0), span("mlp", 230, 490, 0), span(ATTENTION, 510, 820, 1)]
+    step = {"chips": [sender, receiver], "hits": [1, 1]}
+    exact = [span(ATTENTION, 140, 440, 0), span(ATTENTION, 740, 1040, 1)]
+    assert layer_pitch(step, 2) == 520 - 160
+    (row,) = rows({"exact": {"chips": [exact, exact]}, "1": step}, 2)
+    assert (row["layer_pitch"], row["layer_pitch_exact"]) == (360, 600)
 
 
 def test_no_gain_is_claimed_where_appendix_f_promises_none():
