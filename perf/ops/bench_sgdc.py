@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from itertools import product
 
 from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
@@ -24,7 +25,7 @@ from perf.ops import sgdc_chips
 KERNEL_CYCLES = 10_000
 TARGET = 0.05
 DEPTH = 1024  # of the reference op, which takes about KERNEL_CYCLES with it
-EXCHANGE_TILES = (2, 8, 32, 128)
+EXCHANGE_TILES, EXCHANGE_ROWS = (2, 8, 32, 128), (1, 32)  # rows of a tile in use: of one user, of all
 PARTS = ("gate", "exchange", "chips")
 STOCK = "stock"  # the part that is measured on stock stubs, beside "gate"
 GRID = "4x2"
@@ -83,8 +84,9 @@ def _reference_op(device, depth: int):
     return lambda: ttnn.matmul(tensors[0], tensors[1], optional_output_tensor=tensors[2])
 
 
-def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
-    """Return {tiles: cycles from when both ranks start until both are done, without the launch}, bf16, DRAM."""
+def measure_exchange(device, tiles=EXCHANGE_TILES) -> list[dict[str, int]]:
+    """Return {"tiles", "rows", "cycles"} of each size: from when both ranks start until both are done, without the
+    launch, bf16, DRAM."""
     import torch
     import ttnn
 
@@ -94,14 +96,14 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> dict[int, int]:
 
     exchange = CorePairExchange(CorePair(device), users=1)
     priorities = [_priority(device, HOLDS_EXACT), _priority(device, HOLDS_GUESS)]
-    found = {}
-    for count in tiles:
+    found = []
+    for count, rows in product(tiles, EXCHANGE_ROWS):
         tensors = [
-            ttnn.from_torch(torch.randn(32, 32 * count), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+            ttnn.from_torch(torch.randn(rows, 32 * count), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
             for _ in range(2)
         ]
         cores = measure_together(device, lambda given=tensors: exchange(given, priorities))
-        found[count] = since_start(cores, set(cores))
+        found.append({"tiles": count, "rows": rows, "cycles": since_start(cores, set(cores))})
     exchange.check()
     return found
 
@@ -133,7 +135,7 @@ def since_start(counts: dict, cores: set) -> int:
 def table_rows(results: dict) -> list[dict]:
     """Return the rows of a data file; `part` says which of PARTS a row is of, and with it which columns it has."""
     rows = [{"part": "gate", "name": name, **span} for name, span in results.get("gate", {}).items()]
-    rows += [{"part": "exchange", "tiles": int(t), "cycles": c} for t, c in results.get("exchange", {}).items()]
+    rows += [{"part": "exchange", **size} for size in results.get("exchange", [])]
     for hits, found in results.get("chips", {}).items():
         cells = {name.replace(" ", "_"): value for name, value in found.items()}
         rows.append({"part": "chips", "hits": hits} | cells)
@@ -146,7 +148,7 @@ def report(results: dict) -> str:
     if gate := results.get("gate"):
         lines += _gate_report(gate)
     if exchange := results.get("exchange"):
-        sizes = ", ".join(f"{count}: {cycles} cycles" for count, cycles in exchange.items())
+        sizes = ", ".join(f"{size['tiles']} of {size['rows']} rows: {size['cycles']} cycles" for size in exchange)
         lines.append(f"exchange over the NoC, bf16 tiles: {sizes}")
     if chips := results.get("chips"):
         lines.append(sgdc_chips.as_text(chips))
