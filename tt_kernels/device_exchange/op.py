@@ -35,7 +35,7 @@ MAX_TENSORS = 4  # tensor_0 to tensor_3 of the kernels
 FACE_ROWS, ROW_BYTES, TILE_BYTES = 16, 32, 2048  # of 32 x 32 two-byte elements
 PACKED_ROWS = 8  # of a tile at most, above which packing takes as long as sending whole faces
 LANDING_BYTES = 1 << 16
-MAX_HELPERS, TILES_PER_HELPER = 3, 8  # cores that pack rows beside the exchange core; packed tiles that one is worth
+MAX_HELPERS, TILES_PER_HELPER = 3, 10  # cores that pack rows beside the exchange core; packed tiles that one is worth
 DEFAULT_TIMEOUT_S = 2.0
 
 
