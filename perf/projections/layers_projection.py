@@ -4,8 +4,8 @@
 
 Data files of `perf.steps.bench_alspec --model ... --tp N --layers 2 --hits 1 0` give the cycles of two layers and how
 long after one layer's attention the next one's begins, exchange included: each further layer of the model is taken to
-add as much. Beside that, appendix F with the same parts, which has no exchange. Gains are over exact attention on a row's N chips,
-as the estimator's are, whose layers have the collectives of N chips that bench_alspec leaves out.
+add as much. Beside that, appendix F with the same parts, which has no exchange. Gains are over exact attention on a
+row's N chips, as the estimator's are, whose layers have the collectives of N chips that bench_alspec leaves out.
 """
 
 from __future__ import annotations
