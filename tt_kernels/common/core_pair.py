@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.peer import Pairs
+from tt_kernels.common.placement import noc_core_of
 
 
 class CorePair(Pairs):
@@ -31,7 +32,4 @@ class CorePair(Pairs):
 
     def link_args(self, rank: int) -> list[int]:
         """Return the runtime arguments of PeerLink on that rank's core."""
-        import ttnn
-
-        there = self.device.worker_core_from_logical_core(ttnn.CoreCoord(*self.cores[1 - rank]))
-        return [there.x, there.y]
+        return list(noc_core_of(self.device)(self.cores[1 - rank]))

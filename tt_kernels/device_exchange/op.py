@@ -20,6 +20,7 @@ import torch
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import Core, Values, kernel_descriptor
 from tt_kernels.common.peer import ChipPairs, timeout_words
+from tt_kernels.common.placement import grid_cores, noc_core_of
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 from tt_kernels.compute_gate.region import refuse_in_region
@@ -106,8 +107,7 @@ class DeviceExchange:
     def _helpers(self, tensors: Sequence, cores: Sequence[Core]) -> dict[Core, list[Core]]:
         """Return the helpers of each exchange core, of each as many: none where few rows are packed or the grid has no
         other cores."""
-        grid = self.pairs.device.compute_with_storage_grid_size()
-        free = [(x, y) for y in range(grid.y) for x in range(grid.x) if (x, y) not in cores]
+        free = [core for core in grid_cores(self.pairs.device, None, (0, 0)) if core not in cores]
         tiles = sum(tensor.buffer_num_pages() for tensor in _packed(tensors))
         count = min(MAX_HELPERS, tiles // TILES_PER_HELPER, len(free) // len(cores))
         return {core: free[place * count : (place + 1) * count] for place, core in enumerate(cores)}
@@ -115,6 +115,7 @@ class DeviceExchange:
     def _arguments(self, rank, tensors, landings, priority, gathered, link, helpers) -> tuple[Values, Values]:
         """Return the runtime arguments of one rank's reader and writer. tensors, landings: this rank's, the peer's."""
         own = {name: part.buffer_address() for name, part in _named(tensors[0]).items()}
+        noc_core = noc_core_of(self.pairs.device)
         writer = {
             **own,
             "sp_rank": rank,
@@ -124,16 +125,10 @@ class DeviceExchange:
             "peer_landing": landings[1].buffer_address(),
             "priority": priority.buffer_address(),
             "gathered": gathered.buffer_address(),
-            "helpers": [part for helper in helpers for part in self._on_noc(helper)],
+            "helpers": [part for helper in helpers for part in noc_core(helper)],
             "link": link,
         }
         return own | {"landing": landings[0].buffer_address()}, writer
-
-    def _on_noc(self, core: Core) -> tuple[int, int]:
-        import ttnn
-
-        there = self.pairs.device.worker_core_from_logical_core(ttnn.CoreCoord(*core))
-        return there.x, there.y
 
     def _add_kernels(self, program, arguments: dict, helpers: dict, tensors, landing, priority, gathered) -> None:
         """Give `program` its kernels, buffers and semaphores. arguments: reader's and writer's by exchange core."""
@@ -141,7 +136,8 @@ class DeviceExchange:
 
         named, packed = _named(tensors), _packed(tensors)
         packed_bytes = sum(2 * _row_bytes(tensor) * tensor.buffer_num_pages() for tensor in packed)
-        whole = [tensor for tensor in tensors if not any(tensor is one for one in packed)]
+        packed_ids = {id(tensor) for tensor in packed}
+        whole = [tensor for tensor in tensors if id(tensor) not in packed_ids]
         piece_bytes = min(max([priority.buffer_aligned_page_size(), *map(_used_bytes, whole)]), self._packet_bytes)
         constants = {
             "pieces_cb": _PIECES_CB,
@@ -155,7 +151,7 @@ class DeviceExchange:
         }
         for number, (name, tensor) in enumerate(named.items()):
             pages = tensor.buffer_num_pages() if number < len(tensors) else 0
-            packs = any(tensor is one for one in packed)
+            packs = id(tensor) in packed_ids
             constants |= {
                 f"packed_pages_{name}": pages if packs else 0,
                 f"row_bytes_{name}": _row_bytes(tensor) if packs and pages else 0,
@@ -165,6 +161,7 @@ class DeviceExchange:
             }
         defines = [UNGATED_DEFINE, *self.pairs.defines]
         rows = named | {"landing": landing}
+        noc_core = noc_core_of(self.pairs.device)
         kernels = [
             kernel_descriptor(
                 KERNELS / "reader.cpp",
@@ -187,7 +184,7 @@ class DeviceExchange:
             shares = {
                 helper: reader
                 | {"share": 1 + 2 * place + half}
-                | dict(zip(("exchange_x", "exchange_y"), self._on_noc(core), strict=True))
+                | dict(zip(("exchange_x", "exchange_y"), noc_core(core), strict=True))
                 for core, (reader, _) in arguments.items()
                 for place, helper in enumerate(helpers[core])
             }

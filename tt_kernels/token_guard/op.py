@@ -18,6 +18,7 @@ from pathlib import Path
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.peer import ChipPairs
+from tt_kernels.common.placement import noc_core_of
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 
@@ -68,12 +69,11 @@ def _program(tokens, states: Sequence[ChipPairs | TpGroup], failed_words: int | 
 
     device = tokens.device()
     page_bytes = tokens.buffer_aligned_page_size()
-    places: list[int] = []
+    noc_core, places = noc_core_of(device), list[int]()
     for state in states:
-        there = device.worker_core_from_logical_core(ttnn.CoreCoord(*state.core))
         word = 4 * state.STATUS_WORD
         line = state.state.buffer_address() + word // _LINE_BYTES * _LINE_BYTES
-        places += [there.x, there.y, line, word % _LINE_BYTES // 4]
+        places += [*noc_core(state.core), line, word % _LINE_BYTES // 4]
     scratch = max(_LINE_BYTES * len(states), page_bytes)
     page = ttnn.CBFormatDescriptor(buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=scratch)
     kernel = kernel_descriptor(
