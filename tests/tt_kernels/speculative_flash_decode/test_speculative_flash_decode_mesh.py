@@ -135,7 +135,7 @@ def test_without_a_peer_and_without_speculation(mock_mesh):
 
 
 def l1_in_use_body(mesh) -> tuple[str, list]:
-    """With 1 MB of L1 taken on every core: the error of a configuration that would fit else, and the outputs of the
+    """With 864 KB of L1 taken on every core: the error of a configuration that would fit else, and the outputs of the
     default."""
     import ttnn
 
@@ -146,8 +146,8 @@ def l1_in_use_body(mesh) -> tuple[str, list]:
     config = ProgramConfig(workers_per_head=7, key_chunk=512)
     calls.run(replace(shape, cache="bfloat8_b"), program_config=config)
     before = l1_free(mesh)
-    held = [calls.empty((1, 1, 64 * 32, 256 * 32), "bfloat16", memory="L1") for _ in range(2)]
-    assert l1_free(mesh) == before - 2 * 256 * 2048, "256 tiles of each on every core"
+    held = [calls.empty((1, 1, 64 * 32, 216 * 32), "bfloat16", memory="L1") for _ in range(2)]
+    assert l1_free(mesh) == before - 2 * 216 * 2048, "216 tiles of each on every core"
     try:
         calls.run(replace(shape, cache="bfloat8_b"), program_config=config)
         message = "nothing was refused"
