@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tt_kernels.common.cores import all_worker_cores, core_list
+from tt_kernels.common.placement import noc_core_of
 
 ROOT = Path(__file__).parents[2]
 HEADER = "perf/ops/kernels/start_line.hpp"
@@ -88,9 +89,9 @@ def _held(device, program, words: int):
     writer = next(k for k in moving if isinstance(k.config, ttnn.WriterConfigDescriptor))
     first = core_list(writer.core_ranges)[0]
     cores = [first, *sorted({core for k in moving for core in core_list(k.core_ranges)} - {first})]
-    places = [device.worker_core_from_logical_core(ttnn.CoreCoord(*core)) for core in cores]
+    noc_core = noc_core_of(device)
     arguments = [sum(len(core_list(k.core_ranges)) for k in moving), len(cores), words]
-    arguments += [part for place in places for part in (place.x, place.y)]
+    arguments += [part for core in cores for part in noc_core(core)]
     for kernel in kernels:
         common, source = list(kernel.common_runtime_args), Path(kernel.kernel_source)
         kernel.common_runtime_args = common + arguments

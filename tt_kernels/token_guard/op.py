@@ -69,7 +69,8 @@ def _program(tokens, states: Sequence[ChipPairs | TpGroup], failed_words: int | 
 
     device = tokens.device()
     page_bytes = tokens.buffer_aligned_page_size()
-    noc_core, places = noc_core_of(device), list[int]()
+    noc_core = noc_core_of(device)
+    places: list[int] = []
     for state in states:
         word = 4 * state.STATUS_WORD
         line = state.state.buffer_address() + word // _LINE_BYTES * _LINE_BYTES
