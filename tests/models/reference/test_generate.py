@@ -98,10 +98,10 @@ def test_speculation_statistics_come_with_the_result(model: ReferenceLlama) -> N
     policy = ALSpecAttention(0.5, 16, 4)
     result = generate(model, PROMPTS, max_new_tokens=30, policy=policy)
     assert result.statistics is policy.statistics
-    totals = result.statistics.totals_per_user()
-    assert {user: sum(counts) for user, counts in totals.items()} == {user: 29 * 3 for user in range(3)}
+    decisions = [result.statistics.decisions_per_token(user) for user in range(3)]
+    assert [len(tokens) for tokens in decisions] == [29] * 3
     # User 1 starts with 7 tokens: steps with 8 to 31 cached tokens are bypassed.
-    assert [totals[user][2] for user in range(3)] == [0, 24 * 3, 0]
+    assert [tokens.count(None) for tokens in decisions] == [0, 24, 0]
 
 
 def test_sampling_is_seeded_by_user_and_free_of_its_neighbours(model: ReferenceLlama) -> None:

@@ -69,29 +69,11 @@ class SpeculationCounters:
         """Forget everything recorded."""
         self.steps.clear()
 
-    def _counts(self, step: StepDecisions) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return (hits, misses, bypassed), each int64 [layers, batch]."""
-        verified = step.verified & step.counted
-        hits = (step.accepted & verified).sum(2)
-        layers = step.accepted.shape[0]
-        bypassed = (~step.verified & step.counted).sum(1).expand(layers, -1)
-        return hits, verified.sum(1).expand(layers, -1) - hits, bypassed
-
     def totals_per_layer(self) -> torch.Tensor:
         """Return int64 [layers, 3]: hits, misses, bypassed; [0, 3] when nothing was recorded."""
         if not self.steps:
             return torch.zeros((0, 3), dtype=torch.int64)
-        return sum(torch.stack([count.sum(1) for count in self._counts(step)], dim=1) for step in self.steps)
-
-    def totals_per_user(self) -> dict[int, tuple[int, int, int]]:
-        """Return (hits, misses, bypassed) of each user over all layers and tokens."""
-        totals: dict[int, tuple[int, int, int]] = {}
-        for step in self.steps:
-            table = torch.stack([count.sum(0) for count in self._counts(step)], dim=1).tolist()
-            for user, counts in zip(step.users, table):
-                hits, misses, bypassed = totals.get(user, (0, 0, 0))
-                totals[user] = (hits + counts[0], misses + counts[1], bypassed + counts[2])
-        return dict(sorted(totals.items()))
+        return sum(_totals(step) for step in self.steps)
 
     def decisions_per_token(self, user: int = 0) -> list[list[bool] | None]:
         """Return which layers accepted, for each counted token of a user in order; None where bypassed."""
@@ -152,3 +134,11 @@ class SpeculationCounters:
     def bypassed_positions(self) -> int:
         """Decoded tokens, over all users, for which no layer speculated."""
         return sum(int((~step.verified & step.counted).sum()) for step in self.steps)
+
+
+def _totals(step: StepDecisions) -> torch.Tensor:
+    """Return int64 [layers, 3]: hits, misses, bypassed."""
+    verified = step.verified & step.counted
+    hits = (step.accepted & verified).sum((1, 2))
+    bypassed = (~step.verified & step.counted).sum().expand_as(hits)
+    return torch.stack([hits, verified.sum() - hits, bypassed], dim=1)

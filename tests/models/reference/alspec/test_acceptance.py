@@ -143,7 +143,7 @@ def test_norms_accumulate_in_float32_for_bfloat16_states() -> None:
     assert accept_guess(guess, exact, ratio * 1.01).item() and not accept_guess(guess, exact, ratio * 0.99).item()
 
 
-def test_statistics_add_up_by_layer_token_and_user() -> None:
+def test_statistics_add_up_by_layer_and_token() -> None:
     statistics = SpeculationCounters()
     first = statistics.begin_step(2, [4, 7], torch.tensor([[True], [False]]))
     first[0, 0] = True
@@ -151,14 +151,13 @@ def test_statistics_add_up_by_layer_token_and_user() -> None:
     second[0, 0] = torch.tensor([True, False, True])
     second[1, 0] = torch.tensor([True, True, True])
     assert statistics.totals_per_layer().tolist() == [[3, 1, 1], [3, 1, 1]]
-    assert statistics.totals_per_user() == {4: (1, 1, 0), 7: (5, 1, 2)}
     assert statistics.hit_rate == 6 / 8 and statistics.hit_rate_per_layer == [0.75, 0.75]
     assert (statistics.hits, statistics.misses, statistics.bypassed) == (6, 2, 2)
     assert statistics.decisions_per_token(7) == [None, [True, True], [False, True], [True, True]]
     assert statistics.decisions_per_token(4) == [[True, False]] and statistics.bypassed_positions == 1
 
     statistics.keep_queries(0, [1])  # the other two draft tokens were rejected
-    assert statistics.totals_per_user() == {4: (1, 1, 0), 7: (1, 1, 2)}
+    assert (statistics.hits, statistics.misses, statistics.bypassed) == (2, 2, 2)
     assert statistics.decisions_per_token(7) == [None, [False, True]]
     assert statistics.hit_rate_per_step == statistics.hit_rate_of_roots_alone == 3 / 4
     statistics.begin_tree()[:] = torch.tensor([[False], [True]])
