@@ -6,10 +6,11 @@ One layer of full size with random weights decodes a token on 64 simulated cores
 embedding; its cache holds random numbers. The final norm and the LM head run after a thin layer, the head as one of
 twelve equal pieces, a third of what a chip multiplies at once: its time is that of reading its columns. Results are
 judged against torch: with the weights as the chip holds them, in bfloat8_b and bfloat4_b ("held"), and as they were
-before ("given"). A token of all layers is then the embedding, as many such layers, the norm and all pieces; the last
-layer, whose ff1 and ff3 are in bfloat8_b, is counted as the others, and joining the pieces is not counted. Of several
-chips (`--tp`) each runs its part of a layer and its share of the pieces; two reductions and two gathers per layer, and
-a gather before the head, take what perf/data/paper_cycles.csv has of them.
+before ("given"); `--weights blank` executes the layer over weights that nobody wrote, for its cycles. A token of all
+layers is then the embedding, as many such layers, the norm and all pieces; the last layer, whose ff1 and ff3 are in
+bfloat8_b, is counted as the others, and joining the pieces is not counted. Of several chips (`--tp`) each runs its part
+of a layer and its share of the pieces; two reductions and two gathers per layer, and a gather before the head, take
+what perf/data/paper_cycles.csv has of them.
 
 Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
 Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
@@ -40,11 +41,12 @@ from perf.sweep.table import read
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
 MODULE = "perf.steps.bench_decode_layer"
-KEYS = ("model", "tp", "context", "sharding", "stage")
+KEYS = ("model", "tp", "context", "sharding", "weights", "stage")
 ERRORS = tuple(f"{error}_{w}" for error in ("pcc", "largest", "largest_relative", "error") for w in ("held", "given"))
 VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
 OP_KEYS = (*KEYS, "number")
 OP_VALUES = ("op", "shape", "cores", "cycles", "bytes", "of_roofline")
+RANDOM, BLANK = WEIGHTS = "random", "blank"
 EMBEDDING, LAYER, HEAD, TOKEN = "embedding", "layer", "head", "token"
 CORES = 64
 THIN_MLP, THIN_CONTEXT = 384, 128  # of the layer before the LM head
@@ -99,22 +101,25 @@ def collectives_of(config: LlamaConfig, tp: int) -> tuple[float, float] | None:
     return (took[asked[0]], took[asked[1]]) if set(asked) <= took.keys() else None
 
 
-def run(config: LlamaConfig, sharding: str, context: int, grid: str = FULL_GRID) -> dict[str, Any]:
+def run(
+    config: LlamaConfig, sharding: str, context: int, weights: str = RANDOM, grid: str = FULL_GRID
+) -> dict[str, Any]:
     """Measure one layer of `config`, and embedding and head of its vocabulary, in a process of its own: see
     `decode_layer_step.measure`. Errors: SystemExit with what went wrong there."""
     formats = vars(formats_of(config).of_layer(0))
     asked = {"config": asdict(config.with_layers(1)), "formats": formats, "sharding": sharding, "context": context}
+    asked["blank"] = weights == BLANK
     return measure_apart(MODULE, asked, timed_environment(grid), TIMEOUT_S)
 
 
-def _work(config: dict[str, Any], formats: dict[str, str], sharding: str, context: int) -> dict[str, Any]:
+def _work(config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool) -> dict[str, Any]:
     from models.llama31_8b.tt.device.precision import LayerPrecision, PrecisionConfig
     from perf.steps.decode_layer_step import measure
 
     shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
     precision = PrecisionConfig("performance", LayerPrecision(**formats))
     with timed_chip() as (device, timeline):
-        return measure(device, timeline, shape, precision, sharding, context)
+        return measure(device, timeline, shape, precision, sharding, context, blank)
 
 
 def measure_all(
@@ -125,17 +130,18 @@ def measure_all(
     contexts: Sequence[int],
     shardings: Sequence[str],
     stages: Sequence[str] = (LAYER, HEAD),
+    weights: str = RANDOM,
 ) -> None:
     """Add the rows that `steps` does not have, and those of their programs to `ops`."""
     for sharding in shardings:
         for context in contexts if LAYER in stages else ():
             layer = replace(part_of(config, tp), vocab_size=THIN_VOCABULARY)
-            key = {"model": config.name, "tp": tp, "context": context, "sharding": sharding}
+            key = {"model": config.name, "tp": tp, "context": context, "sharding": sharding, "weights": weights}
             _measure_stages(steps, ops, layer, key, (LAYER, EMBEDDING), context, "layer")
         if HEAD in stages:
             thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
             head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
-            key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding}
+            key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding, "weights": weights}
             _measure_stages(steps, ops, head, key, (HEAD,), THIN_CONTEXT, "logits")
     _add_tokens(steps, ops, config, tp)
 
@@ -152,12 +158,12 @@ def _measure_stages(
     """Run a step and add its `stages`, of which the first is judged by the values of `judged`."""
     if steps.has({**key, "stage": stages[-1]}):
         return
-    found = run(config, str(key["sharding"]), context)
+    found = run(config, str(key["sharding"]), context, str(key["weights"]))
     told = ops_of(found["programs"])
     for stage in stages:
         where, own = {**key, "stage": stage}, [op for op in told if op["part"] == stage]
         ops.append([{**where, "number": i, **{name: op[name] for name in OP_VALUES}} for i, op in enumerate(own)])
-        values = found["values"][judged] if stage == stages[0] else dict.fromkeys(ERRORS)
+        values = dict.fromkeys(ERRORS) | (found["values"].get(judged, {}) if stage == stages[0] else {})
         steps.append([{**where, **sums_of(own), **values, "cores": CORES, "tokens_per_s": None}])
         print(report(where, own, values), flush=True)
 
@@ -170,7 +176,7 @@ def _add_tokens(steps: Table, ops: Table, config: LlamaConfig, tp: int) -> None:
     rows = [row for row in steps.rows() if row["model"] == config.name]
     for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(tp)):
         key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
-        same = [row for row in rows if row["sharding"] == layer["sharding"]]
+        same = [row for row in rows if all(row[name] == layer[name] for name in ("sharding", "weights"))]
         stages = {row["stage"]: row for row in same if (row["tp"], row["context"]) == (layer["tp"], layer["context"])}
         stages |= {HEAD: row for row in same if row["stage"] == HEAD}
         if steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
@@ -203,6 +209,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024], metavar="TOKENS")
     parser.add_argument("--shardings", nargs="+", choices=DECODE_SHARDINGS, default=list(DECODE_SHARDINGS))
     parser.add_argument("--stages", nargs="+", choices=(LAYER, HEAD), default=[LAYER, HEAD], help="(default: both)")
+    parser.add_argument("--weights", choices=WEIGHTS, default=RANDOM, help="blank: for cycles (default: %(default)s)")
     parser.add_argument("--csv", type=Path, default=STEPS, help="where the rows are, and go (default: %(default)s)")
     options = parser.parse_args(argv)
     config = preset(options.model)
@@ -218,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     head = {"command": parser.prog, "commit": commit()}
     ops = options.csv.with_name(f"{options.csv.stem}_ops.csv")
     tables = Table(options.csv, KEYS, VALUES, head), Table(ops, OP_KEYS, OP_VALUES, head)
-    measure_all(*tables, config, options.tp, options.contexts, options.shardings, options.stages)
+    measure_all(*tables, config, options.tp, options.contexts, options.shardings, options.stages, options.weights)
     return 0
 
 

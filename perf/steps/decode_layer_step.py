@@ -18,7 +18,7 @@ import ttnn
 from loguru import logger
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD
+from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD, tensor_shapes
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tt.device.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
@@ -27,6 +27,7 @@ from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.weights.map import EMBEDDING
 from models.llama31_8b.tt.weights.store import WeightStore
+from perf.footprint.mesh_build import BlankStore
 from perf.lib.launch_labels import Label, Labels, Tensor
 from perf.steps.alspec_programs import ATTENTION
 from perf.steps.alspec_step import fill
@@ -84,16 +85,23 @@ def measure(
     formats: PrecisionConfig,
     sharding: str,
     context: int,
+    blank: bool = False,
 ) -> dict[str, Any]:
-    """Decode token `context` of one user, whose cache holds random numbers.
+    """Decode token `context` of one user, whose cache holds random numbers. blank: weights are allocated, not written.
 
-    Returns {"programs": [...], "values": {"layer": ..., "logits": ...}}. A program is {"part", "layer", "op", "shape",
-    "cores", "bytes", "start", "end"}: cycles from the first one's start, and bytes that it reads of weights and cache.
-    The step runs once: at full size that takes a quarter of an hour, and compiling takes the chip no cycles of a
-    program.
+    Returns {"programs": [...], "values": {"layer": ..., "logits": ...}}, no values of blank weights. A program is
+    {"part", "layer", "op", "shape", "cores", "bytes", "start", "end"}: cycles from the first one's start, and bytes
+    that it reads of weights and cache. The step runs once: at full size that takes a quarter of an hour, and compiling
+    takes the chip no cycles of a program.
     """
     capacity = -(-context // 128) * 128
-    state, store = random_state_dict(config), HeldWeights(mesh)
+    state: dict[str, torch.Tensor]
+    store: WeightStore
+    if blank:
+        state = {name: torch.empty(size, device="meta") for name, size in tensor_shapes(config).items()}
+        store = BlankStore(mesh, MeshShape(*mesh.shape))
+    else:
+        state, store = random_state_dict(config), HeldWeights(mesh)
     settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding, zeroed=False)
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)
     fill(model, 0)
@@ -106,6 +114,9 @@ def measure(
         logits = model.decode(inputs, gather_logits=False)
     (spans,) = timeline.stop()
     logger.info("the step is done")
+    programs = programs_of(spans, labels)
+    if not isinstance(store, HeldWeights):
+        return {"programs": programs, "values": {}}
     device = {"residual": read(residual[-1]).flatten()[: config.hidden_size], "logits": read(logits)[0, 0, 0]}
     device["logits"] = device["logits"][: config.vocab_size]
     values: dict[str, dict[str, float]] = {"layer": {}, "logits": {}}
@@ -116,7 +127,7 @@ def measure(
         )
         for what, found, wanted in zip(values, (normed, device["logits"]), reversed(expected), strict=True):
             values[what] |= {f"{key}_{name}": value for key, value in errors_of(found, wanted).items()}
-    return {"programs": programs_of(spans, labels), "values": values}
+    return {"programs": programs, "values": values}
 
 
 @contextlib.contextmanager

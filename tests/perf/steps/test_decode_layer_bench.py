@@ -83,26 +83,30 @@ def test_what_no_chip_holds_is_refused_in_a_line_before_any_work(arguments, word
 def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys):
     asked = []
 
-    def measured(config, sharding, context):
-        asked.append((config.num_attention_heads, config.vocab_size, sharding, context))
+    def measured(config, sharding, context, weights):
+        asked.append((config.num_attention_heads, config.vocab_size, sharding, context, weights))
         values = dict.fromkeys(bench.ERRORS, 0.5)
-        return {"programs": PROGRAMS, "values": {"layer": values, "logits": values}}
+        return {"programs": PROGRAMS, "values": {"layer": values, "logits": values} if weights == "random" else {}}
 
     monkeypatch.setattr(bench, "run", measured)
     command = ["--csv", str(tmp_path / "steps.csv")]
     bench.main([*command, "--shardings", "sharded", "--stages", "layer"])
     bench.main([*command, "--shardings", "sharded"])
     bench.main([*command, "--contexts", "1024", "4096", "--shardings", "sharded"])
-    head = (4, 10688, "sharded", 128)
-    assert asked == [(32, 384, "sharded", 1024), head, (32, 384, "sharded", 4096)]
+    bench.main([*command, "--weights", "blank", "--shardings", "sharded", "--stages", "layer"])
+    layer, head = (32, 384, "sharded", 1024), (4, 10688, "sharded", 128)
+    later = [(*layer[:3], 4096, "random"), (*layer, "blank")]
+    assert asked == [(*layer, "random"), (*head, "random"), *later]
     steps = Table(tmp_path / "steps.csv", bench.KEYS, bench.VALUES).rows()
     stages = [(row["context"], row["stage"]) for row in steps]
     assert stages == [
         *(("1024", "layer"), ("1024", "embedding"), ("", "head"), ("1024", "token")),
         *(("4096", "layer"), ("4096", "embedding"), ("4096", "token")),
+        *(("1024", "layer"), ("1024", "embedding")),
     ]
+    assert [row["pcc_held"] for row in steps if row["stage"] == "layer"] == ["0.5", "0.5", ""]
     assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 12 * 90)] * 2
-    assert len(Table(tmp_path / "steps_ops.csv", bench.OP_KEYS, bench.OP_VALUES).rows()) == 3 + 2 + 3
+    assert len(Table(tmp_path / "steps_ops.csv", bench.OP_KEYS, bench.OP_VALUES).rows()) == 3 + 2 + 3 + 3
     assert "pcc_held 0.5" in capsys.readouterr().out
 
 
@@ -111,7 +115,8 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
 def test_a_tiny_layer_is_executed_timed_and_judged(sharding):
     """64 cores for the sharded step, which takes a whole chip; 8 are enough for the other."""
     config = replace(BANKED, num_hidden_layers=2, max_position_embeddings=128)
-    found = bench.run(config, sharding, 100, "8x8" if sharding == "sharded" else "4x2")
+    grid = "8x8" if sharding == "sharded" else "4x2"
+    found = bench.run(config, sharding, 100, grid=grid)
     ops = bench.ops_of(found["programs"])
     for what, values in found["values"].items():
         logger.info(bench.report({"sharding": sharding, "values": what}, ops, values))
@@ -121,3 +126,11 @@ def test_a_tiny_layer_is_executed_timed_and_judged(sharding):
     assert {op["part"] for op in ops} == {"embedding", "layer", "head"} and min(op["cycles"] for op in ops) > 0
     (attention,) = [op for op in ops if op["op"] == "attention"]
     assert attention["bytes"] == 2 * 128 // 32 * 2 * 1088
+    blank = bench.run(config, sharding, 100, "blank", grid)
+    assert not blank["values"]
+    again = bench.ops_of(blank["programs"])
+    named = [(op["op"], op["shape"], op["cores"], op["bytes"]) for op in again]
+    assert named == [(op["op"], op["shape"], op["cores"], op["bytes"]) for op in ops]
+    for op, other in zip(ops, again, strict=True):  # not equal: buffers lie elsewhere
+        assert other["cycles"] == pytest.approx(op["cycles"], rel=0.1), op["op"]
+    assert bench.sums_of(again)["cycles"] == pytest.approx(bench.sums_of(ops)["cycles"], rel=0.02)
