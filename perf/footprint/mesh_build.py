@@ -17,7 +17,7 @@ import torch
 import ttnn
 
 from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
-from models.llama31_8b.config import preset
+from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
@@ -57,6 +57,14 @@ class BlankStore(WeightStore):
         )
 
 
+def blank_weights(
+    config: LlamaConfig, mesh: ttnn.MeshDevice, mesh_shape: MeshShape
+) -> tuple[dict[str, torch.Tensor], BlankStore]:
+    """Return a state dict of shapes alone and the store that allocates them: what `TtLlama.from_state_dict` takes."""
+    state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
+    return state, BlankStore(mesh, mesh_shape)
+
+
 def build_model(
     mesh: ttnn.MeshDevice,
     precision: str,
@@ -79,7 +87,7 @@ def build_model(
     """
     mesh_shape, config = MeshShape(*mesh.shape), preset(model)
     config = config if layers is None else config.with_layers(layers)
-    state = {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
+    state, store = blank_weights(config, mesh, mesh_shape)
     settings = ModelSettings(
         users=users,
         capacity=capacity,
@@ -92,7 +100,7 @@ def build_model(
         zeroed=False,
         cache_blocks=cache_blocks,
     )
-    return TtLlama.from_state_dict(config, state, mesh, settings, BlankStore(mesh, mesh_shape))
+    return TtLlama.from_state_dict(config, state, mesh, settings, store)
 
 
 def measure(

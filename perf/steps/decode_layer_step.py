@@ -18,7 +18,7 @@ import ttnn
 from loguru import logger
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD, tensor_shapes
+from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tt.device.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
@@ -27,7 +27,7 @@ from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.weights.map import EMBEDDING
 from models.llama31_8b.tt.weights.store import WeightStore
-from perf.footprint.mesh_build import BlankStore
+from perf.footprint.mesh_build import blank_weights
 from perf.lib.launch_labels import Label, Labels, Tensor
 from perf.steps.alspec_programs import ATTENTION
 from perf.steps.alspec_step import fill
@@ -85,7 +85,7 @@ def measure(
     formats: PrecisionConfig,
     sharding: str,
     context: int,
-    blank: bool = False,
+    blank: bool,
 ) -> dict[str, Any]:
     """Decode token `context` of one user, whose cache holds random numbers. blank: weights are allocated, not written.
 
@@ -95,13 +95,9 @@ def measure(
     takes the chip no cycles of a program.
     """
     capacity = -(-context // 128) * 128
-    state: dict[str, torch.Tensor]
-    store: WeightStore
-    if blank:
-        state = {name: torch.empty(size, device="meta") for name, size in tensor_shapes(config).items()}
-        store = BlankStore(mesh, MeshShape(*mesh.shape))
-    else:
-        state, store = random_state_dict(config), HeldWeights(mesh)
+    state, store = (
+        blank_weights(config, mesh, MeshShape(*mesh.shape)) if blank else (random_state_dict(config), HeldWeights(mesh))
+    )
     settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding, zeroed=False)
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)
     fill(model, 0)

@@ -259,14 +259,13 @@ def _sampling(mesh, c: Configuration) -> Launch:
 
 def _decode(mesh, c: Configuration) -> Launch:
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
-    from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
     from models.llama31_8b.config import preset
     from models.llama31_8b.tt.device.precision import precision_config
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import ModelSettings
     from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
     from models.llama31_8b.tt.weights.store import WeightStore
-    from perf.footprint.mesh_build import BlankStore
+    from perf.footprint.mesh_build import blank_weights
     from perf.steps.alspec_step import ExactFlashDecode, ForcedSpeculation, Shape, fill
 
     plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
@@ -286,8 +285,7 @@ def _decode(mesh, c: Configuration) -> Launch:
     if tiny:
         state, store = random_state_dict(config, 0), WeightStore(mesh, plan)
     else:  # what blank weights hold costs nothing
-        state = {name: torch.empty(size, device="meta") for name, size in tensor_shapes(config).items()}
-        store = BlankStore(mesh, plan)
+        state, store = blank_weights(config, mesh, plan)
     attention: DecodeAttention
     check: Callable[[], Any] = nothing
     if speculative:
