@@ -24,8 +24,8 @@ from typing import Any
 from perf.lib.counted_points import counted_from_start, cycles_until_end
 from perf.lib.data_file import FOLDER, commit
 from perf.lib.measuring_process import answered, measure_apart
+from perf.lib.tables import Table
 from perf.ops.bench_tree_attention import intervals_of, parents_of
-from perf.quality.tables import Table
 
 CSV = FOLDER / "ops" / "long_context.csv"
 CONTEXTS = (16384, 65536, 131072)

@@ -26,7 +26,7 @@ from models.llama31_8b.huggingface import AttentionSpeculation, score
 from models.llama31_8b.huggingface import scoring as whole_texts
 from models.llama31_8b.huggingface.load import load_transformers
 from models.llama31_8b.reference.model.text_attention import text_guess
-from perf.quality.tables import Table
+from perf.lib.tables import Table
 from perf.quality.texts import Texts
 from perf.quality.torch_device import DTYPES, add_torch_options
 

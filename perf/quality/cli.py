@@ -14,11 +14,11 @@ from loguru import logger
 from tqdm import tqdm
 
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from perf.lib.tables import Table
 from perf.quality.torch_device import add_torch_options, loaded_on
 
 from . import baselines, chains, divergence, needle, perplexity, predictors, questions, switches, trees
 from .study import GUESSES, Settings, Study, fill
-from .tables import Table
 from .texts import Texts
 
 TEXTS_VARIABLE = "LLAMA_ALSPEC_TEXTS"

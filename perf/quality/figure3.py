@@ -7,11 +7,11 @@ from __future__ import annotations
 from tqdm import tqdm
 
 from models.llama31_8b.checkpoint.load import LoadedModel
+from perf.lib.tables import Table
 
 from . import needle, perplexity
 from .perplexity import split_rates
 from .study import Settings, Study, fill
-from .tables import Table
 from .texts import Texts
 
 

@@ -22,11 +22,11 @@ from loguru import logger
 from tqdm import tqdm
 
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from perf.lib.tables import Table
+from perf.lib.tables import shown as cell_text
 from perf.projections.estimator.tables import read_rows
 from perf.quality.figure3 import figure3
 from perf.quality.study import Settings
-from perf.quality.tables import Table
-from perf.quality.tables import shown as cell_text
 from perf.quality.texts import Texts
 from perf.quality.torch_device import DTYPES, loaded_on, torch_device
 

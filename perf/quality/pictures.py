@@ -16,10 +16,10 @@ import matplotlib.pyplot as plt  # noqa: E402  the backend is chosen first: no d
 from models.llama31_8b.demo.shaded_page import shaded_page, shaded_tokens  # noqa: E402
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention  # noqa: E402
 from models.llama31_8b.reference.generate import generate  # noqa: E402
+from perf.lib.tables import Table  # noqa: E402
 
 from .perplexity import split_rates  # noqa: E402
 from .study import Study  # noqa: E402
-from .tables import Table  # noqa: E402
 
 Row = dict[str, str]
 THRESHOLD = 0.10  # of the generation: the paper's choice

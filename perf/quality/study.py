@@ -15,9 +15,9 @@ import torch
 from models.llama31_8b.checkpoint.load import LoadedModel
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
 from models.llama31_8b.reference.model.step import GuessRange
+from perf.lib.tables import Table
 
 from .forward import TextPass, check_length, text_pass
-from .tables import Table
 from .texts import Texts
 
 # What a guess reads beside the last keys: as many first ones, or the tiles on which the last step's attention lay.

@@ -32,8 +32,8 @@ from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
 from perf.lib.data_file import FOLDER, commit
 from perf.lib.dram_share import of_roofline
 from perf.lib.measuring_process import answered, measure_apart
+from perf.lib.tables import Table
 from perf.lib.timed_chip import timed_chip, timed_environment
-from perf.quality.tables import Table
 from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper_cycles import CSV, cycles_of

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from perf import docs
+from perf.lib.tables import Table
 from perf.ops import bench_long_context
 from perf.ops.bench_long_context import CSV, KEYS, LAYOUTS, OPS, VALUES, errors_of, main, measure_all
-from perf.quality.tables import Table
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import choose_work_split

@@ -9,11 +9,11 @@ import torch
 
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
+from perf.lib.tables import Table
 from perf.quality import needle, predictors, questions
 from perf.quality.bootstrap import interval
 from perf.quality.divergence import first_difference
 from perf.quality.forward import text_pass
-from perf.quality.tables import Table
 from tests.support.attention_cases import random_tokens, tiny_config
 
 

@@ -11,7 +11,7 @@ from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tiny import BANKED
-from perf.quality.tables import Table
+from perf.lib.tables import Table
 from perf.steps import bench_decode_layer as bench
 from perf.steps.full_size import head_pieces, part_of
 
