@@ -14,8 +14,7 @@ file's other entries:
     <!-- commands --> ... <!-- /commands -->        the list that `python -m perf` prints
 
 FILE is below perf/data and may hold `*`; `mean` takes the mean of the rows that are equal in these columns, and has its
-standard error in NAME_error. A number with a unit, `x` or `%` outside of these, code and links has no data behind it:
-PLAIN_FACTS lists those that are no measurements.
+standard error in NAME_error.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ from typing import Any
 from perf.__main__ import commands
 from perf.lib.data_file import FOLDER, ROOT
 
-PLAIN_FACTS = FOLDER / "plain_facts.txt"
 WRITTEN = "<!-- Written by python -m "
 Row = dict[str, Any]
 
@@ -43,9 +41,6 @@ _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-
 _FIGURE = re.compile(r"<!-- figure ((?:(?!-->).)+?) -->.*?<!-- /figure -->", re.DOTALL)
 _OUTPUT = re.compile(r"<!-- output (\S+) -->.*?<!-- /output -->", re.DOTALL)
 _COMMANDS = re.compile(r"<!-- commands -->.*?<!-- /commands -->", re.DOTALL)
-_NO_PROSE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
-_UNITS = "cycles|tokens/s|[kKMGT]B/s|[kKMGT]B|[KMG]bit|nats|ms|us|ns|s|seconds|minutes|hours|bytes|points|times"
-_NUMBER = re.compile(rf"(?<![\w.])[-+±]?\d[\d,]*(?:\.\d+)?(?: ?%| ?(?:x|{_UNITS})\b)")
 
 
 class _Cells(string.Formatter):
@@ -203,30 +198,8 @@ def _command_table() -> str:
     return "\n".join(lines)
 
 
-def prose(text: str) -> str:
-    """Return a document without what markers generate, code, comments and link targets, on one line."""
-    for part in (_TABLE, _FIGURE, _OUTPUT, _COMMANDS, _NO_PROSE):
-        text = part.sub(" ", text)
-    return " ".join(text.split())
-
-
-def plain_facts(document: str) -> list[str]:
-    """Return the phrases that PLAIN_FACTS allows in a document. A line of it is "DOCUMENT: PHRASE"."""
-    lines = PLAIN_FACTS.read_text(encoding="utf-8").splitlines()
-    return [line.removeprefix(f"{document}: ") for line in lines if line.startswith(f"{document}: ")]
-
-
-def without_data(text: str, allowed: Sequence[str]) -> list[str]:
-    """Return the figures of a document that stand neither in a marker nor in an `allowed` phrase, each with the words
-    around it."""
-    text = prose(text)
-    for phrase in allowed:
-        text = text.replace(phrase, "...")
-    return [text[max(0, match.start() - 40) : match.end() + 20] for match in _NUMBER.finditer(text)]
-
-
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0; 1 for figures or markers without data, and with --check when a document differs from its data."""
+    """Return 0; 1 for markers without data, and with --check when a document differs from its data."""
     parser = argparse.ArgumentParser(prog="python -m perf.docs", description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 where text and data differ")
     options = parser.parse_args(argv)
@@ -242,7 +215,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             wrong.append(name)
             if not options.check:
                 path.write_text(new, encoding="utf-8")
-        bad += [f"{name}: no data for {figure!r}" for figure in without_data(new, plain_facts(name))]
     for line in bad:
         print(line)
     print(f"{'differ from perf/data' if options.check else 'written'}: {', '.join(wrong) or 'none'}")

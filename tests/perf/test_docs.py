@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The documents' figures are those of perf/data, and no figure stands without its data."""
+"""The documents' figures are those of perf/data."""
 
 from __future__ import annotations
 
@@ -20,14 +20,6 @@ DOCUMENTS = docs.documents()
 def test_a_document_says_what_its_data_say(path):
     text = path.read_text(encoding="utf-8")
     assert docs.generated(text) == text, "make docs writes the figures anew"
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(docs.ROOT).as_posix())
-def test_no_figure_stands_without_its_data(path):
-    name, text = path.relative_to(docs.ROOT).as_posix(), path.read_text(encoding="utf-8")
-    assert docs.without_data(text, docs.plain_facts(name)) == []
-    gone = [phrase for phrase in docs.plain_facts(name) if phrase not in docs.prose(text)]
-    assert not gone, f"{docs.PLAIN_FACTS.name} allows what {name} does not say"
 
 
 @pytest.mark.parametrize("path", sorted(docs.FOLDER.rglob("*.json")), ids=lambda path: path.stem)
@@ -54,7 +46,6 @@ def test_a_table_is_made_of_its_marker(folder):
     assert "| n | gain |\n|---|---:|\n| a b on 2 | 1.5x |\n| - on 2 | 2.5x |\n| c on 4 | 4.0x |\n" in made
     assert "- `python -m perf.x` (" in made and "`python -m perf.x --long`" in made
     assert "old" not in made and made.endswith("after") and docs.generated(made) == made
-    assert docs.without_data(made, ()) == []
 
 
 @pytest.mark.parametrize(
@@ -84,24 +75,6 @@ def test_a_figure_is_that_of_one_row(folder, asked, shown):
 def test_markers_without_data_are_refused(folder, asked, why):
     with pytest.raises(ValueError, match=why):
         docs.generated(f"<!-- figure {asked} --><!-- /figure -->")
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("a step takes 1.55x fewer", 1),
-        ("1.55 times as fast", 1),
-        ("about 28 % hit, 6 GB, 16 minutes, 30,000 cycles", 4),
-        ("a mesh of 2x4 and 8 chips; PCC 0.999", 0),
-        ("`--limit 5 s` and\n```\n3 x\n``` and [x](a_5%.png)", 0),
-    ],
-)
-def test_what_counts_as_a_figure(text, found):
-    assert len(docs.without_data(text, ())) == found
-
-
-def test_a_plain_fact_is_allowed_where_it_stands():
-    assert docs.without_data("it takes 6 GB\nof disk, not 7 GB", ["6 GB of disk"]) == ["it takes ..., not 7 GB"]
 
 
 def test_data_files_keep_what_chooses_the_results():

@@ -7,8 +7,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
@@ -41,6 +42,9 @@ from perf.projections.estimator.tables import (
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
+# Of the table of gains: SmolLM2's at 8K, 4K, 2K and 1K tokens (perf/data/quality/perplexity.csv), then assumed ones.
+GAIN_HIT_RATES = (0.19, 0.23, 0.31, 0.46, 0.5, 0.875, 0.95)
+GAIN_CONTEXTS = (1024, 32768, 65536, 131072)
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 THRESHOLD = 0.10
 
@@ -95,6 +99,9 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="OPTION=VALUE",
         help="of --measured: plan=, precision=, source=",
+    )
+    parser.add_argument(
+        "--gains", action="store_true", help="only the gains over tensor parallelism on as many chips, by hit rate"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     add_write_option(parser)
@@ -236,6 +243,43 @@ def table_rows(points: list[Estimate]) -> list[dict[str, object]]:
     return [p.to_dict() | {"over_tp": full[p.context, p.chips] / p.token_latency_ns} for p in points]
 
 
+def gain_rows(
+    contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], chunk_size: int
+) -> list[dict[str, float | None]]:
+    """Return a row per number of chips and context: tokens/s/user with tensor parallelism over all and over half of
+    them, and the gain over the former of attention-level speculation at each hit rate.
+
+    A hit rate is a mean over layers and tokens, so a step's time lies on the line between no and all hits. `needed` is
+    the hit rate above which speculation is faster, None where no hit rate is.
+    """
+    rows: list[dict[str, float | None]] = []
+    for count, context in product(chips, contexts):
+        tp, half = (estimate(context, None, n, "tp").token_latency_ns for n in (count, count // 2))
+        none, full = (estimate(context, r, count, "sp+tp", chunk_size).token_latency_ns for r in (0.0, 1.0))
+        gains = {f"at_{100 * rate:g}".replace(".", "_"): tp / (none + rate * (full - none)) for rate in hit_rates}
+        needed = None if full >= tp else max(0.0, (none - tp) / (none - full)) if none > full else 0.0
+        row = {"chips": count, "context": context, "chunk_size": chunk_size, "tp_tokens_per_s": 1e9 / tp}
+        rows.append({**row, "half_tp_tokens_per_s": 1e9 / half, "needed": needed, **gains})
+    return rows
+
+
+def gain_report(rows: Sequence[dict[str, float | None]]) -> str:
+    """Return `gain_rows` as text."""
+    rates = [name for name in rows[0] if name.startswith("at_")]
+    shown = [f"{name.removeprefix('at_').replace('_', '.')}%" for name in rates]
+    lines = [
+        "gain over tensor parallelism on as many chips, by hit rate; needed: the hit rate above which there is one"
+    ]
+    lines.append(f"{'chips':>5}{'context':>9}{'TP, tokens/s':>14}{'needed':>8}" + "".join(f"{s:>8}" for s in shown))
+    for row in rows:
+        needed = "-" if row["needed"] is None else f"{row['needed']:.0%}"
+        lines.append(
+            f"{row['chips']:>5}{row['context']:>9}{row['tp_tokens_per_s']:>14.1f}{needed:>8}"
+            + "".join(f"{row[name]:>8.2f}" for name in rates)
+        )
+    return "\n".join(lines)
+
+
 def _cell(point: Estimate, tp: Estimate) -> str:
     text = f"{point.tokens_per_s_per_user:6.1f} {point.token_latency_ns / 1e6:6.2f} ms"
     if point.mode == "tp":
@@ -263,6 +307,15 @@ def main(argv: list[str] | None = None) -> int:
             rates.append(measured_hit_rate(args.task, threshold))
         elif args.threshold is not None:
             raise ValueError("--threshold chooses a hit rate of --task; without --task it changes nothing")
+        if args.gains:
+            if args.measured:
+                raise ValueError("--gains is by the paper's tables, without --measured")
+            several = [count for count in args.chips or chips if count > 1]
+            asked = rates if args.hit_rate or args.task else GAIN_HIT_RATES
+            gains = gain_rows(args.context or GAIN_CONTEXTS, several, asked, args.chunk_size)
+            if args.write:
+                write(args.write, parser, argv, gains)
+            return _print(gain_report(gains))
         args.hit_rate = sorted(set(rates))
         args.context = sorted(set(args.context or contexts))
         args.chips = sorted(set(args.chips or chips))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perf.projections.estimator.attention_latency import AttentionLatency
-from perf.projections.estimator.cli import main, paper_claims
+from perf.projections.estimator.cli import gain_rows, main, paper_claims
 from perf.projections.estimator.latency import estimate
 from perf.projections.estimator.plot import save_scaling_plot
 
@@ -218,3 +218,16 @@ def test_without_plot_no_file_is_made(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["--context", "1K"]) == 0
     assert "scaling plot" not in capsys.readouterr().out and not list(tmp_path.iterdir())
+
+
+def test_gains_over_tensor_parallelism_are_those_of_the_estimates(capsys):
+    """Two chips lose at every hit rate at 1K, where the guess is the whole context; eight win at 64K with few hits."""
+    rows = {(row["chips"], row["context"]): row for row in gain_rows((1024, 65536), (2, 8), (0.0, 0.5, 1.0), 128)}
+    assert rows[2, 1024]["needed"] is None and rows[2, 1024]["at_100"] < 0.7
+    long = rows[8, 65536]
+    assert long["at_0"] < 1 < long["at_50"] < long["at_100"] and 0.05 < long["needed"] < 0.1
+    none, half = (estimate(65536, rate, 8, "sp+tp", 128).token_latency_ns for rate in (0.0, 0.5))
+    tp = estimate(65536, None, 8, "tp").token_latency_ns
+    assert (long["at_0"], long["at_50"]) == pytest.approx((tp / none, tp / half))
+    assert main(["--gains", "--chunk-size", "128", "--chips", "4", "--context", "64K", "--hit-rate", "0.5"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["4", "65536", "37.1", "64%", "0.92"]
