@@ -23,11 +23,11 @@ from ..tt.parallel.mesh import MeshError, MeshShape
 from . import tiny_checkpoint
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .on_simulator import SERVER
-from .settings import drafter, model_settings
+from .settings import model_settings
 
 PROG = "llama-alspec serve"
 ROOT = Path(__file__).resolve().parents[3]
-# For three kinds of decode steps, verifications and drafts.
+# For three kinds of decode steps.
 TRACE_REGION_BYTES = 128 * 1024**2
 EXTRA_MODELS = Path(__file__).resolve().parent / "extra_models"
 
@@ -41,7 +41,6 @@ def _serve(options: argparse.Namespace) -> int:
     plugin = check_plugin(options.plugin)
     overrides = {name: value for name, value in _settings(options).items() if value is not None}
     model_settings(overrides, None, options.users)
-    drafter(overrides)
     cache = project_cache_dir() / "serving"
     python = interpreter(cache, plugin)
     model = str(options.model)
@@ -96,8 +95,6 @@ def _settings(options: argparse.Namespace) -> dict:
         "chunk_size": options.chunk_size,
         "threshold": options.threshold,
         "precision": options.precision,
-        "draft": options.draft,
-        "draft_window": options.draft_window,
     }
 
 
@@ -129,8 +126,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--chunk-size", type=int, metavar="N", help="of alspec: tokens of the guess at either end")
     parser.add_argument("--threshold", type=float, metavar="X", help="of alspec: error up to which a guess is accepted")
     parser.add_argument("--precision", metavar="NAME", help="number formats (performance)")
-    parser.add_argument("--draft", metavar="MODEL", help='what drafts: a folder, a hub id, or "self"')
-    parser.add_argument("--draft-window", type=int, metavar="N", help="of self: cached tokens read at either end (256)")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen here (127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="listen here (8000)")
     options = parser.parse_args(arguments)

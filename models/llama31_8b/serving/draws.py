@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ..generation.sampling import SamplingParams, inverse_cdf, warp_logits
-from .engine import Draw
+
+
+class Draw(NamedTuple):
+    """How a slot's next token is chosen. number: in [0, 1), of the token at which the cumulative mass exceeds it. The
+    seed in `params` is unused: `number` follows from it."""
+
+    params: SamplingParams
+    number: float
 
 
 def number_at(seed: int, position: int) -> float:

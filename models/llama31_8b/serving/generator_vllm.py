@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from loguru import logger
@@ -15,9 +15,10 @@ from loguru import logger
 from tt_kernels.common.page_table import BLOCKS
 
 from .draws import choose_on_host, penalised, requested_draws
-from .engine import Engine
-from .settings import drafter, model_settings
-from .spec_contract import DraftOutput, VerifyOutput, in_contract, plan_speculation
+from .settings import model_settings
+
+if TYPE_CHECKING:
+    from .mesh_engine import MeshEngine
 
 # Chips that sample keep this many of the largest logits (tt/sampling/top_k.py).
 CANDIDATES = 32
@@ -31,7 +32,7 @@ _BLOCK_MARGIN = max(BLOCKS)
 
 @dataclass(frozen=True)
 class PendingStep:
-    """A step that the device may still run. launched: what `Engine` returned. finish: waits for it and gives the
+    """A step that the device may still run. launched: what the engine returned. finish: waits for it and gives the
     result as the plugin wants it."""
 
     launched: Any
@@ -64,19 +65,14 @@ class LlamaForCausalLM:
         "supports_device_penalties": False,
         "supports_async_decode": True,
         "output_tokens_per_step": 1,
-        "supports_spec_decode": True,
-        "supports_async_spec_decode": True,
-        "spec_requirements": ["device_propose"],
     }
 
-    def __init__(self, make_engine: Callable[[int, int], Engine], users: int, max_seq_len: int) -> None:
+    def __init__(self, make_engine: Callable[[int, int], MeshEngine], users: int, max_seq_len: int) -> None:
         """make_engine(blocks, block_size): build the model with its cache."""
         self._make_engine, self.users, self.max_seq_len = make_engine, users, max_seq_len
-        self.engine: Engine | None = None
+        self.engine: MeshEngine | None = None
         self.block_size = 0
         self._kept: Kept | None = None
-        # Of the last verification: each slot's first token and position, and the page table.
-        self._verified: tuple[list[int], list[int], torch.Tensor] | None = None
         self._unseeded = random.Random().random
 
     @classmethod
@@ -97,8 +93,7 @@ class LlamaForCausalLM:
         settings = model_settings(getattr(hf_config, "alspec", None), optimizations, max_batch_size)
         from .mesh_engine import mesh_engine_maker  # imports ttnn
 
-        drafts = drafter(getattr(hf_config, "alspec", None))
-        make = mesh_engine_maker(hf_config._name_or_path, mesh_device, settings, max_seq_len, drafts)
+        make = mesh_engine_maker(hf_config._name_or_path, mesh_device, settings, max_seq_len)
         return cls(make, max_batch_size, max_seq_len)
 
     @classmethod
@@ -113,12 +108,6 @@ class LlamaForCausalLM:
     ) -> int:
         """Return the positions that the caches of all sequences together hold."""
         return max_model_len * max_num_seqs + _BLOCK_MARGIN
-
-    @classmethod
-    def spec_plan(cls, vllm_config: Any, max_num_seqs: int, requested_k: int) -> Any:
-        """Return the plugin's SpecPlan for drafts by vLLM's n-gram look-up or by this model, or its SpecReject."""
-        overrides = getattr(vllm_config.model_config.hf_config, "alspec", None) or {}
-        return plan_speculation(overrides, str(vllm_config.speculative_config.method), max_num_seqs, requested_k)
 
     def allocate_kv_cache(self, shape: Sequence[int], dtype: torch.dtype, num_layers: int) -> list:
         """Build the model with a cache. shape: (blocks, KV heads of a chip, block size, head_dim). dtype: the plugin's
@@ -195,30 +184,19 @@ class LlamaForCausalLM:
         output_tokens: torch.Tensor | None = None,
         reset_batch: bool = True,
         slot_remap: torch.Tensor | None = None,
-        num_valid_drafts: torch.Tensor | None = None,
-        accepted_counts: torch.Tensor | None = None,
-        spec_mode: str | None = None,
     ) -> Any:
-        """Decode one token per slot, or verify K drafts with `spec_mode`.
+        """Decode one token per slot.
 
-        tokens: int [slots, 1], or [slots, 1 + K] with a slot's last token first. start_pos: int [slots], -1 for an
-        empty slot, or [slots, 1 + K], -1 in columns without a draft. Returns float32 logits [slots, 1, vocab] if
-        read_from_device, else what `read_decode_output` takes; with spec_mode a VerifyOutput of it.
+        tokens: int [slots, 1]. start_pos: int [slots], -1 for an empty slot. Returns float32 logits [slots, 1, vocab]
+        if read_from_device, else what `read_decode_output` takes.
 
         sampling_params: choose tokens, int32 [slots, 1], in place of logits; lists per slot, see `requested_draws`.
         Batches that the chips cannot sample, with penalties (which come with prompt_tokens and output_tokens, int
         [slots, any], -1 at ends) or with log-probabilities are sampled on the host by the same numbers, and the result
         is on the host; with enable_log_probs it is a pair with those of the tokens, float32 [slots, 1].
         reset_batch: False says that the slots are the last step's, whose tokens and next positions this step takes:
-        `tokens` and `start_pos` may then be older. slot_remap: unused, see `prefill_forward`. num_valid_drafts,
-        accepted_counts: unused, since the columns' positions say the first, and the second changes no cache: rejected
-        drafts lie after the accepted ones, where the next tokens overwrite them."""
+        `tokens` and `start_pos` may then be older. slot_remap: unused, see `prefill_forward`."""
         engine, positions = self._ready(), start_pos.reshape(-1)
-        if spec_mode is not None:
-            self._kept = None
-            step = self._verify(engine, tokens, page_table, start_pos, spec_mode)
-            field = "logits" if spec_mode == "logits" else "argmax_ids"
-            return in_contract(VerifyOutput)(spec_mode, **{field: self._given(step, read_from_device)})
         if sampling_params is not None:
             kept = self._kept
             if reset_batch or kept is None or not kept.continued_by(positions):
@@ -250,7 +228,7 @@ class LlamaForCausalLM:
 
     def _sample(
         self,
-        engine: Engine,
+        engine: MeshEngine,
         kept: Kept | None,
         tokens: torch.Tensor,
         positions: torch.Tensor,
@@ -282,49 +260,13 @@ class LlamaForCausalLM:
             return tokens.to(torch.int32)
         return tokens.to(torch.int32), logits.log_softmax(-1).gather(1, tokens)
 
-    def propose_draft_tokens(
-        self,
-        num_drafts: int,
-        committed_tokens: torch.Tensor,
-        committed_positions: torch.Tensor,
-        accepted_counts: torch.Tensor,
-        hidden: Any = None,
-    ) -> Any:
-        """Draft after a verification, whose slots these are. committed_tokens, committed_positions: int [slots, 1 + K],
-        of which the first `accepted_counts`, int [slots], hold what it decided. Returns a DraftOutput; near the
-        context's end it offers fewer. Raises RuntimeError if no verification came before."""
-        engine = self._ready()
-        if self._verified is None:
-            raise RuntimeError("drafts follow a verification, none came before")
-        roots, starts, pages = self._verified
-        rows = zip(roots, starts, committed_tokens.tolist(), accepted_counts.tolist(), strict=True)
-        decided = [[root, *row[:count]] if start >= 0 else [] for root, start, row, count in rows]
-        ends = torch.tensor([start + len(tokens) for start, tokens in zip(starts, decided, strict=True)])
-        drafts = engine.draft(decided, starts, self._live(pages, ends + num_drafts), num_drafts)
-        valid = (self.max_seq_len - ends).clamp(0, num_drafts).where(torch.tensor(starts) >= 0, 0)
-        return in_contract(DraftOutput)(torch.tensor(drafts, dtype=torch.int32), valid.to(torch.int32))
-
-    def _verify(
-        self, engine: Engine, tokens: torch.Tensor, page_table: torch.Tensor, positions: torch.Tensor, spec_mode: str
-    ) -> PendingStep:
-        if spec_mode not in ("logits", "argmax_ids"):
-            raise ValueError(f"spec_mode must be logits or argmax_ids, got {spec_mode!r}")
-        self._verified = tokens[:, 0].tolist(), positions[:, 0].tolist(), page_table
-        valid = positions >= 0
-        pages = self._live(page_table, positions.max(1).values + 1)
-        choose = spec_mode == "argmax_ids"
-        launched = engine.verify(tokens.where(valid, 0), positions, pages, choose)
-        if not choose:
-            return PendingStep(launched, engine.read)
-        return PendingStep(launched, lambda step: engine.read_tokens(step).to(torch.int32).where(valid, -1))
-
     def _live(self, pages: torch.Tensor, ends: torch.Tensor | Sequence[int]) -> torch.Tensor:
         """Return a page table, int [rows, blocks], with block 0 from each row's end on: the plugin leaves there what an
         earlier sequence had, and the model writes padding there. ends: int [rows], positions in use."""
         first = torch.arange(pages.shape[1]) * self.block_size
         return pages.where(first < torch.as_tensor(ends)[:, None], 0)
 
-    def _ready(self) -> Engine:
+    def _ready(self) -> MeshEngine:
         if self.engine is None:
             raise RuntimeError("the cache is not allocated: allocate_kv_cache comes first")
         return self.engine

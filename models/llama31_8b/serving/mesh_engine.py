@@ -1,13 +1,10 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter's engine on a mesh: a TtLlama with a paged cache, traced decode steps, and chain verification."""
+"""The adapter's engine on a mesh: a TtLlama with a paged cache, and traced decode steps."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +14,7 @@ from loguru import logger
 from ..generation.sampling_params import SamplingParams
 from ..tt.generator import agreed_tokens, decode_and_choose
 from ..tt.load import HostWeights
-from ..tt.model import TreeInputs, TtLlama, overwrite, read
+from ..tt.model import TtLlama, overwrite, read
 from ..tt.paged_kv_cache import PagedKVCache
 from ..tt.parallel.mesh import TILE, MeshShape
 from ..tt.prefill import PREFILL_CHUNK, cache_prompt
@@ -25,38 +22,21 @@ from ..tt.sampling.per_user import PerUserSampler, draws_among_candidates
 from ..tt.sampling.top_k import Sampler
 from ..tt.settings import ModelSettings
 from ..tt.trace import TracedStep, slow_dispatch, watch_programs, why_no_trace
-from .chains import Chains, ModelChains, SelfChains
-from .engine import Draw, Engine
-from .settings import Drafter
-from .spec_contract import SELF
+from .draws import Draw
 
 
 def mesh_engine_maker(
-    source: str, mesh: ttnn.MeshDevice, settings: dict[str, Any], max_seq_len: int, drafter: Drafter | None = None
-) -> Callable[[int, int], Engine]:
+    source: str, mesh: ttnn.MeshDevice, settings: dict[str, Any], max_seq_len: int
+) -> Callable[[int, int], MeshEngine]:
     """Read a checkpoint for an open mesh and return what builds its engine for a number of blocks and their size.
-    settings: of ModelSettings, without the cache's. Raises what `HostWeights.load` raises, and ValueError for a draft
-    model with another vocabulary."""
-    shape = MeshShape(*mesh.shape)
-    exact = {name: settings[name] for name in ("users", "precision")}
-    weights = HostWeights.load(source, shape, ModelSettings(**settings, capacity=_capacity(max_seq_len, TILE)))
-    draft = None
-    if drafter is not None and drafter.model != SELF:
-        draft = HostWeights.load(drafter.model, shape, ModelSettings(**exact, capacity=_capacity(max_seq_len, TILE)))
-        if draft.config.vocab_size != weights.config.vocab_size:
-            raise ValueError(
-                f"the draft model {draft.config.name} has {draft.config.vocab_size} token ids and the target "
-                f"{weights.config.name} has {weights.config.vocab_size}: they must share a tokenizer"
-            )
+    settings: of ModelSettings, without the cache's. Raises what `HostWeights.load` raises."""
+    capacity = _capacity(max_seq_len, TILE)
+    weights = HostWeights.load(source, MeshShape(*mesh.shape), ModelSettings(**settings, capacity=capacity))
 
     def make(blocks: int, block_size: int) -> MeshEngine:
-        # A verification may write into the block after the context: its last columns are padding.
-        capacity = _capacity(max_seq_len, block_size) + block_size
+        capacity = _capacity(max_seq_len, block_size)
         paged: dict[str, Any] = dict(capacity=capacity, cache_blocks=blocks, block_size=block_size)
-        target = TtLlama.from_host_weights(weights, mesh, ModelSettings(**settings, **paged))
-        if draft is None:
-            return MeshEngine(target, window=None if drafter is None else drafter.window)
-        return MeshEngine(target, TtLlama.from_host_weights(draft, mesh, ModelSettings(**exact, **paged)))
+        return MeshEngine(TtLlama.from_host_weights(weights, mesh, ModelSettings(**settings, **paged)))
 
     return make
 
@@ -66,54 +46,57 @@ def _capacity(positions: int, block_size: int) -> int:
 
 
 class MeshEngine:
-    """See Engine. A prompt is prefilled through the page table's first row, a step through the whole table.
+    """A model with a KV cache in blocks, for a scheduler that drives it step by step.
+
+    users: slots of a decode step. vocab_size: columns of logits. pages: int32 [blocks], or one row per slot, [users,
+    blocks]: the cache's block that holds a sequence's positions from block_size * column on; columns after a sequence's
+    end name a block that nobody reads. A step is what its launch returns; a later launch may overwrite its result,
+    unless `start_read` came first.
 
     Decode steps come in three kinds, each with a trace, over the same inputs: "logits", "greedy" where every slot is,
-    and "drawn". A step that chooses tokens leaves them, and advanced positions, in the inputs.
+    and "drawn". A step that chooses tokens leaves them, and advanced positions, in the inputs."""
 
-    draft: drafts, in pages of the same numbers. window: the model drafts for itself by as many tokens at either end of
-    its cache."""
-
-    def __init__(self, model: TtLlama, draft: TtLlama | None = None, window: int | None = None) -> None:
+    def __init__(self, model: TtLlama) -> None:
         self.model, self.users, self.vocab_size = model, model.users, model.config.vocab_size
-        self._cache, self._draft, self._window = _paged(model), draft, window
-        self._draft_cache = self._cache if draft is None else _paged(draft)
-        self._chains: Chains | None = None
-        self._launched: Counter[str] = Counter()
+        if not isinstance(model.cache, PagedKVCache):
+            raise TypeError(f"a server's models have paged caches, this one a {type(model.cache).__name__}")
+        self._cache = model.cache
+        self._decoded = 0
         self._eager = why_no_trace(model.mesh)
         if self._eager is not None:
             logger.info("decode steps run eagerly: {}", self._eager)
         self._inputs = model.step_inputs([0] * self.users, [-1] * self.users)
-        self._greedy = Sampler(model.mesh, model.mesh_shape, model.config, SamplingParams())
+        greedy = Sampler(model.mesh, model.mesh_shape, model.config, SamplingParams())
         self._drawn = PerUserSampler(model.mesh, model.mesh_shape, model.config, self.users)
         self._steps = {
             "logits": self._traced(lambda: model.decode(self._inputs)),
-            "greedy": self._traced(lambda: decode_and_choose(model, self._inputs, self._greedy)),
+            "greedy": self._traced(lambda: decode_and_choose(model, self._inputs, greedy)),
             "drawn": self._traced(lambda: decode_and_choose(model, self._inputs, self._drawn, self._drawn.numbers)),
         }
-        # By tokens per slot, and whether the chips choose.
-        self._verifying: dict[tuple[int, bool], tuple[TreeInputs, TracedStep[ttnn.Tensor]]] = {}
 
     def prefill(self, tokens: Sequence[int], start: int, pages: torch.Tensor) -> torch.Tensor:
+        """Cache tokens at positions from `start`, a multiple of the block size, through the page table's first row;
+        return the last one's logits, float32 [vocab]."""
         table = torch.zeros(self.users, len(pages), dtype=torch.int32)
         table[0] = pages
         self._cache.set_page_table(table)
         self._log_counts()
-        with watch_programs(self.model.mesh, self._all_steps()):
+        with watch_programs(self.model.mesh, self._steps.values()):
             prompt = [0] * start + list(tokens)
-            if self._draft is not None:
-                self._draft_cache.set_page_table(table)
-                cache_prompt(self._draft, prompt, 0, PREFILL_CHUNK, start=start)
             logits = cache_prompt(self.model, prompt, 0, PREFILL_CHUNK, start=start, logits=True)
             return read(logits)[0, 0, (start + len(tokens) - 1) % TILE].float()
 
     def decode(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> ttnn.Tensor:
+        """Start a step of one token per slot, int [users] each; a position of -1 skips a slot. It yields logits."""
         self._load(tokens, positions)
         return self._run(self._steps["logits"], pages)
 
     def sample(
         self, tokens: torch.Tensor | None, positions: torch.Tensor, pages: torch.Tensor, draws: Sequence[Draw]
     ) -> ttnn.Tensor:
+        """Start a step as `decode` does, that yields each slot's next token, chosen on the device, which also keeps
+        them as the next step's inputs. tokens: None to take those that the last step chose, at the positions after
+        its."""
         if tokens is not None:
             self._load(tokens, positions)
         if all(draw.params.greedy for draw in draws):
@@ -122,43 +105,12 @@ class MeshEngine:
         return self._run(self._steps["drawn"], pages)
 
     def samples(self, draw: Draw) -> bool:
+        """Return whether `sample` takes these parameters."""
         return draws_among_candidates(draw.params, self.vocab_size)
 
-    def verify(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor, choose: bool) -> ttnn.Tensor:
-        width = tokens.shape[1]
-        order = torch.arange(width).repeat(self.users, 1)
-        chains = tokens, positions[:, 0].tolist(), order, torch.full_like(order, width - 1)
-        # The chips choose among the rows of one tile; of more, the host does.
-        kind = width, choose and tokens.numel() <= TILE
-        if kind in self._verifying:
-            overwrite(self._verifying[kind][0], self.model.tree_inputs(*chains, on_device=False))
-        else:
-            self._release()
-            inputs = self.model.tree_inputs(*chains)
-            self._verifying[kind] = inputs, self._traced(partial(self._verify, inputs, kind[1]))
-        return self._run(self._verifying[kind][1], pages, "verified")
-
-    def _verify(self, inputs: TreeInputs, choose: bool) -> ttnn.Tensor:
-        logits = self.model.decode_tree(inputs, gather_logits=not choose)
-        return self._greedy(logits) if choose else logits
-
-    def draft(
-        self, decided: Sequence[Sequence[int]], starts: Sequence[int], pages: torch.Tensor, length: int
-    ) -> list[list[int]]:
-        if self._chains is None:
-            self._release()
-            eager = self._eager is not None
-            if self._draft is not None:
-                self._chains = ModelChains(self._draft, length, eager)
-            elif self._window is not None:
-                self._chains = SelfChains(self.model, self._window, eager)
-            else:
-                raise ValueError("no model drafts: the setting alspec.draft names one")
-        self._draft_cache.set_page_table(pages)
-        with self._compiling(*self._chains.steps):
-            return self._chains.draft(decided, starts, length)
-
     def start_read(self, step: ttnn.Tensor) -> tuple[ttnn.Tensor, list]:
+        """Start to copy a step's result to the host. Returns what `read` and `read_tokens` take in the step's place,
+        and ttnn events that pass when it is there."""
         if slow_dispatch():
             return step, []
         # Logits are the same on every chip; chosen tokens should be, see `agreed_tokens`.
@@ -166,16 +118,17 @@ class MeshEngine:
         return wanted.cpu(blocking=False), [ttnn.record_event(self.model.mesh, 0)]
 
     def read(self, step: ttnn.Tensor) -> torch.Tensor:
+        """Wait for a step and return its logits, float32 [users, 1, vocab]."""
         logits = read(step)[0, 0].float()
         self.model.decode_attention.check()
         return logits.reshape(self.users, -1, self.vocab_size)
 
     def read_tokens(self, step: ttnn.Tensor) -> torch.Tensor:
-        if step.dtype != ttnn.uint32:
-            return self.read(step).argmax(-1)
+        """Wait for a step and return the tokens that it chose, int64 [users, 1]."""
         return agreed_tokens(self.model, step).reshape(self.users, -1)
 
     def warm_up_prefill(self) -> None:
+        """Compile what prompts of any length need."""
         pages = torch.zeros(self._cache.width, dtype=torch.int32)
         size = TILE
         while size <= min(PREFILL_CHUNK, self.model.capacity):
@@ -183,6 +136,8 @@ class MeshEngine:
             size *= 2
 
     def warm_up_decode(self, sampling: bool) -> None:
+        """Run each kind of decode step once: the first run compiles it, the second records its trace. sampling: also
+        those that choose tokens."""
         # In block 0, and with somebody: a pair of chips gives up on a step without users.
         positions = torch.full((self.users,), -1)
         positions[0] = 0
@@ -197,39 +152,21 @@ class MeshEngine:
     def _load(self, tokens: torch.Tensor, positions: torch.Tensor) -> None:
         overwrite(self._inputs, self.model.step_inputs(tokens.tolist(), positions.tolist(), on_device=False))
 
-    def _run(self, step: TracedStep[ttnn.Tensor], pages: torch.Tensor, what: str = "decoded") -> ttnn.Tensor:
-        self._launched[what] += 1
+    def _run(self, step: TracedStep[ttnn.Tensor], pages: torch.Tensor) -> ttnn.Tensor:
+        self._decoded += 1
         self._cache.set_page_table(pages)
-        with self._compiling(step):
+        if step.runs:
             return step()
-
-    def _compiling(self, *launched: TracedStep) -> AbstractContextManager[None]:
-        """Enclose launches, whose first compiles programs."""
-        new = any(step.runs == 0 for step in launched)
-        return watch_programs(self.model.mesh, self._all_steps()) if new else nullcontext()
+        with watch_programs(self.model.mesh, self._steps.values()):  # the first run compiles programs
+            return step()
 
     def _traced(self, launch: Callable[[], ttnn.Tensor]) -> TracedStep[ttnn.Tensor]:
         return TracedStep(self.model.mesh, launch, self._eager is not None)
 
-    def _all_steps(self) -> list[TracedStep]:
-        drafting = [] if self._chains is None else self._chains.steps
-        return [*self._steps.values(), *(step for _, step in self._verifying.values()), *drafting]
-
-    def _release(self) -> None:
-        """Release all traces: new tensors must not be where one writes."""
-        for step in self._all_steps():
-            step.release()
-
     def _log_counts(self) -> None:
         """Log, before a prompt, the steps since the server started, warm-ups included, and how guesses fared."""
-        logger.info("steps so far: {} decoded, {} verified", self._launched["decoded"], self._launched["verified"])
+        logger.info("steps so far: {} decoded", self._decoded)
         counted = self.model.decode_attention.statistics()
         if counted is not None and counted.hit_rate is not None:
             verified = counted.hits + counted.misses
             logger.info("guesses accepted so far: {} of {}, {:.1%}", counted.hits, verified, counted.hit_rate)
-
-
-def _paged(model: TtLlama) -> PagedKVCache:
-    if not isinstance(model.cache, PagedKVCache):
-        raise TypeError(f"a server's models have paged caches, this one a {type(model.cache).__name__}")
-    return model.cache

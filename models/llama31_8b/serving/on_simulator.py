@@ -13,15 +13,18 @@ import os
 import sys
 from collections.abc import Sequence
 
+# Of a core's memory, for the programs in flight.
+KERNEL_BYTES = 256 * 1024
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 
 
 def main(argv: Sequence[str]) -> None:
     """Replace this process by the server. argv: vLLM's --additional-config, then its other options."""
-    from runtime_patches.simulated_n150.dispatch import program_room
+    import ttnn
 
     config = json.loads(argv[0])
-    config["tt"] |= program_room()
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    config["tt"]["worker_l1_size"] = room
     line = [sys.executable, *SERVER, "--additional-config", json.dumps(config), *argv[1:]]
     os.execv(sys.executable, line)
 

@@ -8,33 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..spec_decode.draft_shape import SELF_WINDOW
 from ..tt.decode_attention.settings import AttentionSettings
 from ..tt.device.precision import PRECISIONS
 from ..tt.settings import ModelSettings
-from .spec_contract import SELF
 
-_NAMES = ("attention", "chunk_size", "threshold", "decode_sharding", "precision", "draft", "draft_window")
-
-
-class Drafter(NamedTuple):
-    """What drafts in a server: a checkpoint, or "self", which attends to the first and last `window` cached tokens."""
-
-    model: str
-    window: int | None
-
-
-def drafter(overrides: Mapping[str, Any] | None) -> Drafter | None:
-    """Return what a server's settings say of drafts, None if nothing drafts. Raises ValueError."""
-    given = overrides or {}
-    model, window = given.get("draft"), given.get("draft_window")
-    if window is not None and model != SELF:
-        raise ValueError(f"draft_window {window} has no effect without draft {SELF!r}")
-    if model is None:
-        return None
-    return Drafter(str(model), (window or SELF_WINDOW) if model == SELF else None)
+_NAMES = ("attention", "chunk_size", "threshold", "decode_sharding", "precision")
 
 
 def model_settings(overrides: Mapping[str, Any] | None, optimizations: str | None, users: int) -> dict[str, Any]:

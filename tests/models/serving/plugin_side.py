@@ -33,7 +33,6 @@ class Request:
     params: SamplingParams = GREEDY
     pages: list[int] = field(default_factory=list)
     computed: int = 0
-    accepted: int = 1  # tokens that the last step decided
     length: int = 0  # of what a prefill computes: the prompt, or all tokens after a preemption
 
     def __post_init__(self) -> None:
@@ -68,11 +67,9 @@ class Plugin:
         self.pending: tuple[list[Request], object, list] | None = None
 
     @classmethod
-    def over_torch(
-        cls, model: ReferenceLlama, users: int = USERS, draft: ReferenceLlama | None = None, **options
-    ) -> Plugin:
+    def over_torch(cls, model: ReferenceLlama, users: int = USERS, **options) -> Plugin:
         def make(blocks: int, size: int) -> TorchEngine:
-            return TorchEngine(model, users, blocks, size, draft)
+            return TorchEngine(model, users, blocks, size)
 
         adapter = LlamaForCausalLM(make, users, BLOCK * WIDTH)
         return cls(adapter, model.config, users=users, **options)
@@ -86,7 +83,7 @@ class Plugin:
         self.rows = None
         self.free += request.pages
         self.random.shuffle(self.free)
-        request.pages, request.computed, request.length, request.accepted = [], 0, len(request.tokens), 1
+        request.pages, request.computed, request.length = [], 0, len(request.tokens)
 
     def table(self, requests: list[Request], rows: int) -> torch.Tensor:
         """Return a page table, with other sequences' blocks after each row's own, as rows of vLLM's tables have."""
@@ -125,11 +122,6 @@ class Plugin:
         while pending := [r for r in requests if r.computed < r.length]:
             self.prefill(pending, budget)
 
-    def preempt(self, request: Request, budget: int) -> None:
-        """Take a request's blocks, and compute it again."""
-        self.release(request)
-        self.prefill_all([request], budget)
-
     def decode(self, requests: list[Request], overlap: bool = False) -> None:
         """Run a step. overlap: submit it before the last one is read, and leave it pending."""
         steady = self.rows == requests and self.chooses == "device"
@@ -167,65 +159,6 @@ class Plugin:
             for event in events:
                 self.wait(event)
             self._finish(requests, step)
-
-    def verify(
-        self, requests: list[Request], drafts: list[list[int]], mode: str, width: int = 4, deferred: bool = False
-    ) -> list[int]:
-        """Verify drafts, up to width - 1 per request; return how many were accepted. deferred: read it after
-        submission."""
-        self.rows = None
-        shape = self.users, width
-        tokens, positions = torch.zeros(shape, dtype=torch.int32), torch.full(shape, -1, dtype=torch.int32)
-        for row, (request, drafted) in enumerate(zip(requests, drafts, strict=True)):
-            self.room(request, min(len(request.tokens) + 2 * width, BLOCK * WIDTH))
-            chain, start = [request.tokens[-1], *drafted], len(request.tokens) - 1
-            tokens[row] = torch.tensor(chain + [-1] * (width - len(chain)))
-            positions[row, : len(chain)] = torch.arange(start, start + len(chain))
-        empty = self.users - len(requests)
-        output = self.adapter.decode_forward(
-            tokens=tokens,
-            page_table=self.table(requests, self.users),
-            kv_cache=self.cache,
-            start_pos=positions,
-            num_valid_drafts=torch.tensor([*map(len, drafts), *[0] * empty], dtype=torch.int32),
-            accepted_counts=torch.tensor([r.accepted for r in requests] + [1] * empty, dtype=torch.int32),
-            spec_mode=mode,
-            read_from_device=not deferred,
-        )
-        assert output.spec_mode == mode and (output.argmax_ids is None) == (mode == "logits")
-        found = output.logits if mode == "logits" else output.argmax_ids
-        if deferred:
-            found, events = self.adapter.read_decode_output(found, async_read=True)
-            for event in events:
-                self.wait(event)
-            found = self.adapter.process_decode_output_host(found, is_tokens=False)
-        assert found.shape[:2] == shape
-        if mode == "argmax_ids":
-            assert found.dtype == torch.int32 and bool((found == -1).eq(positions < 0).all())
-        targets = (found.argmax(-1) if mode == "logits" else found).tolist()
-        counts = []
-        self.committed = torch.full(shape, -1, dtype=torch.int32), torch.full(shape, -1, dtype=torch.int32)
-        for row, (request, drafted) in enumerate(zip(requests, drafts, strict=True)):
-            accepted = 0
-            while accepted < len(drafted) and drafted[accepted] == targets[row][accepted]:
-                accepted += 1
-            given, start = targets[row][: accepted + 1], len(request.tokens)
-            request.accepted = len(given)
-            self.committed[0][row, : len(given)] = torch.tensor(given)
-            self.committed[1][row, : len(given)] = torch.arange(start, start + len(given))
-            for token in given:
-                self._give(request, token)
-            counts.append(accepted)
-        return counts
-
-    def propose(self, requests: list[Request], count: int) -> list[list[int]]:
-        """Return the drafts that the model offers after a verification of these requests."""
-        accepted = torch.tensor([r.accepted for r in requests] + [1] * (self.users - len(requests)), dtype=torch.int32)
-        output = self.adapter.propose_draft_tokens(count, *self.committed, accepted, hidden=None)
-        assert output.draft_token_ids.shape == (self.users, count) and output.draft_token_ids.dtype == torch.int32
-        assert output.num_valid.dtype == torch.int32 and not output.num_valid[len(requests) :].any()
-        rows = zip(output.draft_token_ids.tolist(), output.num_valid.tolist(), strict=True)
-        return [row[:valid] for row, valid in rows][: len(requests)]
 
     def _sampling(self, requests: list[Request], reset: bool) -> dict:
         if self.chooses == "host":

@@ -46,42 +46,11 @@ def served(mesh, folder: Path, requests: list[Request], users: int, seed: int, *
     }
 
 
-def speculated(
-    mesh, folder: Path, requests: list[Request], drafter: str, drafts: int, **settings: Any
-) -> dict[str, Any]:
-    """Serve requests together, one token per step, then again with drafts by the model. drafter: "twin" has the
-    target's weights, "self" is the target with a window of 32. settings: of the adapter. Returns the texts, for each
-    verification how many drafts were right of how many, and how many guesses were verified."""
-    import ttnn
-
-    users = len(requests)
-    draft = {"draft": "self", "draft_window": 32} if drafter == "self" else {"draft": str(folder)}
-    model = adapter_on(mesh, users, folder, precision="accuracy", **draft, **settings)
-    plugin = Plugin(*model, users=users, blocks=8 * users, wait=ttnn.event_synchronize)
-    plain = deepcopy(requests)
-    plugin.prefill_all(plain, 1000)
-    while running := [request for request in plain if request.wanted]:
-        plugin.decode(running, overlap=True)
-        plugin.settle()
-    for request in plain:
-        plugin.release(request)
-    plugin.prefill_all(requests, 32)
-    given, counts = [[] for _ in requests], []
-    while running := [request for request in requests if request.wanted]:
-        right = plugin.verify(running, given, "argmax_ids", drafts + 1)
-        counts += zip(right, map(len, given), strict=True)
-        proposed = dict(zip(map(id, running), plugin.propose(running, drafts), strict=True))
-        given = [proposed[id(request)] for request in running if request.wanted]
-    counted = plugin.adapter.engine.model.decode_attention.statistics()
-    texts = {"plain": [r.tokens for r in plain], "drafted": [r.tokens for r in requests]}
-    return texts | {"counts": counts, "guesses": 0 if counted is None else counted.hits + counted.misses}
-
-
 def built(mesh, users: int) -> dict[str, tuple[int, ...]]:
     """Build each kind of step of two layers of Llama 3.1 8B on a mock mesh, whose two rows speculate; return what they
     give."""
     from models.llama31_8b.generation.sampling import SamplingParams
-    from models.llama31_8b.serving.engine import Draw
+    from models.llama31_8b.serving.draws import Draw
     from models.llama31_8b.serving.mesh_engine import MeshEngine
     from perf.footprint.mesh_build import build_model
 
@@ -92,8 +61,4 @@ def built(mesh, users: int) -> dict[str, tuple[int, ...]]:
     found = {"logits": engine.decode(rows, rows + 100, pages)}
     for name, params in (("greedy", SamplingParams()), ("drawn", SamplingParams(0.7, top_k=20, top_p=0.9))):
         found[name] = engine.sample(rows, rows + 100, pages, [Draw(params, 0.5)] * users)
-    if users <= 8:
-        positions = 100 + torch.arange(4).repeat(users, 1)
-        chains = torch.zeros(users, 4, dtype=torch.int64), positions, pages
-        found |= {"verification": engine.verify(*chains, False), "chosen": engine.verify(*chains, True)}
     return {name: tuple(step.shape) for name, step in found.items()}

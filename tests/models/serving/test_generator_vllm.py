@@ -137,75 +137,6 @@ def test_penalties_and_log_probabilities(reference):
     torch.testing.assert_close(log_probs[0, 0], logits.log_softmax(-1)[chosen])
 
 
-@pytest.mark.parametrize("mode", ["argmax_ids", "logits"])
-def test_rejected_drafts_leave_no_trace(reference, mode):
-    """Two requests with drafts of the host, right and wrong ones, rows that move, and a preemption in between. A step
-    without drafts after one that decided one token per request is a plain decode step, as `supports_narrow_decode`
-    allows."""
-    plugin, draw = Plugin.over_torch(reference), random.Random(1)
-    requests = [Request(prompt_of(BLOCK - 2, 5), 12), Request(prompt_of(7, 6), 14)]
-    expected = [alone(reference, r) for r in requests]
-    plugin.prefill(requests)
-    counts, running, narrow = [], list(requests), 0
-    for step in range(100):
-        if step == 3:
-            plugin.preempt(running[0], 32)
-        most = 0 if step % 3 == 2 else 3
-        right = [expected[requests.index(r)][len(r.tokens) :][: draw.randint(0, most)] for r in running]
-        for drafts in right:
-            if drafts and draw.random() < 0.5:
-                wrong = draw.randrange(len(drafts))
-                drafts[wrong] = (drafts[wrong] + 1) % 256
-        if any(right) or any(r.accepted > 1 for r in running):
-            counts += plugin.verify(running, right, mode, deferred=step % 2 == 1)
-        else:
-            plugin.decode(running)
-            narrow += 1
-        for request in [r for r in running if r.wanted == 0]:
-            plugin.release(request)
-            running.remove(request)
-        draw.shuffle(running)
-        if not running:
-            break
-    assert [r.tokens for r in requests] == expected
-    assert len(set(counts)) > 2 and narrow > 0
-
-
-@pytest.mark.parametrize("drafter", ["twin", "smaller", "self"])
-def test_a_model_that_drafts_changes_no_text(reference, drafter):
-    """Its cache follows the sequences: rows that move, a shared prefix, a preemption, prefill in parts; near the
-    context's end it offers fewer drafts. Of the target's twin, and of the target itself, every draft is right."""
-    smaller = ReferenceLlama.random(tiny_checkpoint.config().with_layers(1), seed=3)
-    draft = {"twin": reference, "smaller": smaller, "self": None}[drafter]
-    plugin, draw = Plugin.over_torch(reference, draft=draft), random.Random(2)
-    prefix = prompt_of(2 * BLOCK, 1)
-    first, second = Request(prefix + prompt_of(9, 2), 14), Request(prefix + prompt_of(40, 3), 14)
-    last = Request(prompt_of(BLOCK * WIDTH - 8, 4), 8)
-    requests = [first, second, last]
-    expected = [alone(reference, r) for r in requests]
-    plugin.prefill_all([first], 40)
-    second.pages, second.computed = first.pages[:2], 2 * BLOCK
-    plugin.prefill_all([second, last], 64)
-    running, drafts, counts = list(requests), {}, []
-    for step in range(100):
-        if step == 2:
-            victim = running[-1]
-            others = {page for r in requests if r is not victim for page in r.pages}
-            victim.pages = [page for page in victim.pages if page not in others]
-            plugin.preempt(victim, 48)
-            drafts.pop(id(victim), None)
-        if not running:
-            break
-        given = [drafts.get(id(r), []) for r in running]
-        counts += zip(plugin.verify(running, given, "argmax_ids"), map(len, given), strict=True)
-        drafts = {id(r): p for r, p in zip(running, plugin.propose(running, 3), strict=True)}
-        running = [r for r in running if r.wanted]
-        draw.shuffle(running)
-    assert [r.tokens for r in requests] == expected
-    assert {0, 1, 2, 3} >= {offered for _, offered in counts} >= {0, 3} and len({n for _, n in counts}) > 2
-    assert all(right == offered for right, offered in counts) == (drafter != "smaller")
-
-
 def test_warm_ups_compile_before_they_trace(reference):
     adapter = Plugin.over_torch(reference).adapter
     for traced in (False, True):
@@ -227,10 +158,6 @@ def test_refusals(reference):
         ready.warmup_model_prefill([[]], False, can_sample_on_device=True)
     with pytest.raises(ValueError, match="row 0 has no tokens between positions 32 and 32"):
         ready.prefill_forward(torch.zeros(1, 32), torch.zeros(1, WIDTH), [[]], [32], [32])
-    with pytest.raises(ValueError, match="spec_mode must be logits or argmax_ids, got 'fused_sample'"):
-        ready.decode_forward(
-            torch.zeros(USERS, 2), torch.zeros(USERS, WIDTH), [[]], torch.zeros(USERS, 2), spec_mode="fused_sample"
-        )
     with pytest.raises(ValueError, match="tt_data_parallel must be 1, got 2"):
         LlamaForCausalLM.initialize_vllm_model(None, None, USERS, 64, tt_data_parallel=2)
 

@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from .plugin_side import Request, drawn_request, prompt_of
-from .serving_programs import built, served, speculated
+from .plugin_side import drawn_request
+from .serving_programs import built, served
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -38,33 +38,6 @@ def test_a_pair_that_guesses_serves_the_same_texts(sim_mesh, tmp_path):
     assert found["replays"]["drawn"] > 1
 
 
-@pytest.mark.sim
-@pytest.mark.parametrize("drafter", ["twin", pytest.param("self", marks=pytest.mark.slow)])
-def test_a_model_drafts_in_pages(sim_device, tmp_path, drafter):
-    """Two sequences that cross a block's border, in which no token is within 0.19 of the likeliest. Drafts of the
-    target's twin are all right, which shows that its pages hold what they should."""
-    requests = [Request(prompt_of(30, 58), 7), Request(prompt_of(58, 8), 9)]
-    found = sim_device("2x1", dispatch="fast").run(speculated, tmp_path, requests, drafter, 3, timeout=1400)
-    assert found["drafted"] == found["plain"]
-    assert max(right for right, _ in found["counts"]) == 3
-    assert drafter == "self" or all(right == offered for right, offered in found["counts"])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3000)
-@pytest.mark.sim
-@pytest.mark.parametrize("drafter", ["twin", "self"])
-def test_a_pair_that_guesses_verifies_drafts(sim_mesh, tmp_path, drafter):
-    """Both levels of speculation in pages: at threshold 0 the texts are those of one token per step."""
-    requests = [Request(prompt_of(90, 58), 6), Request(prompt_of(70, 8), 7)]
-    guess = {"attention": "alspec", "threshold": 0.0, "chunk_size": 32}
-    worker = sim_mesh((2, 1), "2x2", dispatch="fast")
-    found = worker.run(speculated, tmp_path, requests, drafter, 3, **guess, timeout=2900)
-    assert found["drafted"] == found["plain"] and found["guesses"] > 0
-    assert max(right for right, _ in found["counts"]) > 0
-    assert drafter == "self" or all(right == offered for right, offered in found["counts"])
-
-
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize(
     "shape, users",
@@ -81,5 +54,3 @@ def test_a_pair_that_guesses_verifies_drafts(sim_mesh, tmp_path, drafter):
 def test_steps_of_llama_8b_are_built(mock_mesh, shape, users):
     found = mock_mesh(shape).run(built, users, timeout=1400)
     assert found["logits"] == (1, 1, users, 128256) and found["greedy"] == found["drawn"] == (1, users)
-    if users <= 8:
-        assert found["verification"] == (1, 1, users * 4, 128256) and found["chosen"] == (1, users * 4)

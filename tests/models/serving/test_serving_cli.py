@@ -15,6 +15,7 @@ import torch
 from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.serving import cli, tiny_checkpoint
 from models.llama31_8b.serving.environment import ServingEnvironmentError, common_requirements
+from models.llama31_8b.serving.settings import model_settings
 from models.llama31_8b.tt.parallel.mesh import MeshShape
 
 
@@ -42,7 +43,6 @@ def test_requirements_take_an_opencv_for_numpy_below_2(tmp_path):
         (["--plugin", "{folder}", "--mesh", "3x1"], "no mesh 3x1; supported: 1x1"),
         (["--plugin", "{plugin}", "--threshold", "0.1"], "threshold have no effect with exact attention"),
         (["--plugin", "{plugin}", "--block-size", "48"], "invalid choice: 48"),
-        (["--plugin", "{plugin}", "--draft-window", "64"], "draft_window 64 has no effect without draft 'self'"),
         (["--plugin", "{prefilling}"], "prefills each token (vllm-tt-plugin's issue 66): check out b95c050 or later"),
         ([], "required: --plugin"),
     ],
@@ -62,6 +62,28 @@ def test_refusals_are_one_line(tmp_path, capsys, options, message):
         code = ended.code
     error = capsys.readouterr().err
     assert code == 2 and error.count("\n") == 1 and message in error
+
+
+@pytest.mark.parametrize(
+    "overrides, optimizations, message",
+    [
+        ({"drafts": 1}, None, "no setting 'drafts'"),
+        ({"precision": "accuracy"}, "performance", "name one of them"),
+        ({"precision": "fast"}, None, "no precision 'fast'"),
+        ({"threshold": 0.1}, None, "threshold have no effect with exact attention"),
+        ({"attention": "sink"}, None, "exact or alspec, got 'sink'"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(overrides, optimizations, message):
+    with pytest.raises(ValueError, match=message):
+        model_settings(overrides, optimizations, 3)
+
+
+def test_settings_reach_the_model():
+    found = model_settings({"attention": "alspec", "chunk_size": 64, "threshold": 0.2}, "accuracy", 4)
+    attention = found["attention"]
+    assert (attention.policy, attention.chunk_size, attention.threshold) == ("alspec", 64, 0.2)
+    assert (found["precision"], found["users"]) == ("accuracy", 4)
 
 
 def test_command_line_and_environment(tmp_path):

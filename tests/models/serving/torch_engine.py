@@ -60,14 +60,11 @@ class Paged:
 
 
 class TorchEngine:
-    """See models.llama31_8b.serving.engine. draft: drafts; without it the model drafts for itself."""
+    """What models.llama31_8b.serving.mesh_engine does on a mesh."""
 
-    def __init__(
-        self, model: ReferenceLlama, users: int, blocks: int, block_size: int, draft: ReferenceLlama | None = None
-    ) -> None:
+    def __init__(self, model: ReferenceLlama, users: int, blocks: int, block_size: int) -> None:
         self.users, self.vocab_size, self.block_size = users, model.config.vocab_size, block_size
         self.paged = Paged(model, blocks, block_size)
-        self.drafting = None if draft is None else Paged(draft, blocks, block_size)
         self.warmed: list[str] = []
         self.launches: list[str] = []
         # What the device keeps for the next step that chooses tokens.
@@ -78,32 +75,11 @@ class TorchEngine:
         assert start % self.block_size == 0
         ids = torch.tensor([list(tokens)])
         padding = max(32, 1 << (len(tokens) - 1).bit_length()) - len(tokens)
-        if self.drafting is not None:
-            self.drafting.run(ids, start, pages, padding)
         return self.paged.run(ids, start, pages, padding)[-1]
 
     def decode(self, tokens, positions, pages):
         self.launches.append("decode")
         return self._launched(self._logits(tokens[:, None], positions[:, None], pages))
-
-    def verify(self, tokens, positions, pages, choose):
-        self.launches.append("verify")
-        logits = self._logits(tokens, positions, pages)
-        return self._launched(logits.argmax(-1) if choose else logits)
-
-    def draft(self, decided, starts, pages, length):
-        self.launches.append("draft")
-        paged, found = self.drafting or self.paged, []
-        for tokens, start, row in zip(decided, starts, pages, strict=True):
-            given = list(tokens)
-            if given and self.drafting is None:  # the target has all but the last
-                start, given = start + len(given) - 1, given[-1:]
-            drafts = []
-            while given and len(drafts) < length:
-                drafts.append(int(paged.run(torch.tensor([given]), start, row)[-1].argmax()))
-                start, given = start + len(given), drafts[-1:]
-            found.append(drafts or [0] * length)
-        return found
 
     def sample(self, tokens, positions, pages, draws):
         self.launches.append("sample" if tokens is not None else "sample resident")
