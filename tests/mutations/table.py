@@ -1,0 +1,415 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes that the tests must find: one wrong line of product code each, and the tests that fail by it.
+
+`text` is short and occurs once in its file. Whoever moves or rewrites that line, or one of the tests, updates the
+entry; tests/test_mutations.py says which.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """name: for the command line. file: from the root of the repository. tests: ids for pytest; one of them must fail
+    once `replacement` stands in the place of `text`."""
+
+    name: str
+    file: str
+    text: str
+    replacement: str
+    tests: tuple[str, ...]
+
+
+COMMON, SFD, TREE = (f"tt_kernels/{name}/kernels" for name in ("common", "speculative_flash_decode", "tree_attention"))
+VERIFY = "tt_kernels/speculative_sampling/kernels"
+MODEL = "models/llama31_8b"
+KERNEL_TESTS, FLASH = "tests/tt_kernels", "tests/tt_kernels/speculative_flash_decode/test_speculative_flash_decode"
+SPEC = "tests/models/reference/spec_decode"
+
+MUTATIONS = [
+    # --- kernels ---
+    Mutation(
+        "rescale of the softmax state leaves out the row sum",
+        f"{COMMON}/online_softmax.hpp",
+        "add_rescaled(state, 0, stride, rescale)",
+        "add_rescaled(state, 0, stride - 1, rescale)",
+        (f"{FLASH}.py::test_fewer_keys_at_once_than_a_chunk_of_the_guess_has",),
+    ),
+    Mutation(
+        "weights are powers of 2",
+        f"{COMMON}/register_rows.hpp",
+        "log2_e = 0x3FB8AA3B",
+        "log2_e = 0x3F800000",
+        (f"{FLASH}.py::test_another_fidelity_keeps_the_tolerances",),
+    ),
+    Mutation(
+        "mask of the last key tile shows one token too many",
+        f"{COMMON}/chunk_split.hpp",
+        "(tokens - 1) % tile_tokens + 1;",
+        "(tokens - 1) % tile_tokens + 2;",
+        (f"{FLASH}.py::test_boundaries_of_tiles_chunks_and_the_cache[32/8]",),
+    ),
+    Mutation(
+        "merge of partial results takes one factor twice",
+        f"{COMMON}/register_rows.hpp",
+        "sfpi::vFloat own = 1.0f;",
+        "sfpi::vFloat own = lower;",
+        (f"{FLASH}.py::test_partial_results_of_any_number_of_workers_are_merged[2]",),
+    ),
+    Mutation(
+        "merge tree sends to a wrong worker",
+        f"{COMMON}/merge_tree.hpp",
+        "return worker & (worker - 1);",
+        "return worker - 1;",
+        (f"{FLASH}_split.py::test_the_kernels_merge_tree_is_the_hosts",),
+    ),
+    Mutation(
+        "kernel accepts at equality",
+        f"{COMMON}/guess_decision.hpp",
+        "distance_sq < bound;",
+        "distance_sq <= bound;",
+        (f"{FLASH}_decisions.py::test_mixed_outcomes_of_several_users",),
+    ),
+    Mutation(
+        "kernel sums half of the squares",
+        f"{COMMON}/register_rows.hpp",
+        "add_rotated<4>();",
+        "add_rotated<1>();",
+        (f"{FLASH}.py::test_another_fidelity_keeps_the_tolerances",),
+    ),
+    Mutation(
+        "an accepted guess holds the layer",
+        f"{COMMON}/guess_decision.hpp",
+        "given_away ? priority::yielded : priority::holds_exact",
+        "given_away ? priority::holds_exact : priority::yielded",
+        (f"{FLASH}_decisions.py::test_a_closed_gate_does_not_stop_it",),
+    ),
+    Mutation(
+        "the lower priority sends",
+        f"{COMMON}/priority.hpp",
+        "mine > peers || (mine",
+        "mine < peers || (mine",
+        (f"{FLASH}_reference.py::test_the_kernels_decide_who_sends_as_the_reference_does",),
+    ),
+    Mutation(
+        "a bypassed user counts as rejected",
+        f"{COMMON}/priority.hpp",
+        "holds_exact_unverified = 3;",
+        "holds_exact_unverified = 2;",
+        (f"{FLASH}_decisions.py::test_mixed_outcomes_of_several_users",),
+    ),
+    Mutation(
+        "a wait that ended counts as heard",
+        f"{COMMON}/bounded_wait.hpp",
+        "return done();",
+        "return true;",
+        (
+            f"{KERNEL_TESTS}/device_exchange/test_device_exchange.py::test_a_silent_peer_ends_in_an_error_that_names_who_gave_up",
+        ),
+    ),
+    Mutation(
+        "a wait without end for the peer's acknowledgement is no failure",
+        f"{COMMON}/peer_session.hpp",
+        "|| fail(unacknowledged)",
+        "|| true",
+        (f"{FLASH}_pair.py::test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart[no acknowledgement]",),
+    ),
+    Mutation(
+        "a receiver with a guess holds nothing",
+        f"{COMMON}/guess_exchange.hpp",
+        "call.users, priority::holds_guess)",
+        "call.users, priority::yielded)",
+        (f"{FLASH}_pair.py::test_on_a_tie_the_first_member_sends",),
+    ),
+    Mutation(
+        "a TP group decides by its own heads",
+        f"{COMMON}/tp_session.hpp",
+        "numbers[kind][user] = __builtin_bit_cast(uint32_t, total);",
+        "(void)total;",
+        (f"{FLASH}_tp.py::test_a_tp_group_decides_by_all_heads",),
+    ),
+    Mutation(
+        "a paged cache is read from a wrong block",
+        f"{COMMON}/head_rows.hpp",
+        "blocks[row >> shift];",
+        "blocks[0];",
+        (f"{KERNEL_TESTS}/common/test_page_table.py::test_listed_tiles_from_pages_are_bitwise_those_of_a_plain_cache",),
+    ),
+    Mutation(
+        "the guess's tail lacks its last tile",
+        f"{COMMON}/chunk_split.hpp",
+        "own % tile_tokens != 0 ? 1 : 0",
+        "own % tile_tokens != 0 ? 0 : 0",
+        (f"{FLASH}_split.py::test_the_kernels_split_is_the_hosts",),
+    ),
+    Mutation(
+        "of equally heavy tiles the last is listed",
+        f"{COMMON}/tile_list.hpp",
+        "if (mass <= lowest_)",
+        "if (mass < lowest_)",
+        (f"{KERNEL_TESTS}/tile_selection/test_tile_selection.py::test_the_kernel_chooses_as_the_reference_does",),
+    ),
+    Mutation(
+        "tree mask compares enter times twice",
+        f"{TREE}/interval_tiles.hpp",
+        "leave = leaves[position - span.prefix];",
+        "leave = enters[position - span.prefix];",
+        (f"{KERNEL_TESTS}/tree_attention/test_tree_attention.py::test_queries_in_l1_and_another_scale",),
+    ),
+    Mutation(
+        "a tree's padding nodes count in its norm",
+        f"{TREE}/interval_tiles.hpp",
+        "words(0)[node] <= last;",
+        "words(0)[node] <= last + nodes;",
+        (f"{KERNEL_TESTS}/tree_attention/test_speculative_tree_attention.py::test_guess_exact_result_and_decision[1]",),
+    ),
+    Mutation(
+        "new rows go behind their place in the cache",
+        "tt_kernels/tree_cache/kernels/move_rows.cpp",
+        "prefix + node - written.begin * tile_tokens",
+        "prefix + (node ^ 1) - written.begin * tile_tokens",
+        (
+            f"{KERNEL_TESTS}/tree_cache/test_tree_cache.py::test_a_committed_path_is_what_the_stock_update_writes_token_by_token",
+        ),
+    ),
+    Mutation(
+        "a committed path is stored backwards",
+        "tt_kernels/tree_cache/kernels/move_rows.cpp",
+        "prefix + path[step];",
+        "prefix + path[length - 1 - step];",
+        (
+            f"{KERNEL_TESTS}/tree_cache/test_tree_cache.py::test_a_committed_path_is_what_the_stock_update_writes_token_by_token",
+        ),
+    ),
+    Mutation(
+        "the exchange goes the other way",
+        "tt_kernels/device_exchange/kernels/writer.cpp",
+        "if (met && sends) {",
+        "if (met && !sends) {",
+        (f"{KERNEL_TESTS}/device_exchange/test_device_exchange.py::test_every_role_order_and_ties",),
+    ),
+    Mutation(
+        "the gate closes where there is work",
+        "tt_kernels/compute_gate/kernels/set_gate.cpp",
+        "== priority::yielded ?",
+        "== priority::holds_guess ?",
+        (
+            f"{KERNEL_TESTS}/compute_gate/test_compute_gate.py::test_the_gate_opens_after_an_exception_and_when_it_was_left_closed",
+        ),
+    ),
+    Mutation(
+        "a drafted token is accepted by its own probability",
+        f"{VERIFY}/exact_walk.hpp",
+        "wide::scaled_target(p_[child], draft_sum_)",
+        "wide::scaled_target(q_[child], draft_sum_)",
+        (f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py::test_with_replacement_from_tiles",),
+    ),
+    Mutation(
+        "the residual keeps what the draft has more of",
+        f"{VERIFY}/weights.hpp",
+        "v_if(left < 0.0f) { left = 0.0f; }",
+        "v_if(left < 0.0f) { left = -left; }",
+        (f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py::test_with_replacement_from_tiles",),
+    ),
+    Mutation(
+        "greedy verification compares with the wrong node's choice",
+        f"{VERIFY}/greedy.cpp",
+        "token[child] == choice[node]",
+        "token[child] == choice[child]",
+        (f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py::test_greedy",),
+    ),
+    Mutation(
+        "a round forgets the bonus token's place",
+        "tt_kernels/draft_round/kernels/take_result.cpp",
+        "words(at_last)[user] = count - 1;",
+        "words(at_last)[user] = 0;",
+        (f"{KERNEL_TESTS}/draft_round/test_draft_round.py::test_what_one_step_decides_is_what_the_next_one_reads",),
+    ),
+    # --- Python ---
+    Mutation(
+        "reference accepts at equality",
+        f"{MODEL}/reference/alspec/acceptance.py",
+        "return distance < torch",
+        "return distance <= torch",
+        (
+            "tests/models/reference/alspec/test_acceptance.py::test_the_comparison_is_strict_and_guards_degenerate_outputs",
+        ),
+    ),
+    Mutation(
+        "reference's guess lacks the tail's last unit",
+        f"{MODEL}/reference/model/step.py",
+        "return cached // self.alignment * self.alignment - self.last",
+        "return (cached + 31) // self.alignment * self.alignment - self.last",
+        ("tests/models/reference/alspec/test_policies.py::test_selected_keys_are_the_first_and_the_last_chunk",),
+    ),
+    Mutation(
+        "host's guess lacks the tail's last tile",
+        "tt_kernels/speculative_flash_decode/guess_range.py",
+        "tokens % TILE != 0",
+        "tokens % TILE == 1",
+        (f"{FLASH}_split.py::test_guesses_read_the_keys_of_the_reference",),
+    ),
+    Mutation(
+        "a user at the bypass's border is bypassed",
+        f"{MODEL}/reference/model/step.py",
+        "deciding >= guess_range.bypass_below",
+        "deciding > guess_range.bypass_below",
+        ("tests/models/reference/alspec/test_acceptance.py::test_boundary_of_two_chunks",),
+    ),
+    Mutation(
+        "a drafted token is accepted by the target alone",
+        f"{MODEL}/reference/spec_decode/draft_verification.py",
+        "* q_token < p_token)",
+        "< p_token)",
+        (f"{SPEC}/test_verification.py",),
+    ),
+    Mutation(
+        "the residual is the whole target",
+        f"{MODEL}/reference/spec_decode/draft_verification.py",
+        "(before - q[on]).clamp(min=0.0)",
+        "before.clone()",
+        (f"{SPEC}/test_verification.py",),
+    ),
+    Mutation(
+        "greedy verification compares with the root's choice",
+        f"{MODEL}/reference/spec_decode/draft_verification.py",
+        "target_argmax[users, walk.current[users]]",
+        "target_argmax[users, 0]",
+        (f"{SPEC}/test_verification.py",),
+    ),
+    Mutation(
+        "top-p drops the token that reaches it",
+        f"{MODEL}/generation/sampling.py",
+        "mass.cumsum(-1) - mass >= params.top_p",
+        "mass.cumsum(-1) >= params.top_p",
+        ("tests/models/generation/test_sampling.py::test_warpers_match_plain_loops",),
+    ),
+    Mutation(
+        "logits are multiplied by the temperature",
+        f"{MODEL}/generation/sampling.py",
+        "logits.float() / params.temperature",
+        "logits.float() * params.temperature",
+        ("tests/models/generation/test_sampling.py::test_warpers_match_plain_loops",),
+    ),
+    Mutation(
+        "a stop string over token borders is missed",
+        f"{MODEL}/generation/stop_strings.py",
+        "text[-(self._longest - 1) :]",
+        "text[-(self._longest - 2) :]",
+        (f"{SPEC}/test_speculative_generate.py::test_stop_strings_end_a_text_inside_a_block",),
+    ),
+    Mutation(
+        "gate and up projections are swapped",
+        f"{MODEL}/reference/model/model.py",
+        '("gate", "up")',
+        '("up", "gate")',
+        ("tests/models/reference/model/test_model_transformers.py::test_logits_agree_with_transformers",),
+    ),
+    Mutation(
+        "an untied head reads the embedding",
+        f"{MODEL}/reference/model/model.py",
+        'if tied else "lm_head.weight"',
+        'if True else "lm_head.weight"',
+        ("tests/models/reference/model/test_model_transformers.py::test_logits_agree_with_transformers",),
+    ),
+    Mutation(
+        "GGUF's query rows keep llama.cpp's rotary order",
+        f"{MODEL}/checkpoint/gguf/loader.py",
+        "return half_split_rows(value, self.config.num_attention_heads)",
+        "return value",
+        ("tests/models/checkpoint/test_weights_gguf.py::test_tensors_come_back_within_the_step_of_their_type",),
+    ),
+    Mutation(
+        "the chips' rotary pairs are of the wrong heads",
+        f"{MODEL}/tt/weights/map.py",
+        "weight.view(heads, 2, rows // heads // 2, inputs)",
+        "weight.view(heads, rows // heads // 2, 2, inputs)",
+        ("tests/models/tt/weights/test_weight_map.py::test_adjacent_rotation_is_the_checkpoints",),
+    ),
+    Mutation(
+        "a prompt begins with two BOS",
+        f"{MODEL}/checkpoint/tokenizer.py",
+        "add_generation_prompt), add_bos=False)",
+        "add_generation_prompt), add_bos=True)",
+        ("tests/models/checkpoint/test_tokenizer.py",),
+    ),
+    Mutation(
+        "BOS is left out where the model wants it",
+        f"{MODEL}/checkpoint/tokenizer.py",
+        "self.adds_bos if add_bos is None",
+        "False if add_bos is None",
+        ("tests/models/checkpoint/test_tokenizer.py::test_bos_is_added_where_the_model_wants_it",),
+    ),
+    Mutation(
+        "llama3 rope scaling keeps the long wavelengths",
+        f"{MODEL}/rope_frequencies.py",
+        "(1 - blend) * frequencies / scaling.factor + blend * frequencies",
+        "blend * frequencies / scaling.factor + (1 - blend) * frequencies",
+        ("tests/models/reference/model/test_model_transformers.py::test_logits_agree_with_transformers",),
+    ),
+    Mutation(
+        "rope scaling with equal frequency factors is taken",
+        f"{MODEL}/config.py",
+        "self.high_freq_factor <= self.low_freq_factor",
+        "self.high_freq_factor < self.low_freq_factor",
+        ("tests/models/test_config.py::test_refused_with_the_field_and_its_value",),
+    ),
+    Mutation(
+        "n-grams are looked up shortest first",
+        f"{MODEL}/spec_decode/ngram.py",
+        "range(largest, smallest - 1, -1)",
+        "range(smallest, largest + 1)",
+        (f"{SPEC}/test_drafting.py",),
+    ),
+    Mutation(
+        "the first layer-parallel group has all its layers",
+        f"{MODEL}/spec_decode/layer_groups.py",
+        "min(3, size)",
+        "size",
+        (f"{SPEC}/test_drafting.py",),
+    ),
+    Mutation(
+        "bonus calibration keeps fuzzy entries",
+        f"{MODEL}/reference/spec_decode/model_drafter.py",
+        "is not None and calibrate",
+        "is not None and not calibrate",
+        (f"{SPEC}/test_drafting_model.py::test_draft_cache_is_that_of_a_sequential_pass",),
+    ),
+    Mutation(
+        "a rejected position counts as accepted",
+        f"{MODEL}/spec_decode/draft_length.py",
+        "1.0 if position < taken",
+        "1.0 if position <= taken",
+        (f"{SPEC}/test_drafting.py",),
+    ),
+    Mutation(
+        "a node leaves after its next sibling enters",
+        f"{MODEL}/spec_decode/tree.py",
+        "[e + s - 1 for e, s",
+        "[e + s for e, s",
+        ("tests/models/spec_decode/test_token_tree.py::test_interval_mask_is_the_ancestor_mask",),
+    ),
+    Mutation(
+        "an attention layer takes a draft's layer of another chip",
+        f"{MODEL}/tt/parallel/layer_parallel.py",
+        "divmod(chip, self.share)",
+        "divmod(chip + 1, self.share)",
+        ("tests/models/tt/parallel/test_layer_parallel.py::test_every_part_of_a_parallel_layer_lies_on_one_chip",),
+    ),
+    Mutation(
+        "transformers' attention takes the guess where it fails",
+        f"{MODEL}/huggingface/attention.py",
+        "torch.where(accepted[:, :, None, None], guess, exact)",
+        "torch.where(accepted[:, :, None, None], exact, guess)",
+        ("tests/models/huggingface/test_decoding.py",),
+    ),
+    Mutation(
+        "appendix F: a hit waits for the sender and the layer",
+        "perf/projections/estimator/latency.py",
+        "max(sender - receiver, per_layer)",
+        "(sender - receiver + per_layer)",
+        ("tests/perf/projections/test_estimator.py::test_token_latency_formula",),
+    ),
+]
