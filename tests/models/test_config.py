@@ -84,10 +84,10 @@ REFUSED = {
                 "rope_type": "llama3",
                 "factor": 8.0,
                 "low_freq_factor": 4.0,
-                "high_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
             }
         },
-        "high_freq_factor > low_freq_factor, got 1.0 and 4.0",
+        "high_freq_factor > low_freq_factor, got 4.0 and 4.0",
     ),
     "heads": (
         {"num_key_value_heads": 4},

@@ -298,7 +298,7 @@ MUTATIONS = [
         f"{MODEL}/generation/stop_strings.py",
         "text[-(self._longest - 1) :]",
         "text[-(self._longest - 2) :]",
-        (f"{SPEC}/test_speculative_generate.py::test_stop_strings_end_a_text_inside_a_block",),
+        ("tests/models/generation/test_stop_strings.py",),
     ),
     Mutation(
         "gate and up projections are swapped",

@@ -1,0 +1,304 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Run device ops in a worker: upload inputs, call, download results; on a chip, a virtual pair or a mesh.
+
+A test describes calls without importing ttnn, and gets tensors of torch back:
+
+    q = In(torch.randn(1, 1, 4, 64))
+    call = Call("tt_kernels.speculative_flash_decode.op:flash_decode", q, k, v, In([70], "int32"), chunk_size=32)
+    (found,) = run_ops(sim_device("2x1"), [call])
+    found["out"]
+
+What is given to several calls (an In, a Make) is uploaded or made once. On a mesh of several chips each result is a
+dict by the chip's coordinates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+LIMIT_S = 900.0
+
+
+class In:
+    """A tensor that calls are given.
+
+    values: a torch tensor, or numbers. dtype, memory: ttnn's names ("DRAM", "L1", or a Make of a memory config); memory
+    "HOST" leaves it there. layout: TILE or ROW_MAJOR; by default integers are row-major. split: dimensions that are
+    split over the rows and the columns of a mesh. read: a name by which results hold it after each call. gone: it is
+    deallocated before the call.
+    """
+
+    def __init__(
+        self, values, dtype="bfloat16", *, layout=None, memory="DRAM", split=(None, None), read=None, gone=False
+    ):
+        self.values = torch.as_tensor(values)
+        self.dtype, self.memory, self.split, self.read, self.gone = dtype, memory, split, read, gone
+        self.layout = layout or ("ROW_MAJOR" if "int" in dtype else "TILE")
+
+
+class Make:
+    """``module:name(*arguments, **options)``, in the worker; with ``device`` the open device comes first."""
+
+    def __init__(self, what: str, *arguments, device: bool = False, **options):
+        self.what, self.arguments, self.device, self.options = what, arguments, device, options
+
+
+class Call(Make):
+    """A call whose results are read.
+
+    padded: outputs that are read with their padding rows. inside: a Make of a context manager. reset: states (pairs, TP
+    groups) that it is given are reset before. links: calls (method, options) of Links just before the launch.
+    """
+
+    def __init__(self, what: str, *arguments, padded=(), inside=None, reset=False, links=(), **options):
+        super().__init__(what, *arguments, **options)
+        self.padded, self.inside, self.reset, self.links = padded, inside, reset, links
+
+
+def run_ops(worker, calls: Sequence[Call], timeout: float = LIMIT_S, **options) -> list[dict[str, Any]]:
+    """Return the results of each call: its outputs by name ("out" for a lone tensor), what Ins with `read` hold,
+    "errors" (of check() of each state, by class), "states" (what these tell) and "entries" of the program cache.
+
+    at_once: read nothing before all are launched. traced: capture the first and replay it with the inputs of each.
+    """
+    return worker.run(_run_ops, list(calls), timeout=timeout, **options)
+
+
+def run_op(worker, what: str, *arguments, **options) -> dict[str, Any]:
+    """Return the results of one call; see run_ops."""
+    return run_ops(worker, [Call(what, *arguments, **options)])[0]
+
+
+def refusals(worker, calls: dict[str, Call], timeout: float = LIMIT_S) -> dict[str, str]:
+    """Return "type: message" of the error that each call ends with, "nothing" where it runs."""
+    return worker.run(_refusals, calls, timeout=timeout)
+
+
+def program_entries(worker, forget: bool = False) -> int:
+    """Return the number of programs in the cache, after emptying it with `forget`."""
+    return worker.run(_program_entries, forget)
+
+
+def words(values, dtype: str = "int32", **options) -> In:
+    """Return integers as a row-major tensor."""
+    return In(values, dtype, **options)
+
+
+def priorities(values: int | Sequence[int], read: str | None = "priority") -> In:
+    """Return a chip's priorities, which calls update; results hold all 32 words."""
+    from tt_kernels.common.priority import priority_row
+
+    return In(priority_row(values), "uint32", read=read)
+
+
+def gathered(*rows: Sequence[int]) -> In:
+    """Return what an exchange leaves in `gathered`: the priorities of both ranks."""
+    return In(gathered_words(rows), "uint32")
+
+
+def gathered_words(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Return int64 [1, 1, 2, MAX_USERS], zeros after each row."""
+    from tt_kernels.common.priority import MAX_USERS
+
+    values = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int64)
+    for rank, row in enumerate(rows):
+        values[0, 0, rank, : len(row)] = torch.tensor(row)
+    return values
+
+
+# ------------------------------------------------------------------------------ in the worker
+
+
+def host_tensor(value: In, mapper=None):
+    """Return an In as a ttnn tensor in host memory."""
+    import ttnn
+
+    values = value.values
+    if value.dtype == "uint32":
+        values = (values.to(torch.int64) & 0xFFFFFFFF).to(torch.uint32)
+    elif value.dtype == "int32":
+        values = values.to(torch.int32)
+    layout = getattr(ttnn, f"{value.layout}_LAYOUT")
+    return ttnn.from_torch(values, dtype=getattr(ttnn, value.dtype), layout=layout, mesh_mapper=mapper)
+
+
+def to_torch(tensor, padded: bool = False) -> torch.Tensor:
+    """Return a tensor of one chip; integers as int64, since torch cannot pickle unsigned words."""
+    import ttnn
+
+    found = tensor.cpu().to_torch_with_padded_shape() if padded else ttnn.to_torch(tensor)
+    return found if found.is_floating_point() else found.to(torch.int64)
+
+
+class World:
+    """What calls were given, on the open device."""
+
+    def __init__(self, device):
+        self.device, self.made = device, {}
+        shape = tuple(device.shape)
+        self.places = [(row, column) for row in range(shape[0]) for column in range(shape[1])]
+
+    def put(self, value: In):
+        import ttnn
+
+        mapper = None
+        if len(self.places) > 1:
+            shape = tuple(self.device.shape)
+            mapper = ttnn.ShardTensor2dMesh(self.device, dims=value.split, mesh_shape=shape)
+        host = host_tensor(value, mapper)
+        if value.memory == "HOST":
+            return host
+        # Converted by the host: chips would do it by programs that take the simulator longer than most tests.
+        named = isinstance(value.memory, str)
+        memory = getattr(ttnn, f"{value.memory}_MEMORY_CONFIG") if named else self.of(value.memory)
+        tensor = ttnn.to_device(host, self.device, memory_config=memory)
+        if value.gone:
+            ttnn.deallocate(tensor)
+        return tensor
+
+    def of(self, value):
+        """Return an argument as the op takes it."""
+        if isinstance(value, Call):
+            return self.call(value)
+        if isinstance(value, (In, Make)):
+            if id(value) not in self.made:
+                self.made[id(value)] = self.put(value) if isinstance(value, In) else self.call(value)
+            return self.made[id(value)]
+        if type(value) in (list, tuple):
+            return type(value)(map(self.of, value))
+        return {name: self.of(part) for name, part in value.items()} if type(value) is dict else value
+
+    def call(self, what: Make):
+        module, _, name = what.what.partition(":")
+        function = importlib.import_module(module)
+        for part in name.split("."):
+            function = getattr(function, part)
+        first = [self.device] if what.device else []
+        return function(*first, *map(self.of, what.arguments), **{key: self.of(v) for key, v in what.options.items()})
+
+    def parts(self, value) -> Iterator[In | Make]:
+        """Yield all In and Make below a value, the value included."""
+        if isinstance(value, (In, Make)):
+            yield value
+        if isinstance(value, Make):
+            value = (value.arguments, value.options)
+        if isinstance(value, dict):
+            value = list(value.values())
+        if isinstance(value, (list, tuple)):
+            for part in value:
+                yield from self.parts(part)
+
+    def states(self, call: Call) -> dict[str, Any]:
+        """Return the states of a call by the names of their classes."""
+        made = [self.of(part) for part in self.parts(call) if part is not call and isinstance(part, Make)]
+        return {type(state).__name__: state for state in made if hasattr(state, "check") and hasattr(state, "reset")}
+
+    def read(self, tensor, padded: bool = False):
+        import ttnn
+
+        if len(self.places) == 1:
+            return to_torch(tensor, padded)
+        parts = ttnn.get_device_tensors(tensor)
+        return {place: to_torch(part, padded) for place, part in zip(self.places, parts, strict=True)}
+
+    def named(self, outputs, padded) -> dict[str, Any]:
+        """Return the outputs of a call by their names; those of the ranks of a virtual pair in a list."""
+        if isinstance(outputs, list):
+            return {"ranks": [self.named(each, padded) for each in outputs]}
+        named = outputs._asdict() if hasattr(outputs, "_asdict") else {} if outputs is None else {"out": outputs}
+        return {name: self.read(tensor, name in padded) for name, tensor in named.items()}
+
+    def results(self, call: Call, outputs) -> dict[str, Any]:
+        found = self.named(outputs, call.padded)
+        for part in self.parts(call):
+            if isinstance(part, In) and part.read is not None:
+                found[part.read] = self.read(self.of(part))
+        states = self.states(call)
+        found["errors"] = {name: error_of(state) for name, state in states.items()}
+        found["states"] = {name: state.states() for name, state in states.items() if hasattr(state, "states")}
+        found["entries"] = self.device.num_program_cache_entries()
+        return found
+
+    def launch(self, call: Call):
+        import os
+
+        import ttnn
+
+        from runtime_patches.simulated_n150.links import Links
+
+        for part in self.parts(call):
+            if part is not call:
+                self.of(part)  # uploaded before the clock is read
+        if call.reset:
+            for state in self.states(call).values():
+                state.reset()
+        if call.links:
+            ttnn.synchronize_device(self.device)
+            for method, options in call.links:
+                getattr(Links(os.getpid()), method)(**options)
+        with contextlib.nullcontext() if call.inside is None else self.call(call.inside):
+            return self.call(call)
+
+    def replay(self, calls: Sequence[Call]) -> list[dict[str, Any]]:
+        """Capture the first call and replay it for each, its inputs overwritten with theirs."""
+        import ttnn
+
+        first = calls[0]
+        self.launch(first)
+        trace = ttnn.begin_trace_capture(self.device, cq_id=0)
+        outputs = self.launch(first)
+        ttnn.end_trace_capture(self.device, trace, cq_id=0)
+        found = []
+        for call in calls:
+            for mine, theirs in zip(self.parts(first), self.parts(call), strict=True):
+                if isinstance(mine, In) and mine is not theirs:
+                    ttnn.copy_host_to_device_tensor(host_tensor(theirs), self.of(mine))
+            ttnn.execute_trace(self.device, trace, cq_id=0, blocking=True)
+            found.append(self.results(first, outputs))
+        ttnn.release_trace(self.device, trace)
+        return found
+
+
+def error_of(state) -> str | None:
+    try:
+        state.check()
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def _run_ops(device, calls: list[Call], at_once: bool = False, traced: bool = False) -> list[dict[str, Any]]:
+    world = World(device)
+    if traced:
+        return world.replay(calls)
+    if at_once:
+        for call in calls:
+            for part in world.parts(call):
+                if part is not call:
+                    world.of(part)
+        outputs = [world.launch(call) for call in calls]
+        return [world.results(call, each) for call, each in zip(calls, outputs, strict=True)]
+    return [world.results(call, world.launch(call)) for call in calls]
+
+
+def _refusals(device, calls: dict[str, Call]) -> dict[str, str]:
+    found = {}
+    for name, call in calls.items():
+        try:
+            World(device).launch(call)
+            found[name] = "nothing"
+        except Exception as error:  # whatever it is, the test compares it
+            found[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _program_entries(device, forget: bool) -> int:
+    if forget:
+        device.clear_program_cache()
+    return device.num_program_cache_entries()
