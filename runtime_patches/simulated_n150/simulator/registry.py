@@ -13,6 +13,7 @@ from runtime_patches.simulated_n150.simulator.behaviour import (
     integer_division,
     jumps,
     noc,
+    operand_formats,
     packer,
     sent_writes,
     stream_registers,
@@ -37,6 +38,7 @@ _BEHAVIOUR = (
     jumps,
     data_format,  # before the units that read formats
     vector,
+    operand_formats,
     unpacker,
     packer,
     address_counters,

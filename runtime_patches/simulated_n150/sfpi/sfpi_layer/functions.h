@@ -147,13 +147,13 @@ sfpi_inline vFloat setsgn2(const vFloat& value, const integer<K>& parity) {
     return copysgn(value, as<vUInt>(parity) << 31);
 }
 
-// Adds to the exponent field, modulo 256; infinities and NaN stay.
+// Adds to the exponent field, modulo 256; infinities and NaN stay. The immediate has 12 bits, sign-extended.
 sfpi_inline vFloat addexp(const vFloat& value, int delta) {
     detail::reg result;
     if (__builtin_constant_p(delta)) {
-        SFPI_UNARY("divp2", result, value.r, (delta & 0xff), SFPDIVP2_MOD1_ADD);
+        SFPI_UNARY("divp2", result, value.r, (delta & 0xfff), SFPDIVP2_MOD1_ADD);
     } else {
-        SFPI_UNARY_RUNTIME("divp2", result, value.r, (std::uint32_t(delta) & 0xff) << 12, SFPDIVP2_MOD1_ADD);
+        SFPI_UNARY_RUNTIME("divp2", result, value.r, (std::uint32_t(delta) & 0xfff) << 12, SFPDIVP2_MOD1_ADD);
     }
     return detail::wrap<vFloat>(result);
 }

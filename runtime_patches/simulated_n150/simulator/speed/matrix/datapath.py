@@ -131,10 +131,10 @@ def _bias(phase):
 
 
 @numba.njit(cache=True)
-def multiply(src_a, src_b, dst, valid, a_row, b_row, b_step, dst_row, rows, kept, wide, phase):
+def multiply(src_a, src_b, dst, valid, a_row, b_row, b_step, dst_row, rows, kept, kept_b, wide, phase):
     """Execute MVMUL, DOTPV or GAPOOL: Dst rows += SrcB rows (the next one each b_step) times 16 rows of SrcA.
 
-    kept: the bits of a Src datum that count (BF16 has no lowest three of the fraction).
+    kept, kept_b: the bits of a SrcA and of a SrcB datum that count (BF16 has no lowest three of the fraction).
     """
     a_exponents = np.empty((16, 16), np.int32)
     a_slices = np.empty((16, 16), np.int32)
@@ -163,7 +163,7 @@ def multiply(src_a, src_b, dst, valid, a_row, b_row, b_step, dst_row, rows, kept
                         exponent = _I(a_exponents[k, c] + b_exponent)
                         best[c] = exponent if exponent > best[c] else best[c]
             for k in range(8 * group, 8 * group + 8):
-                datum = _I(src_b[b, k]) & _I(kept)
+                datum = _I(src_b[b, k]) & _I(kept_b)
                 b_exponent = datum & _I(0xFF)
                 if b_exponent:
                     b_exponent = _I(b_exponent + bias)
@@ -225,7 +225,9 @@ def _sum(a, b):
 
 
 @numba.njit(cache=True)
-def elementwise(src_a, src_b, dst, valid, a_row, b_row, b_step, b_columns, dst_row, kept, wide, operation, accumulate):
+def elementwise(
+    src_a, src_b, dst, valid, a_row, b_row, b_step, b_columns, dst_row, kept, kept_b, wide, operation, accumulate
+):
     """Execute ELWMUL, ELWADD or ELWSUB: 8 rows of Dst from as many of SrcA and of SrcB.
 
     b_step: 0 where one row of SrcB serves all; b_columns: 0 where its first column does.
@@ -234,7 +236,7 @@ def elementwise(src_a, src_b, dst, valid, a_row, b_row, b_step, b_columns, dst_r
         place = _place(dst_row + r, wide)
         for c in range(16):
             a = np.int64(src_a[a_row + r, c]) & kept
-            b = np.int64(src_b[b_row + r * b_step, c * b_columns]) & kept
+            b = np.int64(src_b[b_row + r * b_step, c * b_columns]) & kept_b
             if operation < ADD:
                 sign, exponent, term = _product(a, b, operation)
             else:

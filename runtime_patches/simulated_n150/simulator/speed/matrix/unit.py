@@ -16,10 +16,9 @@ from framework.pe.tensix.backends import matrix as installed
 from framework.pe.tensix.util import DataFormatConversions as Convert
 from framework.pe.tensix.util import TensixConfigurationConstants as Constants
 
+from runtime_patches.simulated_n150.simulator.behaviour.operand_formats import BF16_BITS, TF32_BITS, own_formats
 from runtime_patches.simulated_n150.simulator.configuration_words import words_of
 
-_ALL_BITS = 0x7FFFF
-_BF16_BITS = 0x7F8FF  # without the fraction's lowest three
 _FP16_BITS = 0x7FF1F  # without the exponent's highest three
 _BLOCKED = 3 << 9  # LaneConfig.BLOCK_DEST_MOV
 
@@ -43,7 +42,8 @@ _executed = 0
 class Setting(NamedTuple):
     """What the configuration says to an instruction of a thread."""
 
-    kept: int  # bits of a Src datum that count; 0: not a format with an 8-bit exponent
+    kept: int  # bits of a SrcA datum that count; 0: not a format with an 8-bit exponent
+    kept_b: int  # bits of a SrcB datum that count in a product or a sum
     wide: int  # Dst has 32 bits
     phase: int  # FIDELITY_BASE
     dst_base: int
@@ -65,6 +65,7 @@ class MatrixUnit(installed.MatrixUnit):
         self._state_place = Constants.get_addr32("CFG_STATE_ID_StateID")
         self._settings: dict[tuple, Setting] = {}
         self._datapath = None
+        self._own_formats = own_formats()
 
     def _setting(self, thread: int) -> Setting:
         unit = self.backend.config_unit
@@ -89,13 +90,15 @@ class MatrixUnit(installed.MatrixUnit):
             for number, source in enumerate(("SrcA", "SrcB"))
         )
         wide_exponents = ("FP32", "TF32", "BF16", "BFP8", "BFP4", "BFP2", "INT32", "UINT16")
+        kept = {formats.BF16: BF16_BITS, formats.TF32: TF32_BITS}.get(style, 0)
         return Setting(
-            kept={formats.BF16: _BF16_BITS, formats.TF32: _ALL_BITS}.get(style, 0),
+            kept=kept,
+            kept_b=(TF32_BITS if b == formats.TF32 else BF16_BITS) if self._own_formats else kept,
             wide=int(bool(wide)),
             phase=self.getThreadConfigValue(thread, "FIDELITY_BASE_Phase"),
             dst_base=self.getThreadConfigValue(thread, "DEST_TARGET_REG_CFG_MATH_Offset")
             + self.getConfigValue(state, "DEST_REGW_BASE_Base"),
-            copied={formats.FP16: _FP16_BITS, formats.TF32: _ALL_BITS}.get(b, _BF16_BITS),
+            copied={formats.FP16: _FP16_BITS, formats.TF32: TF32_BITS}.get(b, BF16_BITS),
             half=bool(
                 self.getThreadConfigValue(thread, "FP16A_FORCE_Enable")
                 or a not in [formats[name] for name in wide_exponents]
@@ -133,7 +136,7 @@ class MatrixUnit(installed.MatrixUnit):
             backend.srcA[self.srcABank].data, backend.srcB[self.srcBBank].data, dst.dstBits, dst.dstRowValid,
             row, counters.SrcB & (0x3F if broadcastSrcBRow else 0x38), 0 if broadcastSrcBRow else 1,
             (dstRow + setting.dst_base + counters.Dst) & (0x400 - count), count,
-            setting.kept, setting.wide, (counters.FidelityPhase + setting.phase) & 3,
+            setting.kept, setting.kept_b, setting.wide, (counters.FidelityPhase + setting.phase) & 3,
         )  # fmt: skip
         if flipSrcA or flipSrcB:
             self.optionally_flip_src_banks(issue_thread, flipSrcA, flipSrcB, opcode)
@@ -155,7 +158,7 @@ class MatrixUnit(installed.MatrixUnit):
             backend.srcA[self.srcABank].data, backend.srcB[self.srcBBank].data, dst.dstBits, dst.dstRowValid,
             counters.SrcA & 0x38, counters.SrcB & (0x3F if mode & 2 else 0x38), 0 if mode & 2 else 1,
             0 if mode & 1 else 1, (fields["dst"] + setting.dst_base + counters.Dst) & 0x3F8,
-            setting.kept, setting.wide, operation, accumulate,
+            setting.kept, setting.kept_b, setting.wide, operation, accumulate,
         )  # fmt: skip
         if released := fields["clear_dvalid"]:
             self.optionally_flip_src_banks(thread, released & 1, released & 2, opcode)
@@ -273,7 +276,7 @@ class MatrixUnit(installed.MatrixUnit):
     def _columns_are_blocked(self) -> bool:
         return any(value & _BLOCKED for value in self.backend.vector_unit.laneConfig[:8])
 
-    def _copy_to_dst(self, setting: Setting, datums, target: int, rows: int, copied: int = _ALL_BITS) -> None:
+    def _copy_to_dst(self, setting: Setting, datums, target: int, rows: int, copied: int = TF32_BITS) -> None:
         """Copy Src datums, of which the bits `copied` count, as 16-bit words into rows of Dst."""
         if setting.flush:
             datums = np.where(datums & 0xFF, datums, 0)
@@ -322,7 +325,7 @@ class MatrixUnit(installed.MatrixUnit):
         # A 16-bit Dst has no TF32, half precision goes the installed way.
         if (
             not setting.kept
-            or (setting.kept == _ALL_BITS and not setting.wide)
+            or (setting.kept == TF32_BITS and not setting.wide)
             or instr_args["dest_32b_lo"]
             or self._columns_are_blocked()
         ):
@@ -337,7 +340,7 @@ class MatrixUnit(installed.MatrixUnit):
             count, source, target = 1, source & 0x3FF, target & 0x3F
         place = dst.adj32(source) if setting.wide else source
         words = dst.dstBits[place : place + count]
-        if setting.kept == _ALL_BITS:
+        if setting.kept == TF32_BITS:
             low = dst.dstBits[place + 8 : place + 8 + count] & 0xFFFF
             datums = Convert.ShuffleTF32((words << 16 | low) >> 13)
         else:

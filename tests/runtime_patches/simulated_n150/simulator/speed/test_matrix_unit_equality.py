@@ -11,6 +11,7 @@ import pytest
 from framework.pe.tensix.backends import fpu_jit
 from framework.pe.tensix.backends.matrix import MatrixUnit
 
+from runtime_patches.simulated_n150.simulator.behaviour import operand_formats
 from runtime_patches.simulated_n150.simulator.patch import check
 from runtime_patches.simulated_n150.simulator.speed import matrix
 from runtime_patches.simulated_n150.simulator.speed.matrix import datapath, unit
@@ -42,9 +43,13 @@ BF16, TF32 = 5, 4
 EVERY_FORMAT = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15)
 
 
-@pytest.fixture(autouse=True)
-def compiled_against_numpy(monkeypatch):
-    """The patched unit compiled from its first instruction on, the installed one with numpy."""
+@pytest.fixture(autouse=True, params=operand_formats.RULES)
+def compiled_against_numpy(request, monkeypatch):
+    """The patched unit compiled from its first instruction on, the installed one with numpy, by each rule of SrcB."""
+    for name in ("perform_mvmul", "perform_mvmul_exact", "perform_elementwise_exact"):
+        monkeypatch.setattr(MatrixUnit, name, getattr(MatrixUnit, name))  # put back after the patch
+    monkeypatch.setenv(operand_formats.VARIABLE, request.param)
+    operand_formats.PATCH.apply()
     monkeypatch.setattr(unit, "COMPILED_AFTER", 0)
     monkeypatch.setattr(fpu_jit, "_resolved", True)
     monkeypatch.setattr(fpu_jit, "_fused", None)
