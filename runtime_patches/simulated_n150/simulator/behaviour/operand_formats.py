@@ -55,8 +55,7 @@ def _cut(register) -> Iterator[None]:
 
 
 def _apply() -> None:
-    from framework.pe.tensix.backends.matrix import MatrixUnit
-    from framework.pe.tensix.util import DataFormat
+    from framework.pe.tensix.backends.matrix import DataFormat, MatrixUnit
 
     if not own_formats():
         return

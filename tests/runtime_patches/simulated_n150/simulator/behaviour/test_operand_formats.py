@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""SrcB's operands have the bits of their own format, or of SrcA's: by both units, told apart by the lowest three bits."""
+"""SrcB's operands have the bits of their own format, or of SrcA's, in both units: the lowest three bits tell."""
 
 import numpy as np
 import pytest
@@ -8,37 +8,38 @@ import pytest
 from runtime_patches.simulated_n150.simulator.behaviour import operand_formats
 from runtime_patches.simulated_n150.simulator.patch import check
 
-PRODUCTS = """
-import sys
+RESULTS = """
 import numpy as np
 from runtime_patches.simulated_n150.simulator.behaviour import operand_formats
 operand_formats.PATCH.apply()
-from tests.runtime_patches.simulated_n150.simulator.speed.matrix_programs import Pair, word
 from runtime_patches.simulated_n150.simulator.speed.matrix import unit
+from tests.runtime_patches.simulated_n150.simulator.speed.matrix_programs import Pair, word
 from tests.runtime_patches.simulated_n150.simulator.tensix_programs import configure
 unit.COMPILED_AFTER = 0
-ONE = 127
-for op, b_format, low_bits_count in {cases}:
-    pair = Pair(np.random.default_rng(0), [5], True)
-    for backend in pair.backends:
-        fields = dict(ALU_FORMAT_SPEC_REG_SrcA_override=0, ALU_FORMAT_SPEC_REG_SrcB_override=0)
-        configure(backend, ALU_FORMAT_SPEC_REG0_SrcA={a}, ALU_FORMAT_SPEC_REG1_SrcB=b_format,
-                  ALU_ACC_CTRL_Fp32_enabled=1, DEST_REGW_BASE_Base=0, **fields)
-        backend.config_unit.threadConfig[1][:] = [0] * len(backend.config_unit.threadConfig[1])
-        backend.rwc[1].SrcA = backend.rwc[1].SrcB = backend.rwc[1].Dst = backend.rwc[1].FidelityPhase = 0
-        for register in backend.srcA:
-            register.data[:] = ONE
-        for register in backend.srcB:
-            register.data[:] = 0
-            register.data[:, 0] = 7 << 8 | ONE  # 1 and the three lowest bits of the fraction
-        backend.dst.dstRowValid[:] = False
-    # SrcB's low bits are read in the fidelity phases 2 and 3.
-    for backend in pair.backends:
-        backend.rwc[1].FidelityPhase = 2 if op != "ELWADD" else 0
-        pair._run(backend, word(op, dst=0, addr_mode=0))
-    words = [backend.dst.dstBits[:16, 0].copy() for backend in pair.backends]
-    assert np.array_equal(*words), op
-    assert bool(words[0][8] or (words[0][0] & 0x7F00) or (op != "ELWADD" and words[0][0])) is low_bits_count, (op, words)
+ONE = 127  # a datum: its exponent
+
+
+def result(backend, op, b_format, low_bits):
+    configure(backend, ALU_FORMAT_SPEC_REG0_SrcA=5, ALU_FORMAT_SPEC_REG1_SrcB=b_format, ALU_ACC_CTRL_Fp32_enabled=1,
+              DEST_REGW_BASE_Base=0, ALU_FORMAT_SPEC_REG_SrcA_override=0, ALU_FORMAT_SPEC_REG_SrcB_override=0)
+    backend.config_unit.threadConfig[1][:] = [0] * len(backend.config_unit.threadConfig[1])
+    backend.dst.dstBits[:], backend.dst.dstRowValid[:] = 0, False
+    for registers, datum in ((backend.srcA, ONE), (backend.srcB, low_bits << 8 | ONE)):
+        for register in registers:
+            register.data[:], register.allowedClient = datum, type(register.allowedClient).MatrixUnit
+    for phase in (0, 2) if op != "ELWADD" else (0,):
+        counters = backend.rwc[1]
+        counters.SrcA = counters.SrcB = counters.Dst = 0
+        counters.FidelityPhase = phase
+        backend.matrix_unit.next_instruction.append((word(op, dst=0, addr_mode=0), 1))
+        backend.matrix_unit.clock_tick(1)
+    return backend.dst.dstBits[:16].copy()
+
+
+for op, b_format, count in {cases}:
+    for backend in Pair(np.random.default_rng(0), [5], True).backends:
+        plain, finer = (result(backend, op, b_format, bits) for bits in (0, 7))
+        assert plain.any() and np.array_equal(plain, finer) is not count, (op, b_format, type(backend.matrix_unit))
 """
 
 
@@ -48,7 +49,7 @@ def test_the_low_bits_of_srcb(fresh_interpreter, monkeypatch, rule):
     monkeypatch.setenv(operand_formats.VARIABLE, rule)
     own = rule == "own"
     cases = [(op, fmt, own and fmt == 4) for op in ("MVMUL", "ELWMUL", "ELWADD") for fmt in (4, 5)]
-    fresh_interpreter(PRODUCTS.format(cases=cases, a=5))
+    fresh_interpreter(RESULTS.format(cases=cases))
 
 
 def test_an_unknown_rule_is_refused(monkeypatch):
