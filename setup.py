@@ -43,9 +43,6 @@ setup(
             "scipy>=1.11",
             "setuptools>=70.1",  # builds the wheel that tests/test_wheel.py installs
         ],
-        # The LM Evaluation Harness (perf.quality.lm_eval), some 350 MB; later pyarrows need numpy 2, which ttnn does
-        # not take. lm-eval's class for transformers imports accelerate.
-        "quality": ["lm-eval>=0.4.9,<0.5", "pyarrow>=15,<22", "accelerate>=1"],
         # Formatters differ from release to release: the same ones everywhere.
         "lint": ["ruff==0.17.6", "mypy==2.4.1", "clang-format==23.1.5", "pre-commit>=4"],
     },

@@ -44,8 +44,9 @@ def sources(tmp_path_factory) -> Path:
         "constraints.txt",
     ):
         shutil.copy(ROOT / name, copy)
+    # The studies below perf are distributions of their own.
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "studies"))
     return copy
 
 

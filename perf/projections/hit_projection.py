@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What hit rates that perf.quality measured are worth at long contexts on N150 chips, by the estimator.
+"""What hit rates that perf.studies.quality measured are worth at long contexts on N150 chips, by the estimator.
 
 Files of the parts `perplexity` (a token per step), `trees` and `chains` (tokens per step by rule and nodes). Times are
 appendix F's, with a share of hits in place of a number of layers. Every assumption is in ASSUMPTIONS.

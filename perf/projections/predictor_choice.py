@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weigh the cycles of hits and misses by measured hit rates: which guess makes a pair of chips faster.
 
-Files of perf.quality's `perplexity`, of bench_flash_decode --predictors (a layer's attention: the sender's where the
+Files of the study's `perplexity`, of bench_flash_decode --predictors (a layer's attention: the sender's where the
 guess fails, the receiver's where it passes, as in appendix F) and of bench_alspec --predictor (whole steps).
 """
 

@@ -11,7 +11,7 @@ import json
 
 import pytest
 
-from perf.quality import lm_eval as command
+from perf.studies.quality import lm_eval as command
 from tests.support.gguf_files import untied, write_hf_folder
 
 CHOICE = """task: tiny_choice
@@ -55,7 +55,7 @@ def model(tmp_path_factory) -> str:
 
 @pytest.fixture
 def tasks(tmp_path, monkeypatch):
-    pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e '.[quality]'")
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e perf/studies/quality")
     for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         monkeypatch.setenv(variable, "1")
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
@@ -68,7 +68,7 @@ def tasks(tmp_path, monkeypatch):
 
 
 def run_tasks(model: str, tasks, *arguments: str) -> dict[str, dict]:
-    """Return by task what `perf.quality.lm_eval` gives for the tiny tasks."""
+    """Return by task what `perf.studies.quality.lm_eval` gives for the tiny tasks."""
     path = tasks / "results.json"
     names = ("tiny_choice", "tiny_text", "tiny_perplexity")
     given = ["--model", model, "--tasks", *names, "--include-path", str(tasks), "--json", str(path)]

@@ -12,7 +12,7 @@ from .options import UserError
 
 RENAMED = {"--no-chat-template": "--raw"}
 REMOVED = {
-    "--tail-alignment": "the guess reads whole tiles of 32 tokens, as on chips; python -m perf.quality has the option",
+    "--tail-alignment": "the guess reads whole tiles of 32 tokens, as on chips; perf.studies.quality has the option",
     "--draft-window": "--draft self reads the first and last 256 cached tokens",
     "--precision-overrides": "--precision names the formats of all layers",
     "--verify": "drafts are verified exactly; the lossy sigmoid approximation is in tt_kernels/speculative_sampling",

@@ -12,8 +12,8 @@ import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.quality.forward import text_pass
-from perf.quality.texts import Texts
+from perf.studies.quality.forward import text_pass
+from perf.studies.quality.texts import Texts
 from tests.support.tiny_transformers import DECODERS, decoded, tiny_decoder
 
 THRESHOLD, CHUNK = 0.5, 32

@@ -100,7 +100,7 @@ def test_a_text_that_goes_on_after_a_chat_turn(model) -> None:
 
 
 def test_layers_that_accelerate_offloads_count_the_same(model, tmp_path) -> None:
-    pytest.importorskip("accelerate", reason="accelerate is not installed: pip install -e '.[quality]'")
+    pytest.importorskip("accelerate", reason="accelerate is not installed: pip install -e perf/studies/quality")
     import transformers
 
     inputs = prompts(2, 90, [0, 11])

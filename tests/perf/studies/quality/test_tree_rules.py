@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""perf.quality's rules for steps of several tokens: each against its formula, chains and trees."""
+"""perf.studies.quality's rules for steps of several tokens: each against its formula, chains and trees."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.spec_decode.tree import TokenTree
-from perf.quality.forward import text_pass
-from perf.quality.tree_rules import RULES, StepSpeculation
+from perf.studies.quality.forward import text_pass
+from perf.studies.quality.tree_rules import RULES, StepSpeculation
 from tests.support.attention_cases import random_tokens, tiny_config
 
 TOKENS = 256

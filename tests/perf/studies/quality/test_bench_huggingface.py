@@ -9,7 +9,7 @@ import csv
 import pytest
 
 from perf.projections.estimator.tables import read_rows
-from perf.quality import bench_huggingface
+from perf.studies.quality import bench_huggingface
 
 
 def rows(path) -> list[dict[str, str]]:

@@ -27,8 +27,8 @@ from models.llama31_8b.huggingface import scoring as whole_texts
 from models.llama31_8b.huggingface.load import load_transformers
 from models.llama31_8b.reference.model.text_attention import text_guess
 from perf.lib.tables import Table
-from perf.quality.texts import Texts
-from perf.quality.torch_device import DTYPES, add_torch_options
+from perf.studies.quality.texts import Texts
+from perf.studies.quality.torch_device import DTYPES, add_torch_options
 
 COSTS = (
     ("device", "torch", "transformers", "model", "dtype", "part", "attention", "context"),
@@ -54,14 +54,14 @@ PARTS = ("scoring", "decode", "decisions")
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m perf.quality.bench_huggingface", description=__doc__.split("\n\n")[0]
+        prog="python -m perf.studies.quality.bench_huggingface", description=__doc__.split("\n\n")[0]
     )
     add = parser.add_argument
     add("--parts", nargs="+", choices=PARTS, default=PARTS)
     add("--preset", choices=PRESETS, default="llama-3.1-8b", help="shape of the random model (llama-3.1-8b)")
     add("--layers", type=int, help="only so many layers of it, for a small machine")
     add("--model", help="trained model for decisions: folder, hub id or .gguf (SmolLM2-135M-Instruct)")
-    add("--data", type=Path, help="folder with the book for decisions (perf/quality/texts.py)")
+    add("--data", type=Path, help="folder with the book for decisions (perf/studies/quality/texts.py)")
     add("--contexts", type=int, nargs="+", default=(4096, 16384, 32768), help="tokens of a text")
     add("--decision-tokens", type=int, default=2048, help="tokens of the text for decisions")
     add("--steps", type=int, default=32, help="decode steps timed at once")
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "decisions" in args.parts:
             decisions(args)
     except (ValueError, OSError) as error:
-        print(f"perf.quality.bench_huggingface: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"perf.studies.quality.bench_huggingface: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 1 if failed else 0
 

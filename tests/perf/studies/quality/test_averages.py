@@ -7,9 +7,9 @@ from __future__ import annotations
 import pytest
 
 from perf.projections.estimator.tables import DATA
-from perf.quality import averages
+from perf.studies.quality import averages
 
-FILE = """# python -m perf.quality
+FILE = """# python -m perf.studies.quality
 model,text,context,start,chunk_size,tail_alignment,threshold,loss_change,hit_rate
 m,t,1024,0,64,32+,0.1,0.001,0.2
 m,t,1024,9,64,32+,0.1,0.003,0.4

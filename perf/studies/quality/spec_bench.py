@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answer Spec-Bench's questions with token-level speculation, at will with attention-level speculation too.
 
-`python -m perf.quality.spec_bench --questions question.jsonl --answers answers.jsonl --draft ngram`, for example.
+`python -m perf.studies.quality.spec_bench --questions question.jsonl --answers FILE --draft ngram`, for example.
 
 Reads and writes Spec-Bench's files, so that its own speed and equality scripts take the answers: one object per line
 with question_id, category, answer_id, model_id, tstamp and choices, of which there is one, with turns, decoding_steps,
@@ -32,7 +32,7 @@ from models.llama31_8b.spec_decode.metrics import SpeculativeResult
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m perf.quality.spec_bench", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="perf.studies.quality.spec_bench", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--questions", type=Path, required=True, metavar="FILE", help="Spec-Bench's question.jsonl")
     add("--answers", type=Path, required=True, metavar="FILE", help="written, or continued")
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(parse_args(argv))
     except (UserError, ValueError, OSError) as error:
-        print(f"perf.quality.spec_bench: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"perf.studies.quality.spec_bench: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
 
 

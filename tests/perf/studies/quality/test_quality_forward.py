@@ -11,8 +11,8 @@ from models.llama31_8b.checkpoint.load import LoadedModel, load_model, load_stat
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.quality.forward import text_pass
-from perf.quality.texts import Texts
+from perf.studies.quality.forward import text_pass
+from perf.studies.quality.texts import Texts
 from tests.support.attention_cases import random_tokens, tiny_config
 from tests.support.plain_llama import plain_run
 

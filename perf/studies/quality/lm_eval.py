@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run tasks of the LM Evaluation Harness under an attention policy, with hit rates (ALSpec paper, table 1).
 
-`python -m perf.quality.lm_eval --attention alspec --threshold 0.1 --tasks gsm8k_cot`, for example. With --torch-device
+`python -m perf.studies.quality.lm_eval --threshold 0.1 --tasks gsm8k_cot`, for example. With --torch-device
 the model is transformers' own, in batches: `--torch-device cuda --dtype bfloat16 --batch-size 32`. Without it the
 reference runs on the CPU, one request at a time.
 
-Needs the extra: pip install -e '.[quality]'. Tasks and data come from the Hugging Face hub, unless --include-path names
+Needs `pip install -e perf/studies/quality`. Tasks and data come from the Hugging Face hub, unless --include-path names
 a folder with task files.
 """
 
@@ -26,11 +26,11 @@ from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
 from models.llama31_8b.reference.alspec import policies
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.lib.files import new_file
-from perf.quality.torch_device import DTYPES, torch_device
+from perf.studies.quality.torch_device import DTYPES, torch_device
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m perf.quality.lm_eval", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="perf.studies.quality.lm_eval", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--tasks", nargs="+", required=True, metavar="NAME", help="tasks of lm-eval, such as gsm8k_cot ifeval")
     add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         results = run(args)
     except (ImportError, UserError, ValueError, OSError, KeyError) as error:
-        print(f"perf.quality.lm_eval: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"perf.studies.quality.lm_eval: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     for result in results:
         rate = "no guess" if result["hit_rate"] is None else f"{result['hit_rate']:.1%}"
@@ -97,8 +97,8 @@ def run(args: argparse.Namespace) -> list[dict]:
         from lm_eval import simple_evaluate
         from lm_eval.tasks import TaskManager
     except ImportError as error:
-        raise ImportError(f"{error}: install lm-eval with pip install -e '.[quality]'") from error
-    from perf.quality.harness import PolicyLM
+        raise ImportError(f"{error}: install lm-eval with pip install -e perf/studies/quality") from error
+    from perf.studies.quality.harness import PolicyLM
 
     if args.torch_device is None and (args.dtype is not None or args.batch_size is not None):
         raise UserError("--dtype and --batch-size go with --torch-device")
@@ -146,7 +146,7 @@ def _batched(args: argparse.Namespace) -> Callable[[], Any]:
     """Return what makes the model of a task, its counts at 0: transformers' in batches, loaded once."""
     from models.llama31_8b.huggingface import AttentionSpeculation
     from models.llama31_8b.huggingface.load import load_transformers
-    from perf.quality.transformers_harness import SpeculatingLM
+    from perf.studies.quality.transformers_harness import SpeculatingLM
 
     threshold = float("inf") if args.attention == "sink" else args.threshold
     speculation = AttentionSpeculation(threshold, args.chunk_size, args.tail_alignment)

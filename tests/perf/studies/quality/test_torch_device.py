@@ -18,9 +18,9 @@ from models.llama31_8b.reference.alspec.policies import (
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.quality import cli, forward
-from perf.quality.forward import read, text_pass
-from perf.quality.predictors import ComparedGuesses
+from perf.studies.quality import cli, forward
+from perf.studies.quality.forward import read, text_pass
+from perf.studies.quality.predictors import ComparedGuesses
 from tests.support.attention_cases import random_tokens, tiny_config
 from tests.support.pretend_gpu import pretended_gpu
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from perf.quality import lm_eval as command
+from perf.studies.quality import lm_eval as command
 from tests.support.harness_tasks import model, run_tasks, tasks  # noqa: F401  fixtures
 
 
@@ -33,7 +33,7 @@ def test_only_the_tokens_of_an_answer_count(model, tasks):  # noqa: F811
 
     from models.llama31_8b.huggingface import AttentionSpeculation
     from models.llama31_8b.huggingface.load import load_transformers
-    from perf.quality.transformers_harness import SpeculatingLM
+    from perf.studies.quality.transformers_harness import SpeculatingLM
 
     loaded = load_transformers(model, speculation=AttentionSpeculation(0.9, 32))
     contexts = ["the and the in 12 " * 12, "and in the " * 25, "in 12 the and " * 14]

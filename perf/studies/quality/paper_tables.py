@@ -3,8 +3,8 @@
 """Measure tables 1 and 2 and figure 3 of the ALSpec paper with your own model, beside the printed figures.
 
 The tables are tasks of the LM Evaluation Harness by its default prompts, under transformers with the attention function
-"alspec"; figure 3 is the needles of `perf.quality` and the acceptance by layer, for which --data names the folder with
-the book. A stopped run is continued. Needs the extra: pip install -e '.[quality]'.
+"alspec"; figure 3 is the needles and the acceptance by layer, for which --data names the folder with
+the book. A stopped run is continued. Needs `pip install -e perf/studies/quality`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.lib.tables import Table
 from perf.lib.tables import shown as cell_text
 from perf.projections.estimator.tables import read_rows
-from perf.quality.figure3 import figure3
-from perf.quality.study import Settings
-from perf.quality.texts import Texts
-from perf.quality.torch_device import DTYPES, loaded_on, torch_device
+from perf.studies.quality.figure3 import figure3
+from perf.studies.quality.study import Settings
+from perf.studies.quality.texts import Texts
+from perf.studies.quality.torch_device import DTYPES, loaded_on, torch_device
 
 PAPER = {"1": "llama-3.1-8b", "2": "llama-3.1-70b"}
 FIGURE = "figure3"
@@ -85,12 +85,12 @@ def paper_cells(tables: Sequence[str]) -> list[PaperCell]:
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m perf.quality.paper_tables", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="perf.studies.quality.paper_tables", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--model", required=True, help="Hugging Face folder or hub id, or .gguf file")
     add("--parts", nargs="+", choices=(*PAPER, FIGURE), default=(*PAPER, FIGURE), help="default: all")
     add("--tasks", nargs="+", choices=TASKS, help="only these tasks of the tables")
-    add("--data", type=Path, help="folder with the book for figure 3 (perf/quality/texts.py)")
+    add("--data", type=Path, help="folder with the book for figure 3 (perf/studies/quality/texts.py)")
     add("--context", type=int, default=16384, help="tokens of figure 3's text (16384, as in the paper)")
     add("--thresholds", nargs="+", type=_threshold, default=THRESHOLDS, metavar="X")
     add("--chunk-size", type=int, default=128, help="tokens the guess reads at either end (128)")
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with loaded_on(args.torch_device, args.dtype, args.model) as loaded:
                 print(figure3(loaded, Texts(args.data), settings_of(args)))
     except (ImportError, ValueError, OSError) as error:
-        print(f"perf.quality.paper_tables: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"perf.studies.quality.paper_tables: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0
 
@@ -194,10 +194,10 @@ def fill_tables(args: argparse.Namespace, tables: Sequence[str]) -> tuple[Table,
         from lm_eval import simple_evaluate
         from lm_eval.tasks import TaskManager, get_task_dict
     except ImportError as error:
-        raise ImportError(f"{error}: install lm-eval with pip install -e '.[quality]'") from error
+        raise ImportError(f"{error}: install lm-eval with pip install -e perf/studies/quality") from error
     from models.llama31_8b.huggingface import ATTENTION_NAME, AttentionSpeculation
     from models.llama31_8b.huggingface.load import load_transformers
-    from perf.quality.transformers_harness import SpeculatingLM
+    from perf.studies.quality.transformers_harness import SpeculatingLM
 
     wanted = [task for task in TASKS if any(task == cell.task for cell in paper_cells(tables))]
     wanted = [task for task in wanted if args.tasks is None or task in args.tasks]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from perf.quality import paper_tables
-from perf.quality.paper_tables import TASKS, Remaining, duration, paper_cells
+from perf.studies.quality import paper_tables
+from perf.studies.quality.paper_tables import TASKS, Remaining, duration, paper_cells
 from tests.support.harness_tasks import QUESTIONS, model, tasks  # noqa: F401  fixtures
 
 TASK = """task: {name}
@@ -125,7 +125,7 @@ def test_every_printed_task_has_one_of_the_harness() -> None:
 @pytest.mark.parametrize("name", sorted({task.name for task in TASKS.values()}))
 def test_the_harness_has_the_task(name: str) -> None:
     """By its files: its index takes half a minute."""
-    lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e '.[quality]'")
+    lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e perf/studies/quality")
     from pathlib import Path
 
     folder = Path(lm_eval.__file__).parent / "tasks"
@@ -141,7 +141,7 @@ def test_figure_3_with_the_model_at_hand(tmp_path, capsys) -> None:
     data.mkdir()
     for name in ("gsm8k_test.jsonl", "spec_bench.jsonl"):
         (data / name).write_text("")
-    from perf.quality.texts import Texts
+    from perf.studies.quality.texts import Texts
 
     (data / "tale_of_two_cities.txt").write_text(Texts().book() * 2)
     from models.llama31_8b.checkpoint.load import default_gguf

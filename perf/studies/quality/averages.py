@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show means over the windows of each context, with standard errors, as a table in Markdown.
 
-`python -m perf.quality.averages generated/quality/perplexity.csv`, for example.
+`python -m perf.studies.quality.averages generated/quality/perplexity.csv`, for example.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     if not rows or "start" not in rows[0] or "hit_rate" not in rows[0]:
-        raise ValueError(f"{path} has no windows with hit rates: perf.quality's perplexity, baselines, predictors do")
+        raise ValueError(f"{path} has no windows with hit rates: perplexity, baselines and predictors do")
     return rows
 
 
@@ -96,13 +96,13 @@ def _with_error(value: object, factor: float, digits: int) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m perf.quality.averages", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog="perf.studies.quality.averages", description=__doc__.split("\n\n")[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="CSV")
     args = parser.parse_args(argv)
     try:
         tables = [markdown(averages(rows_of(path))) for path in args.files]
     except (OSError, ValueError) as error:
-        print(f"perf.quality.averages: error: {error}", file=sys.stderr)
+        print(f"perf.studies.quality.averages: error: {error}", file=sys.stderr)
         return 2
     print("\n\n".join(tables))
     return 0

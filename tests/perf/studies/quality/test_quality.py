@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.quality --quick` from end to end, and that it gives the committed figures again."""
+"""`python -m perf.studies.quality --quick` from end to end, and that it gives the committed figures again."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from models.llama31_8b.checkpoint.load import load_model
 from perf.projections.estimator.tables import DATA, read_rows
-from perf.quality import baselines, cli, perplexity
-from perf.quality.perplexity import split_rates
-from perf.quality.study import Study
-from perf.quality.texts import Texts
+from perf.studies.quality import baselines, cli, perplexity
+from perf.studies.quality.perplexity import split_rates
+from perf.studies.quality.study import Study
+from perf.studies.quality.texts import Texts
 
 COMMITTED = "quality/quick"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
@@ -101,7 +101,7 @@ def test_pictures_are_drawn(folder):
 @pytest.mark.model
 def test_a_second_run_measures_nothing_again(folder, monkeypatch):
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
-    monkeypatch.setattr("perf.quality.study.text_pass", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr("perf.studies.quality.study.text_pass", lambda *_, **__: pytest.fail("measured again"))
     assert cli.main(["--quick", "--out", str(folder), "--parts", *cli.USUAL]) == 0
     assert before == {path: path.read_bytes() for path in folder.glob("*.csv")}
 
@@ -111,7 +111,7 @@ def test_committed_files_name_their_command():
     assert {file.stem for file in files if file.parent.name == "quick"} == set(cli.USUAL)
     assert len(files) > len(cli.USUAL), "those of the long run are beside them"
     for file in files:
-        assert file.read_text(encoding="utf-8").startswith("# command: python -m perf.quality"), file
+        assert file.read_text(encoding="utf-8").startswith("# command: python -m perf.studies.quality"), file
 
 
 @pytest.mark.parametrize(

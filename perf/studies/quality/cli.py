@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.lib.tables import Table
-from perf.quality.torch_device import add_torch_options, loaded_on
+from perf.studies.quality.torch_device import add_torch_options, loaded_on
 
 from . import baselines, chains, divergence, needle, perplexity, predictors, questions, switches, trees
 from .study import GUESSES, Settings, Study, fill
@@ -77,7 +77,7 @@ def _positive(text: str) -> int:
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options; what is not given is taken from DEFAULTS, with --quick from QUICK."""
-    parser = argparse.ArgumentParser(prog="python -m perf.quality", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf.studies.quality", description=__doc__)
     add = parser.add_argument
     add(
         "--parts",
@@ -152,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return run(args)
     except (ValueError, OSError) as error:
-        print(f"perf.quality: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"perf.studies.quality: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
 
 

@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from perf.quality import spec_bench
+from perf.studies.quality import spec_bench
 from tests.support.gguf_files import untied, write_hf_folder
 
 QUESTIONS = [

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""perf.quality's long parts from end to end, cut short: switches, chains and trees."""
+"""perf.studies.quality's long parts from end to end, cut short: switches, chains and trees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from perf.quality import chains, cli, switches, trees
+from perf.studies.quality import chains, cli, switches, trees
 
 FOLLOWED = ("--quick", "--predictor", "followed", "--parts", "perplexity", "baselines")
 OPTIONS = ("--chunk-sizes", "64", "--contexts", "256", "--thresholds", "0.1")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from perf.quality import lm_eval as command
+from perf.studies.quality import lm_eval as command
 from tests.support.harness_tasks import QUESTIONS, model, run_tasks, tasks  # noqa: F401  fixtures
 
 
@@ -31,7 +31,7 @@ def test_likelihoods_are_those_of_the_model(model, tasks):  # noqa: F811
 
     from models.llama31_8b.checkpoint.load import load_model
     from models.llama31_8b.reference.alspec.policies import ALSpecAttention
-    from perf.quality.harness import PolicyLM
+    from perf.studies.quality.harness import PolicyLM
 
     loaded = load_model(model)
     lm = PolicyLM(loaded, ALSpecAttention(0.0, 32))
@@ -53,7 +53,7 @@ def test_a_text_begins_with_one_bos_even_when_it_is_written_out(tasks):  # noqa:
     from types import SimpleNamespace
 
     from models.llama31_8b.reference.alspec.policies import ExactAttention
-    from perf.quality.harness import PolicyLM
+    from perf.studies.quality.harness import PolicyLM
 
     class WithBos:
         """Ids are characters, 1 the BOS, written <s>."""
@@ -81,4 +81,4 @@ def test_unknown_tasks_and_layers_without_a_policy_are_refused(model, tasks, cap
 def test_without_lm_eval_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(__import__("sys").modules, "lm_eval", None)
     assert command.main(["--tasks", "gsm8k"]) == 2
-    assert "pip install -e '.[quality]'" in capsys.readouterr().err
+    assert "pip install -e perf/studies/quality" in capsys.readouterr().err

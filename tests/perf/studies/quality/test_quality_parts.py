@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of perf.quality by themselves: predictors, needles, questions, intervals and tables."""
+"""The parts of perf.studies.quality by themselves: predictors, needles, questions, intervals and tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.lib.tables import Table
-from perf.quality import needle, predictors, questions
-from perf.quality.bootstrap import interval
-from perf.quality.divergence import first_difference
-from perf.quality.forward import text_pass
+from perf.studies.quality import needle, predictors, questions
+from perf.studies.quality.bootstrap import interval
+from perf.studies.quality.divergence import first_difference
+from perf.studies.quality.forward import text_pass
 from tests.support.attention_cases import random_tokens, tiny_config
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""perf.quality's switches of the guess that follows: what each may know, and that each reads as many keys."""
+"""perf.studies.quality's switches of the guess that follows: what each may know, and that each reads as many keys."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import torch
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.quality import cli
-from perf.quality.forward import text_pass
-from perf.quality.switches import HISTORY, SWITCHES, Switch, SwitchedFollower
+from perf.studies.quality import cli
+from perf.studies.quality.forward import text_pass
+from perf.studies.quality.switches import HISTORY, SWITCHES, Switch, SwitchedFollower
 from tests.support.attention_cases import random_tokens, tiny_config
 
 TOKENS = 300
