@@ -13,9 +13,8 @@ from models.llama31_8b.checkpoint.load import resolve_source
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.demo.backends.sim.backend import TINY
-from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
-from models.llama31_8b.tt.parallel.mesh import MeshShape
-from models.llama31_8b.tt.settings import ModelSettings
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 
 
 def generate(mesh, source: str | None = None, new_tokens: int = 4):

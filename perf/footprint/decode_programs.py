@@ -17,11 +17,11 @@ from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.device.dram_budget import MAX_USERS, budget
-from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
-from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS, ShardedDecodeConfig, ShardingError
-from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
+from models.llama31_8b.tt.dram_budget import MAX_USERS, budget
+from models.llama31_8b.tt.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.plan_option import RENAMED, add_plan_option
+from models.llama31_8b.tt.precision import PRECISIONS, precision_config
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, ShardedDecodeConfig, ShardingError
 from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from runtime_patches import sgdc

@@ -18,12 +18,11 @@ import ttnn
 
 from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
 from models.llama31_8b.config import LlamaConfig, preset
-from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
+from models.llama31_8b.tt.layer_parallel import LayerAssignment
+from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
-from models.llama31_8b.tt.parallel.mesh import MeshShape
-from models.llama31_8b.tt.settings import ModelSettings
-from models.llama31_8b.tt.weights.store import WeightStore
+from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
+from models.llama31_8b.tt.weights import WeightStore
 from runtime_patches.simulated_n150.dispatch import program_room
 from runtime_patches.simulated_n150.environment import real_sfpi
 

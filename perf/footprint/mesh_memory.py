@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.decode_attention.settings import check_speculation
-from models.llama31_8b.tt.device.dram_budget import DoesNotFit, budget
-from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.dram_budget import DoesNotFit, budget
+from models.llama31_8b.tt.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.precision import PRECISIONS, precision_config
+from models.llama31_8b.tt.settings import check_speculation
 from perf.lib.data_file import add_write_option, write
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import RuntimeRootError

@@ -19,11 +19,11 @@ from itertools import product
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
 from models.llama31_8b.config import PRESETS, preset
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S, RESERVE_BYTES, DoesNotFit, budget, gb
-from models.llama31_8b.tt.device.precision import PRECISIONS, precision_config
-from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
-from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
-from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
+from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S, RESERVE_BYTES, DoesNotFit, budget, gb
+from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape
+from models.llama31_8b.tt.plan_option import RENAMED, add_plan_option
+from models.llama31_8b.tt.precision import PRECISIONS, precision_config
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
 from perf.projections.estimator.tables import read_rows
 
@@ -104,9 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
     parser.add_argument("--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions")
     parser.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PRECISIONS)
-    parser.add_argument(
-        "--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/device/precision.py"
-    )
+    parser.add_argument("--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/precision.py")
     parser.add_argument(
         "--decode-sharding",
         nargs="+",

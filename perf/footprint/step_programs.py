@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import ttnn
 from ttnn import decorators
 
-from models.llama31_8b.tt.decode_attention import exact as exact_attention
-from models.llama31_8b.tt.device.precision import TILE_BYTES
-from models.llama31_8b.tt.linear import dtype_name
-from models.llama31_8b.tt.parallel.mesh import TILE
-from models.llama31_8b.tt.sharding.config import FLASH_DECODE
+from models.llama31_8b.tt import attention_policies as exact_attention
+from models.llama31_8b.tt.mesh import TILE
+from models.llama31_8b.tt.modules import dtype_name
+from models.llama31_8b.tt.precision import TILE_BYTES
+from models.llama31_8b.tt.sharding import FLASH_DECODE
 from perf.lib.launch_labels import around, in_layers
 
 # Ops that leave numbers as they are: what they write is only moved.

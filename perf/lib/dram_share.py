@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
+from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
 
 BYTES_PER_CYCLE = DRAM_BYTES_PER_S / 1e9  # one cycle is one nanosecond
 

@@ -105,7 +105,7 @@ class Labels:
     @contextlib.contextmanager
     def of_model(self, model: TtLlama) -> Iterator[None]:
         """`taken`, with the layer, and the part where it is attention, exchange or gate."""
-        from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
+        from models.llama31_8b.tt.alspec import AttentionSpeculation
 
         now: dict = {"layer": None, "part": None}
         with contextlib.ExitStack() as stack:

@@ -21,7 +21,7 @@ def timed_environment(grid: str | tuple[int, int]) -> dict[str, str]:
 @contextmanager
 def timed_chip() -> Iterator[tuple[Any, Any]]:
     """Open and yield (the open mesh device of one chip, its Timeline)."""
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape
     from runtime_patches.profiling.timeline import Timeline
     from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 

@@ -72,10 +72,10 @@ def measure_point(device, timeline, point: Point) -> Measured:
     import ttnn
 
     from models.llama31_8b.config import LlamaConfig
-    from models.llama31_8b.tt.decode_attention.exact import FlashDecodeAttention, StockDecodeAttention
+    from models.llama31_8b.tt.attention_policies import FlashDecodeAttention, StockDecodeAttention
     from models.llama31_8b.tt.kv_cache import cache_block
-    from models.llama31_8b.tt.parallel.mesh import TILE
-    from models.llama31_8b.tt.rope import user_shards
+    from models.llama31_8b.tt.mesh import TILE
+    from models.llama31_8b.tt.modules import user_shards
 
     torch.manual_seed(0)
     hidden = point.heads * point.head_dim

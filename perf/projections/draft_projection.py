@@ -14,9 +14,9 @@ from functools import cache
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.spec_decode.layer_groups import layer_groups
-from models.llama31_8b.tt.device.precision import PrecisionConfig, bytes_of, precision_config
-from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment, Stage
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.layer_parallel import LayerAssignment, Stage
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import PrecisionConfig, bytes_of, precision_config
 from perf.projections.estimator.latency import estimate
 from perf.projections.estimator.tables import FLASH_DECODE_OP, chip_table
 

@@ -22,13 +22,12 @@ import ttnn
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
-from models.llama31_8b.tt.decode_attention.alspec import AttentionSpeculation
-from models.llama31_8b.tt.decode_attention.base import DecodeAttention
-from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
-from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_config
+from models.llama31_8b.tt.alspec import AttentionSpeculation
+from models.llama31_8b.tt.attention_policies import DecodeAttention
+from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.parallel.mesh import TP_AXIS, MeshShape
-from models.llama31_8b.tt.settings import ModelSettings
+from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
+from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from perf.lib.launch_labels import Labels
 from perf.steps.alspec_programs import EXACT, hit_pattern, own_names
 from perf.steps.random_walks import walked_caches, walked_embeddings

@@ -33,9 +33,9 @@ from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, preset
-from models.llama31_8b.tt.decode_attention.settings import PREDICTORS, followed_range
-from models.llama31_8b.tt.parallel.mesh import MeshShape
-from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.settings import PREDICTORS, followed_range
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
@@ -101,7 +101,7 @@ def steps_kept(kept: Path | None, shape: Mapping[str, Any]) -> dict[str, Step]:
 def _work(
     shape: Mapping[str, Any], rates: Sequence[float], mesh: Sequence[int], own: float | None, kept: str | None
 ) -> dict[str, Step]:
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape
     from perf.steps.alspec_step import Shape, measure
     from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
-from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.data_file import FOLDER, commit
 from perf.lib.dram_share import of_roofline
 from perf.lib.measuring_process import answered, measure_apart
@@ -113,7 +113,7 @@ def run(
 
 
 def _work(config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool) -> dict[str, Any]:
-    from models.llama31_8b.tt.device.precision import LayerPrecision, PrecisionConfig
+    from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig
     from perf.steps.decode_layer_step import measure
 
     shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})

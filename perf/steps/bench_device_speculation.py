@@ -40,7 +40,7 @@ def run(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
 
 
 def _work(chips: int, shape: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape
     from perf.steps.device_speculation_step import Shape, measure
     from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 

@@ -21,12 +21,11 @@ from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.tt.device.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
+from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.model import TtLlama, read
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
 from models.llama31_8b.tt.settings import ModelSettings
-from models.llama31_8b.tt.weights.map import EMBEDDING
-from models.llama31_8b.tt.weights.store import WeightStore
+from models.llama31_8b.tt.weights import EMBEDDING, WeightStore
 from perf.footprint.mesh_build import blank_weights
 from perf.lib.launch_labels import Label, Labels, Tensor
 from perf.steps.alspec_programs import ATTENTION

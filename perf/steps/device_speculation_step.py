@@ -17,9 +17,9 @@ from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.spec_decode.tree import TokenTree
+from models.llama31_8b.tt.layer_parallel import LayerAssignment
+from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
-from models.llama31_8b.tt.parallel.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
 from runtime_patches.profiling.timeline import Timeline

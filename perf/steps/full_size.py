@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.device.precision import PrecisionConfig, precision_config
-from models.llama31_8b.tt.parallel.mesh import TILE, MeshShape
-from models.llama31_8b.tt.sharding.config import HEAD_TILES, ShardedDecodeConfig
+from models.llama31_8b.tt.dram_budget import budget
+from models.llama31_8b.tt.mesh import TILE, MeshShape
+from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
+from models.llama31_8b.tt.sharding import HEAD_TILES, ShardedDecodeConfig
 
 FULL_GRID = "8x8"  # columns and rows of an N150's compute cores that ops may use
 THIN_VOCABULARY = 384  # of steps whose LM head is not what is measured: a tile for each DRAM bank

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
+from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
 from perf.projections.decode_model.plans import Step
 from perf.sweep import modelled
 from perf.sweep.configurations import FAMILIES, Configuration

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from models.llama31_8b.tt.device.precision import PRECISIONS, TILE_BYTES
-from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, TILE, MeshShape
+from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshShape
+from models.llama31_8b.tt.precision import PRECISIONS, TILE_BYTES
 from perf.projections.decode_model.plans import PLANS
 
 SOURCES = ("n150", "sim", "model")

@@ -16,10 +16,10 @@ import torch
 import ttnn
 
 from models.llama31_8b.config import LlamaConfig, preset
-from models.llama31_8b.tt.parallel.mesh import TILE
-from models.llama31_8b.tt.rope import pair_rotation, user_shards
-from models.llama31_8b.tt.sharding.config import Shards
-from models.llama31_8b.tt.sharding.modules import in_l1
+from models.llama31_8b.tt.layouts import in_l1
+from models.llama31_8b.tt.mesh import TILE
+from models.llama31_8b.tt.modules import pair_rotation, user_shards
+from models.llama31_8b.tt.sharding import Shards
 from perf.sweep.configurations import Configuration
 from perf.sweep.launch import Launch
 

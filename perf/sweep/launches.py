@@ -17,13 +17,12 @@ from typing import Any
 import torch
 import ttnn
 
-from models.llama31_8b.tt.decode_attention.base import DecodeAttention
-from models.llama31_8b.tt.decode_attention.exact import StockDecodeAttention
+from models.llama31_8b.tt.attention_policies import DecodeAttention, StockDecodeAttention
 from models.llama31_8b.tt.kv_cache import cache_block
-from models.llama31_8b.tt.linear import kernel_config
-from models.llama31_8b.tt.parallel.mesh import TILE
-from models.llama31_8b.tt.sharding.config import MatmulConfig, Shards
-from models.llama31_8b.tt.sharding.modules import banked_program, in_banks, in_l1
+from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
+from models.llama31_8b.tt.mesh import TILE
+from models.llama31_8b.tt.modules import kernel_config
+from models.llama31_8b.tt.sharding import MatmulConfig, Shards
 from perf.sweep.configurations import Configuration
 from perf.sweep.decode_ops import decode_op
 from perf.sweep.launch import Launch, nothing
@@ -260,11 +259,11 @@ def _sampling(mesh, c: Configuration) -> Launch:
 def _decode(mesh, c: Configuration) -> Launch:
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.config import preset
-    from models.llama31_8b.tt.device.precision import precision_config
     from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.precision import precision_config
     from models.llama31_8b.tt.settings import ModelSettings
-    from models.llama31_8b.tt.sharding.config import DECODE_SHARDINGS
-    from models.llama31_8b.tt.weights.store import WeightStore
+    from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
+    from models.llama31_8b.tt.weights import WeightStore
     from perf.footprint.mesh_build import blank_weights
     from perf.steps.alspec_step import ExactFlashDecode, ForcedSpeculation, Shape, fill
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
-from models.llama31_8b.tt.device.precision import bytes_of
+from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
+from models.llama31_8b.tt.precision import bytes_of
 from perf.projections.decode_model.costs import ATTENTION, STREAM, WORKERS, Op
 from perf.projections.decode_model.fit import fit
 from perf.projections.decode_model.plans import Step, attention, collective, matmul

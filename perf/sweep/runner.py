@@ -22,7 +22,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from models.llama31_8b.tt.sharding.config import GRID
+from models.llama31_8b.tt.sharding import GRID
 from perf.sweep import modelled, tracy_csv
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table

@@ -12,9 +12,9 @@ import pytest
 from models.llama31_8b.check.findings import FAIL, PASS, Check, Finding
 from models.llama31_8b.check.report import make
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.device.precision import bytes_of
-from models.llama31_8b.tt.parallel.mesh import MeshShape
-from models.llama31_8b.tt.sharding.config import ShardedDecodeConfig
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import bytes_of
+from models.llama31_8b.tt.sharding import ShardedDecodeConfig
 from perf import reports
 
 

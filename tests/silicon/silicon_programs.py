@@ -19,10 +19,10 @@ def text(length: int, source: str) -> list[int]:
 
 def build(mesh, config, state, precision: str, capacity: int):
     """A TtLlama of one user, its weights through the cache on disk."""
-    from models.llama31_8b.tt.load import HostWeights
+    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.weights import HostWeights
 
     settings = ModelSettings(capacity=capacity, precision=precision)
     weights = HostWeights.cached(config, state, MeshShape(*mesh.shape), settings)

@@ -15,9 +15,9 @@ from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
-from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.device.precision import precision_config
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.dram_budget import budget
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import precision_config
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
 from tests.support.module_programs import modules
 from tests.support.tt_programs import prefill_and_decode

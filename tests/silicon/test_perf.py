@@ -17,9 +17,9 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.device.precision import precision_config
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.dram_budget import budget
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import precision_config
 from perf.footprint.roofline import published
 from perf.sweep.against_model import against_model, report
 from perf.sweep.table import NOT_RUN, read

@@ -10,7 +10,7 @@ import torch
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from tests.models.tt.decode_attention.speculation_programs import Run, speculate, traced
+from tests.models.tt.speculation_programs import Run, speculate, traced
 from tests.support.alspec_reference import Recorded, reference_steps
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 
@@ -25,7 +25,7 @@ def prompt(seed: int) -> list[int]:
 
 @pytest.mark.silicon
 def test_two_boards_decide_as_the_reference(board_mesh):
-    """The case of tests/models/tt/decode_attention/test_speculation_pair.py: tokens, and who holds every layer of 12
+    """The case of tests/models/tt/test_speculation_pair.py: tokens, and who holds every layer of 12
     steps."""
     state = random_state_dict(TINY, 0)
     wanted = reference_steps(
@@ -47,7 +47,7 @@ def test_two_boards_decide_as_the_reference(board_mesh):
 
 @pytest.mark.silicon
 def test_one_trace_serves_every_outcome_on_two_boards(board_mesh):
-    """The case of tests/models/tt/decode_attention/test_speculation_trace.py."""
+    """The case of tests/models/tt/test_speculation_trace.py."""
     config = TINY.with_layers(1)
     state = random_state_dict(config, 0)
     wanted = reference_steps(

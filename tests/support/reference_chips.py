@@ -10,7 +10,7 @@ import torch
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.mesh import MeshShape
 
 
 def stand_in_for_ttnn(monkeypatch, ttnn) -> None:
@@ -40,7 +40,7 @@ class ReferenceAttend:
         """Nothing fails."""
 
     def statistics(self):
-        from models.llama31_8b.tt.decode_attention.alspec_counters import LayerCounters, SpeculationCounters
+        from models.llama31_8b.tt.chip_counters import LayerCounters, SpeculationCounters
 
         if self.policy is None:
             return None

@@ -34,10 +34,10 @@ def build(
     draft model, see LayerAssignment.make."""
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.tt.device.precision import precision_config
+    from models.llama31_8b.tt.layer_parallel import LayerAssignment
+    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.precision import precision_config
     from models.llama31_8b.tt.settings import ModelSettings
 
     state = random_state_dict(config, seed)
@@ -127,9 +127,9 @@ def weight_cache(mesh, folder: str) -> dict:
 
     import torch
 
+    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from models.llama31_8b.tt.weights.store import WeightStore
+    from models.llama31_8b.tt.weights import WeightStore
 
     generator = torch.Generator().manual_seed(0)
     host = {name: torch.randn(64, 64, generator=generator).bfloat16().float() for name in ("a", "b", "c")}

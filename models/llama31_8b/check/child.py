@@ -49,7 +49,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _open(kind: str, mesh: Sequence[int]):
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape
     from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
     if kind == "n150":

@@ -17,8 +17,8 @@ from loguru import logger
 from ..checkpoint.errors import ContextLengthError, ModelLoadError
 from ..command_line import OneLineParser, run_command
 from ..config import UnsupportedModelError
-from ..tt.device.precision import PRECISIONS
-from ..tt.sharding.plan_option import add_plan_option
+from ..tt.plan_option import add_plan_option
+from ..tt.precision import PRECISIONS
 from .backends.cpu import backend as cpu
 from .backends.n150 import backend as n150
 from .backends.sim import backend as sim

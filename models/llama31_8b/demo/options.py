@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..generation.sampling_params import SamplingParams
-from ..tt.decode_attention.settings import PREDICTORS
-from ..tt.device.precision import PRECISIONS
-from ..tt.parallel.mesh import MeshError, MeshShape
-from ..tt.sharding.config import DECODE_SHARDINGS
+from ..tt.mesh import MeshError, MeshShape
+from ..tt.precision import PRECISIONS
+from ..tt.settings import PREDICTORS
+from ..tt.sharding import DECODE_SHARDINGS
 
 if TYPE_CHECKING:
     from ..reference.alspec.policies import AttentionPolicy

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..config import LlamaConfig
-from ..tt.parallel.layer_parallel import LayerAssignment
-from ..tt.parallel.mesh import MeshError, MeshShape
+from ..tt.layer_parallel import LayerAssignment
+from ..tt.mesh import MeshError, MeshShape
 from ..tt.spec_decode.draft_limits import check_draft_shape
 from .options import ATTENTIONS, DRAFTERS, MAX_PROMPTS, DemoOptions, UserError, flag_of
 

@@ -19,7 +19,7 @@ from runtime_patches.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from ..command_line import OneLineParser, run_command
-from ..tt.parallel.mesh import MeshError, MeshShape
+from ..tt.mesh import MeshError, MeshShape
 from . import tiny_checkpoint
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .on_simulator import SERVER

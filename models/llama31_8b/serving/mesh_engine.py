@@ -13,15 +13,14 @@ from loguru import logger
 
 from ..generation.sampling_params import SamplingParams
 from ..tt.generator import agreed_tokens, decode_and_choose
-from ..tt.load import HostWeights
-from ..tt.model import TtLlama, overwrite, read
-from ..tt.paged_kv_cache import PagedKVCache
-from ..tt.parallel.mesh import TILE, MeshShape
-from ..tt.prefill import PREFILL_CHUNK, cache_prompt
+from ..tt.kv_cache import PagedKVCache
+from ..tt.mesh import TILE, MeshShape
+from ..tt.model import PREFILL_CHUNK, TtLlama, cache_prompt, overwrite, read
 from ..tt.sampling.per_user import PerUserSampler, draws_among_candidates
 from ..tt.sampling.top_k import Sampler
 from ..tt.settings import ModelSettings
 from ..tt.trace import TracedStep, slow_dispatch, watch_programs, why_no_trace
+from ..tt.weights import HostWeights
 from .draws import Draw
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..tt.decode_attention.settings import AttentionSettings
-from ..tt.device.precision import PRECISIONS
-from ..tt.settings import ModelSettings
+from ..tt.precision import PRECISIONS
+from ..tt.settings import AttentionSettings, ModelSettings
 
 _NAMES = ("attention", "chunk_size", "threshold", "decode_sharding", "precision")
 

@@ -15,9 +15,8 @@ from loguru import logger
 from ..generation.sampling import SamplingParams, draw_uniforms, make_generators, sample, warp_logits
 from ..generation.sequences import SequenceState, TokenCallback, open_sequences
 from ..results import GenerationResult
-from .model import StepInputs, TtLlama, overwrite, read
-from .parallel.mesh import TILE
-from .prefill import PREFILL_CHUNK, cache_prompt, check_chunk, kept_prefix
+from .mesh import TILE
+from .model import PREFILL_CHUNK, StepInputs, TtLlama, cache_prompt, check_chunk, kept_prefix, overwrite, read
 from .sampling.top_k import Sampler, samples_on_chips
 from .trace import TracedStep, watch_programs, why_no_trace
 

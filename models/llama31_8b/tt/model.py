@@ -17,29 +17,94 @@ from tqdm import tqdm
 from tt_kernels.tree_attention.checks import check_intervals, check_room
 
 from ..config import LlamaConfig
-from .attention import Attention
-from .decode_attention.base import DecodeAttention
-from .decode_attention.by_name import make_decode_attention
-from .decode_attention.settings import AttentionSettings
-from .decoder import DecoderLayer
-from .embedding import Embedding
-from .kv_cache import KVCache, KVCacheBase
-from .linear import Projection
-from .lm_head import LMHead
-from .load import HostWeights
-from .mlp import MLP
-from .paged_kv_cache import PagedKVCache
-from .parallel.collectives import gather
-from .parallel.mesh import TILE, MeshShape
-from .rms_norm import RMSNorm
-from .rope import Angles, Rope
-from .settings import ModelSettings
-from .sharding.config import check_sharding_of_rows
-from .sharding.modules import make_decode_modules
+from .alspec import AttentionSpeculation
+from .attention_policies import DecodeAttention, GuessAttention, exact_attention
+from .kv_cache import KVCache, KVCacheBase, PagedKVCache
+from .layer import Attention, DecoderLayer
+from .layouts import gather, make_decode_modules
+from .mesh import TILE, MeshShape
+from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
+from .settings import AttentionSettings, ModelSettings
+from .sharding import check_sharding_of_rows
 from .spec_decode.layer_parallel_step import LayerGroups, Refill, Write
-from .spec_decode.tree_inputs import TreeInputs, node_positions
-from .weights.map import WeightMap
-from .weights.store import WeightStore
+from .weights import HostWeights, WeightMap, WeightStore
+
+
+def make_decode_attention(
+    settings: AttentionSettings,
+    mesh: ttnn.MeshDevice,
+    mesh_shape: MeshShape,
+    config: LlamaConfig,
+    *,
+    users: int,
+    capacity: int,
+    kv_cache: str,
+    decode_sharding: str,
+    block: int | None = None,
+) -> DecodeAttention:
+    """Make the attention of a TtLlama with these users and capacity. block: of a paged cache, None without pages. Exact
+    attention, also on static's other layers, is chosen by `exact_attention`. Raises what AttentionSpeculation and
+    GuessAttention raise."""
+    if settings.policy == "alspec":
+        return AttentionSpeculation(
+            mesh,
+            mesh_shape,
+            config,
+            users=users,
+            capacity=capacity,
+            chunk_size=settings.chunk_size,
+            threshold=settings.threshold,
+            guess_range=settings.guess_range,
+        )
+    exact = exact_attention(
+        mesh,
+        mesh_shape,
+        config,
+        users=users,
+        capacity=capacity,
+        kv_cache=kv_cache,
+        decode_sharding=decode_sharding,
+        block=block,
+    )
+    if settings.policy == "exact":
+        return exact
+    return GuessAttention(
+        config, settings.chunk_size, exact, None if settings.policy == "sink" else settings.static_layers
+    )
+
+
+class TreeInputs(NamedTuple):
+    """Tensors on the device, so that a captured trace stays valid; every user's tree has as many nodes.
+
+    tokens: uint32 [1, users * nodes], user by user. prefix: int32 [users], cached tokens before the tree, -1 skips a
+    user. intervals: int32 [users, 2, nodes], visiting times: enter, then leave. angles: uint32 [1, users * nodes], a
+    node's position: prefix + depth, 0 for skipped users. All ROW_MAJOR, the same on every chip.
+    """
+
+    tokens: ttnn.Tensor
+    prefix: ttnn.Tensor
+    intervals: ttnn.Tensor
+    angles: ttnn.Tensor
+
+
+def depths(enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
+    """Count each node's ancestors from its visiting times. enter, leave: integers [users, nodes], enter a permutation
+    of 0 .. nodes - 1, leave inclusive -> int64 [users, nodes], 0 for roots."""
+    found = torch.zeros(enter.shape, dtype=torch.int64)
+    for user, (entered, left) in enumerate(zip(enter.tolist(), leave.tolist(), strict=True)):
+        open_until: list[int] = []  # of the ancestors of the node that is visited
+        for node in sorted(range(len(entered)), key=entered.__getitem__):
+            while open_until and open_until[-1] < entered[node]:
+                open_until.pop()
+            found[user, node] = len(open_until)
+            open_until.append(left[node])
+    return found
+
+
+def node_positions(prefixes: Sequence[int], enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
+    """Return each node's position in its text, int64 [users, nodes]; 0 for skipped users (a prefix of -1)."""
+    start = torch.tensor(list(prefixes))[:, None]
+    return torch.where(start < 0, 0, start + depths(enter, leave))
 
 
 class StepInputs(NamedTuple):
@@ -352,3 +417,38 @@ def read(tensor: ttnn.Tensor) -> torch.Tensor:
 def _padded(count: int) -> int:
     """Round up to a power of two, at least a tile, so that prompts of any length need few programs."""
     return max(TILE, 1 << (count - 1).bit_length())
+
+
+PREFILL_CHUNK = 512
+
+
+def check_chunk(size: int) -> None:
+    """Raises ValueError for a chunk size that is not a power of two of at least 32."""
+    if size < TILE or size & (size - 1):
+        raise ValueError(f"prefill_chunk must be a power of two of at least {TILE}, got {size}")
+
+
+def cache_prompt(
+    model: TtLlama,
+    prompt: Sequence[int],
+    user: int,
+    chunk: int,
+    *,
+    start: int = 0,
+    logits: bool = False,
+    gather_logits: bool = True,
+) -> ttnn.Tensor | None:
+    """Cache a user's prompt in chunks of `chunk` tokens; with `logits` return its last tile's (see TtLlama.prefill),
+    else None. start: tokens already cached, from `kept_prefix`."""
+    found = None
+    for begin in range(start, len(prompt), chunk):
+        end = min(begin + chunk, len(prompt))
+        last = logits and end == len(prompt)
+        found = model.prefill(prompt[begin:end], user, begin, last=last, gather_logits=gather_logits)
+    return found
+
+
+def kept_prefix(model: TtLlama, cached: int) -> int:
+    """Round `cached` down to whole blocks of the cache: a chunk that starts inside a block would be attended to in
+    smaller pieces, which need programs of their own."""
+    return cached // model.cache.block * model.cache.block

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser, reader_left
-from models.llama31_8b.tt.device.precision import PRECISIONS
-from models.llama31_8b.tt.parallel.mesh import MeshShape
-from models.llama31_8b.tt.sharding.plan_option import RENAMED, add_plan_option
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.plan_option import RENAMED, add_plan_option
+from models.llama31_8b.tt.precision import PRECISIONS
 from perf.lib.data_file import add_write_option, write
 from perf.projections.decode_model.costs import NotIdentified, Parameters
 from perf.projections.decode_model.fit import (

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
+from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
 from perf.projections.estimator.attention_latency import CORES_PER_HEAD, KV_HEADS, fitted_head_rate
 from perf.projections.ethernet import ALL_GATHER, REDUCE_SCATTER, collective_ns
 

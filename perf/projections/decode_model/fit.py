@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.mesh import MeshShape
 from perf.projections.decode_model.costs import (
     ATTENTION,
     COLLECTIVE,

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, preset
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S
-from models.llama31_8b.tt.device.precision import FIDELITY, PrecisionConfig, bytes_of, precision_config
-from models.llama31_8b.tt.parallel.mesh import TILE, MeshShape
+from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
+from models.llama31_8b.tt.mesh import TILE, MeshShape
+from models.llama31_8b.tt.precision import FIDELITY, PrecisionConfig, bytes_of, precision_config
 from perf.projections.decode_model.costs import (
     ATTENTION,
     COLLECTIVE,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from models.llama31_8b.tt.device.dram_budget import DRAM_BYTES_PER_S, budget
+from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S, budget
 from perf.projections.decode_model.costs import ATTENTION, Op, Parameters
 from perf.projections.decode_model.fit import fit
 from perf.projections.decode_model.plans import Step, attention
@@ -138,7 +138,7 @@ class PublishedRow:
 def published_rows(parameters: Parameters, plan: str = "sharded") -> list[PublishedRow]:
     """Compare tt-metal's published speeds of Llama 3.1 8B (perf/data/published_decode.csv), none of which the fit has
     seen."""
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape
 
     found = []
     for row in read_rows("published_decode.csv"):

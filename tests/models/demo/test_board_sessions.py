@@ -19,7 +19,7 @@ from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.mesh import MeshShape
 from tests.support.gguf_files import untied, write_hf_folder
 from tests.support.machines import refused
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
@@ -293,7 +293,7 @@ def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
 
 def test_readings_of_a_pair_add_up():
     pytest.importorskip("ttnn")
-    from models.llama31_8b.tt.decode_attention.alspec_counters import LayerCounters, SpeculationCounters
+    from models.llama31_8b.tt.chip_counters import LayerCounters, SpeculationCounters
 
     first = SpeculationCounters((LayerCounters(1, 2, 3), LayerCounters(4, 0, 3)), 1, (5, 6), ())
     second = SpeculationCounters((LayerCounters(10, 0, 0), LayerCounters(0, 10, 0)), 0, (1, 2), ("attention: silent",))

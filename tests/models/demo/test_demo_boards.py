@@ -15,7 +15,7 @@ from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.backends.n150 import session as board_session
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.demo.support import chip_tree_nodes
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from tests.support.gguf_files import write_hf_folder
 from tests.support.machines import refused
 from tests.support.reference_chips import stand_in_for_ttnn

@@ -12,8 +12,8 @@ from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.sim import backend as sim
 from models.llama31_8b.demo.backends.sim import checked_steps
 from models.llama31_8b.demo.options import DemoOptions
-from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.layer_parallel import LayerAssignment
+from models.llama31_8b.tt.mesh import MeshShape
 from runtime_patches.simulated_n150 import doctor, environment
 from tests.support.machines import refused
 

@@ -16,7 +16,7 @@ from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.serving import cli, tiny_checkpoint
 from models.llama31_8b.serving.environment import ServingEnvironmentError, common_requirements
 from models.llama31_8b.serving.settings import model_settings
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.mesh import MeshShape
 
 
 def sdist(path: Path, files: dict[str, str]) -> Path:

@@ -94,8 +94,8 @@ def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
 def formats(mesh, overrides: str) -> dict:
     """Formats that the weights and the cache of a two-layer model have on the device, and the largest error
     of each layer's gate against the checkpoint's."""
-    from models.llama31_8b.tt.linear import dtype_name
     from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.modules import dtype_name
 
     model, reference = build(mesh, TINY, "performance", overrides=overrides)
     told: dict = {

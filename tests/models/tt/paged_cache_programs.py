@@ -25,9 +25,8 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
 
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.demo.backends.sim.backend import TINY
-    from models.llama31_8b.tt.model import TtLlama, overwrite, read
-    from models.llama31_8b.tt.paged_kv_cache import PagedKVCache
-    from models.llama31_8b.tt.prefill import cache_prompt
+    from models.llama31_8b.tt.kv_cache import PagedKVCache
+    from models.llama31_8b.tt.model import TtLlama, cache_prompt, overwrite, read
     from models.llama31_8b.tt.settings import ModelSettings
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 

@@ -23,7 +23,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
     import torch
 
     from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
-    from models.llama31_8b.tt.parallel.collectives import gather
+    from models.llama31_8b.tt.layouts import gather
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
     model, reference = build(mesh, CONFIG, capacity=CAPACITY)

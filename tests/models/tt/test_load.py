@@ -7,12 +7,11 @@ import torch
 
 from models.llama31_8b.checkpoint.load import load_state_dict, read_config
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
-from models.llama31_8b.tt.device.precision import PrecisionError
-from models.llama31_8b.tt.load import HostWeights
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
-from models.llama31_8b.tt.settings import ModelSettings
-from models.llama31_8b.tt.sharding.config import ShardingError
+from models.llama31_8b.tt.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.precision import PrecisionError
+from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
+from models.llama31_8b.tt.sharding import ShardingError
+from models.llama31_8b.tt.weights import HostWeights
 from tests.support.gguf_files import untied, write_hf_folder
 
 LLAMA = preset("llama-3.1-8b")

@@ -11,7 +11,7 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.options import DemoOptions
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.mesh import MeshShape
 
 LLAMA = preset("llama-3.1-8b")
 PROMPT = 32768  # what users asked one N150 for
@@ -22,7 +22,7 @@ def build_and_fill(mesh, users: int, capacity: int, prompt: int, decode_sharding
     """In the worker: all layers, a decode step at the last position and a prompt of the last user, chunk by chunk."""
     import ttnn
 
-    from models.llama31_8b.tt.prefill import PREFILL_CHUNK, cache_prompt
+    from models.llama31_8b.tt.model import PREFILL_CHUNK, cache_prompt
     from perf.footprint.mesh_build import build_model, in_use
 
     model = build_model(mesh, n150.PRECISION, users, capacity, decode_sharding=decode_sharding)

@@ -14,9 +14,9 @@ from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
-from models.llama31_8b.tt.device.dram_budget import RESERVE_BYTES, budget
-from models.llama31_8b.tt.device.precision import precision_config
-from models.llama31_8b.tt.parallel.mesh import DRAM_BYTES, MeshShape
+from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
+from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape
+from models.llama31_8b.tt.precision import precision_config
 from perf.footprint import mesh_memory
 from perf.footprint.mesh_memory import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
 

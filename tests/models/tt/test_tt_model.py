@@ -34,11 +34,11 @@ def test_prefill_of_40_tokens_and_four_decode_steps(sim_device):
 def refused_model(mesh) -> tuple[str | None, int]:
     """In the worker: what TtLlama says of the tiny model with six heads, and how many weights were asked for."""
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
+    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.settings import ModelSettings
-    from models.llama31_8b.tt.sharding.config import ShardingError
-    from models.llama31_8b.tt.weights.store import WeightStore
+    from models.llama31_8b.tt.sharding import ShardingError
+    from models.llama31_8b.tt.weights import WeightStore
 
     config, store = replace(TINY, hidden_size=384, num_attention_heads=6), WeightStore(mesh, MeshShape())
     settings = ModelSettings(capacity=128, precision="bfloat16")

@@ -75,9 +75,9 @@ def speculated_turns(
     import torch
     import ttnn
 
-    from models.llama31_8b.tt.decode_attention.alspec_counters import SpeculationCounters
+    from models.llama31_8b.tt.chip_counters import SpeculationCounters
     from models.llama31_8b.tt.generator import Generator
-    from tests.models.tt.decode_attention.speculation_programs import build_pair
+    from tests.models.tt.speculation_programs import build_pair
 
     model, _ = build_pair(mesh, config, state, capacity=96, chunk_size=32, threshold=threshold, ends=(32, 32))
     generator = Generator(model, prefill_chunk=64)

@@ -11,9 +11,9 @@ import pytest
 
 from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.device import dram_budget as memory
-from models.llama31_8b.tt.device.precision import precision_config
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt import dram_budget as memory
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import precision_config
 from perf.footprint import roofline
 
 LLAMA = preset("llama-3.1-8b")

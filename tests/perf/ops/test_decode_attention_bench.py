@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.llama31_8b.tt.sharding.config import MEASURED
+from models.llama31_8b.tt.sharding import MEASURED
 from perf.ops.bench_decode_attention import POINTS, Measured, Point, report
 
 

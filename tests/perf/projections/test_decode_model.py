@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from models.llama31_8b.tt.device.dram_budget import budget
-from models.llama31_8b.tt.parallel.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.dram_budget import budget
+from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from perf.projections.decode_model import cli
 from perf.projections.decode_model.costs import COLLECTIVE, MATMUL, STREAM, NotIdentified, Op
 from perf.projections.decode_model.fit import (

@@ -48,7 +48,7 @@ def test_errors_are_cycles_over_published_nanoseconds():
 
 def test_dram_sharded_matmuls_read_as_fast_as_silicon_does():
     """Between 200 and 267 bytes per cycle: tt-metal's decode matmuls have 239 to 260, its microbenchmark 267."""
-    from models.llama31_8b.tt.device.precision import TILE_BYTES
+    from models.llama31_8b.tt.precision import TILE_BYTES
 
     large = [
         block

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 
-from models.llama31_8b.tt.parallel.mesh import MeshShape
+from models.llama31_8b.tt.mesh import MeshShape
 from runtime_patches import sgdc
 from runtime_patches.runtime_root import find_ttnn_dir
 from tests.support import sim_worker

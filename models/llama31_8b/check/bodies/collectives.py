@@ -17,8 +17,8 @@ def collectives(context: Context) -> list[Check]:
     """Gather columns, sum into parts, and gather the sums (all-reduce), on every TP group of the mesh at once."""
     import ttnn
 
-    from models.llama31_8b.tt.parallel.collectives import gather, reduce
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.layouts import gather, reduce
+    from models.llama31_8b.tt.mesh import MeshShape
 
     mesh_shape = MeshShape(*context.device.shape)
     generator = torch.Generator().manual_seed(2)

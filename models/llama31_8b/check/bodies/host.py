@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.llama31_8b.tt.device.boards import check_boards, find_boards
-from models.llama31_8b.tt.parallel.mesh import MeshError
+from models.llama31_8b.tt.boards import check_boards, find_boards
+from models.llama31_8b.tt.mesh import MeshError
 from runtime_patches import boards
 from runtime_patches.runtime_root import ttnn_version
 from runtime_patches.simulated_n150 import doctor

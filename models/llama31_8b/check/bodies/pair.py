@@ -33,8 +33,8 @@ def speculating_pair(context: Context) -> list[Check]:
     first replay its trace where this dispatch has traces."""
     import ttnn
 
-    from models.llama31_8b.tt.decode_attention.settings import AttentionSettings
     from models.llama31_8b.tt.model import overwrite
+    from models.llama31_8b.tt.settings import AttentionSettings
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     settings = AttentionSettings("alspec", CHUNK_SIZE, THRESHOLD)

@@ -16,7 +16,7 @@ import torch
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tiny import BANKED
-from models.llama31_8b.tt.device.precision import LayerPrecision, bytes_of
+from models.llama31_8b.tt.precision import LayerPrecision, bytes_of
 
 from ..context import Context
 from ..expectations import correlation
@@ -43,10 +43,10 @@ def product(context: Context, config: LlamaConfig) -> list[Check]:
     """
     import ttnn
 
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
-    from models.llama31_8b.tt.sharding.config import ShardedDecodeConfig
-    from models.llama31_8b.tt.sharding.modules import in_l1, make_decode_modules
-    from models.llama31_8b.tt.weights.store import WeightStore
+    from models.llama31_8b.tt.layouts import in_l1, make_decode_modules
+    from models.llama31_8b.tt.mesh import MeshShape
+    from models.llama31_8b.tt.sharding import ShardedDecodeConfig
+    from models.llama31_8b.tt.weights import WeightStore
 
     device, mesh_shape, formats = context.device, MeshShape(), LayerPrecision()
     shape = ShardedDecodeConfig.of(config, mesh_shape, 1).ff2(formats.ff2)
@@ -63,7 +63,7 @@ def product(context: Context, config: LlamaConfig) -> list[Check]:
 
 def attention(context: Context, config: LlamaConfig) -> list[Check]:
     """Attend with flash decode to a full cache of one user."""
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape
     from tt_kernels.speculative_flash_decode.op import flash_decode
 
     device, length = context.device, SIM_CONTEXT if context.simulated else CONTEXT

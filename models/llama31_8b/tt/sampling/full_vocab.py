@@ -20,8 +20,8 @@ from tt_kernels.speculative_sampling.program import BONUS
 from tt_kernels.speculative_sampling.uniforms import uniform_words
 
 from ...generation.sampling import SamplingParams
-from ..parallel.collectives import gather
-from ..parallel.mesh import MeshShape
+from ..layouts import gather
+from ..mesh import MeshShape
 
 
 class FullVocabSampler:

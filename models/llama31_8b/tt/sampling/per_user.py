@@ -11,8 +11,8 @@ import ttnn
 
 from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
-from ..lm_head import BLOCK_TILES
-from ..parallel.mesh import MeshShape
+from ..mesh import MeshShape
+from ..modules import BLOCK_TILES
 from .top_k import CANDIDATES, DIGIT, STEEPEST, Sampler
 
 

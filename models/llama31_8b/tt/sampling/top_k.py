@@ -27,10 +27,9 @@ import ttnn
 
 from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
-from ..linear import kernel_config
-from ..lm_head import BLOCK_TILES, column_blocks
-from ..parallel.collectives import gather
-from ..parallel.mesh import TILE, MeshShape
+from ..layouts import gather
+from ..mesh import TILE, MeshShape
+from ..modules import BLOCK_TILES, column_blocks, kernel_config
 from .full_vocab import FullVocabSampler
 
 CANDIDATES = TILE

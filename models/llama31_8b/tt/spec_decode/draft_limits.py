@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from ...spec_decode.draft_shape import DraftShape
-from ..parallel.mesh import TILE
+from ..mesh import TILE
 
 
 def check_draft_shape(shape: DraftShape, users: int) -> int:

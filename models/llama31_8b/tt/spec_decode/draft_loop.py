@@ -16,11 +16,10 @@ from tt_kernels.speculative_sampling.op import Verified
 
 from ...generation.sampling import draw_uniforms
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
-from ..model import TtLlama, overwrite, read
+from ..model import TreeInputs, TtLlama, overwrite, read
 from ..sampling.top_k import Sampler
 from ..trace import Mark, TracedStep
 from .drafters import DraftLoop, Drafts
-from .tree_inputs import TreeInputs
 from .tree_step import TreeStep
 
 

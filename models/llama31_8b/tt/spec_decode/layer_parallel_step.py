@@ -11,20 +11,15 @@ import torch
 import ttnn
 
 from ...config import LlamaConfig
-from ..attention import Attention
-from ..decode_attention.base import DecodeAttention
-from ..decoder import DecoderLayer
-from ..device.precision import PrecisionConfig
+from ..attention_policies import DecodeAttention
 from ..kv_cache import KVCache, KVCacheBase
-from ..linear import Projection
-from ..parallel.collectives import gather, reduce
-from ..parallel.layer_parallel import LayerAssignment, Stage
-from ..parallel.mesh import MeshShape
-from ..rms_norm import RMSNorm
-from ..rope import Angles, Rope
-from ..sharding.heads import InterleavedHeads
-from ..weights.map import WeightMap
-from ..weights.store import WeightStore
+from ..layer import Attention, DecoderLayer
+from ..layer_parallel import LayerAssignment, Stage
+from ..layouts import InterleavedHeads, gather, reduce
+from ..mesh import MeshShape
+from ..modules import Angles, Projection, RMSNorm, Rope
+from ..precision import PrecisionConfig
+from ..weights import WeightMap, WeightStore
 
 # Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into a cache of one layer.
 Write = Callable[[KVCache, ttnn.Tensor, ttnn.Tensor], None]

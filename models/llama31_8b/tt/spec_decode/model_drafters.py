@@ -17,16 +17,14 @@ from ...spec_decode.draft_length import self_step_cost, weights_read
 from ...spec_decode.draft_shape import DraftShape
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ...spec_decode.tree_shapes import fixed_shape
-from ..decode_attention.settings import check_chunk_size
-from ..decode_attention.sink_static import GuessAttention
-from ..model import TtLlama, overwrite, read
-from ..prefill import PREFILL_CHUNK, cache_prompt, kept_prefix
+from ..attention_policies import GuessAttention
+from ..model import PREFILL_CHUNK, TreeInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
+from ..settings import check_chunk_size
 from ..trace import TracedStep
 from .draft_limits import check_draft_shape
 from .draft_loop import ChainSteps, OnDeviceDraftLoop
 from .drafters import DraftLoop, Drafts, TreeDrafter
-from .tree_inputs import TreeInputs
 from .tree_step import TreeStep
 
 GREEDY = SamplingParams(0.0)

@@ -21,8 +21,7 @@ from ...spec_decode.draft_shape import DraftShape
 from ...spec_decode.metrics import SpeculativeResult, TokenSpeculationMetrics
 from ...spec_decode.sigmoid import SigmoidApproximation
 from ..generator import Generator, _TokenSource
-from ..model import TtLlama
-from ..prefill import PREFILL_CHUNK
+from ..model import PREFILL_CHUNK, TtLlama
 from .drafters import Drafts, NGramDrafter, TreeDrafter
 from .tree_step import TreeStep
 

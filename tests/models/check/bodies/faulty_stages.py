@@ -22,7 +22,7 @@ def wrong_sum(context: Context) -> list[Check]:
 
 def every_guess_accepted(context: Context) -> list[Check]:
     """The chips verify with a threshold that no guess misses."""
-    from models.llama31_8b.tt.decode_attention import by_name
+    from models.llama31_8b.tt import model as by_name
 
     make = by_name.AttentionSpeculation
     with mock.patch.object(

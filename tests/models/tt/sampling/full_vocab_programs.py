@@ -16,7 +16,7 @@ def draw_on_a_row(mesh, logits, params, numbers) -> list:
     import torch.nn.functional as F
     import ttnn
 
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.sampling.full_vocab import FullVocabSampler
     from models.llama31_8b.tt.sampling.top_k import LOWEST
 

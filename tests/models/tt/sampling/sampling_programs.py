@@ -10,7 +10,7 @@ from tests.support.tt_programs import TINY, build
 
 
 def make_chooser(mesh, params, vocab: int, **options):
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
     return Sampler(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab), params, **options)
@@ -72,8 +72,8 @@ def choose_per_user(mesh, logits, batches: list) -> list:
     call's tokens, int64 [users]; all calls replay one trace where the mesh has them."""
     import ttnn
 
+    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.sampling.per_user import PerUserSampler
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 

@@ -18,7 +18,7 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
 
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.spec_decode.tree import TokenTree
-    from models.llama31_8b.tt.device.dram_budget import budget
+    from models.llama31_8b.tt.dram_budget import budget
     from models.llama31_8b.tt.sampling.top_k import Sampler
     from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
     from perf.footprint.mesh_build import build_model, in_use, step_memory

@@ -39,7 +39,7 @@ def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None
 
 
 def test_positions_are_those_of_each_nodes_path():
-    from models.llama31_8b.tt.spec_decode.tree_inputs import node_positions
+    from models.llama31_8b.tt.model import node_positions
 
     generator = torch.Generator().manual_seed(0)
     trees = [TokenTree.chain(20), TokenTree.from_parents([-1] + [0] * 19)]

@@ -153,9 +153,9 @@ def texts_by_a_draft_model(
     from models.llama31_8b.reference.spec_decode.generate import speculative_generate
     from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter as Reference
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.tt.layer_parallel import LayerAssignment
+    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.parallel.layer_parallel import LayerAssignment
-    from models.llama31_8b.tt.parallel.mesh import MeshShape
     from models.llama31_8b.tt.settings import ModelSettings
     from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter
     from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator

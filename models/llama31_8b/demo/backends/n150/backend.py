@@ -14,14 +14,15 @@ from loguru import logger
 from runtime_patches import boards as driver
 from runtime_patches.runtime_root import project_cache_dir
 from runtime_patches.simulated_n150 import doctor
+from tt_kernels.common.page_table import BLOCKS
 
 from ....spec_decode.draft_shape import SELF_WINDOW
-from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation, followed_range
-from ....tt.device.boards import check_boards, find_boards
-from ....tt.device.dram_budget import DoesNotFit, budget, longest_context
-from ....tt.device.precision import PrecisionConfig, PrecisionError, precision_config
-from ....tt.parallel.mesh import BLOCKS, TILE, MeshError, MeshShape
-from ....tt.sharding.config import ShardingError, check_sharding_of_rows
+from ....tt.boards import check_boards, find_boards
+from ....tt.dram_budget import DoesNotFit, budget, longest_context
+from ....tt.mesh import TILE, MeshError, MeshShape
+from ....tt.precision import PrecisionConfig, PrecisionError, precision_config
+from ....tt.settings import SpeculationError, check_chunk_size, check_speculation, followed_range
+from ....tt.sharding import ShardingError, check_sharding_of_rows
 from ...options import ATTENTIONS, DemoOptions, UserError
 from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, DECODE_SHARDING, Support, chip_tree_nodes, layer_parallel
 
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from ....checkpoint.tokenizer import Tokenizer
     from ....config import LlamaConfig
     from ....tt.generator import Generator
+    from ....tt.layer_parallel import LayerAssignment
     from ....tt.model import TtLlama
-    from ....tt.parallel.layer_parallel import LayerAssignment
     from ....tt.settings import ModelSettings
 
 
@@ -115,7 +116,7 @@ def plan_run(
         return (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
 
     def capacity_for(positions: int) -> int:
-        return min(_whole(positions, BLOCKS[0]), _whole(context, TILE))
+        return min(_whole(positions, max(BLOCKS)), _whole(context, TILE))
 
     def check_memory(positions: int) -> None:
         capacity = capacity_for(positions)
@@ -138,7 +139,7 @@ def plan_run(
         try:
             check_memory(wanted(limit))
         except DoesNotFit as error:
-            longest = longest_context(check_memory, wanted(limit), BLOCKS[0]) - nodes
+            longest = longest_context(check_memory, wanted(limit), max(BLOCKS)) - nodes
             if options.max_context is not None or longest <= (prompt_tokens or 0):
                 fits = f"; the longest context that fits has {longest} positions" if longest > 0 else ""
                 raise DoesNotFit(f"{error}{fits}") from error
@@ -208,9 +209,9 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     from ....checkpoint.gguf.conversion_cache import make_cache_folder
     from ....checkpoint.load import Checkpoint, read_config, resolve_source
     from ....checkpoint.tokenizer import Tokenizer
-    from ....tt.load import HostWeights
+    from ....tt.layouts import ShardedModules
     from ....tt.model import TtLlama
-    from ....tt.sharding.modules import ShardedModules
+    from ....tt.weights import HostWeights
     from ...chat import chat, check_chat
     from ...session import run_prompts
     from ...text import encode_prompts
@@ -294,8 +295,7 @@ def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenize
 
 def _settings(run: RunConfig, options: DemoOptions) -> ModelSettings:
     """Return the target model's settings, with the attention that the options ask for."""
-    from ....tt.decode_attention.settings import AttentionSettings
-    from ....tt.settings import ModelSettings
+    from ....tt.settings import AttentionSettings, ModelSettings
 
     static = options.static_layer_set()
     return ModelSettings(

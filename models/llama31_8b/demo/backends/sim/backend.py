@@ -19,11 +19,11 @@ from loguru import logger
 
 from ....config import LlamaConfig
 from ....tiny import TINY, tiny_for
-from ....tt.decode_attention.settings import SpeculationError, check_chunk_size, check_speculation, followed_range
-from ....tt.device.precision import PrecisionError, precision_config
-from ....tt.parallel.mesh import TILE, MeshError, MeshShape
-from ....tt.sharding.config import GRID as WHOLE_GRID
-from ....tt.sharding.config import ShardedDecodeConfig, ShardingError
+from ....tt.mesh import TILE, MeshError, MeshShape
+from ....tt.precision import PrecisionError, precision_config
+from ....tt.settings import SpeculationError, check_chunk_size, check_speculation, followed_range
+from ....tt.sharding import GRID as WHOLE_GRID
+from ....tt.sharding import ShardedDecodeConfig, ShardingError
 from ...options import ATTENTIONS, DemoOptions, UserError
 from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, DECODE_SHARDING, Support, chip_tree_nodes, layer_parallel
 

@@ -27,12 +27,11 @@ from ....results import GenerationResult
 from ....spec_decode.draft_shape import DraftShape
 from ....spec_decode.metrics import SpeculativeResult
 from ....spec_decode.tree import TokenTree, TokenTreeBatch
-from ....tt.decode_attention.settings import AttentionSettings
-from ....tt.device.precision import PrecisionConfig, precision_config
+from ....tt.layer_parallel import LayerAssignment
+from ....tt.mesh import MeshShape
 from ....tt.model import TtLlama, read
-from ....tt.parallel.layer_parallel import LayerAssignment
-from ....tt.parallel.mesh import MeshShape
-from ....tt.settings import ModelSettings
+from ....tt.precision import PrecisionConfig, precision_config
+from ....tt.settings import AttentionSettings, ModelSettings
 from ....tt.spec_decode.drafters import NGramDrafter, TreeDrafter
 from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
 from ....tt.spec_decode.tree_generator import TreeGenerator

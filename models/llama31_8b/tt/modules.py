@@ -1,0 +1,299 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a layer on a chip: matrix products, norms, MLP, embedding, LM head and rotary embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import torch
+import ttnn
+
+from ..config import LlamaConfig
+from ..rope_frequencies import inverse_frequencies
+from .mesh import TILE, MeshShape
+from .precision import FIDELITY
+
+
+@cache
+def kernel_config(dtype: str):
+    """Return the compute configuration for weights of this format: the fewest passes that use all its bits."""
+    return ttnn.WormholeComputeKernelConfig(
+        math_fidelity=getattr(ttnn.MathFidelity, FIDELITY[dtype]),
+        math_approx_mode=False,
+        fp32_dest_acc_en=dtype == "bfloat16",
+        packer_l1_acc=True,
+    )
+
+
+def dtype_name(tensor: ttnn.Tensor) -> str:
+    """Return a tensor's dtype as bfloat16, bfloat8_b and so on."""
+    return str(tensor.dtype).rpartition(".")[2].lower()
+
+
+def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+    """Multiply x [1, 1, rows, inputs] by a chip's weight [1, 1, inputs, outputs] -> bfloat16, interleaved."""
+    config = kernel_config(dtype_name(weight))
+    return ttnn.linear(x, weight, dtype=ttnn.bfloat16, memory_config=memory, compute_kernel_config=config)
+
+
+class Projection:
+    """A chip's matrix. weight: [1, 1, inputs, outputs], interleaved in DRAM."""
+
+    def __init__(self, weight: ttnn.Tensor) -> None:
+        self.weight = weight
+
+    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """Multiply a decode step's rows, [1, 1, users, inputs] -> bfloat16; both placed by the decode sharding."""
+        return self.rows(x, ttnn.L1_MEMORY_CONFIG)
+
+    def decode_into(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+        """Do `decode` with an interleaved result."""
+        return self.rows(x, memory)
+
+    def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+        """Multiply any number of interleaved rows -> bfloat16, interleaved."""
+        return linear(x, self.weight, memory)
+
+
+class BankedProjection(Projection):
+    """A weight whose columns are split over the DRAM banks, for rows one tile high, sharded by columns in L1. program:
+    of the product; source, result: memory of the rows and of their product."""
+
+    def __init__(self, weight: ttnn.Tensor, program, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
+        super().__init__(weight)
+        self.program, self.source, self.result = program, source, result
+
+    def decode(self, x):
+        return ttnn.linear(
+            x,
+            self.weight,
+            dtype=ttnn.bfloat16,
+            memory_config=self.result,
+            program_config=self.program,
+            compute_kernel_config=kernel_config(dtype_name(self.weight)),
+        )
+
+    def decode_into(self, x, memory):
+        return ttnn.sharded_to_interleaved(self.decode(x), memory)
+
+    def rows(self, x, memory):
+        """Multiply a tile of rows as in a decode step; more rows by ttnn's own choice of product, which needs an
+        interleaved copy of the weight."""
+        if x.padded_shape[2] == TILE:
+            return self.decode_into(ttnn.interleaved_to_sharded(x, self.source), memory)
+        weight = ttnn.to_memory_config(self.weight, ttnn.DRAM_MEMORY_CONFIG)
+        out = linear(x, weight, memory)
+        ttnn.deallocate(weight)
+        return out
+
+
+class MLP:
+    """gate (ff1), up (ff3): [1, 1, hidden, intermediate / tp] on each chip; down (ff2): [1, 1, intermediate / tp,
+    hidden]."""
+
+    def __init__(self, ff1: Projection, ff3: Projection, ff2: Projection) -> None:
+        self.ff1, self.ff3, self.ff2 = ff1, ff3, ff2
+
+    def __call__(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, rows, hidden] -> partial sums of the same shape, which the decoder reduces."""
+        hidden = _gated(self.ff1.rows(x, memory), self.ff3.rows(x, memory))
+        out = self.ff2.rows(hidden, memory)
+        ttnn.deallocate(hidden)
+        return out
+
+    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """x: a decode step's rows -> partial sums of the same shape; both placed by the decode sharding."""
+        hidden = _gated(self.ff1.decode(x), self.ff3.decode(x))
+        out = self.ff2.decode(hidden)
+        ttnn.deallocate(hidden)
+        return out
+
+
+def _gated(gate: ttnn.Tensor, up: ttnn.Tensor) -> ttnn.Tensor:
+    """Return silu(gate) * up in gate's memory; both inputs are freed."""
+    out = ttnn.mul(gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], memory_config=gate.memory_config())
+    ttnn.deallocate(gate)
+    ttnn.deallocate(up)
+    return out
+
+
+class RMSNorm:
+    """weight: bfloat16 [1, 1, 1, hidden], TILE, the same on every chip."""
+
+    def __init__(self, weight: ttnn.Tensor, epsilon: float) -> None:
+        self.weight, self.epsilon = weight, epsilon
+
+    def __call__(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, rows, hidden] -> the same shape, in the same memory."""
+        return ttnn.rms_norm(x, weight=self.weight, epsilon=self.epsilon, memory_config=x.memory_config())
+
+    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """x: a decode step's rows -> the same; both placed by the decode sharding."""
+        return self(x)
+
+
+class ShardedRMSNorm(RMSNorm):
+    """RMS norm of rows sharded by columns in L1, whose cores add up their squares by multicast. program: of that
+    norm."""
+
+    def __init__(self, weight: ttnn.Tensor, epsilon: float, program) -> None:
+        super().__init__(weight, epsilon)
+        self.program = program
+
+    def decode(self, x):
+        return ttnn.rms_norm(
+            x,
+            weight=self.weight,
+            epsilon=self.epsilon,
+            memory_config=x.memory_config(),
+            program_config=self.program,
+        )
+
+
+BLOCK_TILES = 1024  # columns of a block, in tiles
+
+
+def column_blocks(columns: int, max_tiles: int = BLOCK_TILES) -> list[int]:
+    """Return the widths of the blocks of one chip's columns (a multiple of 32): nearly equal, at most `max_tiles`
+    each."""
+    tiles = columns // TILE
+    count = -(-tiles // max_tiles)
+    return [TILE * (tiles // count + (index < tiles % count)) for index in range(count)]
+
+
+class LMHead:
+    """blocks: [1, 1, hidden, columns] on each chip; side by side they are its part of the padded vocabulary."""
+
+    def __init__(self, blocks: Sequence[Projection]) -> None:
+        self.blocks = list(blocks)
+
+    def __call__(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, rows, hidden], up to 32 rows -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
+        return _joined([block.rows(x, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks])
+
+    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """x: a decode step's rows, placed by the decode sharding -> as `__call__`."""
+        return _joined([block.decode_into(x, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks])
+
+
+def _joined(parts: list[ttnn.Tensor]) -> ttnn.Tensor:
+    if len(parts) == 1:
+        return parts[0]
+    logits = ttnn.concat(parts, dim=3)
+    for part in parts:
+        ttnn.deallocate(part)
+    return logits
+
+
+class Embedding:
+    """table: bfloat16 [vocab, hidden / tp] on each chip, ROW_MAJOR."""
+
+    def __init__(self, table: ttnn.Tensor) -> None:
+        self.table = table
+
+    def __call__(self, tokens: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+        """tokens: uint32 [1, rows], ROW_MAJOR -> bfloat16 [1, 1, rows, hidden / tp], TILE."""
+        rows = ttnn.embedding(tokens, self.table, layout=ttnn.TILE_LAYOUT, memory_config=memory)
+        return ttnn.unsqueeze_to_4D(rows)
+
+
+class Angles(NamedTuple):
+    """cos, sin: bfloat16; for decode [1, users, 1, head_dim], one core per user; for prefill [1, 1, tokens,
+    head_dim]."""
+
+    cos: ttnn.Tensor
+    sin: ttnn.Tensor
+
+
+def angle_tables(config: LlamaConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return cos, sin: float32 [positions, head_dim], each angle twice in succession. Angles are computed in
+    float32."""
+    angles = torch.arange(positions).float()[:, None] * inverse_frequencies(config)
+    return angles.cos().repeat_interleave(2, 1), angles.sin().repeat_interleave(2, 1)
+
+
+def pair_rotation() -> torch.Tensor:
+    """Return [1, 1, 32, 32], by which x @ matrix turns every pair (a, b) of x into (-b, a)."""
+    matrix = torch.zeros(1, 1, TILE, TILE)
+    even = torch.arange(0, TILE, 2)
+    matrix[..., even, even + 1] = 1
+    matrix[..., even + 1, even] = -1
+    return matrix
+
+
+def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> ttnn.MemoryConfig:
+    """Return L1 memory with a [rows, columns] shard on one core per user. Raises ValueError for more users than
+    cores."""
+    grid = mesh.compute_with_storage_grid_size()
+    if users > grid.x * grid.y:
+        raise ValueError(f"{users} users need one core each, the chip has {grid.x} x {grid.y}")
+    return ttnn.create_sharded_memory_config(
+        (rows, columns),
+        core_grid=ttnn.num_cores_to_corerangeset(users, grid, row_wise=True),
+        strategy=ttnn.ShardStrategy.HEIGHT,
+        orientation=ttnn.ShardOrientation.ROW_MAJOR,
+        use_height_and_width_as_shard_shape=True,
+    )
+
+
+def all_cores(mesh: ttnn.MeshDevice) -> ttnn.CoreRangeSet:
+    """Return the cores that ops may use."""
+    grid = mesh.compute_with_storage_grid_size()
+    return ttnn.num_cores_to_corerangeset(grid.x * grid.y, grid, row_wise=True)
+
+
+class Rope:
+    """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users. copies: 2 if a
+    user's queries and keys are on separate cores, which rotate at once."""
+
+    def __init__(
+        self,
+        mesh: ttnn.MeshDevice,
+        mesh_shape: MeshShape,
+        config: LlamaConfig,
+        positions: int,
+        users: int,
+        copies: int = 1,
+    ) -> None:
+        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users * copies
+        self.tables = [
+            mesh_shape.put(mesh, table, "bfloat16", "ROW_MAJOR_LAYOUT") for table in angle_tables(config, positions)
+        ]
+        self._rotation = mesh_shape.put(mesh, pair_rotation(), "bfloat16")
+        self._rotations = mesh_shape.put(
+            mesh,
+            pair_rotation().repeat(1, 1, self.users, 1),
+            "bfloat16",
+            memory=user_shards(mesh, self.users, TILE, TILE),
+        )
+
+    def decode_angles(self, positions: ttnn.Tensor) -> Angles:
+        """Look up angles. positions: uint32 [1, copies * users], ROW_MAJOR, one new token per user, all users for each
+        copy."""
+        shards = user_shards(self.mesh, self.users, TILE, self.head_dim)
+        rows = (ttnn.transpose(self._rows(positions, table), 1, 2) for table in self.tables)
+        return Angles(*(ttnn.interleaved_to_sharded(row, shards) for row in rows))
+
+    def prefill_angles(self, positions: ttnn.Tensor) -> Angles:
+        """Look up angles. positions: uint32 [1, tokens], ROW_MAJOR."""
+        return Angles(*(self._rows(positions, table) for table in self.tables))
+
+    def decode(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """Rotate x: [1, users, heads, head_dim], one core per user."""
+        return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotations, is_decode_mode=True)
+
+    def decode_together(self, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+        """Rotate queries and keys, [1, users, heads, head_dim] each, one core per user, the keys on the cores after the
+        queries'."""
+        return ttnn.experimental.rotary_embedding_llama_fused_qk(q, k, *angles, self._rotations)
+
+    def prefill(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+        """Rotate x: [1, heads, tokens, head_dim]."""
+        return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotation, is_decode_mode=False)
+
+    @staticmethod
+    def _rows(positions: ttnn.Tensor, table: ttnn.Tensor) -> ttnn.Tensor:
+        return ttnn.unsqueeze_to_4D(ttnn.embedding(positions, table, layout=ttnn.TILE_LAYOUT))

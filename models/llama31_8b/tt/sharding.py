@@ -1,0 +1,278 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where weights and activations of a decode step are on a chip, and on which cores: decided once and printed.
+
+`interleaved` keeps everything interleaved and leaves the rest to ttnn. `sharded` follows tt-metal's own Llama
+(tech_reports/LLMs/llms.md): weights are split by columns over the DRAM banks and read by a core beside each bank,
+activations are split by columns over cores' L1, and each op leaves its result where the next one reads it.
+
+Nothing here imports ttnn; `modules.py` makes ttnn's objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.speculative_flash_decode.checks import check_problem
+
+from ..config import LlamaConfig
+from .mesh import TILE, MeshShape
+from .precision import TILE_BYTES, LayerPrecision, PrecisionConfig
+
+DECODE_SHARDINGS = ("interleaved", "sharded")
+BANKS = 12  # of a Wormhole's DRAM, each with a core that reads it
+GRID = (8, 8)  # columns and rows of an N150's compute cores that ops may use
+ROWS = TILE  # of users: a step is one tile high
+MAX_CORES = 32  # per activation: more make the input's multicasts shorter and more numerous
+MANY_CORES_TILES = 4  # on each of more cores than that: multicasts stay shorter than the reads of a block of weights
+BLOCK_BYTES = 576 * 1024  # of L1 on a reading core for the blocks of a weight, three of which are in flight
+_BLOCKS_IN_FLIGHT = 3
+HEAD_TILES = 1008  # columns of a block of the LM head, in tiles: 84 per bank, of which two rows of tiles fit
+FLASH_DECODE, STOCK = "flash_decode", "scaled_dot_product_attention_decode"
+MEASURED = "0.71 to 0.90 of the stock op's cycles, 1 to 8 users: perf.ops.bench_decode_attention"
+
+
+class ShardingError(ValueError):
+    """This model, mesh or step cannot be sharded; the message has the numbers."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """An activation [1, 1, 32, cores * columns] in L1, `columns` of it on each of the first `cores` cores, in row-major
+    order."""
+
+    cores: int
+    columns: int
+
+    @property
+    def tiles(self) -> int:
+        return self.columns // TILE
+
+    def __str__(self) -> str:
+        return f"{self.cores} x [{ROWS}, {self.columns}]"
+
+
+@dataclass(frozen=True)
+class MatmulConfig:
+    """One matrix product of a chip: [32, inputs] @ [inputs, outputs].
+
+    source, result: shards of the activation and of the product; the last core of `result` may have fewer columns.
+    block: tiles of the inner dimension that are multicast and multiplied at once.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    dtype: str
+    source: Shards
+    result: Shards
+    block: int
+
+    @property
+    def bank_columns(self) -> int:
+        """Return the weight's columns per bank, in whole tiles; the last banks hold fewer, and padding."""
+        return -(-self.outputs // (BANKS * TILE)) * TILE
+
+    @property
+    def hops(self) -> int:
+        """Return the number of multicasts of the activation's blocks, one after another."""
+        return self.inputs // TILE // self.block
+
+    @property
+    def weight_bytes(self) -> int:
+        """Return the weight's bytes without padding."""
+        return self.inputs // TILE * (self.outputs // TILE) * TILE_BYTES[self.dtype]
+
+    @property
+    def laid_bytes(self) -> int:
+        """Return the weight's bytes over the banks, each as full as the fullest. That much is allocated, and determines
+        the time of reading, since the banks are read at once. A bank of padding alone is not read."""
+        return self.inputs // TILE * (self.bank_columns // TILE) * BANKS * TILE_BYTES[self.dtype]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:8} {self.inputs:6} x {self.outputs:6} {self.dtype:9} {str(self.source):>15} -> "
+            f"{str(self.result):>15}  block {self.block:2}, {self.hops:3} hops, {self.bank_columns:5} columns/bank, "
+            f"{self.laid_bytes / 1e6:8.3f} MB, {self.laid_bytes / self.weight_bytes - 1:.1%} padding"
+        )
+
+
+@dataclass(frozen=True)
+class AttentionChoice:
+    """The op for exact attention in decode steps, FLASH_DECODE or STOCK, and the reason."""
+
+    op: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"exact attention: {self.op} ({self.reason})"
+
+
+@dataclass(frozen=True)
+class ShardedDecodeConfig:
+    """The shards of a model on one chip of a mesh.
+
+    normed: the norm's input and output, and sums over all columns; residual: a chip's part of it. merged: the
+    attention's heads side by side. hidden: the MLP's gate and up.
+    """
+
+    model: str
+    mesh: MeshShape
+    users: int
+    hidden_size: int
+    qkv_columns: int
+    normed: Shards
+    residual: Shards
+    fused: Shards
+    merged: Shards
+    hidden: Shards
+    head_columns: int
+
+    name = "sharded"
+
+    @classmethod
+    def of(cls, config: LlamaConfig, mesh: MeshShape, users: int) -> ShardedDecodeConfig:
+        """Choose the shards. Raises MeshError if the mesh cannot split the model, ShardingError for more heads or users
+        than cores."""
+        mesh.check_model(config)
+        tp, head_dim, cores = mesh.tp, config.head_dim, GRID[0] * GRID[1]
+        heads, kv_heads = config.num_attention_heads // tp, config.num_key_value_heads // tp
+        joined = heads + 2 * kv_heads
+        if joined > cores:
+            raise ShardingError(
+                f"sharded decode steps need a core per head: {config.name} has {heads} + 2 x {kv_heads} on "
+                f"{mesh}, a chip {cores} cores"
+            )
+        if 2 * users > cores:
+            raise ShardingError(
+                f"sharded decode steps need a core each for every user's queries and keys: {users} users, {cores} cores"
+            )
+        return cls(
+            model=config.name,
+            mesh=mesh,
+            users=users,
+            hidden_size=config.hidden_size,
+            qkv_columns=joined * head_dim,
+            normed=_shards(config.hidden_size),
+            residual=_shards(config.hidden_size // tp),
+            fused=Shards(joined, head_dim),
+            merged=Shards(heads, head_dim),
+            hidden=_shards(config.intermediate_size // tp, cores),  # an exponential per element
+            head_columns=mesh.padded_vocab(config) // tp,
+        )
+
+    def exact_attention(self, kv_cache: str) -> AttentionChoice:
+        """Choose our flash decode if it supports the shapes, else the stock op. kv_cache: the cache's dtype."""
+        heads, head_dim = self.merged.cores, self.merged.columns
+        q = TensorFacts((1, self.users, heads, head_dim), "BFLOAT16")
+        # The length does not matter: a cache holds whole tiles.
+        shape = (self.users, (self.fused.cores - heads) // 2, TILE, head_dim)
+        cache = TensorFacts(shape, kv_cache.upper())
+        try:
+            check_problem(q, cache, cache, TensorFacts((self.users,), "INT32", "ROW_MAJOR"), TILE)
+        except UnsupportedError as error:
+            return AttentionChoice(STOCK, f"{FLASH_DECODE}: {error}")
+        return AttentionChoice(FLASH_DECODE, MEASURED)
+
+    def qkv(self, dtype: str) -> MatmulConfig:
+        return _product("qkv", self.hidden_size, self.qkv_columns, dtype, self.normed, self.fused)
+
+    def wo(self, dtype: str) -> MatmulConfig:
+        width = self.merged.cores * self.merged.columns
+        return _product("wo", width, self.hidden_size, dtype, self.merged, self.normed)
+
+    def ff1(self, dtype: str, name: str = "ff1") -> MatmulConfig:
+        return _product(name, self.hidden_size, self._intermediate, dtype, self.normed, self.hidden)
+
+    def ff3(self, dtype: str) -> MatmulConfig:
+        return self.ff1(dtype, "ff3")
+
+    def ff2(self, dtype: str) -> MatmulConfig:
+        return _product("ff2", self._intermediate, self.hidden_size, dtype, self.hidden, self.normed)
+
+    def lm_head(self, columns: int, dtype: str) -> MatmulConfig:
+        """Return the product of a block of `columns` columns."""
+        tiles = -(-columns // TILE // (GRID[0] * GRID[1]))
+        result = Shards(-(-columns // (TILE * tiles)), TILE * tiles)
+        return _product("lm_head", self.hidden_size, columns, dtype, self.normed, result)
+
+    def head_blocks(self) -> list[int]:
+        """Return the widths of the LM head's blocks on a chip: nearly equal, whole rounds over the banks except for the
+        last."""
+        rounds = -(-self.head_columns // (TILE * BANKS))
+        count = -(-rounds * BANKS // HEAD_TILES)
+        widths = [TILE * BANKS * (rounds // count + (index < rounds % count)) for index in range(count)]
+        widths[-1] -= sum(widths) - self.head_columns
+        return widths
+
+    def layer(self, formats: LayerPrecision) -> list[MatmulConfig]:
+        """Return the five products of a layer."""
+        return [getattr(self, name)(dtype) for name, dtype in vars(formats).items()]
+
+    def products(self, precision: PrecisionConfig, layers: int) -> list[MatmulConfig]:
+        """Return all products of a step."""
+        found = [product for index in range(layers) for product in self.layer(precision.of_layer(index))]
+        return found + [self.lm_head(columns, precision.lm_head) for columns in self.head_blocks()]
+
+    def padding_bytes(self, precision: PrecisionConfig, layers: int) -> int:
+        """Return the bytes that a chip's weights take over the banks beyond interleaved ones."""
+        return sum(product.laid_bytes - product.weight_bytes for product in self.products(precision, layers))
+
+    def describe(self, precision: PrecisionConfig) -> str:
+        """Describe activations, attention and each product on a line; the first layer stands for all."""
+        lines = [
+            f"sharded decode steps of {self.model} on a chip of {self.mesh}, {self.users} users, {precision.name}",
+            f"residual {self.residual}, norm {self.normed}, heads {self.fused}, joined {self.merged}, "
+            f"MLP {self.hidden}",
+            str(self.exact_attention(precision.kv_cache)),
+        ]
+        products = self.layer(precision.of_layer(0))
+        lines += map(str, products)
+        lines += [str(self.lm_head(columns, precision.lm_head)) for columns in self.head_blocks()]
+        return "\n".join(lines)
+
+    @property
+    def _intermediate(self) -> int:
+        return self.hidden.cores * self.hidden.columns
+
+
+def check_decode_sharding(name: str) -> str:
+    """Return `name`. Raises ShardingError for an unknown one."""
+    if name not in DECODE_SHARDINGS:
+        raise ShardingError(f"no decode sharding {name!r}; shardings: {', '.join(DECODE_SHARDINGS)}")
+    return name
+
+
+def check_sharding_of_groups(name: str) -> None:
+    """Raises ShardingError if this sharding does not support layer-parallel drafts."""
+    if check_decode_sharding(name) != "interleaved":
+        raise ShardingError(f"{name} decode steps do not support layer-parallel drafts: use interleaved")
+
+
+def check_sharding_of_rows(name: str, rows: int) -> None:
+    """Raises ShardingError if this sharding does not support tree steps of so many rows, users * nodes."""
+    if check_decode_sharding(name) == "sharded" and rows > ROWS:
+        raise ShardingError(
+            f"sharded decode steps do not support trees of {rows} nodes in all (users * nodes): they are "
+            f"one tile high, {ROWS} rows"
+        )
+
+
+def _shards(columns: int, most: int = MAX_CORES) -> Shards:
+    """Split into whole tiles on as many cores as divide them, up to `most` that fill a rectangle, which the sharded
+    norm requires; on more than MAX_CORES only if each has MANY_CORES_TILES."""
+    tiles, width = columns // TILE, GRID[0]
+    cores = max(
+        n
+        for n in range(1, most + 1)
+        if tiles % n == 0 and (n <= width or n % width == 0) and (n <= MAX_CORES or tiles >= n * MANY_CORES_TILES)
+    )
+    return Shards(cores, columns // cores)
+
+
+def _product(name: str, inputs: int, outputs: int, dtype: str, source: Shards, result: Shards) -> MatmulConfig:
+    """Use blocks as deep as a core's part of the activation, unless the weight's blocks would not fit in L1."""
+    columns = -(-outputs // (BANKS * TILE))
+    room = BLOCK_BYTES // (_BLOCKS_IN_FLIGHT * columns * TILE_BYTES[dtype])
+    block = max((n for n in range(1, source.tiles + 1) if source.tiles % n == 0 and n <= room), default=1)
+    return MatmulConfig(name, inputs, outputs, dtype, source, result, block)

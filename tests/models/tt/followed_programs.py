@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decode steps of a chip pair whose guesses follow the attention, in a worker (see sim_worker.py)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from tests.models.tt.forced_outcomes import attention_alone
+from tests.models.tt.speculation_programs import TIMEOUT_S, load_cache
+from tests.support.tt_programs import half_split
+
+NOTHING = -1
+
+
+class Part(NamedTuple):
+    """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: what was followed is
+    forgotten before, as for a new prompt or a conversation turn. held: a fault before it; the first rank's masses
+    become those that it had after that step of all, or NOTHING."""
+
+    threshold: float
+    tokens: list[list[int]]
+    positions: list[list[int]]
+    anew: bool = False
+    held: int | None = None
+
+
+def follow(
+    mesh, config, state, prefilled, chunk_size: int, capacity: int, parts: list[Part], workers: int | None = None
+) -> dict:
+    """Return, per step, the logits of both ranks, the priorities of both after each layer, and each rank's lists and
+    masses of each layer, int64 [users, kv_heads, words]; and both ranks' caches at the end. workers: per head, by
+    default by shapes; with them also the logits of the last step by every chip alone, with exact attention over the
+    same lists."""
+    import ttnn
+
+    from models.llama31_8b.tt.alspec import AttentionSpeculation
+    from models.llama31_8b.tt.mesh import MeshShape
+    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.settings import ModelSettings, followed_range
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig
+
+    users = len(parts[0].positions[0])
+    # By shapes a chip alone has more cores, and other sums.
+    program = None if workers is None else ProgramConfig(workers_per_head=workers, key_chunk=chunk_size)
+    attend = AttentionSpeculation(
+        mesh,
+        MeshShape(*mesh.shape),
+        config,
+        users=users,
+        capacity=capacity,
+        chunk_size=chunk_size,
+        timeout_s=TIMEOUT_S,
+        program=program,
+        guess_range=followed_range(chunk_size),
+    )
+    model = TtLlama.from_state_dict(config, state, mesh, ModelSettings(users, capacity, "bfloat16", attend))
+    load_cache(model, *prefilled)
+
+    def by_rank(tensor) -> list[torch.Tensor]:
+        return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(tensor)]
+
+    def put_by_rank(tensor, parts: list[torch.Tensor]) -> None:
+        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
+        host = ttnn.from_torch(torch.cat(parts), dtype=tensor.dtype, layout=tensor.layout, mesh_mapper=mapper)
+        ttnn.copy_host_to_device_tensor(host, tensor)
+
+    steps = []
+    for part in parts:
+        attend.threshold = part.threshold
+        if part.anew:
+            attend.reset()
+        if part.held is not None:
+            held = None if part.held == NOTHING else steps[part.held]["masses"]
+            for layer, masses in enumerate(attend.followed.masses):
+                own, other = (part.int() for part in by_rank(masses))
+                put_by_rank(masses, [own * 0 if held is None else held[layer][0].int(), other])
+        for tokens, positions in zip(part.tokens, part.positions, strict=True):
+            out = model.decode(model.step_inputs(tokens, positions))
+            attend.check()
+            steps.append(
+                {
+                    "logits": [rank[0, 0, :users].float() for rank in by_rank(out)],
+                    "priorities": attend.last_priorities(),
+                    "lists": [[rank.long() for rank in by_rank(layer)] for layer in attend.followed.lists],
+                    "masses": [[rank.long() for rank in by_rank(layer)] for layer in attend.followed.masses],
+                }
+            )
+    alone = []
+    if program is not None:
+        exact = attention_alone()(chunk_size, False, attend.guess_range, attend.followed.lists, program)
+        last = model.step_inputs(parts[-1].tokens[-1], parts[-1].positions[-1])
+        alone = by_rank(model.with_attention(exact).decode(last))
+    caches = [
+        [(half_split(k.float()), v.float()) for k, v in zip(by_rank(keys), by_rank(values), strict=True)]
+        for keys, values in zip(model.cache.keys, model.cache.values, strict=True)
+    ]
+    return {"steps": steps, "alone": [rank[0, 0, :users].float() for rank in alone], "caches": caches}

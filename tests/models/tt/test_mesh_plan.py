@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Mesh plans: how they are named, and which models they can split."""
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.tt.mesh import MeshError, MeshShape
+from tests.support.made_up_ttnn import make_up_ttnn
+
+LLAMA = preset("llama-3.1-8b")
+
+
+@pytest.mark.parametrize(
+    "text, shape",
+    [
+        ("1x1", (1, 1)),
+        ("1X8", (1, 8)),
+        (" 2x4 ", (2, 4)),
+        ("N150", (1, 1)),
+        ("n150x4", (1, 4)),
+        ("(1, 2)", (1, 2)),
+    ],
+)
+def test_names(text, shape):
+    plan = MeshShape.parse(text)
+    assert plan.shape == shape and plan.chips == shape[0] * shape[1]
+    assert MeshShape.parse(str(plan)) == plan
+
+
+@pytest.mark.parametrize("text", ["", "8", "3x1", "1x16", "T3K", "1x2x4", "0x1"])
+def test_meshes_that_do_not_exist_are_refused(text):
+    with pytest.raises(MeshError, match="mesh"):
+        MeshShape.parse(text)
+
+
+@pytest.mark.parametrize("text, same", [("N300", "N150x2"), ("t3k", "N150x8")])
+def test_machines_of_other_cards_are_told_the_mesh_of_as_many_chips(text, same):
+    with pytest.raises(MeshError, match=f"'{text}' is of other boards than N150.*as many chips: {same}$"):
+        MeshShape.parse(text)
+    with pytest.raises(MeshError, match="'P150' is of other boards than N150, the only ones this runs on$"):
+        MeshShape.parse("P150")
+
+
+def test_a_choice_that_cannot_be_read_says_where_it_comes_from():
+    with pytest.raises(MeshError, match="^MESH_DEVICE: cannot read the mesh 'banana'"):
+        MeshShape.choose(None, {"MESH_DEVICE": "banana"})
+    with pytest.raises(MeshError, match="^--mesh: no mesh 3x3"):
+        MeshShape.choose("3x3", {"MESH_DEVICE": "banana"})
+
+
+@pytest.mark.parametrize(
+    "chips, on_pcie, words",
+    [
+        (1, 1, "mesh 1x2 needs 2 chips, this machine has 1"),
+        (2, 1, "2 chips on 1 PCIe devices"),
+        (0, 0, "has 0"),
+    ],
+)
+def test_what_ttnn_finds_is_checked_before_anything_is_set_or_opened(monkeypatch, chips, on_pcie, words):
+    ttnn = make_up_ttnn(monkeypatch, chips, on_pcie)
+    with pytest.raises(MeshError, match=words):
+        MeshShape(1, 2).open()
+    assert ttnn.fabric == []
+
+
+def test_a_mesh_that_does_not_open_leaves_no_fabric_on(monkeypatch):
+    ttnn = make_up_ttnn(monkeypatch, 2, links=False)
+    with pytest.raises(RuntimeError, match=r"no links for \(1, 2\)"):
+        MeshShape(1, 2).open()
+    assert ttnn.fabric == ["on", "off"]
+
+
+def test_option_before_environment_before_one_chip():
+    environment = {"MESH_DEVICE": "1x4"}
+    assert MeshShape.choose("1x2", environment).shape == (1, 2)
+    assert MeshShape.choose(None, environment).shape == (1, 4)
+    assert MeshShape.choose(None, {}).shape == (1, 1)
+
+
+@pytest.mark.parametrize("mesh", ["1x1", "1x2", "1x4", "2x4", "1x8"])
+def test_llama_31_8b_splits_on_every_mesh(mesh):
+    plan = MeshShape.parse(mesh)
+    plan.check_model(LLAMA)
+    assert plan.padded_vocab(LLAMA) >= LLAMA.vocab_size and plan.padded_vocab(LLAMA) % (32 * plan.tp) == 0
+
+
+@pytest.mark.parametrize(
+    "change, mesh, words",
+    [
+        ({"num_key_value_heads": 4}, "1x8", "num_key_value_heads = 4, which 8 chips"),
+        (
+            {"num_attention_heads": 36, "num_key_value_heads": 36},
+            "1x8",
+            "num_attention_heads = 36, which 8 chips",
+        ),
+        ({"hidden_size": 4096 + 32}, "1x2", "hidden_size = 4128"),
+        ({"intermediate_size": 1000}, "1x1", "intermediate_size = 1000"),
+        ({"head_dim": 96}, "1x1", "head_dim = 96"),
+        ({"num_attention_heads": 64}, "1x1", "64 query heads per chip"),
+    ],
+)
+def test_models_that_cannot_be_split_are_refused(change, mesh, words):
+    with pytest.raises(MeshError, match=words):
+        MeshShape.parse(mesh).check_model(replace(LLAMA, **change))
+
+
+def test_a_machine_with_fewer_chips_is_refused():
+    MeshShape(1, 2).check_board(2)
+    with pytest.raises(MeshError, match="needs 8 chips, this machine has 1"):
+        MeshShape(2, 4).check_board(1)
+
+
+def test_plans_import_neither_ttnn_nor_torch():
+    code = (
+        "import sys, perf.footprint.roofline;"
+        "from models.llama31_8b.tt import boards, precision;"
+        "sys.exit(bool({'ttnn', 'torch'} & set(sys.modules)))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

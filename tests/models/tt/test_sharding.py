@@ -1,0 +1,221 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decode shardings: what sharded steps choose and refuse, their programs at 8B shapes, and their numbers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from loguru import logger
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.tt.dram_budget import budget
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import precision_config
+from models.llama31_8b.tt.sharding import (
+    DECODE_SHARDINGS,
+    FLASH_DECODE,
+    MEASURED,
+    STOCK,
+    ShardedDecodeConfig,
+    ShardingError,
+    check_decode_sharding,
+    check_sharding_of_rows,
+)
+from perf.footprint import decode_programs
+from perf.footprint.mesh_memory import CAPACITY
+from tests.models.tt.sharding_programs import modules, steps_of_row, tokens
+from tests.support.tt_programs import figures
+
+LLAMA = preset("llama-3.1-8b")
+SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8)]
+# At 8B shapes: cores of the residual, the norm, the heads, the joined heads and the MLP; and of the five products the
+# tiles a bank, which tt-metal's own rule gives too (columns in whole rounds over 12 banks).
+CHOSEN = {
+    1: ([32, 32, 48, 32, 64], [16, 11, 38, 38, 11]),
+    2: ([32, 32, 24, 16, 56], [8, 11, 19, 19, 11]),
+    4: ([32, 32, 12, 8, 16], [4, 11, 10, 10, 11]),
+    8: ([16, 32, 6, 4, 8], [2, 11, 5, 5, 11]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
+def test_what_sharded_steps_choose_at_8b_shapes(shape):
+    mesh = MeshShape(*shape)
+    plan, precision = ShardedDecodeConfig.of(LLAMA, mesh, users=32), precision_config("performance", 32)
+    products = plan.layer(precision.of_layer(0))
+    parts = [plan.residual, plan.normed, plan.fused, plan.merged, plan.hidden]
+    assert ([part.cores for part in parts], [p.bank_columns // 32 for p in products]) == CHOSEN[mesh.tp]
+    for product in products + [plan.lm_head(n, "bfloat8_b") for n in plan.head_blocks()]:
+        assert product.source.cores * product.source.columns == product.inputs
+        assert 0 <= product.result.cores * product.result.columns - product.outputs < product.result.columns
+        assert product.source.tiles % product.block == 0
+        assert product.laid_bytes % (12 * product.inputs // 32) == 0
+        assert product.weight_bytes <= product.laid_bytes < product.weight_bytes * 1.08
+    assert sum(plan.head_blocks()) == mesh.padded_vocab(LLAMA) // mesh.tp
+    told = plan.describe(precision)
+    assert len(told.splitlines()) == 3 + 5 + len(plan.head_blocks()) and f"a chip of {mesh}, 32 users" in told
+    assert str(plan.exact_attention("bfloat8_b")) in told.splitlines()
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
+def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
+    for users, op in ((1, FLASH_DECODE), (8, FLASH_DECODE), (9, STOCK), (32, STOCK)):
+        plan = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), users)
+        for kv_cache in ("bfloat16", "bfloat8_b"):
+            chosen = plan.exact_attention(kv_cache)
+            assert chosen.op == op
+            why = f"1 to 8 users are supported, q has {users}" if op == STOCK else re.escape(MEASURED)
+            assert re.search(why, str(chosen))
+    four_bits = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1).exact_attention("bfloat4_b")
+    assert four_bits.op == STOCK and "they are BFLOAT4_B" in four_bits.reason
+
+
+def attentions(mesh, users: int) -> list[str]:
+    """In the worker: what attends exactly with either sharding, and in static's exact layers."""
+    from models.llama31_8b.tt.attention_policies import exact_attention
+    from models.llama31_8b.tt.model import make_decode_attention
+    from models.llama31_8b.tt.settings import AttentionSettings
+
+    given = {"users": users, "capacity": CAPACITY, "kv_cache": "bfloat8_b"}
+    found = [
+        exact_attention(mesh, MeshShape(*mesh.shape), LLAMA, decode_sharding=sharding, **given)
+        for sharding in DECODE_SHARDINGS
+    ]
+    for policy in ("exact", "static"):
+        settings, where = AttentionSettings(policy), MeshShape(*mesh.shape)
+        made = make_decode_attention(settings, mesh, where, LLAMA, decode_sharding="sharded", **given)
+        found.append(made if policy == "exact" else made.exact)
+    for attend in found:
+        attend.check_trees()
+    return [type(attend).__name__ for attend in found]
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.parametrize("users, fast", [(8, "FlashDecodeAttention"), (9, "StockDecodeAttention")])
+def test_interleaved_steps_keep_the_stock_attention(mock_mesh, users, fast):
+    assert mock_mesh((1, 1)).run(attentions, users) == ["StockDecodeAttention", fast, fast, fast]
+
+
+def test_what_sharded_steps_refuse():
+    with pytest.raises(ShardingError, match=r"llama-3.1-8b has 32 \+ 2 x 32 on 1x1, a chip 64 cores"):
+        ShardedDecodeConfig.of(replace(LLAMA, num_key_value_heads=32), MeshShape(), 1)
+    with pytest.raises(ShardingError, match="33 users, 64 cores"):
+        ShardedDecodeConfig.of(LLAMA, MeshShape(), 33)
+    with pytest.raises(ShardingError, match="no decode sharding 'fastest'; shardings: interleaved, sharded"):
+        check_decode_sharding("fastest")
+    with pytest.raises(ShardingError, match="trees of 33 nodes in all .* 32 rows"):
+        check_sharding_of_rows("sharded", 33)
+    check_sharding_of_rows("interleaved", 256)
+    check_sharding_of_rows("sharded", 32)
+
+
+def launched(mesh, plan: str, users: int) -> list:
+    """In the worker: the launches of a step."""
+    return decode_programs.launches(
+        mesh, {"decode_sharding": plan, "precision": "performance", "users": users, "context": CAPACITY, "layers": 2}
+    )
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1), *(pytest.param(shape, marks=pytest.mark.slow) for shape in [(1, 2), (1, 4), (1, 8), (2, 4)])],
+    ids=lambda shape: f"{shape[0]}x{shape[1]}",
+)
+def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock_mesh, shape):
+    """All bytes read, padding of banks and of the norms' tiles too, against the roofline. For one user: it counts
+    weights and cache, not activations, of which 32 users move another 1 %."""
+    mesh, users, ops = MeshShape(*shape), 1, {}
+    performance = precision_config("performance", 32)
+    for plan in DECODE_SHARDINGS:
+        found = mock_mesh(shape).run(launched, plan, users, timeout=1700)
+        asked = {"decode_sharding": plan, "precision": "performance", "users": users, "context": CAPACITY}
+        step = decode_programs.step_totals(mesh, asked, found)
+        logger.info("{} {}: {}", mesh, plan, step)
+        assert abs(step["dram"] - step["roofline"]) <= 0.01 * step["roofline"]
+        held = budget(LLAMA, mesh, performance, CAPACITY, users)
+        assert abs(step["dram"] - step["padding"] - held.padding - step["numbers"]) <= 0.01 * step["numbers"]
+        layer = [launch for launch in found if launch["layer"] == 0]
+        ops[plan] = len(layer)
+        if plan == "sharded":
+            expected = ShardedDecodeConfig.of(LLAMA, mesh, users).padding_bytes(performance, 32)
+            assert step["padding"] == expected > 0
+            read = [launch["op"] for launch in layer if launch["dram"]]
+            assert set(read) == {"rms_norm", "linear", "paged_fused_update_cache", FLASH_DECODE}
+            (attention,) = [launch for launch in layer if launch["op"] == FLASH_DECODE]
+            assert attention["dram"] == held.kv_cache // 32 + 4, "keys, values and a position"
+            heads = LLAMA.num_key_value_heads // mesh.tp
+            assert attention["programs"] == ["GenericOp"]
+            assert attention["cores"] > heads and attention["cores"] % heads == 0, "several workers a head"
+            norms = [launch["cores"] for launch in layer if launch["op"] == "rms_norm"]
+            assert norms == [32, 32], "the interleaved norm has a core for a tile of users"
+        else:
+            assert step["padding"] == 0
+        assert re.search(r"\d+ ops per layer, \d+ per step", decode_programs.report(mesh, asked, found))
+    assert ops["interleaved"] - ops["sharded"] == 3, "rotation and cache update are one op each, one move is gone"
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("plan", DECODE_SHARDINGS)
+def test_nine_users_build_with_the_stock_attention(mock_mesh, plan):
+    """Their cores are no rectangle, which joining heads must be told."""
+    layer = [launch["op"] for launch in mock_mesh((1, 1)).run(launched, plan, 9, timeout=1700) if launch["layer"] == 0]
+    assert STOCK in layer and FLASH_DECODE not in layer and "nlp_concat_heads_decode" in layer
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_sharded_module_gives_what_the_interleaved_one_does(sim_device):
+    """PCC 0.999 of every module from the same inputs, two users; keys and values land where they should and nowhere
+    else. About 10 minutes: every product runs on the 64 cores that the readers beside the banks span."""
+    theirs = sim_device("2x1").run(modules, "interleaved", timeout=1200)
+    ours = sim_device("8x8", dispatch="fast").run(modules, "sharded", timeout=3000)
+    assert set(ours) == set(theirs) and len(ours) == 11
+    for name, got in ours.items():
+        if name.startswith("other"):
+            assert torch.equal(got, theirs[name]), f"{name} of the cache were not to be touched"
+            continue
+        found = figures(got, theirs[name])
+        logger.info("{}: {}", name, found)
+        assert found["pcc"] >= 0.999, name
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_eight_greedy_tokens_are_those_of_interleaved_steps(sim_device):
+    """Steps of one layer, replayed from a trace, the token chosen on the chip."""
+    steps = 8
+    theirs = sim_device("2x1").run(tokens, "interleaved", steps, timeout=1800)
+    ours = sim_device("8x8", dispatch="fast").run(tokens, "sharded", steps, timeout=7000)
+    logger.info("{} {}", ours, theirs)
+    assert min(theirs["gaps"]) > 0.02, "no two best logits lie close"
+    assert ours["tokens"] == theirs["tokens"] and len(set(theirs["tokens"])) > 1
+    assert ours["replays"] == steps - 1
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_steps_of_a_row_of_two_are_those_of_interleaved_steps(sim_mesh):
+    """Two steps of one layer over two whole chips: sharded activations through the row's own collectives."""
+    fed = [5, 700]
+    theirs = sim_mesh((1, 2), "4x2").run(steps_of_row, "interleaved", fed, timeout=1800)
+    ours = sim_mesh((1, 2), "8x8", dispatch="fast").run(steps_of_row, "sharded", fed, timeout=7000)
+    for step, (got, wanted) in enumerate(zip(ours["logits"], theirs["logits"], strict=True)):
+        found, best = figures(got, wanted), wanted.topk(2)
+        logger.info("step {}: {}; best two {:.3f} apart", step, found, float(best.values[0] - best.values[1]))
+        assert found["pcc"] >= 0.999
+        assert best.values[0] - best.values[1] > 0.02, "no two best logits lie close"
+        assert ours["chosen"][step] == theirs["chosen"][step] == [int(best.indices[0])] * 2
+    for name in ("keys", "values"):
+        found = figures(ours[name], theirs[name])
+        logger.info("{}: {}", name, found)
+        assert found["pcc"] >= 0.999

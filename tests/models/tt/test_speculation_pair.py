@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Two layers that speculate between two simulated chips, against the reference's ALSpec policy: of a random Llama, and
+trained ones of SmolLM2-135M."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from loguru import logger
+
+from models.llama31_8b.reference.alspec.policies import ExactAttention, SinkAttention
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from tests.models.tt.speculation_programs import (
+    SHORT_PROMPT,
+    Run,
+    speculate,
+    texts_and_failures,
+)
+from tests.support.alspec_reference import Recorded, ReferenceSteps, margin, reference_steps
+from tests.support.pair_cases import CAPACITY, CASES, CHUNK_SIZE, PROMPT_TOKENS, PairCase
+from tests.support.tt_programs import figures
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
+from tt_kernels.token_guard.op import FAILED
+
+pytestmark = [pytest.mark.sim, pytest.mark.timeout(10000)]
+STEPS = 12  # of the whole comparison (--run-slow, the tiny model); the short one has those whose outcomes a case names
+BYPASSED_AT = 62  # the last position with fewer than two chunks cached
+MIN_PCC = 0.99
+NEAR_BOUND = 0.01
+
+
+@pytest.fixture(scope="module", params=["tiny", pytest.param("smollm2", marks=pytest.mark.slow)])
+def case(request) -> PairCase:
+    return CASES[request.param]()
+
+
+@pytest.fixture(scope="module")
+def model(case):
+    return ReferenceLlama.from_state_dict(case.config, case.state)
+
+
+@pytest.fixture(scope="module")
+def steps(request, case) -> tuple[int, int]:
+    """Decode steps with the threshold, and with each of 0 and infinity. A step of trained layers takes minutes."""
+    whole = request.config.getoption("--run-slow") and case.config.name != "smollm2"
+    return (STEPS, 2) if whole else (len(case.first), 1)
+
+
+@pytest.fixture(scope="module")
+def expected(case, model, steps) -> list[ReferenceSteps]:
+    """The reference with the threshold, exact, always taking the guess, and bypassed."""
+    policies = [(Recorded(case.threshold, CHUNK_SIZE), PROMPT_TOKENS, steps[0])]
+    policies += [(policy(CHUNK_SIZE), PROMPT_TOKENS, steps[1]) for policy in (ExactAttention, SinkAttention)]
+    policies += [(Recorded(case.threshold, CHUNK_SIZE), BYPASSED_AT, 1)]
+    found = [reference_steps(model, case.prompt[:count], steps, policy, CAPACITY) for policy, count, steps in policies]
+    assert found[0].accepted[: len(case.first)] == case.first
+    assert margin(found[0], case.threshold) > 2 * NEAR_BOUND
+    assert found[3].ratios == [[None, None]]
+    return found
+
+
+@pytest.fixture(scope="module")
+def told(sim_mesh, case, expected) -> dict:
+    """What the pair did, fed with the reference's tokens. The bypassed step comes last: it writes into the prompt."""
+    starts = (PROMPT_TOKENS, PROMPT_TOKENS, PROMPT_TOKENS, BYPASSED_AT)
+    thresholds = (case.threshold, 0.0, float("inf"), case.threshold)
+    runs = [
+        Run(threshold, start, found.tokens[:-1])
+        for threshold, start, found in zip(thresholds, starts, expected, strict=True)
+    ]
+    worker, cache = sim_mesh((2, 1), case.grid), expected[0].cache
+    prefilled = [[layer[0, :, :PROMPT_TOKENS] for layer in part] for part in (cache.keys, cache.values)]
+    return worker.run(speculate, case.config, case.state, prefilled, CHUNK_SIZE, CAPACITY, runs, timeout=9800)
+
+
+def test_tokens_are_the_references_and_logits_agree_on_both_rows(told, expected):
+    errors = []
+    for run, wanted in zip(told["runs"], expected, strict=True):
+        steps = len(run["logits"])
+        for rows, logits, token in zip(run["logits"], wanted.logits[-steps:], wanted.tokens[-steps:], strict=True):
+            assert torch.equal(*rows), "the rows of the mesh must end a step with the same residual"
+            errors.append(figures(rows[0], logits))
+            assert errors[-1]["pcc"] >= MIN_PCC, errors[-1]
+            assert int(rows[0].argmax()) == token
+    for name in ("absolute", "relative"):
+        logger.info("largest {} error of logits: {:.4f}", name, max(error[name] for error in errors))
+    logger.info("lowest PCC: {:.6f}", min(error["pcc"] for error in errors))
+
+
+def test_decisions_are_the_references(told, case, expected):
+    """By step and layer one row says accepted, rejected or bypassed, the other that it received."""
+    names = {YIELDED: True, HOLDS_EXACT: False, HOLDS_EXACT_UNVERIFIED: None}
+    near = 0
+    for step, rows in enumerate(told["runs"][0]["decisions"]):
+        sender = 0  # every step starts with priorities [2, 0]
+        for layer, ours in enumerate(zip(*rows, strict=True)):
+            assert ours[1 - sender] == HOLDS_GUESS, (step, layer, ours)
+            ratio = expected[0].ratios[step][layer]
+            wanted = None if ratio is None else expected[0].accepted[step][layer]
+            if ratio is not None and abs(ratio / case.threshold - 1) < NEAR_BOUND:
+                near += 1
+            else:
+                assert names[ours[sender]] is wanted, (step, layer, ours, ratio)
+            if ours[sender] == YIELDED:
+                sender = 1 - sender
+    assert near == 0, "these weights were chosen so that no ratio is near the bound"
+
+
+def test_outcomes_count_hits_misses_and_bypassed_positions(told, expected, steps):
+    counted = told["runs"][0]["outcomes"]
+    for layer, counts in enumerate(counted.layers):
+        hits = sum(row[layer] for row in expected[0].accepted)
+        assert (counts.hits, counts.misses, counts.bypassed) == (hits, steps[0] - hits, 0)
+        assert counts.hits and counts.misses
+    assert sum(counted.sent) == steps[0] * 3 and min(counted.sent) > 0, "two layers and the last exchange"
+    assert not counted.failures and counted.ties == 0
+    bypassed = told["runs"][3]
+    assert [(c.hits, c.misses, c.bypassed) for c in bypassed["outcomes"].layers] == [(0, 0, 1)] * 2
+    assert bypassed["outcomes"].bypassed_positions == 1
+    assert [layer[0] for layer in zip(*bypassed["decisions"][0], strict=True)] == [HOLDS_EXACT_UNVERIFIED] * 2
+
+
+def test_threshold_0_accepts_nothing_and_an_infinite_one_everything(told, steps):
+    none, every = (run["outcomes"].layers for run in told["runs"][1:3])
+    assert [(c.hits, c.misses, c.bypassed) for c in none] == [(0, steps[1], 0)] * 2
+    assert [(c.hits, c.misses, c.bypassed) for c in every] == [(steps[1], 0, 0)] * 2
+
+
+def test_both_rows_cache_every_token(told, expected, steps):
+    cached = PROMPT_TOKENS + steps[0]
+    for layer, (ours, theirs) in enumerate(zip(*told["cache"], strict=True)):
+        for name, mine, other in zip(("keys", "values"), ours, theirs, strict=True):
+            assert torch.equal(mine, other), f"{name} of layer {layer} differ between the rows"
+            wanted = getattr(expected[0].cache, name)[layer][0, :, :cached]
+            found = figures(mine, wanted)
+            logger.info("{} of layer {}: {}", name, layer, found)
+            assert found["pcc"] >= MIN_PCC
+
+
+@pytest.fixture(scope="module")
+def generated(sim_mesh) -> dict:
+    case = CASES["tiny"]()
+    worker = sim_mesh((2, 1), case.grid)
+    return worker.run(texts_and_failures, case.config, case.state, case.prompt, CHUNK_SIZE, CAPACITY, timeout=1700)
+
+
+def test_the_generator_chooses_on_the_chips_and_counts(generated):
+    """A short prompt: every step is bypassed, and counted so."""
+    case, found = CASES["tiny"](), generated["generated"]
+    model = ReferenceLlama.from_state_dict(case.config, case.state)
+    wanted = reference_steps(model, case.prompt[:SHORT_PROMPT], 2, ExactAttention(CHUNK_SIZE), CAPACITY)
+    assert found["tokens"] == wanted.tokens
+    assert found["counts"] == (0, 0, 2)
+    for mine, other in zip(*found["caches"], strict=True):
+        assert torch.equal(mine, other) and bool(mine.any()), "both rows prefill, and cache every token"
+
+
+def test_no_token_is_emitted_after_an_exchange_that_failed(generated):
+    """The failure of the second chip is told by its tokens alone; its state says why."""
+    well, failed = generated["guarded"]
+    assert well == ([7, 7], [[7]])
+    assert failed[0] == [7, FAILED]
+    assert failed[1] == ("attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data")

@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Steps over token trees that speculate between two simulated chips, against the reference."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from loguru import logger
+
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import GuessRange
+from models.llama31_8b.tiny import TINY
+from tests.models.tt.speculation_programs import ROWS
+from tests.models.tt.trace_programs import SMALLEST
+from tests.models.tt.tree_rounds import PARENTS, Round, RoundPlan, plan_rounds
+from tests.models.tt.tree_speculation_programs import (
+    step_with_a_cut_cable,
+    tree_rounds,
+    tree_texts,
+)
+from tests.support.tt_programs import figures
+from tests.support.tt_tolerances import MIN_PCC
+
+LIMIT_S = 1700
+ENDS, CAPACITY = (32, 32), 160
+# Prompts for which outcomes differ and nothing is near a border.
+SEED, THRESHOLD, PROMPTS = 45, 0.55, (95, 90)
+LEAST_MARGIN, LEAST_GAP, MAX_ERROR = 0.05, 0.08, 0.15
+# Right tokens of the trees of two users by round; the second one's text ends before the last.
+HITS = [[3, 1], [0, 2], [2, 0], [1, 3], [3, 0], [0, 1], [1, 2], [2, None]]
+MISS = [False, False]
+TAKEN = [[True, True], [False, True], [False, True], MISS, MISS, MISS, MISS, [False, True]]  # by round and layer
+
+
+class Planned(NamedTuple):
+    """rounds: of the reference; cache: after the last; prefilled: keys and values before the first."""
+
+    state: dict[str, torch.Tensor]
+    rounds: list[Round]
+    cache: KVCache
+    prefilled: tuple[list[torch.Tensor], list[torch.Tensor]]
+
+
+@pytest.fixture(scope="module")
+def planned() -> Planned:
+    found, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, [RoundPlan(THRESHOLD, row) for row in HITS])
+    assert taken == TAKEN
+    return found
+
+
+def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tuple[Planned, list[list[bool]]]:
+    """Return what the reference does after prompts of these lengths, drawn by `seed`, and which guesses are taken by
+    round and layer. weights: the seed of the model's."""
+    state = random_state_dict(config, weights)
+    model = ReferenceLlama.from_state_dict(config, state)
+    generator = torch.Generator().manual_seed(seed)
+    prompts = [torch.randint(0, config.vocab_size, (length,), generator=generator).tolist() for length in lengths]
+    cache = model.new_cache(len(prompts), capacity)
+    roots = model.prefill(prompts, cache).argmax(-1).tolist()
+    prefilled = (
+        [tensor[:, :, : max(lengths)].clone() for tensor in cache.keys],
+        [tensor[:, :, : max(lengths)].clone() for tensor in cache.values],
+    )
+    rounds, margin, gap = plan_rounds(model, cache, roots, plans, GuessRange(*ENDS))
+    assert margin > LEAST_MARGIN and gap > LEAST_GAP, f"the prompts were chosen so, not by {margin} and {gap}"
+    taken = [[all(row[user] for user in planned.drafts) for row in planned.accepted] for planned in rounds]
+    return Planned(state, rounds, cache, prefilled), taken
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, planned):
+    """Decisions, accepted tokens, counts and the caches of both rows over eight rounds: the first runs eagerly, the
+    others replay one trace; one user's text ends."""
+    told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
+        tree_rounds, TINY, planned.state, planned.prefilled, ENDS, CAPACITY, planned.rounds, timeout=LIMIT_S
+    )
+    check_rounds(planned, told)
+    assert told["replays"] == len(HITS) - 1
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim_mesh):
+    """A model drafts on both rows, its rounds stay on the chips, and nothing is accepted: the plain text; then the
+    target drafts for itself, and a hit changes the text."""
+    state = random_state_dict(SMALLEST, 0)
+    generator = torch.Generator().manual_seed(11)
+    prompt = torch.randint(0, SMALLEST.vocab_size, (66,), generator=generator).tolist()
+    runs = [("model", 0.0), ("self", 0.58)]
+    told = sim_mesh((2, 1), "2x2").run(tree_texts, SMALLEST, state, prompt, 7, ENDS, 128, runs, timeout=LIMIT_S)
+    logger.info("{}", told)
+    for found in told["runs"]:
+        assert found["texts"][0] == found["texts"][1]
+        assert found["decisions"][0] == found["decisions"][1] and not found["failures"]
+        assert found["accepted"][0] == found["accepted"][1] > 0
+    exact, guessed = told["runs"]
+    assert exact["texts"][0] == told["plain"] != guessed["texts"][0]
+    assert [found["decisions"][0][0] for found in told["runs"]] == [0, 1]
+    whole = [(0, [5, 7]), (0, [9])]
+    assert told["guarded"] == [
+        ([whole, whole], [[5, 7], [9]]),
+        (
+            [whole, [(-1, []), (-1, [])]],
+            "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data",
+        ),
+    ], "no token is emitted from a broken step"
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(2400)
+def test_rows_of_two_chips_take_one_decision_per_tree(sim_mesh):
+    """On 2x2 a guess is rejected, then taken: decisions, accepted tokens, counts and the caches of both rows are the
+    reference's, as on a pair."""
+    capacity, plans = 128, [RoundPlan(0.6, [2, 1]), RoundPlan(0.6, [0, 3])]
+    planned, taken = plan(ROWS, 2, 118, (75, 70), capacity, plans)
+    assert taken == [[False], [True]]
+    told = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
+        tree_rounds, ROWS, planned.state, planned.prefilled, ENDS, capacity, planned.rounds, timeout=2300
+    )
+    check_rounds(planned, told)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_a_step_whose_cable_is_cut_emits_no_token(sim_mesh):
+    """Both chips say so, and the generator raises what went wrong."""
+    worker = sim_mesh((2, 1), "2x2", dispatch="fast")
+    state = random_state_dict(SMALLEST, 0)
+    try:
+        (whole, outcome), (broken, message) = worker.run(
+            step_with_a_cut_cable, SMALLEST, state, ENDS, 96, 1e-3, timeout=LIMIT_S
+        )
+    finally:
+        worker.kill()  # routers do not recover
+    assert whole[0] == whole[1] and [tokens for _, tokens in whole[0]] == outcome and outcome[0]
+    assert broken == [[(-1, [])], [(-1, [])]]
+    assert message.startswith("exchange: chip (") and "gave up in call" in message
+
+
+def check_rounds(planned: Planned, told: dict) -> None:
+    for number, (wanted, found) in enumerate(zip(planned.rounds, told["rounds"], strict=True)):
+        assert found["priorities"] == wanted.priorities, f"round {number}"
+        first, second = found["logits"]
+        assert torch.equal(first, second), "both rows end with the same residual"
+        for user, logits in wanted.logits.items():
+            seen = figures(first[user, : len(PARENTS)], logits)
+            logger.info("round {} user {}: {}", number, user, seen)
+            assert seen["pcc"] >= MIN_PCC and seen["absolute"] < MAX_ERROR
+            for row in found["verified"]:
+                path, tokens = row[user]
+                assert tokens == wanted.tokens[user] and len(path) == len(tokens) - 1
+    layers = range(len(told["counts"]))
+    decisions = [[row for planned in planned.rounds for row in planned.accepted[layer]] for layer in layers]
+    assert told["counts"] == [(row.count(True), row.count(False), 0) for row in decisions]
+    assert not told["failures"]
+    check_caches(planned, told["cache"])
+
+
+def check_caches(planned: Planned, rows: list) -> None:
+    for layer, (ours, theirs) in enumerate(zip(*rows, strict=True)):
+        for name, mine, other in zip(("keys", "values"), ours, theirs, strict=True):
+            for user, cached in enumerate(planned.cache.lengths.tolist()):
+                assert torch.equal(mine[user, :, :cached], other[user, :, :cached]), f"{name} of layer {layer}"
+                wanted = getattr(planned.cache, name)[layer][user, :, :cached]
+                assert figures(mine[user, :, :cached], wanted)["pcc"] >= MIN_PCC

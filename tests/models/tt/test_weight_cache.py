@@ -1,0 +1,184 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The weight cache on disk: whatever an entry is made from changes its name, and processes may share one."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from models.llama31_8b.config import LlamaConfig, RopeScaling
+from models.llama31_8b.tt import weights as weight_cache
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import LayerPrecision, precision_config
+from models.llama31_8b.tt.weights import WeightCache, entry_folder
+from tests.support.machines import set_ttnn_version
+
+CONFIG = LlamaConfig(
+    vocab_size=96,
+    hidden_size=64,
+    intermediate_size=96,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=64,
+    max_position_embeddings=256,
+    name="tiny",
+)
+PLAN = precision_config("accuracy", 2)
+OTHER_FIELDS = {
+    "num_attention_heads": 4,
+    "bos_token_id": 1,
+    "eos_token_ids": (2,),
+    "tie_word_embeddings": True,
+    "rope_scaling": RopeScaling("linear", 2.0),
+    "rope_theta": 5e5,
+    "rms_norm_eps": 1e-6,
+    "name": "other",
+}
+DESCRIBED = {"dtype": "bfloat16", "split": -1, "layout": "TILE_LAYOUT"}
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch, tmp_path):
+    """A cache folder, and a version of ttnn whether it is installed or not."""
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path))
+    set_ttnn_version(monkeypatch, "1")
+
+
+def weights(dtype=torch.bfloat16) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return {
+        "matrix": torch.randn(2048, 1024, generator=generator).to(dtype),
+        "norm": torch.ones(7, dtype=dtype),
+        "scalar": torch.tensor(1.0, dtype=dtype),
+    }
+
+
+def folder(state=None, config=CONFIG, plan=MeshShape(), precision=PLAN) -> Path:
+    return entry_folder(config, weights() if state is None else state, plan, precision)
+
+
+@pytest.mark.parametrize("where", [1, 5, 1023, 1024, 1_000_001, 2048 * 1024 - 1])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+def test_any_single_number_changes_the_entry(where, dtype):
+    state, changed = weights(dtype), weights(dtype)
+    assert folder(state) == folder(changed)
+    number = changed["matrix"].view(-1)[where : where + 1]
+    number.view(torch.uint8)[0] ^= 1  # the lowest bit
+    assert folder(state) != folder(changed)
+
+
+def test_names_shapes_and_formats_of_tensors_change_the_entry():
+    state = weights()
+    bits = state["matrix"].view(torch.int16)
+    others = [
+        {**state, "matrix": state["matrix"].view(1024, 2048)},
+        {**state, "matrix": bits},
+        {**state, "more": torch.zeros(0)},
+        {"matrix2" if name == "matrix" else name: tensor for name, tensor in state.items()},
+        {**state, "matrix": state["matrix"].t().contiguous().t() + 1},
+    ]
+    assert len({folder(state), *map(folder, others)}) == 1 + len(others)
+    assert folder({**state, "matrix": state["matrix"].t().contiguous().t()}) == folder(state), "layout in memory"
+
+
+@pytest.mark.parametrize("name", [field.name for field in fields(LlamaConfig)])
+def test_every_field_of_the_config_changes_the_entry(name):
+    other = OTHER_FIELDS[name] if name in OTHER_FIELDS else getattr(CONFIG, name) * 2
+    if name == "num_key_value_heads":
+        assert folder(config=replace(CONFIG, num_attention_heads=4)) != folder(
+            config=replace(CONFIG, num_attention_heads=4, num_key_value_heads=2)
+        )
+    else:
+        assert folder(config=replace(CONFIG, **{name: other})) != folder()
+
+
+def test_precision_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
+    found = {
+        folder(),
+        folder(plan=MeshShape(1, 2)),
+        folder(plan=MeshShape(2, 1)),
+        folder(precision=precision_config("performance", 2)),
+        folder(precision=replace(PLAN, layers={1: LayerPrecision(ff1="bfloat16")})),
+        folder(precision=replace(PLAN, lm_head="bfloat16")),
+    }
+    with monkeypatch.context() as patch:
+        set_ttnn_version(patch, "2")
+        found.add(folder())
+    with monkeypatch.context() as patch:
+        patch.setattr(weight_cache, "LAYOUT_VERSION", 99)
+        found.add(folder())
+    assert len(found) == 8
+
+
+def test_long_and_strange_names_make_short_folders():
+    name = folder(config=replace(CONFIG, name="a/b c" + 300 * "x"), precision=replace(PLAN, name=300 * "y")).name
+    assert len(name) < 130 and name.startswith("a-b-cxxx")
+
+
+def put(path: Path, name: str, content: bytes) -> None:
+    WeightCache(path).save(name, DESCRIBED, lambda file: file.write_bytes(content))
+
+
+def test_what_was_saved_is_found_and_nothing_else(tmp_path):
+    put(tmp_path / "entry", "a", b"weights")
+    found = WeightCache(tmp_path / "entry").find("a", DESCRIBED)
+    assert found is not None and found.read_bytes() == b"weights"
+    assert WeightCache(tmp_path / "entry").find("b", DESCRIBED) is None
+    assert WeightCache(tmp_path / "entry").find("a", {**DESCRIBED, "dtype": "bfloat4_b"}) is None
+    found.write_bytes(b"weightS")
+    assert WeightCache(tmp_path / "entry").find("a", DESCRIBED) is None
+
+
+def test_two_caches_open_at_once_keep_each_others_lines(tmp_path):
+    """A manifest read at the start and written at the end would drop what the other saved between."""
+    one, two = WeightCache(tmp_path), WeightCache(tmp_path)
+    one.save("a", DESCRIBED, lambda file: file.write_bytes(b"a"))
+    two.save("b", DESCRIBED, lambda file: file.write_bytes(b"b"))
+    one.save("c", DESCRIBED, lambda file: file.write_bytes(b"c"))
+    assert [name for name in "abc" if WeightCache(tmp_path).find(name, DESCRIBED)] == ["a", "b", "c"]
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path):
+    def fail(file: Path) -> None:
+        file.write_bytes(b"half")
+        raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError, match="disk full"):
+        WeightCache(tmp_path).save("a", DESCRIBED, fail)
+    assert not list(tmp_path.glob("*.tensorbin")) and WeightCache(tmp_path).find("a", DESCRIBED) is None
+    put(tmp_path, "a", b"whole")
+    assert WeightCache(tmp_path).find("a", DESCRIBED) is not None
+
+
+def test_caches_that_fill_one_entry_at_once(tmp_path):
+    """A file lock holds between two handles of one process as between processes."""
+    start = threading.Barrier(3)
+
+    def slowly(file: Path, content: bytes) -> None:
+        with file.open("wb") as stream:
+            for at in range(0, len(content), 5000):
+                stream.write(content[at : at + 5000])
+                stream.flush()
+
+    def fill() -> None:
+        cache = WeightCache(tmp_path)
+        start.wait()
+        for number in range(20):
+            content = bytes([number]) * 100_000
+            cache.save(str(number), DESCRIBED, lambda file, content=content: slowly(file, content))
+
+    with ThreadPoolExecutor(3) as pool:
+        for filled in [pool.submit(fill) for _ in range(3)]:
+            filled.result()
+    cache = WeightCache(tmp_path)
+    for number in range(20):
+        found = cache.find(str(number), DESCRIBED)
+        assert found is not None and found.read_bytes() == bytes([number]) * 100_000
+    assert not list(tmp_path.glob("*.partial*"))
