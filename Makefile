@@ -79,6 +79,7 @@ docs: setup
 	$(PY) -m perf.docs
 
 doctor: setup-test
+	-$(PY) -m runtime_patches.board.doctor
 	$(PY) -m runtime_patches.simulated_n150 doctor
 
 clean:

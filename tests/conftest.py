@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from runtime_patches import sgdc
-from runtime_patches.runtime_root import overlay_digests, project_cache_dir
+from runtime_patches.board import doctor as board_doctor
+from runtime_patches.board import environment as board
+from runtime_patches.board.runtime_root import overlay_digests, project_cache_dir
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.clusters import check_shape
 from runtime_patches.simulated_n150.dispatch import mesh_options, opening_options
 from runtime_patches.simulated_n150.environment import (
     mock_environment,
     process_environment,
-    real_sfpi,
-    silicon_environment,
     simulated_environment,
     simulators_folder,
 )
@@ -124,7 +124,7 @@ def _plain_surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
 
 @lru_cache(maxsize=None)
 def _why_not(mode: str) -> str | None:
-    return doctor.why_not(mode)
+    return board_doctor.why_not() if mode == board_doctor.SILICON else doctor.why_not(mode)
 
 
 def _live_workers() -> int:
@@ -183,8 +183,8 @@ def sim_device(
             title = "the N150"
 
             def make() -> dict[str, str]:
-                chosen = silicon_environment(overlays) | dict(variables or {})
-                return process_environment(chosen, silicon=True)
+                chosen = board.silicon_environment(overlays) | dict(variables or {})
+                return board.process_environment(chosen)
         else:
             opening["room"] = True
             title = f"the simulated N150 {name}{_FAST[dispatch]}"
@@ -264,7 +264,7 @@ def mock_mesh(
         overlays = {**_runtime_overlays, **(overlays or {})}
         fabric = fabric if rows * columns > 1 else None
         opening = {"mesh": (rows, columns), "fabric": fabric, "options": dict(options or {})}
-        if real_sfpi() is None:
+        if board.real_sfpi() is None:
             opening["room"] = True
         title = f"the mock mesh {rows}x{columns}"
 

@@ -63,6 +63,14 @@ WRONG = {
         "from models.llama31_8b.generation import sampling\n",
         "tt_kernels.op -> models.llama31_8b.generation.sampling",
     ),
+    "runtime_patches/sgdc/gate.py": (
+        "from runtime_patches.simulated_n150 import doctor\n",
+        "runtime_patches.sgdc.gate -> runtime_patches.simulated_n150.doctor",
+    ),
+    "runtime_patches/simulated_n150/doctor.py": (
+        "import tt_kernels.op\n",
+        "runtime_patches.simulated_n150.doctor -> tt_kernels.op",
+    ),
     "runtime_patches/root.py": ("import tt_kernels.op\n", "runtime_patches.root -> tt_kernels.op"),
     "models/llama31_8b/reference/model/rope.py": (
         "import tt_kernels.op\n",

@@ -25,7 +25,7 @@ from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, ShardedDecodeConfig,
 from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
 from runtime_patches import sgdc
-from runtime_patches.runtime_root import RuntimeRootError
+from runtime_patches.board.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.environment import mock_environment, process_environment
 
@@ -73,8 +73,8 @@ def launches(mesh, asked: Mapping[str, Any]) -> list[Launch]:
 
 
 def _work(mesh: str, asked: Mapping[str, Any]) -> list[Launch]:
+    from runtime_patches.board.environment import real_sfpi
     from runtime_patches.simulated_n150.dispatch import program_room
-    from runtime_patches.simulated_n150.environment import real_sfpi
 
     plan = MeshShape.parse(mesh)
     device = plan.open(**(program_room() if real_sfpi() is None else {}))

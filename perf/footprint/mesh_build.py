@@ -23,8 +23,8 @@ from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from models.llama31_8b.tt.weights import WeightStore
+from runtime_patches.board.environment import real_sfpi
 from runtime_patches.simulated_n150.dispatch import program_room
-from runtime_patches.simulated_n150.environment import real_sfpi
 
 from .mesh_memory import MODEL, MeshMemory, StepMemory, largest_program, peak_per_bank
 

@@ -145,9 +145,15 @@ def _ready(source: str) -> None:
     """Check the source. Errors: ValueError when nothing of this source could run at all."""
     if source == "model":
         return
-    from runtime_patches.simulated_n150 import doctor
+    if source == "n150":
+        from runtime_patches.board import doctor
 
-    if reason := doctor.why_not("silicon" if source == "n150" else "simulator"):
+        reason = doctor.why_not()
+    else:
+        from runtime_patches.simulated_n150 import doctor as simulators
+
+        reason = simulators.why_not("simulator")
+    if reason:
         raise ValueError(f"--source {source}: {reason}")
 
 

@@ -92,11 +92,11 @@ def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
     """Return a worker on the boards of this machine. Errors: ValueError where there are too few."""
     from runtime_patches import sgdc
-    from runtime_patches.boards import visible_boards
-    from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
+    from runtime_patches.board.boards import visible_boards
+    from runtime_patches.board.environment import process_environment, silicon_environment
 
     configuration.mesh.check_board(len(visible_boards()))
-    environment = process_environment(silicon_environment(sgdc.overlays()), silicon=True)
+    environment = process_environment(silicon_environment(sgdc.overlays()))
     return worker(configuration, answer, "n150"), environment
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime_patches.runtime_root import RuntimeRootError, find_ttnn_dir, read_manifest
+from runtime_patches.board.runtime_root import RuntimeRootError, find_ttnn_dir, read_manifest
 
 HEADER = "tt_metal/hw/inc/api/debug/kernel_profiler.hpp"
 ADDED_HEADER = "tt_metal/hw/inc/api/debug/kernel_cycles.hpp"
@@ -74,7 +74,7 @@ class CoreCycles:
 
 
 def cycle_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
-    """Return files for a runtime root (see :mod:`runtime_patches.runtime_root`) whose kernels count their cycles."""
+    """Return files for a runtime root (see board/runtime_root.py) whose kernels count their cycles."""
     original = ((find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)) / HEADER).read_bytes()
     include = b'\n#include "api/debug/kernel_cycles.hpp"\n'
     return {HEADER: original + include, ADDED_HEADER: (_HERE / "cycles.hpp").read_bytes()}

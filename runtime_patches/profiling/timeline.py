@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime_patches.runtime_root import find_ttnn_dir
+from runtime_patches.board.runtime_root import find_ttnn_dir
 
 FIRMWARE = "tt_metal/hw/firmware/src/tt-1xx/brisc.cc"
 ADDED_HEADER = "tt_metal/hw/inc/internal/program_timeline.hpp"
@@ -50,7 +50,7 @@ class ProgramSpan:
 
 
 def timeline_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
-    """Return files for a runtime root (see :mod:`runtime_patches.runtime_root`) whose firmware notes its programs.
+    """Return files for a runtime root (see board/runtime_root.py) whose firmware notes its programs.
 
     Errors: ValueError when the installed firmware is not the one this was made for.
     """

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from runtime_patches import sgdc
-from runtime_patches.runtime_root import RuntimeRootError
+from runtime_patches.board.runtime_root import RuntimeRootError
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,7 +13,7 @@ import os
 import shlex
 from pathlib import Path
 
-from runtime_patches.runtime_root import (
+from runtime_patches.board.runtime_root import (
     MANIFEST,
     build_runtime_root,
     find_ttnn_dir,
@@ -61,7 +61,7 @@ def overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
 
 
 def build_patched_root(*, ttnn_dir: Path | None = None, cache_dir: Path | None = None) -> Path:
-    """Return a runtime root with the patch and nothing else, for real boards; see :mod:`runtime_patches.runtime_root`.
+    """Return a runtime root with the patch and nothing else, for real boards (see board/runtime_root.py).
     Where ttnn is a source build, return that tree, once it is patched.
 
     Errors: ValueError for a source build that is not patched; RuntimeRootError; StubMismatchError.

@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
     if reason := doctor.why_not("mock mesh" if options.mock else "simulator"):
         print(f"cannot run: {reason}", file=sys.stderr)
         return 1
-    from runtime_patches.runtime_root import RuntimeRootError
+    from runtime_patches.board.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150.clusters import parse_shape
 
     overlays = sgdc.overlays() if options.runtime == "patched" else {}

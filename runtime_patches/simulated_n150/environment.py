@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Choose the environment variables that put ttnn on a simulated N150, on a mock mesh, or on real boards.
+"""Choose the environment variables that put ttnn on a simulated N150 or on a mock mesh.
 
 They must be set before ttnn is imported, so these functions return them and change nothing: a program that needs a
 device is started in a process of its own with ``process_environment(simulated_environment("2x2"))``.
@@ -15,7 +15,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from runtime_patches.runtime_root import (
+from runtime_patches.board import environment as board
+from runtime_patches.board.environment import Overlays, real_sfpi, root_variables
+from runtime_patches.board.runtime_root import (
     RuntimeRootError,
     build_runtime_root,
     find_ttnn_dir,
@@ -45,23 +47,8 @@ CONFLICTING = (
     EMPTY_STOCK_KERNELS,
 )
 STOCK_KERNELS = ("empty", "compiled")  # of a mock mesh, the default first
-NOT_SILICON = ("TT_METAL_SIMULATOR", "TT_METAL_MOCK_CLUSTER_DESC_PATH", "TT_METAL_EMULE_MODE")
-# Debian's RISC-V compiler stands in for the SFPI compiler only where none of these holds a real one.
-SFPI_COMPILER = "compiler/bin/riscv-tt-elf-g++"
-SYSTEM_SFPI = Path("/opt/tenstorrent/sfpi")
 # How long the host waits for the fabric's routers, in wall time: a simulated mesh is slow, and slower when busy.
 FABRIC_START_MS = 600_000
-
-Overlays = Mapping[str, "Path | bytes"]
-
-
-def real_sfpi(ttnn_dir: Path | None = None) -> Path | None:
-    """Return the folder of an installed SFPI compiler: the wheel's ``runtime/sfpi`` or the system's; or None."""
-    package = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)
-    for folder in (package / "runtime" / "sfpi", SYSTEM_SFPI):
-        if os.access(folder / SFPI_COMPILER, os.X_OK):
-            return folder
-    return None
 
 
 def simulators_folder(cache_dir: Path | None = None) -> Path:
@@ -100,7 +87,7 @@ def simulated_environment(
         cache_dir=cache,
     )
     simulator = simulator_dir(simulators_folder(cache), parse_grid(name), Path(sys.executable))
-    variables = _root_variables(cache, root)
+    variables = root_variables(cache, root)
     variables |= dispatching | {
         "TT_METAL_SIMULATOR": str(simulator),
         "TT_METAL_DISABLE_SFPLOADMACRO": "1",
@@ -142,7 +129,7 @@ def mock_environment(
         merge_overlays(simulated_n150=toolchain, caller=overlays or {}), ttnn_dir=ttnn_dir, cache_dir=cache
     )
     empty = not real and stock_kernels == "empty"
-    variables = _root_variables(cache, root, jit="jit_of_empty_kernels" if empty else "jit")
+    variables = root_variables(cache, root, jit="jit_of_empty_kernels" if empty else "jit")
     if not real:
         variables["TT_METAL_DISABLE_SFPLOADMACRO"] = "1"
     if empty:
@@ -159,34 +146,9 @@ def _mesh_descriptors(cache: Path, mesh: tuple[int, int]) -> dict[str, str]:
     return {"TT_METAL_MOCK_CLUSTER_DESC_PATH": str(cluster), "TT_MESH_GRAPH_DESC_PATH": str(graph)}
 
 
-def silicon_environment(overlays: Overlays | None = None, *, cache_dir: Path | None = None) -> dict[str, str]:
-    """Return variables for real boards: none, unless files of the runtime are to be replaced by `overlays`.
-
-    Errors: RuntimeRootError when no SFPI compiler is installed; the stand-in is not meant for silicon.
-    """
-    ttnn_dir, cache = find_ttnn_dir(), project_cache_dir(cache_dir)
-    if real_sfpi(ttnn_dir) is None:
-        raise RuntimeRootError(
-            f"kernels for a real board need Tenstorrent's SFPI compiler in {SYSTEM_SFPI} or "
-            f"{ttnn_dir / 'runtime' / 'sfpi'}; the release is in {ttnn_dir / 'tt_metal' / 'sfpi-version'}"
-        )
-    if not overlays:
-        return {}
-    return _root_variables(
-        cache, build_runtime_root(merge_overlays(caller=overlays), ttnn_dir=ttnn_dir, cache_dir=cache)
-    )
-
-
-def process_environment(
-    variables: Mapping[str, str], base: Mapping[str, str] | None = None, *, silicon: bool = False
-) -> dict[str, str]:
-    """Return a whole environment for a child process: `base` (default ours) without what would conflict.
-
-    silicon: the process is for real boards, where the user's own choice of root, cache and boards holds.
-    """
-    unwanted = NOT_SILICON if silicon else CONFLICTING
-    kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in unwanted}
-    return kept | dict(variables)
+def process_environment(variables: Mapping[str, str], base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return a whole environment for a child process: `base` (default ours) without what would conflict."""
+    return board.process_environment(variables, base, unwanted=CONFLICTING)
 
 
 def _toolchain_overlays(cache: Path, ttnn_dir: Path) -> dict[str, Path]:
@@ -200,26 +162,6 @@ def _toolchain_overlays(cache: Path, ttnn_dir: Path) -> dict[str, Path]:
     # The launcher among the overlays names the toolchain's own folder, which is keyed by all it was made
     # from.
     return toolchain.overlay_files(toolchain.build_toolchain(cache, ttnn_dir, sys.executable))
-
-
-def _root_variables(cache: Path, root: Path, jit: str = "jit") -> dict[str, str]:
-    """Return the variables that name a root and its caches.
-
-    The root's name carries the content of toolchain and patches, so caches of two roots never mix. jit: the folder of
-    kernel caches; one that holds empty kernels is never that of what is executed.
-    """
-    kernels, logs = cache / jit / root.name, cache / "logs"
-    kernels.mkdir(parents=True, exist_ok=True)
-    logs.mkdir(parents=True, exist_ok=True)
-    return {
-        "TT_METAL_RUNTIME_ROOT": str(root),
-        "TT_METAL_HOME": str(root),
-        "TT_METAL_CACHE": str(kernels),
-        "TT_METAL_LOGS_PATH": str(logs),  # the inspector would write into the working directory
-        "TT_METAL_INSPECTOR_RPC": "0",  # all processes of a machine would share one port
-        "TT_METAL_DISABLE_BACKTRACE": "1",  # addresses in stripped libraries say nothing
-        "TT_LOGGER_LEVEL": os.environ.get("TT_LOGGER_LEVEL", "WARN"),
-    }
 
 
 def _written(folder: Path, stem: str, suffix: str, text: str) -> Path:

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 
-from runtime_patches.runtime_root import project_cache_dir
+from runtime_patches.board.runtime_root import project_cache_dir
 
 from .table import MUTATIONS, Mutation
 

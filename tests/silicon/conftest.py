@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from runtime_patches import sgdc
-from runtime_patches.boards import visible_boards
-from runtime_patches.runtime_root import project_cache_dir
-from runtime_patches.simulated_n150.environment import process_environment, silicon_environment
+from runtime_patches.board.boards import visible_boards
+from runtime_patches.board.environment import process_environment, silicon_environment
+from runtime_patches.board.runtime_root import project_cache_dir
 from tests.support.sim_worker import DeviceWorker
 
 
@@ -25,7 +25,7 @@ def board_mesh(_workers) -> Callable[..., DeviceWorker]:
         title = f"{needed} N150 as {shape[0]}x{shape[1]}"
 
         def start() -> DeviceWorker:
-            environment = process_environment(silicon_environment(sgdc.overlays()), silicon=True)
+            environment = process_environment(silicon_environment(sgdc.overlays()))
             opening = {"mesh": shape, "fabric": "FABRIC_1D", "options": options}
             return DeviceWorker(title, environment, opening, project_cache_dir() / "workers", False)
 

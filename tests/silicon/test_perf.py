@@ -23,7 +23,7 @@ from models.llama31_8b.tt.precision import precision_config
 from perf.footprint.roofline import published
 from perf.sweep.against_model import against_model, report
 from perf.sweep.table import NOT_RUN, read
-from runtime_patches.boards import visible_boards
+from runtime_patches.board.boards import visible_boards
 from tests.silicon.silicon_programs import decode_speed, text
 from tests.support.perf_judgement import impossible, out_of_range
 

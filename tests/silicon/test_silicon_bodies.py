@@ -43,8 +43,7 @@ def cached(mesh, cache: str, name: str, *arguments):
 def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
     """In the worker: the demo as if the simulated chip were a board; exit code, output, log."""
     from models.llama31_8b.tt.mesh import MeshShape
-    from runtime_patches import boards
-    from runtime_patches.simulated_n150 import doctor
+    from runtime_patches.board import boards, doctor
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.ExitStack() as stack:

@@ -379,7 +379,7 @@ def _open_gate(device) -> None:
 
 
 def _on_board() -> bool:
-    from runtime_patches.simulated_n150.environment import NOT_SILICON
+    from runtime_patches.board.environment import NOT_SILICON
 
     return not any(variable in os.environ for variable in NOT_SILICON)
 

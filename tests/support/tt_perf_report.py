@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from runtime_patches.runtime_root import project_cache_dir
+from runtime_patches.board.runtime_root import project_cache_dir
 
 VERSION = "1.4.1"
 INSTALL_TIMEOUT_S = 420

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 
 FALLBACKS = {
-    "host": ("`llama-alspec --device cpu` needs no board", "`python -m runtime_patches.simulated_n150 doctor`"),
+    "host": ("`llama-alspec --device cpu` needs no board", "`python -m runtime_patches.board.doctor`"),
     "cards": ("choose N150 boards with TT_VISIBLE_DEVICES", "`llama-alspec --device cpu` needs no board"),
     "open": ("`tt-smi -r`, then once more: a first opening fails now and then", "update firmware and driver"),
     "stock op": ("ttnn itself does not compute here: `tt-smi -r`, then ttnn's own examples",),

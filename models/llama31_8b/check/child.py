@@ -50,10 +50,11 @@ def _one_line(error: Exception) -> str:
 
 def _open(kind: str, mesh: Sequence[int]):
     from models.llama31_8b.tt.mesh import MeshShape
-    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
     if kind == "n150":
         return MeshShape(*mesh).open(trace_region_size=1 << 22)
+    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
+
     return MeshShape(*mesh).open(**program_room(), **opening_options("fast"))
 
 

@@ -15,10 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runtime_patches import boards, sgdc
+from runtime_patches import sgdc
+from runtime_patches.board import boards
+from runtime_patches.board.environment import process_environment, silicon_environment
+from runtime_patches.board.runtime_root import RuntimeRootError
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
-from runtime_patches.runtime_root import RuntimeRootError
-from runtime_patches.simulated_n150.environment import process_environment, silicon_environment, simulated_environment
 
 from .advice import advice
 from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Check, Finding, failed_checks
@@ -63,11 +64,13 @@ def environment_of(stage: Stage, kind: str) -> dict[str, str]:
         return dict(os.environ)
     if kind == "n150":
         limits = {"TT_METAL_OPERATION_TIMEOUT_SECONDS": str(round(stage.limit_s / 2))}
-        return process_environment(limits | silicon_environment(sgdc.overlays()), silicon=True)
+        return process_environment(limits | silicon_environment(sgdc.overlays()))
+    from runtime_patches.simulated_n150 import environment as simulated
+
     mesh = None if stage.chips == 1 else stage.mesh
     counting = cycle_overlays() if stage.timed else {}
-    variables = simulated_environment(stage.grid, sgdc.overlays() | counting, mesh=mesh, dispatch="fast")
-    return process_environment(variables | (CYCLE_VARIABLES if stage.timed else {}))
+    variables = simulated.simulated_environment(stage.grid, sgdc.overlays() | counting, mesh=mesh, dispatch="fast")
+    return simulated.process_environment(variables | (CYCLE_VARIABLES if stage.timed else {}))
 
 
 def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> Finding:

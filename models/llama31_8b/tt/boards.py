@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from runtime_patches.boards import visible_boards
+from runtime_patches.board.boards import visible_boards
 
 from .mesh import MeshError
 

@@ -23,7 +23,7 @@ from filelock import FileLock
 from loguru import logger
 from tqdm import tqdm
 
-from runtime_patches.runtime_root import project_cache_dir
+from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..checkpoint.gguf.conversion_cache import make_cache_folder
 from ..checkpoint.load import load_state_dict, read_config, resolve_source

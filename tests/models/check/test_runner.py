@@ -26,7 +26,7 @@ from models.llama31_8b.check.findings import (
 )
 from models.llama31_8b.check.runner import ROOT, run_stages
 from models.llama31_8b.check.stages import LEVELS, SIM_PATIENCE, STAGES, Stage, recorded_stages
-from runtime_patches import boards
+from runtime_patches.board import boards
 
 FAULTY = "tests.models.check.faulty_bodies"
 KERNELS = "tests.models.check.faulty_kernels"

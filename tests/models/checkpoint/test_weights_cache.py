@@ -15,7 +15,7 @@ import torch
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.checkpoint.errors import ModelLoadError
 from models.llama31_8b.checkpoint.gguf import conversion_cache
-from runtime_patches.runtime_root import project_cache_dir
+from runtime_patches.board.runtime_root import project_cache_dir
 from tests.support.gguf_files import write_gguf
 
 

@@ -13,8 +13,8 @@ def boards(monkeypatch, tmp_path):
     """Pretend that this machine has two N150 and all they need; opening them would fail. A machines.Boards."""
     from models.llama31_8b.tt import boards
     from models.llama31_8b.tt.mesh import MeshShape
-    from runtime_patches import boards as driver
-    from runtime_patches.simulated_n150 import doctor
+    from runtime_patches.board import boards as driver
+    from runtime_patches.board import doctor
     from tests.support.machines import Boards, set_ttnn_version
 
     found = Boards(tmp_path)

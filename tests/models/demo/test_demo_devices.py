@@ -15,8 +15,8 @@ from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.backends.sim import backend as sim
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.tt.mesh import MeshShape
-from runtime_patches import boards as driver
-from runtime_patches.simulated_n150 import doctor
+from runtime_patches.board import boards as driver
+from runtime_patches.board import doctor
 from tests.support.gguf_files import write_gguf, write_hf_folder
 from tests.support.machines import refused
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from models.llama31_8b.serving.environment import check_plugin, interpreter
-from runtime_patches.runtime_root import project_cache_dir
+from runtime_patches.board.runtime_root import project_cache_dir
 
 PLUGIN = os.environ.get("LLAMA_ALSPEC_VLLM_PLUGIN")
 CLIENT = Path(__file__).with_name("openai_session.py")

@@ -17,8 +17,8 @@ from perf.footprint.kernel_sizes import (
     recorded,
 )
 from perf.lib.data_file import ROOT
-from runtime_patches.runtime_root import find_ttnn_dir
-from runtime_patches.simulated_n150.environment import real_sfpi
+from runtime_patches.board.environment import real_sfpi
+from runtime_patches.board.runtime_root import find_ttnn_dir
 
 GROWTH = 1.02  # of a program beyond its figure in perf/data, before it has to be recorded again
 

@@ -7,8 +7,8 @@ import re
 import pytest
 import torch
 
+from runtime_patches.board.runtime_root import merge_overlays
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, _decode, cycle_overlays
-from runtime_patches.runtime_root import merge_overlays
 from runtime_patches.sgdc import patch as sgdc
 
 TILE = 32

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from runtime_patches import sgdc
-from runtime_patches.runtime_root import find_ttnn_dir
+from runtime_patches.board.runtime_root import find_ttnn_dir
 from runtime_patches.sgdc.__main__ import main
 from runtime_patches.sgdc.stubs import GATE_HEADER, MEMORY_MAP, STUBS, patched, stock_content
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the doctor says of machines that lack this or that, and what ``run`` does with a program."""
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -10,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from runtime_patches import runtime_root
+from runtime_patches.board import environment as board_environment
+from runtime_patches.board import runtime_root
 from runtime_patches.simulated_n150 import __main__ as command
-from runtime_patches.simulated_n150 import doctor, environment
+from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.compiler import toolchain
 
 needs_simulator = pytest.mark.skipif(bool(doctor.why_not("simulator")), reason=str(doctor.why_not("simulator")))
@@ -30,45 +32,17 @@ def test_every_finding_can_be_acted_on():
 def test_missing_debian_packages(monkeypatch):
     lacking = ["gcc-riscv64-unknown-elf", "picolibc-riscv64-unknown-elf"]
     monkeypatch.setattr(toolchain, "missing_packages", lambda: lacking)
-    monkeypatch.setattr(environment, "SYSTEM_SFPI", Path("/nonexistent"))
+    monkeypatch.setattr(board_environment, "SYSTEM_SFPI", Path("/nonexistent"))
     found = doctor.findings()
     for mode in ("simulator", "mock mesh"):
         reason = doctor.why_not(mode, found)
         assert "apt-get install -y gcc-riscv64-unknown-elf picolibc-riscv64-unknown-elf" in reason
     assert "MISSING gcc-riscv64-unknown-elf" in doctor.as_table(found)
-    assert doctor.why_not("silicon", found) is None or "gcc" not in doctor.why_not("silicon", found)
-
-
-def test_missing_ttnn_and_another_version(monkeypatch):
-    def absent():
-        raise runtime_root.RuntimeRootError("ttnn is not installed")
-
-    monkeypatch.setattr(doctor, "find_ttnn_dir", absent)
-    found = {f.part: f for f in doctor.findings()}
-    assert not found["ttnn"].ok and found["ttnn"].fix == "pip install ttnn==0.81.1"
-    monkeypatch.setattr(doctor, "find_ttnn_dir", lambda: Path("/somewhere/ttnn"))
-    monkeypatch.setattr(doctor, "ttnn_version", lambda folder: "0.70.0")
-    finding = doctor._ttnn()
-    assert not finding.ok and "0.70.0" in finding.found
 
 
 def test_another_wolfpine(monkeypatch):
-    monkeypatch.setattr(doctor.importlib.metadata, "version", lambda name: "1.0")
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.0")
     assert doctor._wolfpine() == doctor.Finding("wolfpine", False, "1.0", "pip install wolfpine==2.2", ("simulator",))
-
-
-def test_boards_that_the_environment_hides_are_said_to_be_hidden(monkeypatch, tmp_path):
-    for name in ("0", "2", "by-id"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(doctor.boards, "BOARDS", tmp_path)
-    told = {}
-    for chosen in ("", "2", "7"):
-        monkeypatch.setenv("TT_VISIBLE_DEVICES", chosen)
-        told[chosen] = doctor._boards()
-    assert [told[chosen].found for chosen in ("", "2")] == [f"2 in {tmp_path}", f"1 in {tmp_path}"]
-    assert [told[chosen].ok for chosen in told] == [True, True, False]
-    assert told["7"].found == f"none of the 2 in {tmp_path} is named by TT_VISIBLE_DEVICES=7"
-    assert told["7"].fix == "name some of 0, 2, or unset TT_VISIBLE_DEVICES"
 
 
 def test_it_says_what_the_cache_takes_and_what_is_free(monkeypatch, tmp_path, capsys):
@@ -151,7 +125,7 @@ def test_doctor_command_on_a_whole_machine(capsys):
 
 def run_command(*arguments: str, **named) -> subprocess.CompletedProcess:
     line = [sys.executable, "-m", "runtime_patches.simulated_n150", "run", *arguments]
-    repository = Path(runtime_root.__file__).resolve().parent.parent
+    repository = Path(runtime_root.__file__).resolve().parents[2]
     return subprocess.run(line, cwd=repository, capture_output=True, text=True, timeout=600, **named)
 
 
@@ -175,7 +149,7 @@ def test_run_on_a_mock_mesh_and_timeout():
         for options in ((), ("--stock-kernels", "compiled"))
     )
     folders = [Path(cache).parent.name for cache in (by_default, compiled)]
-    assert folders == (["jit_of_empty_kernels", "jit"] if environment.real_sfpi() is None else ["jit", ""])
+    assert folders == (["jit_of_empty_kernels", "jit"] if board_environment.real_sfpi() is None else ["jit", ""])
     slow = run_command("--mock", "1x2", "--timeout", "0.5", "--", "sleep", "60")
     assert slow.returncode == 124 and "sleep 60 did not end within 0.5 s" in slow.stderr
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runtime_patches import runtime_root
-from runtime_patches.simulated_n150 import doctor
+from runtime_patches.board import doctor as board_doctor
+from runtime_patches.board import runtime_root
+from runtime_patches.board.environment import real_sfpi
 
-REPOSITORY = Path(runtime_root.__file__).resolve().parent.parent
+REPOSITORY = Path(runtime_root.__file__).resolve().parents[2]
 SAMPLE = """
 import pytest
 
@@ -28,6 +29,8 @@ toolchain.missing_packages = lambda: ["gcc-riscv64-unknown-elf"]
 WITH_EVERYTHING = """
 from runtime_patches.simulated_n150 import doctor
 doctor.findings = lambda: []
+from runtime_patches.board import doctor as board
+board.findings = lambda: []
 """
 
 
@@ -50,7 +53,7 @@ def run_pytest(tmp_path: Path, marker: str, *options: str, machine: str = "") ->
 
 @pytest.mark.parametrize("marker", ["sim", "mock_mesh"])
 def test_missing_packages_skip_with_the_line_that_fixes_it(tmp_path, marker):
-    if doctor.real_sfpi() is not None and marker == "mock_mesh":
+    if real_sfpi() is not None and marker == "mock_mesh":
         pytest.skip("a mock mesh uses the SFPI compiler of this machine")
     done = run_pytest(tmp_path, marker, machine=WITHOUT_COMPILER)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -68,7 +71,7 @@ def test_silicon_needs_the_option_and_the_board(tmp_path):
     assert "give --device n150" in run_pytest(tmp_path, "silicon", machine=WITH_EVERYTHING).stdout
     on_board = run_pytest(tmp_path, "silicon", "--device", "n150", machine=WITH_EVERYTHING)
     assert "1 passed" in on_board.stdout
-    if doctor.why_not("silicon") is not None:
+    if board_doctor.why_not() is not None:
         refused = run_pytest(tmp_path, "sim", "--device", "n150")
         assert refused.returncode == 4 and "--device n150: " in refused.stdout + refused.stderr
         skipped = run_pytest(tmp_path, "silicon")

@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from runtime_patches.runtime_root import find_ttnn_dir
+from runtime_patches.board.runtime_root import find_ttnn_dir
 from tt_kernels.compute_gate import reference
 from tt_kernels.compute_gate.region import is_cross_chip
 

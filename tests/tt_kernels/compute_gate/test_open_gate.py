@@ -12,7 +12,7 @@ import torch
 
 from models.llama31_8b.tt.mesh import MeshShape
 from runtime_patches import sgdc
-from runtime_patches.runtime_root import find_ttnn_dir
+from runtime_patches.board.runtime_root import find_ttnn_dir
 from tests.support import sim_worker
 from tests.support.made_up_ttnn import make_up_ttnn
 from tt_kernels.compute_gate import op

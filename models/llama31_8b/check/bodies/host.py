@@ -8,9 +8,8 @@ from pathlib import Path
 
 from models.llama31_8b.tt.boards import check_boards, find_boards
 from models.llama31_8b.tt.mesh import MeshError
-from runtime_patches import boards
-from runtime_patches.runtime_root import ttnn_version
-from runtime_patches.simulated_n150 import doctor
+from runtime_patches.board import boards, doctor
+from runtime_patches.board.runtime_root import ttnn_version
 
 from ..context import Context
 from ..findings import Check, CouldNotRun
@@ -22,8 +21,7 @@ IOMMU = Path("/sys/class/iommu")
 
 def host(context: Context) -> list[Check]:
     """Check the software, and with boards driver and hugepages. Errors: CouldNotRun if software is missing."""
-    mode = "simulator" if context.simulated else "silicon"
-    findings = [one for one in doctor.findings() if mode in one.needed_for and one.part != "Tenstorrent boards"]
+    findings = doctor.software() if context.simulated else [*doctor.software(), doctor.cache_folder(), doctor.sfpi()]
     if lacking := [one for one in findings if not one.ok]:
         raise CouldNotRun("; ".join(f"{one.part}: {one.found} ({one.fix})" for one in lacking))
     checks = [Check("ttnn", ttnn_version())]

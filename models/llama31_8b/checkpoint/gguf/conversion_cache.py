@@ -24,7 +24,7 @@ from loguru import logger
 from safetensors.torch import save_file
 from tqdm import tqdm
 
-from runtime_patches.runtime_root import project_cache_dir
+from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..errors import ModelLoadError
 from .loader import GgufModel

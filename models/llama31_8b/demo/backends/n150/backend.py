@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loguru import logger
 
-from runtime_patches import boards as driver
-from runtime_patches.runtime_root import project_cache_dir
-from runtime_patches.simulated_n150 import doctor
+from runtime_patches.board import boards as driver
+from runtime_patches.board import doctor
+from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from ....spec_decode.draft_shape import SELF_WINDOW

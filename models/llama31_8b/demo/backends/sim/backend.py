@@ -63,7 +63,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None = None) -> int:
     """Check `max_new_tokens` tokens, by default a few; return the exit code. Raises UserError for what cannot be
     simulated."""
     from runtime_patches import sgdc
-    from runtime_patches.runtime_root import RuntimeRootError
+    from runtime_patches.board.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150 import doctor
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 

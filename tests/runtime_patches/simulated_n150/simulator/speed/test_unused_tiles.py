@@ -4,7 +4,7 @@
 
 import pytest
 
-from runtime_patches.runtime_root import find_ttnn_dir
+from runtime_patches.board.runtime_root import find_ttnn_dir
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.simulator.patch import check
 from runtime_patches.simulated_n150.simulator.speed.unused_tiles import (

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime_patches import runtime_root
-from runtime_patches.runtime_root import RuntimeRootError, build_runtime_root, merge_overlays, overlay_digests
+from runtime_patches.board import runtime_root
+from runtime_patches.board.runtime_root import RuntimeRootError, build_runtime_root, merge_overlays, overlay_digests
 
 STUB = "tt_metal/hw/firmware/brisck.cc"
 
@@ -272,7 +272,7 @@ def test_merge_composes_and_names_conflicts(tmp_path):
 CONCURRENT = """
 import json, sys, time
 from pathlib import Path
-from runtime_patches.runtime_root import build_runtime_root
+from runtime_patches.board.runtime_root import build_runtime_root
 package, cache, start = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
 overlays = {f"tt_metal/hw/firmware/file{i}.cc": bytes([i]) * 4096 for i in range(200)}
 time.sleep(max(0.0, start - time.time()))
@@ -285,7 +285,7 @@ print(json.dumps([str(root), all((root / p).read_bytes() == c for p, c in overla
 def test_concurrent_builds_give_one_whole_root(package, tmp_path):
     start = time.time() + 1.5
     command = [sys.executable, "-c", CONCURRENT, str(package), str(tmp_path / "cache"), str(start)]
-    repository = Path(runtime_root.__file__).resolve().parent.parent
+    repository = Path(runtime_root.__file__).resolve().parents[2]
     environment = dict(os.environ, PYTHONPATH=str(repository))
 
     def one(_):
@@ -302,12 +302,12 @@ def test_concurrent_builds_give_one_whole_root(package, tmp_path):
 def test_found_without_importing(tmp_path):
     """find_ttnn_dir on the installed ttnn leaves sys.modules without it."""
     code = (
-        "import sys\nfrom runtime_patches.runtime_root import find_ttnn_dir, ttnn_version\n"
+        "import sys\nfrom runtime_patches.board.runtime_root import find_ttnn_dir, ttnn_version\n"
         "d = find_ttnn_dir()\nprint(ttnn_version(d))\nassert 'ttnn' not in sys.modules\n"
     )
     if not _ttnn_installed():
         pytest.skip("ttnn is not installed")
-    repository = Path(runtime_root.__file__).resolve().parent.parent
+    repository = Path(runtime_root.__file__).resolve().parents[2]
     environment = dict(os.environ, PYTHONPATH=str(repository))
     version = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip()
     assert version == runtime_root.SUPPORTED_VERSIONS[0]
