@@ -1,15 +1,14 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write the figures of the documents from perf/data, or check that they agree (`--check`).
+"""Write the tables of the documents from perf/data, or check that they agree (`--check`).
 
-Four markers, HTML comments that a reader does not see; cells are Python format strings over a row's columns and its
+Three markers, HTML comments that a reader does not see; cells are Python format strings over a row's columns and its
 file's other entries:
 
     <!-- table FILE... [COLUMN=VALUE|VALUE ...] [mean=COLUMN,COLUMN] [commands=none]
     | heading | heading |
     | {column} | {column:.2f}x |
     --> ... <!-- /table -->        a table of the rows, and the commands that made them
-    <!-- figure FILE [COLUMN="A VALUE" ...] {column:.2f}x --> ... <!-- /figure -->  a figure of one row
     <!-- output FILE --> ... <!-- /output -->            what a command printed (perf/record.py)
     <!-- commands --> ... <!-- /commands -->        the list that `python -m perf` prints
 
@@ -20,22 +19,16 @@ standard error in NAME_error.
 from __future__ import annotations
 
 import argparse
-import csv
-import json
 import re
 import shlex
 import statistics
-import string
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from perf.__main__ import commands
-from perf.lib.data_file import FOLDER, ROOT
-
-WRITTEN = "<!-- Written by python -m "
-Row = dict[str, Any]
+from perf.lib.data_file import FOLDER, ROOT, Cells, Row, markdown, read, value_of
 
 _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-- /table -->", re.DOTALL)
 _FIGURE = re.compile(r"<!-- figure ((?:(?!-->).)+?) -->.*?<!-- /figure -->", re.DOTALL)
@@ -43,50 +36,16 @@ _OUTPUT = re.compile(r"<!-- output (\S+) -->.*?<!-- /output -->", re.DOTALL)
 _COMMANDS = re.compile(r"<!-- commands -->.*?<!-- /commands -->", re.DOTALL)
 
 
-class _Cells(string.Formatter):
-    """Formats None as "-", whatever is asked for."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        return "-" if value is None else super().format_field(value, format_spec)
-
-
 def documents() -> list[Path]:
-    """Return the documents whose figures need data; pages that a command writes whole have a test of their own."""
-    pages = [page for page in sorted(ROOT.glob("docs/**/*.md")) if not page.read_text("utf-8").startswith(WRITTEN)]
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "perf/README.md", *pages]
-
-
-def read(path: Path) -> tuple[Row, list[Row]]:
-    """Return the entries of a data file and its rows.
-
-    A CSV file has its `command`s, `commit` and `date` in comments; its numbers become int or float, empty cells None.
-    """
-    text = path.read_text(encoding="utf-8")
-    facts: Row = {}
-    if path.suffix == ".json":
-        facts = json.loads(text)
-        return facts, facts.pop("rows")
-    lines = text.splitlines()
-    for line in lines:
-        if match := re.match(r"# (command|commit|date): (.+)", line):
-            facts[match[1]] = f"{facts[match[1]]}`, `{match[2]}" if match[1] in facts else match[2]
-    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
-    return facts, [{name: _value(cell) for name, cell in row.items()} for row in rows]
-
-
-def _value(cell: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(cell)
-        except ValueError:
-            continue
-    return cell or None
+    """Return the documents that have markers."""
+    pages = [ROOT / "README.md", ROOT / "perf/README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    return [page for page in pages if "<!-- " in page.read_text("utf-8")]
 
 
 def select(asked: str) -> tuple[list[Row], list[Row]]:
     """Return the files' entries, and the rows that `asked` selects, each with its file's entries beside its columns.
 
-    asked: FILE... [COLUMN=VALUE|VALUE ...]. Errors: ValueError when no file or no row is there.
+    asked: FILE... [COLUMN=VALUE|VALUE ...]. Raises ValueError when no file or no row is there.
     """
     words = shlex.split(asked)
     patterns = [word for word in words if "=" not in word]
@@ -103,7 +62,7 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
         if name == "mean":
             found = _means(found, values.split(","))
         elif equals and name != "commands":
-            wanted = [_value(value) for value in values.split("|")]
+            wanted = [value_of(value) for value in values.split("|")]
             found = [row for row in found if row.get(name) in wanted]
     if not found:
         raise ValueError(f"{asked!r} selects no row")
@@ -111,22 +70,22 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
 
 
 def _means(rows: Sequence[Row], columns: Sequence[str]) -> list[Row]:
-    """Return a row per combination of values of `columns`, with the means of numbers that differ.
-
-    NAME_error is the standard error of each number, None for that of a single row.
-    """
+    """Return a row per combination of values of `columns`, with the means of numbers that differ, and the standard
+    error of each number as NAME_error: None for that of a single row."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row[name] for name in columns), []).append(row)
     found = []
     for group in groups.values():
-        cells = {name: [row[name] for row in group] for name in group[0]}
-        differ = {name for name, values in cells.items() if any(value != values[0] for value in values)}
-        numbers = {name for name in cells if all(isinstance(value, (int, float)) for value in cells[name])}
-        means = {name: statistics.fmean(cells[name]) for name in numbers & differ}
-        errors = {f"{name}_error": 0.0 if len(group) > 1 else None for name in numbers - differ}
-        errors |= {f"{name}_error": statistics.stdev(cells[name]) / len(group) ** 0.5 for name in means}
-        found.append(group[0] | means | errors)
+        row = dict(group[0])
+        for name in group[0]:
+            values = [each[name] for each in group]
+            if all(isinstance(value, (int, float)) for value in values):
+                if differ := any(value != values[0] for value in values):
+                    row[name] = statistics.fmean(values)
+                error = statistics.stdev(values) / len(values) ** 0.5 if differ else 0.0
+                row[f"{name}_error"] = error if len(values) > 1 else None
+        found.append(row)
     return found
 
 
@@ -137,22 +96,15 @@ def _by_number(path: Path) -> list[Any]:
 def _table(match: re.Match[str]) -> str:
     asked, heading, cells = match.groups()
     files, rows = select(asked)
-    lines = [_Cells().vformat(cells, (), row) for row in rows]
-    columns = [list(column) for column in zip(*(line.strip("|").split("|") for line in lines), strict=True)]
-    right = [all(re.match(r" *(?:\**[-+]?(?:\d|inf)|- *$)", cell) for cell in column) for column in columns]
-    rule = "|" + "|".join("---:" if numbers else "---" for numbers in right) + "|"
-    sources = [] if "commands=none" in asked.split() else ["", *_sources(files)]
-    body = "\n".join([heading, rule, *lines, *sources])
+    sources = [] if "commands=none" in asked.split() else ["", *map(_source, files)]
+    body = "\n".join([markdown(heading, cells, rows), *sources])
     return f"<!-- table {asked}\n{heading}\n{cells}\n-->\n\n{body}\n\n<!-- /table -->"
 
 
-def _sources(files: Sequence[Row]) -> list[str]:
-    """Return a line per file: the command that made its rows, its commit, its day and its seconds."""
-    lines = []
-    for facts in files:
-        cost = f", {facts['seconds']} s" if "seconds" in facts else ""
-        lines.append(f"`{facts['command']}` ({facts['commit']}, {facts['date']}{cost})")
-    return [f"- {line}" for line in lines]
+def _source(facts: Row) -> str:
+    """Return the command that made a file's rows, its commit, its day and its seconds."""
+    cost = f", {facts['seconds']} s" if "seconds" in facts else ""
+    return f"- `{facts['command']}` ({facts['commit']}, {facts['date']}{cost})"
 
 
 def _figure(match: re.Match[str]) -> str:
@@ -161,7 +113,7 @@ def _figure(match: re.Match[str]) -> str:
     _, rows = select(selection)
     if not brace or len(rows) != 1:
         raise ValueError(f"figure {asked!r}: {len(rows)} rows; a figure has one row and a format such as {{hits:.0%}}")
-    return f"<!-- figure {asked} -->{_Cells().vformat('{' + cell, (), rows[0])}<!-- /figure -->"
+    return f"<!-- figure {asked} -->{Cells().vformat('{' + cell, (), rows[0])}<!-- /figure -->"
 
 
 def _output(match: re.Match[str]) -> str:
@@ -171,10 +123,9 @@ def _output(match: re.Match[str]) -> str:
 
 
 def generated(text: str) -> str:
-    """Return a document with all its figures as the data have them. Errors: ValueError, KeyError."""
-    text = _TABLE.sub(_table, text)
-    text = _FIGURE.sub(_figure, text)
-    text = _OUTPUT.sub(_output, text)
+    """Return a document with all its tables as the data have them. Raises ValueError or KeyError for what is not
+    there."""
+    text = _OUTPUT.sub(_output, _FIGURE.sub(_figure, _TABLE.sub(_table, text)))
     return _COMMANDS.sub(lambda _: f"<!-- commands -->\n\n{_command_table()}\n\n<!-- /commands -->", text)
 
 
@@ -186,16 +137,16 @@ def module_of(command: str) -> str:
 
 def _command_table() -> str:
     """Return the commands with the seconds that each took for its data files."""
-    seconds: dict[str, list[int]] = {}
+    seconds: dict[str, set[int]] = {}
     for path in FOLDER.rglob("*.json"):
         facts, _ = read(path)
-        seconds.setdefault(module_of(facts["command"]), []).append(facts["seconds"])
-    lines = ["| `python -m ...` | | seconds |", "|---|---|---:|"]
-    for module, what in commands():
-        took = sorted(set(seconds.get(module, ())))
-        shown = f"{took[0]} to {took[-1]}" if len(took) > 1 else f"{took[0]}" if took else "-"
-        lines.append(f"| `{module}` | {what} | {shown} |")
-    return "\n".join(lines)
+        seconds.setdefault(module_of(facts["command"]), set()).add(facts["seconds"])
+    rows = [
+        {"module": module, "what": what, "took": " to ".join(map(str, sorted({min(took), max(took)}))) if took else "-"}
+        for module, what in commands()
+        for took in [seconds.get(module)]
+    ]
+    return markdown("| `python -m ...` | | seconds |", "| `{module}` | {what} | {took} |", rows)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -203,20 +154,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m perf.docs", description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 where text and data differ")
     options = parser.parse_args(argv)
-    wrong, bad = [], []
+    wrong, bad = [], False
     for path in documents():
         name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
         try:
             new = generated(text)
         except (ValueError, KeyError) as error:
-            bad.append(f"{name}: {error!r}")
+            print(f"{name}: {error!r}")
+            bad = True
             continue
         if new != text:
             wrong.append(name)
             if not options.check:
                 path.write_text(new, encoding="utf-8")
-    for line in bad:
-        print(line)
     print(f"{'differ from perf/data' if options.check else 'written'}: {', '.join(wrong) or 'none'}")
     return 1 if bad or (wrong and options.check) else 0
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.check.report import SCHEMA
-from perf.projections.decode_model.fit import fit
-from perf.projections.decode_model.plans import attention, matmul
+from perf.projection.decode import attention, fit, matmul
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from models.llama31_8b.tt.plan_option import RENAMED, add_plan_option
 from models.llama31_8b.tt.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
-from perf.projections.estimator.tables import read_rows
+from perf.projection.published import read_rows
 
 MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
 CONTEXTS = (1024, 32768, 65536, 131072)

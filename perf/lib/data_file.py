@@ -1,18 +1,20 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Data files: results with the command, commit, versions and time that made them. The documents take every measured
-figure from these files (perf/docs.py)."""
+"""Data files: rows of results with the command, commit, versions and time that made them, and tables of them."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import platform
+import re
 import shlex
+import string
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -23,46 +25,15 @@ from perf.lib.files import new_file
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perf" / "data"
 PACKAGES = ("ttnn", "torch", "transformers", "wolfpine")
-OUTPUTS = (
-    "--write",
-    "--json",
-    "--plot",
-    "--trace",
-    "--steps",
-)  # options that name a file and leave the results as they are
-_ASSIGNED = tuple(f"{name}=" for name in OUTPUTS)
+OUTPUTS = ("--write", "--json", "--plot", "--trace", "--steps")  # name a file and leave the results as they are
+Row = dict[str, Any]
 _STARTED = time.monotonic()
 
 
 def add_write_option(parser: argparse.ArgumentParser, *aliases: str) -> None:
     """Add `--write FILE` to a command. aliases: older names of the option, which keep working."""
-    parser.add_argument(
-        "--write",
-        *aliases,
-        dest="write",
-        type=new_file,
-        metavar="FILE",
-        help="also write the results there, with command, commit, versions and seconds (see perf/docs.py)",
-    )
-
-
-def tabulate(
-    parser: argparse.ArgumentParser,
-    argv: Sequence[str] | None,
-    path: Path | None,
-    make: Callable[[], list[dict[str, Any]]],
-    report: Callable[[list[dict[str, Any]]], str],
-) -> int:
-    """Make a table, `write` it to `path` if one is given, print its report and return 0. OSError and ValueError end the
-    process with their message."""
-    try:
-        table = make()
-        if path:
-            write(path, parser, argv, table)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
-    print(report(table))
-    return 0
+    text = "also write the results there, with command, commit, versions and seconds (see perf/docs.py)"
+    parser.add_argument("--write", *aliases, dest="write", type=new_file, metavar="FILE", help=text)
 
 
 def write(
@@ -74,16 +45,16 @@ def write(
 ) -> None:
     """Write `rows`, one per table row, and `facts`, which hold for all of them, as a data file.
 
-    argv: the command's arguments, None for the process's own. Errors: ValueError outside a git checkout.
+    argv: the command's arguments, None for the process's own. Raises ValueError outside a git checkout.
     """
     arguments = without_outputs(sys.argv[1:] if argv is None else argv)
     save(path, shlex.join([*parser.prog.split(), *arguments]), rows, **facts)
 
 
 def save(path: Path, command: str, rows: Iterable[Mapping[str, Any]], **facts: Any) -> None:
-    """Write a data file of `command`'s rows. Errors: ValueError outside a git checkout."""
+    """Write a data file of `command`'s rows. Raises ValueError outside a git checkout."""
     seconds = round(time.monotonic() - _STARTED)
-    head: dict[str, Any] = {"command": command, "commit": commit(), "date": f"{datetime.now(timezone.utc):%Y-%m-%d}"}
+    head: Row = {"command": command, "commit": commit(), "date": f"{datetime.now(timezone.utc):%Y-%m-%d}"}
     head |= {"versions": versions(), "seconds": seconds}
     # One row per line, so that a changed figure is one changed line.
     shown = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in (head | facts).items()]
@@ -96,7 +67,7 @@ def without_outputs(arguments: Sequence[str]) -> list[str]:
     kept: list[str] = []
     for before, argument in zip([None, *arguments], arguments, strict=False):
         its_file = before in OUTPUTS and not argument.startswith("-")  # --json is a flag of some commands
-        if argument not in OUTPUTS and not its_file and not argument.startswith(_ASSIGNED):
+        if argument.split("=")[0] not in OUTPUTS and not its_file:
             kept.append(argument)
     return kept
 
@@ -124,3 +95,54 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def read(path: Path) -> tuple[Row, list[Row]]:
+    """Return the entries of a data file and its rows.
+
+    A CSV file has its `command`s, `commit` and `date` in comments; its numbers become int or float, empty cells None.
+    """
+    text = path.read_text(encoding="utf-8")
+    facts: Row = {}
+    if path.suffix == ".json":
+        facts = json.loads(text)
+        return facts, facts.pop("rows")
+    lines = text.splitlines()
+    for line in lines:
+        if match := re.match(r"# (command|commit|date): (.+)", line):
+            facts[match[1]] = f"{facts[match[1]]}`, `{match[2]}" if match[1] in facts else match[2]
+    rows = csv.DictReader(line for line in lines if not line.startswith("#"))
+    return facts, [{name: value_of(cell) for name, cell in row.items()} for row in rows]
+
+
+def value_of(cell: str) -> Any:
+    """Return a cell's text as int or float if it is one, None if it is empty."""
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell or None
+
+
+class Cells(string.Formatter):
+    """Formats None as "-", whatever is asked for."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return the formatted value."""
+        return "-" if value is None else super().format_field(value, format_spec)
+
+
+def markdown(heading: str, cells: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as a table in Markdown, numbers to the right.
+
+    Args:
+        heading: its first line, with bars.
+        cells: a line of Python format strings over a row's columns, with bars.
+        rows: at least one.
+    """
+    lines = [Cells().vformat(cells, (), row) for row in rows]
+    columns = [list(column) for column in zip(*(line.strip("|").split("|") for line in lines), strict=True)]
+    right = [all(re.match(r" *(?:\**[-+]?(?:\d|inf)|- *$)", cell) for cell in column) for column in columns]
+    rule = "|" + "|".join("---:" if numbers else "---" for numbers in right) + "|"
+    return "\n".join([heading, rule, *lines])

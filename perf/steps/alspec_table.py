@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
-from perf.projections.estimator.latency import token_latency
+from models.llama31_8b.latency import token_latency
 from perf.steps.alspec_programs import ATTENTION, EXACT, OWN, is_own
 
 Span = Mapping[str, Any]

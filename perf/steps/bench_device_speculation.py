@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the parts of a draft round with layer-parallel drafting on simulated chips, and project it for 8B.
+"""Measure the parts of a draft round with layer-parallel drafting on simulated chips.
 
-First, cycles of the parts on TP groups of simulated chips at tiny shapes, from traces: a draft step with the attentions
+Cycles of the parts on TP groups of simulated chips at tiny shapes, from traces: a draft step with the attentions
 of all its layers at once against one layer after another, calibration, the target's step with verification and commit.
-Then a projection for Llama 3.2 1B drafting for Llama 3.1 8B from published times of single ops, every assumption
-printed. The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times.
+The simulator's cost model is a floor, and link times are guesses: read ratios of one run, not times. `python -m
+perf.projection drafts` projects rounds of Llama 3.2 1B and Llama 3.1 8B.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from typing import Any
 
 from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import answered, measure_apart
-from perf.projections import draft_projection
 
 GRID = "4x2"  # sums over a TP group take eight cores
-PROJECTED, SIMULATED = (4, 8), (1, 2)
-ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
+SIMULATED = (1, 2)
 Parts = Mapping[str, Mapping[str, int]]
 
 
@@ -71,7 +69,7 @@ def report(found: Mapping[int, Parts], shape: Mapping[str, int]) -> str:
 
 def table_rows(found: Mapping[int, Parts]) -> list[dict[str, Any]]:
     """Return the rows of a data file: by part its cycles and programs on each number of chips."""
-    names = next(iter(found.values()), {})
+    names = next(iter(found.values()))
     return [
         {"part": name} | {f"{key}_{chips}": parts[name][key] for chips, parts in found.items() for key in parts[name]}
         for name in names
@@ -95,23 +93,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--simulate",
         type=int,
-        nargs="*",
+        nargs="+",
         default=list(SIMULATED),
         choices=(1, 2, 4),
         metavar="CHIPS",
-        help="TP groups to simulate: 1, 2, 4 chips; none: the projection alone (default 1 2, minutes each)",
+        help="TP groups to simulate: 1, 2, 4 chips (default 1 2, minutes each)",
     )
     parser.add_argument("--layers", type=int, default=2, help="of the simulated draft, one group (default 2)")
-    parser.add_argument("--size", type=int, default=4, help="layers in parallel of the projection (default 4)")
-    parser.add_argument("--length", type=int, default=4, help="drafted tokens of the projection (default 4)")
     add_write_option(parser, "--json")
     options = parser.parse_args(argv)
-    if not 2 <= options.layers <= 4 or options.length < 1:
-        parser.error(f"--layers must be 2 to 4 and --length at least 1, got {options.layers} and {options.length}")
-    try:
-        projected = draft_projection.table_rows(PROJECTED, options.size, options.length, ACCEPTANCES)
-    except ValueError as error:
-        parser.error(f"--size: {error}")
+    if not 2 <= options.layers <= 4:
+        parser.error(f"--layers must be 2 to 4, got {options.layers}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     shape: dict[str, Any] = {
         "layers": options.layers,
@@ -122,11 +114,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = {chips: run(chips, shape) for chips in options.simulate}
     if options.write:
         speedups = {f"speedup_{chips}": speedup(parts) for chips, parts in found.items()}
-        rows = table_rows(found) if found else projected
-        write(options.write, parser, argv, rows, shape=shape, **speedups)
-    if found:
-        print(report(found, shape))
-    print(draft_projection.report(projected))
+        write(options.write, parser, argv, table_rows(found), shape=shape, **speedups)
+    print(report(found, shape))
     return 0
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
-from perf.projections.decode_model.plans import Step
+from perf.projection.decode import Step
 from perf.sweep import modelled
 from perf.sweep.configurations import FAMILIES, Configuration
 from perf.sweep.groups import FIRST, GROUPS, MID, layers_in, merged, ns_of

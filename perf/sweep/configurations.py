@@ -14,7 +14,7 @@ import yaml
 
 from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS, TILE_BYTES
-from perf.projections.decode_model.plans import PLANS
+from perf.projection.decode import PLANS
 
 SOURCES = ("n150", "sim", "model")
 MOST = 10_000  # configurations of a sweep, as in tt-metal's sweep framework

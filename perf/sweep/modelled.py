@@ -1,18 +1,28 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The time source `model`: a configuration's rows by perf.projections.decode_model, fitted to one published table."""
+"""The time source `model`: a configuration's rows by perf.projection.decode, fitted to one published table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from models.llama31_8b.latency import Times
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
 from models.llama31_8b.tt.precision import bytes_of
-from perf.projections.decode_model.costs import ATTENTION, STREAM, WORKERS, Op
-from perf.projections.decode_model.fit import fit
-from perf.projections.decode_model.plans import Step, attention, collective, matmul
-from perf.projections.decode_model.prediction import Timed, guess_ns, predict
-from perf.projections.estimator.attention_latency import AttentionLatency
+from perf.projection.decode import (
+    ATTENTION,
+    STREAM,
+    WORKERS,
+    Op,
+    Step,
+    Timed,
+    attention,
+    collective,
+    fit,
+    guess_ns,
+    matmul,
+    predict,
+)
 from perf.sweep.configurations import Configuration
 from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
 from perf.sweep.table import FIRMWARE_NS, GAP_NS, GROUP, KERNEL_NS, LAYER, ROLE
@@ -43,7 +53,7 @@ def _ops(c: Configuration) -> list[tuple[Op, float]]:
             context = min(context, guess.first + TILE * guess.tail_tiles(context))
         op = attention(c["kv_heads"], c["head_dim"], context, c["users"], c["dtype"])
         if c["variant"] == "speculative":
-            return [(op, parameters.ns(op) + AttentionLatency().verify_ns)]
+            return [(op, parameters.ns(op) + Times().verify_ns)]
         ops = [op]
     elif c.family == "collective":
         names = {"all_gather": ["AllGather"], "reduce_scatter": ["ReduceScatter"]}
@@ -68,7 +78,7 @@ def _decode(c: Configuration) -> list[dict[str, object]]:
     layers = step.layers()[: c["layers"]]
     told = predict(step, hit_rate=1.0 if speculative else None)
     once = {FIRST: told.before, TAIL: told.after}
-    sender = told.attention_ns + AttentionLatency().verify_ns
+    sender = told.attention_ns + Times().verify_ns
     receiver = guess_ns(told, c["chunk_size"], sender) if speculative else 0.0
     found: list[dict[str, object]] = []
     for chip in range(c.mesh.chips):

@@ -12,14 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.llama31_8b.latency import LAYERS
+from perf.lib.data_file import FOLDER
 from perf.lib.dram_share import of_roofline
-from perf.projections.decode_model.fit import FIXED, LAYER, table_ops
-from perf.projections.estimator.tables import DATA, LAYERS
+from perf.projection.decode import table_ops
+from perf.projection.published import FIXED, LAYER
 from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites
 from perf.sweep.groups import merged, ns_of
 from perf.sweep.table import PASS, Block, read
 
-CSV = DATA / "paper_cycles.csv"
+CSV = FOLDER / "paper_cycles.csv"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "paper_cycles.md"
 CHIPS = (1, 2, 4)
 OF_A_TOKEN = 0.02  # ops below this share of a token are not judged

@@ -407,9 +407,9 @@ MUTATIONS = [
     ),
     Mutation(
         "appendix F: a hit waits for the sender and the layer",
-        "perf/projections/estimator/latency.py",
+        "models/llama31_8b/latency.py",
         "max(sender - receiver, per_layer)",
         "(sender - receiver + per_layer)",
-        ("tests/perf/projections/test_estimator.py::test_token_latency_formula",),
+        ("tests/models/test_latency.py",),
     ),
 ]

@@ -100,7 +100,7 @@ def test_rows_of_a_data_file_are_lines(folder):
 
 def test_every_command_is_listed_with_what_it_does():
     listed = dict(commands())
-    assert {"perf.sweep", "perf.studies.quality", "perf.projections.estimator"} <= set(listed)
+    assert {"perf.sweep", "perf.studies.quality", "perf.projection"} <= set(listed)
     assert not any(name in module for module in listed for name in ("worker", "mesh_build"))
     for module, what in listed.items():
         assert what.endswith(".") and what[0].isupper(), module

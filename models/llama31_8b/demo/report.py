@@ -15,8 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from perf.projections.estimator.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
-
+from ..latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
 from .text import BY_CALLBACK
 
 if TYPE_CHECKING:
@@ -241,11 +240,9 @@ def predictions(hit_rate: float | None, context: int, chunk_size: int) -> list[d
     rows = []
     for context in dict.fromkeys((here, MAX_CONTEXT)):
         for chips in CHIPS:
-            groups = [estimate(context, None, count, "tp", chunk) for count in CHIP_COUNTS if count <= chips]
+            groups = [estimate(context, None, count, chunk) for count in CHIP_COUNTS if count <= chips]
             best = max(groups, key=lambda group: group.tokens_per_s_per_user)
-            without, hitting = (
-                estimate(context, rate, chips, "sp+tp", chunk).tokens_per_s_per_user for rate in (0.0, hit_rate)
-            )
+            without, hitting = (estimate(context, rate, chips, chunk).tokens_per_s_per_user for rate in (0.0, hit_rate))
             rows.append(
                 {
                     "context": context,
@@ -335,7 +332,7 @@ def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Cons
     console.print(
         "[dim]TP: the fastest tensor parallelism on at most as many chips (on how many); SP + TP: half of the chips "
         "speculate for the other half. Device kernels only, by appendix F of the ALSpec paper; python -m "
-        "perf.projections.estimator prints the assumptions.[/dim]"
+        "perf.projection tokens prints the assumptions.[/dim]"
     )
 
 

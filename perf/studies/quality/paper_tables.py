@@ -24,7 +24,7 @@ from tqdm import tqdm
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.lib.tables import Table
 from perf.lib.tables import shown as cell_text
-from perf.projections.estimator.tables import read_rows
+from perf.projection.published import read_rows
 from perf.studies.quality.figure3 import figure3
 from perf.studies.quality.study import Settings
 from perf.studies.quality.texts import Texts

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from models.llama31_8b.demo.report import RunReport, bar, gains, predictions, print_report
-from perf.projections.estimator.latency import estimate
+from models.llama31_8b.latency import estimate
 
 REPORT = RunReport(
     model="m",
@@ -60,12 +60,8 @@ def test_predictions_are_the_estimators():
     assert [(row["context"], row["chips"]) for row in rows] == [(c, n) for c in (40000, 131072) for n in (2, 4, 8)]
     for row in rows:
         best, without, hits = (
-            estimate(row["context"], rate, chips, mode, chunk_size=256)
-            for rate, chips, mode in (
-                (None, row["best_tp_chips"], "tp"),
-                (0.0, row["chips"], "sp+tp"),
-                (0.75, row["chips"], "sp+tp"),
-            )
+            estimate(row["context"], rate, chips, chunk_size=256)
+            for rate, chips in ((None, row["best_tp_chips"]), (0.0, row["chips"]), (0.75, row["chips"]))
         )
         assert row["best_tp_tokens_per_s"] == best.tokens_per_s_per_user
         assert row["no_hits_tokens_per_s"] == without.tokens_per_s_per_user
@@ -77,7 +73,7 @@ def test_predictions_are_the_estimators():
 def test_tensor_parallelism_is_the_fastest_on_at_most_as_many_chips():
     """At 1K tokens it is slower over eight chips than over four (tables 6 and 7): no gain is made of that."""
     *_, eight = predicted(replace(REPORT, context=1024, hit_rate=0.0))[:3]
-    whole = estimate(1024, None, 8, "tp", chunk_size=256).tokens_per_s_per_user
+    whole = estimate(1024, None, 8, chunk_size=256).tokens_per_s_per_user
     assert (eight["chips"], eight["best_tp_chips"]) == (8, 4) and eight["best_tp_tokens_per_s"] > whole
     assert eight["no_hits_tokens_per_s"] == eight["sp_tp_tokens_per_s"] > whole and eight["speedup"] < 1
 

@@ -17,9 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from perf.projections.decode_model.fit import fit
-from perf.projections.decode_model.plans import Step
-from perf.projections.decode_model.prediction import predict
+from perf.projection.decode import Step, fit, predict
 from perf.sweep import cli
 from perf.sweep.compare import compare
 from perf.sweep.configurations import FAMILIES, Configuration, chosen, from_file, product, suites

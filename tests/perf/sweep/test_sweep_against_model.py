@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from perf.projections.decode_model.prediction import predict
+from perf.projection.decode import Step, predict
 from perf.sweep import cli, modelled
 from perf.sweep.against_model import against_model, configuration_of, kind_of, sums
 from perf.sweep.configurations import Configuration, suites
@@ -35,8 +35,6 @@ def test_the_model_agrees_with_itself():
 
 
 def configuration_step():
-    from perf.projections.decode_model.plans import Step
-
     return Step(STEP.mesh, STEP["context"])
 
 

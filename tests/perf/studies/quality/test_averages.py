@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from perf.projections.estimator.tables import DATA
+from perf.lib.data_file import FOLDER as DATA
 from perf.studies.quality import averages
 
 FILE = """# python -m perf.studies.quality

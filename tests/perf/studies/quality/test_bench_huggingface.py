@@ -8,7 +8,7 @@ import csv
 
 import pytest
 
-from perf.projections.estimator.tables import read_rows
+from perf.projection.published import read_rows
 from perf.studies.quality import bench_huggingface
 
 

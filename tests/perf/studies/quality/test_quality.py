@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from models.llama31_8b.checkpoint.load import load_model
-from perf.projections.estimator.tables import DATA, read_rows
+from perf.lib.data_file import FOLDER as DATA
+from perf.projection.published import read_rows
 from perf.studies.quality import baselines, cli, perplexity
 from perf.studies.quality.perplexity import split_rates
 from perf.studies.quality.study import Study

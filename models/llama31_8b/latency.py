@@ -1,0 +1,261 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decode latency of Llama 3.1 8B on N150 chips: appendix F of the ALSpec paper over its tables 4 to 7.
+
+The paper prints flash decode at 1K tokens only. Beyond that a longer cache costs
+
+    FD(K) = FD(1K) + (K - 1024) * bytes per position and head * (heads / DRAM rate + 1 / head rate)
+
+A chip streams `heads` = 8 / chips heads at the DRAM rate. The second term is what each head costs however few of them
+share a chip, which is why splitting attention by head yields less and less (appendix D). `python -m perf.projection
+tokens` prints these assumptions and the model beside what others measured.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+MIN_CONTEXT, MAX_CONTEXT = 1024, 131072
+CHUNK_SIZES = (128, 256, 512)
+LAYERS = 32
+KV_HEADS = 8
+HEAD_DIM = 128
+# Keys and values in bfloat8_b: a tile of 1024 elements takes 1024 mantissa bytes and 64 shared exponents.
+BYTES_PER_POSITION_AND_HEAD = 2 * HEAD_DIM * 1088 // 1024
+# At 1K each worker has at most one chunk of this many positions (figure 7's chunk size), on 16 cores per head.
+ANCHOR_CHUNK = 256
+CORES_PER_HEAD = 16
+DRAM_BYTES_PER_S = 288e9  # a Wormhole's specification
+# Least squares over seven published pairs of short and 64K decode speeds (perf.projection.published.fitted_head_rate).
+HEAD_BYTES_PER_S = 68412202573.049286
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Nanoseconds of a token on one row of chips: outside the layers, a layer without flash decode, flash decode."""
+
+    fixed_ns: float
+    per_layer_ns: float
+    flash_decode_ns: float
+
+
+# By chips of a tensor-parallel row: the sums of the paper's tables 4 to 7, at 1K tokens.
+PAPER_COSTS = {
+    1: Costs(2313703, 846747, 69853),
+    2: Costs(1207678, 555015, 64309),
+    4: Costs(638529, 387584, 56024),
+    8: Costs(384460, 440451, 50096),
+}
+CHIP_COUNTS = tuple(PAPER_COSTS)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Times of a row of chips by context, from the paper's tables. A subclass may have measured others.
+
+    dram_bytes_per_s: of a chip. head_bytes_per_s: of one KV head's share. verify_ns: what a sender takes beside flash
+    decode, two L2 norms over 32 x 128 values; assumed (the paper says "almost no"). hop_ns: one Ethernet hop of the
+    guess, 8 KiB, as tt-metal measured the exchange of two chips.
+    """
+
+    dram_bytes_per_s: float = DRAM_BYTES_PER_S
+    head_bytes_per_s: float = HEAD_BYTES_PER_S
+    verify_ns: float = 3000.0
+    hop_ns: float = 5270.0
+
+    def __post_init__(self) -> None:
+        for name in ("dram_bytes_per_s", "head_bytes_per_s"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
+        for name in ("verify_ns", "hop_ns"):
+            _time(name, getattr(self, name))
+
+    def costs(self, tp_chips: int) -> Costs:
+        """Return what a token takes on a row of `tp_chips` chips at the shortest context."""
+        return PAPER_COSTS[tp_chips]
+
+    def ns_per_position(self, tp_chips: int) -> float:
+        """Return what one more cached position adds to the flash decode of a layer on each of `tp_chips` chips."""
+        per_byte = KV_HEADS / tp_chips / self.dram_bytes_per_s + 1 / self.head_bytes_per_s
+        return BYTES_PER_POSITION_AND_HEAD * per_byte * 1e9
+
+    def flash_decode_ns(self, context: int, tp_chips: int) -> float:
+        """Return FD(K) of one layer with its KV heads split over `tp_chips` chips; the table's at 1K."""
+        return self.costs(tp_chips).flash_decode_ns + (context - MIN_CONTEXT) * self.ns_per_position(tp_chips)
+
+    def sender_ns(self, context: int, tp_chips: int) -> float:
+        """Return SFD_S(K): flash decode and the verification."""
+        return self.flash_decode_ns(context, tp_chips) + self.verify_ns
+
+    def receiver_ns(self, context: int, tp_chips: int, chunk_size: int) -> float:
+        """Return SFD_R(K), until the guess has arrived: launch, two chunks on one core, and one hop.
+
+        FD(1K) holds the launch and one chunk of 256 per core; the rest of the two chunks goes at one core's share of
+        the head rate. It never exceeds the sender's time.
+        """
+        rest = max(2 * chunk_size - ANCHOR_CHUNK, 0) * BYTES_PER_POSITION_AND_HEAD
+        core_rate = self.head_bytes_per_s / CORES_PER_HEAD
+        guess = self.costs(tp_chips).flash_decode_ns + rest / core_rate * 1e9 + self.hop_ns
+        return min(guess, self.sender_ns(context, tp_chips))
+
+
+def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
+    """Return (hits, misses): floor(layers * r) and ceil(layers * (1 - r)), appendix F; they add up to `layers`.
+
+    A product within 1e-9 of a whole number counts as that number, so that 30 layers at 0.7 give 21 hits.
+
+    Raises:
+        ValueError: for layers below 1 or a hit rate outside 0 to 1.
+    """
+    if not isinstance(layers, int) or layers < 1:
+        raise ValueError(f"layers must be a whole number of at least 1, got {layers!r}")
+    check_hit_rate(hit_rate)
+    hits = math.floor(layers * hit_rate + 1e-9)
+    return hits, layers - hits
+
+
+def check_hit_rate(hit_rate: float) -> None:
+    """Raise ValueError unless 0 <= hit_rate <= 1."""
+    if not isinstance(hit_rate, (int, float)) or not 0 <= hit_rate <= 1:
+        raise ValueError(f"hit_rate must be 0 to 1, got {hit_rate!r}")
+
+
+def token_latency(
+    fixed: float,
+    per_layer: float,
+    fd: float | None = None,
+    sfd_s: float | None = None,
+    sfd_r: float | None = None,
+    layers: int = LAYERS,
+    hit_rate: float | None = None,
+) -> float:
+    """Return the latency of one decoded token by appendix F, in the unit of its arguments (ns, cycles, ...).
+
+    Without a hit rate it is full tensor parallelism, with one it is SP+TP. A hit costs the receiver's wait and then the
+    longer of the sender's rest and the layer; a miss costs the sender and the layer one after the other.
+
+    Args:
+        fixed: the time outside the layers.
+        per_layer: a layer without attention.
+        fd: flash decode, for tensor parallelism.
+        sfd_s: speculative flash decode at the sender, for SP+TP.
+        sfd_r: speculative flash decode at the receiver, for SP+TP.
+        layers: decoder layers.
+        hit_rate: the share of layers whose guess passes, 0 to 1.
+
+    Raises:
+        ValueError: for a missing or negative time, a hit rate outside 0 to 1, or a receiver slower than its sender.
+    """
+    _time("fixed", fixed)
+    _time("per_layer", per_layer)
+    if hit_rate is None:
+        split_layers(layers, 0.0)
+        return fixed + layers * (per_layer + _time("fd", fd))
+    sender, receiver = _time("sfd_s", sfd_s), _time("sfd_r", sfd_r)
+    hits, misses = split_layers(layers, hit_rate)
+    if receiver > sender:
+        raise ValueError(f"the guess cannot arrive after the exact result: sfd_r {sfd_r} > sfd_s {sfd_s}")
+    return fixed + hits * (receiver + max(sender - receiver, per_layer)) + misses * (per_layer + sender)
+
+
+def _time(name: str, value: float | None) -> float:
+    if value is None or not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be a finite time of at least 0, got {value!r}")
+    return value
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One point of figure 7. Times in nanoseconds of device kernels; attention times are those of one layer.
+
+    mode: "tp" or "sp+tp". tp_chips: of a tensor-parallel group, all chips with "tp" and half of them with "sp+tp".
+    hit_rate, hits, misses, sender_ns and receiver_ns are None with "tp".
+    """
+
+    mode: str
+    context: int
+    chips: int
+    tp_chips: int
+    chunk_size: int
+    layers: int
+    hit_rate: float | None
+    hits: int | None
+    misses: int | None
+    fixed_ns: float
+    per_layer_ns: float
+    flash_decode_ns: float
+    sender_ns: float | None
+    receiver_ns: float | None
+    token_latency_ns: float
+
+    @property
+    def tokens_per_s_per_user(self) -> float:
+        """Return 1 / token latency."""
+        return 1e9 / self.token_latency_ns
+
+    @property
+    def attention_overhead_ns(self) -> float:
+        """Return what attention adds to a token: its latency less fixed_ns and every layer's per_layer_ns."""
+        return self.token_latency_ns - self.fixed_ns - self.layers * self.per_layer_ns
+
+    def to_dict(self) -> dict[str, object]:
+        """Return fields and derived figures, for machines."""
+        derived = {name: getattr(self, name) for name in ("tokens_per_s_per_user", "attention_overhead_ns")}
+        return asdict(self) | derived
+
+
+def estimate(
+    context: int, hit_rate: float | None, chips: int, chunk_size: int = 256, times: Times | None = None
+) -> Estimate:
+    """Estimate one decoded token of Llama 3.1 8B, batch 1.
+
+    Args:
+        context: cached positions, MIN_CONTEXT to MAX_CONTEXT.
+        hit_rate: 0 to 1 for two groups of half of the chips (SP+TP), None for one group of all (tensor parallelism).
+        chips: 1, 2, 4 or 8 N150; at least 2 for SP+TP.
+        chunk_size: S, 128, 256 or 512.
+        times: of a row of chips, by default the paper's.
+
+    Raises:
+        ValueError: naming any of these that is out of range.
+    """
+    if chips not in CHIP_COUNTS:
+        raise ValueError(f"chips must be one of {', '.join(map(str, CHIP_COUNTS))}, got {chips!r}")
+    if not isinstance(context, int) or not MIN_CONTEXT <= context <= MAX_CONTEXT:
+        raise ValueError(f"context must be a whole number in {MIN_CONTEXT}..{MAX_CONTEXT}, got {context!r}")
+    if chunk_size not in CHUNK_SIZES:
+        raise ValueError(f"chunk_size must be one of {', '.join(map(str, CHUNK_SIZES))}, got {chunk_size!r}")
+    times, hits, misses, sender, receiver = times or Times(), None, None, None, None
+    tp_chips = chips if hit_rate is None else chips // 2
+    if hit_rate is not None:
+        if chips == 1:
+            raise ValueError("sp+tp needs a sender and a receiver group: chips must be 2, 4 or 8, got 1")
+        hits, misses = split_layers(LAYERS, hit_rate)
+        sender = times.sender_ns(context, tp_chips)
+        receiver = times.receiver_ns(context, tp_chips, chunk_size)
+    costs, exact = times.costs(tp_chips), times.flash_decode_ns(context, tp_chips)
+    latency = token_latency(costs.fixed_ns, costs.per_layer_ns, exact, sender, receiver, LAYERS, hit_rate)
+    return Estimate(
+        mode="tp" if hit_rate is None else "sp+tp",
+        context=context,
+        chips=chips,
+        tp_chips=tp_chips,
+        chunk_size=chunk_size,
+        layers=LAYERS,
+        hit_rate=hit_rate,
+        hits=hits,
+        misses=misses,
+        fixed_ns=costs.fixed_ns,
+        per_layer_ns=costs.per_layer_ns,
+        flash_decode_ns=exact,
+        sender_ns=sender,
+        receiver_ns=receiver,
+        token_latency_ns=latency,
+    )
+
+
+def step_ns(hit_rate: float, context: int, chips: int, chunk_size: int) -> float:
+    """Return the nanoseconds of an SP+TP step whose hit rate is a mean over tokens: the line from no hits to all."""
+    none, full = (estimate(context, rate, chips, chunk_size).token_latency_ns for rate in (0.0, 1.0))
+    return none + hit_rate * (full - none)

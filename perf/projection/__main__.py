@@ -1,0 +1,256 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Project how fast boards would be: tokens/s by layout and hits, a step op by op, and what speculation gains."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from models.llama31_8b.command_line import OneLineParser, run_command
+from models.llama31_8b.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
+from models.llama31_8b.tt.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.precision import PRECISIONS
+from perf.lib.data_file import Row, add_write_option, markdown, read, write
+from perf.lib.files import new_file
+from perf.projection import decode, drafts, gains
+
+FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
+FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
+MESHES = ("1x1", "1x2", "1x4", "1x8", "2x1", "2x2", "2x4")
+Answer = tuple[list[Row], str]  # rows of a data file, and what is printed
+
+
+def _context(text: str) -> int:
+    number, factor = (text[:-1], 1024) if text[-1:] in "kK" else (text, 1)
+    if not number.isdigit() or not MIN_CONTEXT <= int(number) * factor <= MAX_CONTEXT:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number or e.g. 96K, from 1K to 128K ({MAX_CONTEXT})")
+    return int(number) * factor
+
+
+def _hit_rate(text: str) -> float:
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        check_hit_rate(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: a share from 0 to 1, or e.g. 87.5%") from error
+    return value
+
+
+def _plot(text: str) -> Path:
+    if Path(text).suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: the name must end in .png, .svg or .pdf")
+    return new_file(text)
+
+
+def _listed(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {text}" for text in sentences)
+
+
+def _tokens(options: argparse.Namespace) -> Answer:
+    chips: Sequence[int] = CHIP_COUNTS
+    contexts: Sequence[int] = FIGURE_CONTEXTS
+    times, told = Times(), gains.assumptions(Times())
+    if options.measured:
+        from perf.projection.measured import load
+
+        times = sweep = load(options.measured, options.measured_only)
+        chips = [n for n in CHIP_COUNTS if n in sweep.row_costs and (n == 1 or n // 2 in sweep.row_costs)]
+        shortest, longest = sweep.shared_contexts()
+        contexts = [at for at in FIGURE_CONTEXTS if shortest <= at <= longest] or [shortest]
+        told = sweep.assumptions()
+    elif options.measured_only:
+        raise ValueError("--measured-only is of --measured; without it, it changes nothing")
+    points = gains.estimates(
+        sorted(set(options.context or contexts)),
+        sorted(set(options.chips or chips)),
+        sorted(set(options.hit_rate or FIGURE_HIT_RATES)),
+        options.chunk_size,
+        times,
+    )
+    rows = gains.estimate_rows(points)
+    if options.plot:
+        gains.save_plot(points, options.plot)
+    table = markdown(
+        "| tokens | chips | mode | hits | tokens/s/user | over full TP on as many chips |",
+        "| {context} | {chips} | {mode} | {hit_rate:.1%} | {tokens_per_s_per_user:.1f} | {over_tp:.2f}x |",
+        rows,
+    )
+    return rows, f"{table}\n\nLlama 3.1 8B, batch 1, kernels alone, assuming that\n{_listed(told)}"
+
+
+def _gains(options: argparse.Namespace) -> Answer:
+    chips = [n for n in options.chips or CHIP_COUNTS if n > 1]
+    rates = options.hit_rate or gains.GAIN_HIT_RATES
+    rows = gains.gain_rows(options.context or gains.GAIN_CONTEXTS, chips, rates, options.chunk_size)
+    names = [name for name in rows[0] if name.startswith("at_")]
+    heads = "".join(f" {rate:.4g} |" for rate in (100 * rate for rate in rates))
+    return rows, markdown(
+        f"| chips | tokens | TP, tokens/s | on half of the chips | faster above |{heads}",
+        "| {chips} | {context} | {tp_tokens_per_s:.1f} | {half_tp_tokens_per_s:.1f} | {needed:.0%} |"
+        + "".join(f" {{{name}:.2f}} |" for name in names),
+        rows,
+    )
+
+
+def _ops(options: argparse.Namespace) -> Answer:
+    parameters, told = decode.fit(options.fit), []
+    unknown: list[str] = []
+    for name in options.mesh:
+        mesh = MeshShape.parse(name)
+        step = decode.Step(mesh, options.context, options.users, options.decode_sharding, options.precision)
+        try:
+            told.append(decode.predict(step, parameters, options.hit_rate if mesh.sp == 2 else None))
+        except decode.NotIdentified as error:
+            unknown.append(f"{mesh}: {error}")
+    if not told:
+        raise ValueError("; ".join(unknown))
+    checks = decode.check_rows(parameters)
+    rows = [*decode.step_rows(told), *checks]
+    ops = [
+        {"mesh": step.step.mesh, "op": timed.op.name, "role": timed.op.role, "us": timed.ns / 1000}
+        for step in told
+        for timed in (*step.before, *step.layers[0], *step.after)
+    ]
+    of = {part: [row for row in rows if row["part"] == part] for part in ("step", "table", "published")}
+    tables = [
+        markdown("| mesh | op | role | us |", "| {mesh} | {op} | {role} | {us:.1f} |", ops),
+        markdown(
+            "| mesh | tokens/s/user | of the 288 GB/s roofline |",
+            "| {mesh} | {tokens_per_s:.1f} | {roofline_share:.0%} |",
+            of["step"],
+        ),
+        markdown(
+            "| table of | its own fit | a whole token | mean error by time |",
+            "| {chips} chips | {fitted} | {token_error:+.1%} | {error_by_time:.1%} |",
+            of["table"],
+        ),
+        markdown(
+            "| chips | precision | tokens | published | modelled | off by | gap per program that explains it, ns |",
+            "| {chips} | {precision} | {context} | {published:.1f} | {modelled:.1f} | {error:+.0%} | {gap_ns:.0f} |",
+            of["published"],
+        ),
+        *unknown,
+    ]
+    return rows, "\n\n".join(tables)
+
+
+def _hits(options: argparse.Namespace) -> Answer:
+    wanted = {"threshold": options.threshold, "chunk_size": options.chunk_size}
+    rows = gains.hit_rows(row for row in _read(options.files) if row.items() >= wanted.items())
+    if not rows:
+        raise ValueError(f"no row of {', '.join(map(str, options.files))} has {wanted}")
+    table = markdown(
+        "| guess | nodes | rule | measured at | hits | tokens per step | projected to | tokens/s | over TP | /misses |",
+        "| {predictor} | {nodes} | {rule} | {context} | {hit_rate:.1%} | {tokens_per_step:.2f} | {projected} | "
+        "{tokens_per_s:.1f} | {over_tp:.2f}x | {over_misses:.2f}x |",
+        rows,
+    )
+    return rows, f"{table}\n\nassuming that\n{_listed(gains.HITS_ASSUMPTIONS)}"
+
+
+def _layers(options: argparse.Namespace) -> Answer:
+    rows = [row for path in options.files for row in gains.layer_rows(read(path)[1], options.chips)]
+    return rows, markdown(
+        "| tokens | hits | executed | appendix F with these parts | estimate |",
+        "| {context} | {hit_rate:.1%} | {gain:.2f}x | {formula_gain:.2f}x | {estimator_gain:.2f}x |",
+        rows,
+    )
+
+
+def _predictors(options: argparse.Namespace) -> Answer:
+    rows = gains.predictor_rows(_read(options.files))
+    if not rows:
+        raise ValueError("these files have no cycles of both predictors at the same context and workers")
+    return rows, markdown(
+        "| cycles of | tokens | workers | ends hit | followed hit | ends | followed | ends over followed |",
+        "| {part} | {context} | {workers} | {ends_hits:.1%} | {followed_hits:.1%} | {ends} | {followed} | {gain:.3f} |",
+        rows,
+    )
+
+
+def _drafts(options: argparse.Namespace) -> Answer:
+    rows = drafts.draft_rows(options.chips, options.size, options.length)
+    table = markdown(
+        "| chips | acceptance | draft step, ms | of one chip | calibration | target | drafting over TP | "
+        "over one chip | tokens/s/user | over plain decoding |",
+        "| {chips} | {acceptance} | {fuzzy_ms:.2f} | {alone_ms:.2f} | {calibration_ms:.2f} | {target_ms:.2f} | "
+        "{over_tensor_parallel:.2f}x | {over_one_chip:.2f}x | {fuzzy_tokens_per_s:.1f} | {fuzzy_gain:.2f}x |",
+        rows,
+    )
+    return rows, f"{table}\n\n{drafts.DRAFT} drafts for {drafts.TARGET}, assuming that\n{_listed(drafts.ASSUMPTIONS)}"
+
+
+def _read(files: Sequence[Path]) -> list[Row]:
+    return [row for path in files for row in read(path)[1]]
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(prog="python -m perf.projection", description=__doc__, allow_abbrev=False)
+    questions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
+
+    def add(name: str, answer: Callable[[argparse.Namespace], Answer], text: str) -> argparse.ArgumentParser:
+        question = questions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        question.set_defaults(answer=answer)
+        add_write_option(question)
+        return question
+
+    def files(question: argparse.ArgumentParser) -> None:
+        question.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of perf/data or your own")
+
+    tokens = add("tokens", _tokens, "tokens/s by chips, context and hit rate: figure 7 of the ALSpec paper")
+    over = add("gains", _gains, "gains over tensor parallelism on as many chips, by hit rate")
+    for question in (tokens, over):
+        question.add_argument("--context", type=_context, nargs="+", metavar="K")
+        question.add_argument("--hit-rate", type=_hit_rate, nargs="+", metavar="R", help="0.875 or 87.5%%")
+        question.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS)
+        question.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=256, help="S (default 256)")
+    tokens.add_argument("--measured", type=Path, metavar="CSV", help="a sweep (perf.sweep) for the paper's tables")
+    tokens.add_argument(
+        "--measured-only", nargs="+", default=[], metavar="OPTION=VALUE", help="plan=, precision=, source="
+    )
+    tokens.add_argument("--plot", type=_plot, metavar="FILE", help="save figure 7 there")
+    ops = add("ops", _ops, "a decode step op by op, fitted to one of the paper's tables and checked against the others")
+    ops.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="rows x columns, 1x1 to 2x4")
+    ops.add_argument("--decode-sharding", choices=decode.PLANS, default="sharded")
+    ops.add_argument("--precision", choices=PRECISIONS, default="performance")
+    ops.add_argument("--context", type=int, default=1024, metavar="N", help="cached positions (default 1024)")
+    ops.add_argument("--users", type=int, default=1)
+    ops.add_argument(
+        "--fit", type=int, choices=CHIP_COUNTS, default=decode.FITTED_CHIPS, help="chips of the fit's table"
+    )
+    ops.add_argument("--hit-rate", type=_hit_rate, default=0.5, help="for meshes of two rows (default 0.5)")
+    hits = add("hits", _hits, "what hit rates that perf.studies.quality measured are worth at long contexts")
+    files(hits)
+    hits.add_argument("--threshold", type=float, default=0.10, help="rows of this threshold (0.10)")
+    hits.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=128, help="rows of this S (128)")
+    layers = add("layers", _layers, "what two layers that a pair executed (bench_alspec) make of a whole model")
+    files(layers)
+    layers.add_argument("--chips", type=int, choices=(1, 2, 4), default=4, help="bench_alspec's --tp (4)")
+    files(add("predictors", _predictors, "which guess makes a pair faster: cycles weighed by measured hit rates"))
+    draft = add("drafts", _drafts, "what a layer-parallel draft model would gain")
+    draft.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=[4, 8])
+    draft.add_argument("--size", type=int, default=4, help="layers in parallel (4)")
+    draft.add_argument("--length", type=int, default=4, help="drafted tokens of a round (4)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0; 2 with one line for values that make no sense, or files that hold too little."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+
+    def answer() -> int:
+        rows, text = options.answer(options)
+        if options.write:
+            write(options.write, parser, argv, rows)
+        print(text)
+        return 0
+
+    return run_command(parser.prog, answer, (ValueError, MeshError))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

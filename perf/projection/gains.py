@@ -1,0 +1,261 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What speculation gains on boards: appendix F of the ALSpec paper at assumed, measured and executed hits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from models.llama31_8b.latency import (
+    BYTES_PER_POSITION_AND_HEAD,
+    CHIP_COUNTS,
+    CHUNK_SIZES,
+    LAYERS,
+    Estimate,
+    Times,
+    estimate,
+    split_layers,
+    step_ns,
+    token_latency,
+)
+
+Row = dict[str, Any]
+# SmolLM2's hit rates at 8K, 4K, 2K and 1K tokens (perf/data/quality/perplexity.csv), then assumed ones.
+GAIN_HIT_RATES = (0.19, 0.23, 0.31, 0.46, 0.5, 0.875, 0.95)
+GAIN_CONTEXTS = (1024, 32768, 65536, 131072)
+LAYERS_HIT_RATES = (0.5, 0.625, 0.75, 0.875, 1.0)
+# What the rows of measured hits have in common; the rest is averaged over windows.
+GROUP = ("context", "chunk_size", "predictor", "threshold", "nodes", "rule")
+HITS_ASSUMPTIONS = (
+    "a hit rate is SmolLM2's at the measured context, taken to Llama 3.1 8B and to the projected one: hits fall with "
+    "the context, so the gains of one predictor over another say more than the speeds",
+    "a guess takes as long whichever 2S keys it reads, and sends no more",
+    "a step of N nodes takes what a step of one does: attention waits for the cache and products for the weights; that "
+    "holds up to 32 rows, and 64 nodes are shown under the same assumption",
+    "drafting takes no time",
+)
+
+
+def assumptions(times: Times) -> list[str]:
+    """Return what an estimate from the paper's tables follows from, one sentence for each assumption."""
+    costs = [times.costs(chips) for chips in CHIP_COUNTS]
+    layer, fixed, exact = (
+        " ".join(f"{getattr(of, name) / 1000:.1f}" for of in costs)
+        for name in ("per_layer_ns", "fixed_ns", "flash_decode_ns")
+    )
+    dram, head = times.dram_bytes_per_s / 1e9, times.head_bytes_per_s / 1e9
+    return [
+        "a token: fixed + hits * (receiver + max(sender - receiver, layer)) + misses * (layer + sender), appendix F; "
+        f"full TP: fixed + {LAYERS} * (layer + FD); SP+TP has the times of half of the chips; no host time",
+        f"on 1, 2, 4, 8 chips (the paper's tables 4 to 7), us: layer without flash decode {layer}; fixed {fixed}; "
+        f"FD(1K) {exact}",
+        f"FD(K): FD(1K) + (K - 1024) * {BYTES_PER_POSITION_AND_HEAD} B * (heads per chip / {dram:.0f} GB/s of DRAM + 1 "
+        f"/ {head:.2f} GB/s per head), fitted to published 64K runs at 288 GB/s, none of them on 4 chips",
+        f"sender: FD(K) + {times.verify_ns / 1000:.1f} us of verification (assumed)",
+        "receiver: FD(1K), which holds a chunk of 256 positions per core, + (2 S - 256) positions at a sixteenth of "
+        f"the rate per head + {times.hop_ns / 1000:.1f} us for one hop (a measured exchange); at most the sender",
+    ]
+
+
+def estimates(
+    contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], chunk_size: int, times: Times
+) -> list[Estimate]:
+    """Return figure 7's points: full tensor parallelism and SP+TP at each hit rate, by context and chips."""
+    return [
+        estimate(context, rate, count, chunk_size, times)
+        for context, count in product(contexts, chips)
+        for rate in (None, *(hit_rates if count > 1 else ()))
+    ]
+
+
+def estimate_rows(points: Sequence[Estimate]) -> list[Row]:
+    """Return each estimate with its speed-up over full tensor parallelism on as many chips."""
+    full = {(point.context, point.chips): point.token_latency_ns for point in points if point.mode == "tp"}
+    return [p.to_dict() | {"over_tp": full[p.context, p.chips] / p.token_latency_ns} for p in points]
+
+
+def gain_rows(contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], chunk_size: int) -> list[Row]:
+    """Return a row per number of chips and context: tokens/s/user with tensor parallelism over all and over half of
+    them, and the gain over the former of attention-level speculation at each hit rate.
+
+    A hit rate is a mean over layers and tokens, so a step's time is on the line between no and all hits. `needed` is
+    the hit rate above which speculation is faster, None where no hit rate is.
+    """
+    rows = []
+    for count, context in product(chips, contexts):
+        tp, half = (estimate(context, None, n).token_latency_ns for n in (count, count // 2))
+        none, full = (step_ns(rate, context, count, chunk_size) for rate in (0.0, 1.0))
+        needed = 0.0 if none < tp else None if full >= tp else (none - tp) / (none - full)
+        row: Row = {"chips": count, "context": context, "chunk_size": chunk_size, "tp_tokens_per_s": 1e9 / tp}
+        row |= {"half_tp_tokens_per_s": 1e9 / half, "needed": needed}
+        steps = {
+            f"at_{100 * rate:g}".replace(".", "_"): step_ns(rate, context, count, chunk_size) for rate in hit_rates
+        }
+        rows.append(row | {name: tp / ns for name, ns in steps.items()})
+    return rows
+
+
+def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072), chips: int = 8) -> list[Row]:
+    """Return what hit rates that perf.studies.quality measured are worth at long contexts, by HITS_ASSUMPTIONS.
+
+    Args:
+        measured: rows of `perplexity`, `followed`, `trees` or `chains`; their windows are averaged.
+        contexts: projected cached positions.
+        chips: of both groups.
+
+    Returns:
+        By group and context tokens/s/user, and the gains over exact attention in steps of as many nodes: `over_tp` with
+        full tensor parallelism on as many chips, `over_misses` with a pair that never hits.
+
+    Raises:
+        ValueError: for rows without hit rates, or of a chunk size without estimates.
+    """
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in measured:
+        if row.get("hit_rate") is None or row["chunk_size"] not in CHUNK_SIZES:
+            raise ValueError(f"wanted rows with a hit rate and S = {', '.join(map(str, CHUNK_SIZES))}, got {row}")
+        row = {"nodes": 1} | row
+        groups.setdefault(tuple(row.get(name) for name in GROUP), []).append(row)
+    found = []
+    for (key, rows), context in product(groups.items(), contexts):
+        share, size = sum(row["hit_rate"] for row in rows) / len(rows), rows[0]["chunk_size"]
+        # As measured, all nodes of a chain whose tokens are right, or one.
+        tokens, exact = (
+            sum(row.get(name) or row["nodes"] for row in rows) / len(rows)
+            for name in ("tokens_per_step", "exact_tokens_per_step")
+        )
+        ns = step_ns(share, context, chips, size) / tokens
+        found.append(
+            dict(zip(GROUP, key, strict=True))
+            | {"hit_rate": share, "tokens_per_step": tokens, "projected": context, "chips": chips}
+            | {"tokens_per_s": 1e9 / ns}
+            | {"over_tp": estimate(context, None, chips).token_latency_ns / exact / ns}
+            | {"over_misses": step_ns(0.0, context, chips, size) / exact / ns}
+        )
+    return found
+
+
+def layer_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] = LAYERS_HIT_RATES) -> list[Row]:
+    """Return what two executed layers make of a whole model, beside appendix F and the estimate.
+
+    Each further layer adds the cycles from one layer's attention to the next one's, exchange included, which appendix F
+    has not. Gains are over exact attention on a row's chips.
+
+    Args:
+        executed: rows of bench_alspec --layers 2 at one context; those with half of the hits are left out.
+        chips: of a row.
+        hit_rates: of the whole model.
+
+    Raises:
+        ValueError: unless there are a hit and a miss, of two layers or more.
+    """
+    found = {row["hit_rate"]: row for row in executed}
+    if not {0.0, 1.0} <= set(found) or any(row["layers"] < 2 for row in found.values()):
+        layers = sorted({row["layers"] for row in found.values()})
+        raise ValueError(f"wanted steps of two layers with hits 1 and 0, got hits {sorted(found)} of {layers} layers")
+
+    def whole(row: Row, part: str, pitch: str) -> int:
+        return row[part] + (LAYERS - row["layers"]) * row[pitch]
+
+    hit, context = found[1.0], found[1.0]["context"]
+    exact = whole(hit, "exact", "layer_pitch_exact")
+    all_hit, none_hit = (whole(row, "cycles", "layer_pitch") for row in (hit, found[0.0]))
+    fixed, per_layer = hit["part_fixed"], hit["part_per_layer"]
+    rows = []
+    for rate in hit_rates:
+        hits, misses = split_layers(LAYERS, rate)
+        pair = (hits * all_hit + misses * none_hit) / LAYERS
+        formula = token_latency(fixed, per_layer, None, hit["part_sender"], hit["part_receiver"], LAYERS, rate)
+        estimated = (estimate(context, r, n, hit["chunk_size"]) for r, n in ((None, chips), (rate, 2 * chips)))
+        tp, pairs = (point.token_latency_ns for point in estimated)
+        rows.append(
+            {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
+            | {"pair": round(pair), "gain": exact / pair, "formula": formula}
+            | {"formula_gain": token_latency(fixed, per_layer, hit["part_exact"]) / formula}
+            | {"estimator_gain": tp / pairs}
+        )
+    return rows
+
+
+def predictor_rows(rows: Iterable[Row], threshold: float = 0.1, chunk_size: int = 128) -> list[Row]:
+    """Return which guess makes a pair of chips faster: the cycles of hits and misses weighed by measured hit rates.
+
+    Args:
+        rows: of perf.studies.quality's `perplexity` and `followed`, of the op bench's predictors (a layer's attention: the
+            sender's cycles where the guess fails, the receiver's where it passes), and of bench_alspec --predictor.
+        threshold: of the hit rates.
+        chunk_size: S of all of them.
+
+    Returns:
+        Per kind of cycles, context and number of workers measured with both predictors: hit rates, expected cycles, and
+        `gain`, those of `ends` over those of `followed`.
+
+    Raises:
+        ValueError: where hit rates of the context are missing.
+    """
+    rates: dict[tuple[str, int], list[float]] = {}
+    costs: dict[tuple[str, int, int], dict[str, dict[float, float]]] = {}
+    for row in rows:
+        if row["chunk_size"] != chunk_size:
+            continue
+        if "threshold" in row:
+            if row["threshold"] == threshold:
+                rates.setdefault((row["predictor"], row["context"]), []).append(row["hit_rate"])
+        elif "sender" in row:
+            if row["whole_tail"] and row["masses"] == bool(row["tiles"]):
+                selection = row["selection"] / LAYERS  # one program selects the tiles of all layers
+                of = costs.setdefault(("attention", row["context"], row["workers"]), {})
+                both = {0.0: row["sender"] + selection, 1.0: row["receiver"] + selection}
+                of["followed" if row["masses"] else "ends"] = both
+        elif row["hit_rate"] in (0.0, 1.0):
+            of = costs.setdefault(("step", row["context"], row["workers"]), {})
+            of.setdefault(row["predictor"], {})[row["hit_rate"]] = row["cycles"]
+    return [_weighed(shape, of, rates) for shape, of in sorted(costs.items()) if set(of) == {"ends", "followed"}]
+
+
+def _weighed(
+    shape: tuple[str, int, int], of: Mapping[str, Mapping[float, float]], rates: Mapping[tuple[str, int], list[float]]
+) -> Row:
+    part, context, workers = shape
+    at = context // 1024 * 1024  # hit rates are of whole thousands, some cycles of a token more
+    found: Row = {"part": part, "context": context, "workers": workers}
+    for name, cycles in of.items():
+        if (name, at) not in rates:
+            raise ValueError(f"no hit rate of {name} at {at} tokens")
+        share = mean(rates[name, at])
+        found |= {f"{name}_hits": share, name: round(cycles[0.0] + share * (cycles[1.0] - cycles[0.0]))}
+    return found | {"gain": found["ends"] / found["followed"]}
+
+
+def save_plot(points: Sequence[Estimate], path: Path) -> None:
+    """Draw figure 7 into `path` (.png, .svg or .pdf): tokens/s/user over chips, a panel per context, a line per hit
+    rate. OSError when the file cannot be written."""
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
+
+    contexts = sorted({point.context for point in points})
+    rates = [None, *sorted({point.hit_rate for point in points if point.hit_rate is not None})]
+    figure = Figure(figsize=(2.6 * len(contexts) + 0.6, 4.0), dpi=150, layout="constrained")
+    panels = figure.subplots(1, len(contexts), sharey=True, squeeze=False)[0]
+    for panel, context in zip(panels, contexts, strict=True):
+        for number, rate in enumerate(rates):
+            line = [point for point in points if (point.context, point.hit_rate) == (context, rate)]
+            colour = "black" if rate is None else colormaps["viridis"](0.85 - 0.75 * number / len(rates))
+            label = "full TP" if rate is None else f"SP@{100 * rate:.4g}% + TP"
+            speeds = [point.tokens_per_s_per_user for point in line]
+            panel.plot([p.chips for p in line], speeds, marker="o", markersize=4, color=colour, label=label)
+        panel.set_title(f"{context // 1024}K context" if context % 1024 == 0 else f"{context} tokens", fontsize=10)
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(CHIP_COUNTS, labels=list(map(str, CHIP_COUNTS)))
+        panel.set_xlabel("N150 chips")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("tokens/s/user")
+    panels[0].set_ylim(bottom=0)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    figure.suptitle("Llama 3.1 8B decode, batch 1: estimated scaling (device kernel time only)", fontsize=11)
+    figure.savefig(path)

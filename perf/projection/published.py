@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What others measured on N150 chips, from the CSV files of perf/data, and the one rate fitted to it.
+
+Each file names its source in its first lines: tables 4 to 7 of the ALSpec paper, tt-metal's published speeds at
+short and long contexts, and its times of Ethernet collectives (September 2026: one link per direction, lines of two and
+four chips, a ring of eight).
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from models.llama31_8b.latency import (
+    BYTES_PER_POSITION_AND_HEAD,
+    CHIP_COUNTS,
+    DRAM_BYTES_PER_S,
+    KV_HEADS,
+    Costs,
+)
+from perf.lib.data_file import FOLDER
+
+FLASH_DECODE_OP = "ScaledDotProductAttentionDecode"
+LAYER, FIXED = "per_layer", "fixed"
+ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all_gather", "reduce_scatter", "all_to_all"
+# A run's context is its prefill and half of its 200 decoded tokens.
+_SHORT_RUN, _LONG_RUN = 512 + 100, 65536 + 100
+
+
+@cache
+def read_rows(name: str) -> tuple[dict[str, str], ...]:
+    """Return the rows of perf/data/`name` without its # comments.
+
+    Raises:
+        ValueError: for a row of another width than the header's.
+    """
+    with open(FOLDER / name, encoding="utf-8", newline="") as file:
+        rows = tuple(csv.DictReader(line for line in file if not line.startswith("#")))
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():
+            raise ValueError(f"{name}: row {number} has not the header's number of columns: {row}")
+    return rows
+
+
+@dataclass(frozen=True)
+class TableOp:
+    """A device operation of tables 4 to 7 and its kernel time in nanoseconds. section: LAYER or FIXED."""
+
+    section: str
+    name: str
+    ns: int
+
+
+@cache
+def op_table(chips: int) -> tuple[TableOp, ...]:
+    """Return the ops of Llama 3.1 8B on `chips` N150 with tensor parallelism at 1K tokens, in the paper's order.
+
+    Raises:
+        ValueError: when the paper has no table of so many chips.
+    """
+    if chips not in CHIP_COUNTS:
+        raise ValueError(f"no table for {chips} chips: the paper measured {', '.join(map(str, CHIP_COUNTS))}")
+    name = f"table{4 + CHIP_COUNTS.index(chips)}_n150x{chips}.csv"
+    return tuple(TableOp(row["section"], row["op"], int(row["ns"])) for row in read_rows(name))
+
+
+def costs_of(ops: Sequence[TableOp]) -> Costs:
+    """Return the sums of a table: outside the layers, a layer without its flash decode, flash decode."""
+    attention = sum(op.ns for op in ops if op.name == FLASH_DECODE_OP)
+    return Costs(
+        sum(op.ns for op in ops if op.section == FIXED),
+        sum(op.ns for op in ops if op.section == LAYER) - attention,
+        attention,
+    )
+
+
+@cache
+def fitted_head_rate() -> float:
+    """Return the bytes/s of one KV head's share that explain the published 64K runs best at 288 GB/s.
+
+    A run's extra time per layer, long against short, is bytes * (heads / DRAM rate + 1 / head rate); the least-squares
+    solution for 1 / head rate is the mean of what each run leaves over. No number of the paper beyond 1K enters.
+    """
+    size = (_LONG_RUN - _SHORT_RUN) * BYTES_PER_POSITION_AND_HEAD
+    left_over = [
+        (1 / float(run["long_tokens_per_s"]) - 1 / float(run["short_tokens_per_s"])) / int(run["layers"])
+        - size * (KV_HEADS / int(run["chips"])) / DRAM_BYTES_PER_S
+        for run in read_rows("published_64k.csv")
+    ]
+    return size / (sum(left_over) / len(left_over))
+
+
+def collective_ns(collective: str, chips: int, size: int) -> float:
+    """Return the kernel time of a collective, interpolated between the measured sizes.
+
+    Args:
+        collective: ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL.
+        chips: of the row.
+        size: bytes of the un-sharded tensor. Below the smallest measured size only the start is left.
+
+    Raises:
+        ValueError: for chips or sizes that were not measured.
+    """
+    rows = [row for row in read_rows("ethernet_2026_09.csv") if row["collective"] == collective]
+    points = [(float(row["bytes"]), 1000 * float(row["us"])) for row in rows if int(row["chips"]) == chips]
+    if not points:
+        known = sorted({int(row["chips"]) for row in rows})
+        raise ValueError(f"no time of {collective} on {chips} chips was measured, only on {known}")
+    sizes, ns = zip(*points, strict=True)
+    if not 0 < size <= sizes[-1]:
+        raise ValueError(f"{collective} was measured up to {sizes[-1]:.0f} bytes, got {size}")
+    return float(np.interp(size, sizes, ns))
+
+
+def exchange_ns(size: int) -> float:
+    """Return what two chips take to send each other `size` bytes each: an all-to-all of twice as much."""
+    return collective_ns(ALL_TO_ALL, 2, 2 * size)

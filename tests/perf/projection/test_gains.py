@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Gains of speculation: the committed data again, small cases by hand, and the command's refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.llama31_8b.latency import estimate
+from perf.lib.data_file import FOLDER, ROOT, read
+from perf.projection.__main__ import main
+from perf.projection.drafts import DRAFT, TARGET, DraftCost, draft_rows, preset, product_line
+from perf.projection.gains import gain_rows, hit_rows, layer_rows, predictor_rows
+
+
+@pytest.mark.parametrize(
+    "name", ["over_tp", "draft_projection", "hit_projection", "layers_projection", "predictor_choice"]
+)
+def test_a_recorded_command_gives_its_rows_again(name, tmp_path, monkeypatch, capsys):
+    """To the last digit."""
+    monkeypatch.chdir(ROOT)
+    facts, rows = read(FOLDER / "projections" / f"{name}.json")
+    words = facts["command"].split()
+    assert words[:3] == ["python", "-m", "perf.projection"]
+    assert main([*words[3:], "--write", str(tmp_path / "again.json")]) == 0
+    assert read(tmp_path / "again.json")[1] == rows and capsys.readouterr().out.startswith("| ")
+
+
+def test_where_speculation_loses_to_tensor_parallelism():
+    """Two chips at 1K, where the guess is the whole context, at every hit rate; eight at 64K with few hits only."""
+    rows = {(row["chips"], row["context"]): row for row in gain_rows((1024, 65536), (2, 8), (0.0, 0.5, 1.0), 128)}
+    assert rows[2, 1024]["needed"] is None and rows[2, 1024]["at_100"] < 0.7
+    long = rows[8, 65536]
+    assert long["at_0"] < 1 < long["at_50"] < long["at_100"] and 0.05 < long["needed"] < 0.1
+    tp, half = (estimate(65536, rate, 8, 128).token_latency_ns for rate in (None, 0.5))
+    assert long["at_50"] == pytest.approx(tp / half) and long["tp_tokens_per_s"] == pytest.approx(1e9 / tp)
+
+
+HITS = {"context": 1024, "chunk_size": 128, "predictor": "ends", "threshold": 0.1}
+
+
+def test_windows_are_averaged_and_tokens_divide_the_step():
+    tree = HITS | {"nodes": 4, "rule": "joint", "hit_rate": 0.5, "tokens_per_step": 3.0, "exact_tokens_per_step": 2.0}
+    one, tree = hit_rows([HITS | {"hit_rate": 0.25}, HITS | {"hit_rate": 0.75}, tree], (65536,))
+    assert (one["hit_rate"], one["tokens_per_step"], one["nodes"], one["rule"]) == (0.5, 1, 1, None)
+    assert one["tokens_per_s"] == pytest.approx(estimate(65536, 0.5, 8, 128).tokens_per_s_per_user)
+    assert tree["tokens_per_s"] == pytest.approx(3 * one["tokens_per_s"])
+    assert tree["over_tp"] == pytest.approx(1.5 * one["over_tp"]) and one["over_misses"] > 1
+    (chain,) = hit_rows([HITS | {"nodes": 16, "rule": "every node", "hit_rate": 0.5}], (65536,))
+    assert chain["tokens_per_step"] == 16 and chain["over_tp"] == pytest.approx(one["over_tp"])
+
+
+PARTS = {"part_fixed": 100, "part_per_layer": 50, "part_exact": 40, "part_sender": 44, "part_receiver": 10}
+TWO = {"layers": 2, "context": 65536, "chunk_size": 128, "exact": 281, "layer_pitch_exact": 91} | PARTS
+EXECUTED = [
+    TWO | {"hit_rate": 1.0, "cycles": 235, "layer_pitch": 65},
+    TWO | {"hit_rate": 0.5, "cycles": 270, "layer_pitch": 66},
+    TWO | {"hit_rate": 0.0, "cycles": 307, "layer_pitch": 97},
+]
+
+
+def test_each_further_layer_adds_a_pitch_and_appendix_f_counts_the_rest_once():
+    half, full = layer_rows(EXECUTED, 4, (0.5, 1.0))
+    assert half["exact"] == full["exact"] == 281 + 30 * 91
+    assert full["pair"] == 235 + 30 * 65 and full["gain"] == pytest.approx(full["exact"] / full["pair"])
+    assert half["pair"] == (235 + 30 * 65 + 307 + 30 * 97) / 2
+    assert full["formula"] == 100 + 32 * 60 and half["formula"] == 100 + 16 * 60 + 16 * 94
+    assert full["formula_gain"] == pytest.approx(2980 / 2020)
+    assert 1 < half["estimator_gain"] < full["estimator_gain"] < 2
+
+
+SIZE = {"chunk_size": 128, "context": 1024}
+RATES = [
+    SIZE | {"threshold": 0.1, "predictor": "ends", "hit_rate": 0.25},
+    SIZE | {"threshold": 0.1, "predictor": "followed", "hit_rate": 0.25},
+    SIZE | {"threshold": 0.1, "predictor": "followed", "hit_rate": 0.75},
+    SIZE | {"threshold": 0.2, "predictor": "followed", "hit_rate": 1.0},
+]
+OP = SIZE | {"context": 1025, "workers": 7, "whole_tail": True}
+ATTENTION = [
+    OP | {"tiles": 0, "masses": False, "sender": 1000, "receiver": 600, "selection": 0},
+    OP | {"tiles": 3, "masses": False, "sender": 1, "receiver": 1, "selection": 0},
+    OP | {"tiles": 3, "masses": True, "sender": 1016, "receiver": 616, "selection": 320},
+    OP | {"tiles": 0, "masses": False, "sender": 1, "receiver": 1, "selection": 0, "workers": 1},
+]
+
+
+def test_hits_weigh_what_a_hit_and_a_miss_cost():
+    steps = [
+        SIZE | {"workers": 1, "predictor": predictor, "hit_rate": rate, "cycles": cycles}
+        for predictor, rate, cycles in (
+            ("ends", 0.0, 2000),
+            ("ends", 1.0, 1000),
+            ("ends", 0.5, 5),
+            ("followed", 0.0, 2100),
+            ("followed", 1.0, 1100),
+        )
+    ]
+    op, step = predictor_rows([*RATES, *ATTENTION, *steps])
+    assert (op["part"], op["context"], op["workers"]) == ("attention", 1025, 7)
+    assert (op["ends_hits"], op["followed_hits"], op["ends"], op["followed"]) == (0.25, 0.5, 900, 826)
+    assert (step["part"], step["ends"], step["followed"]) == ("step", 1750, 1600)
+    assert step["gain"] == pytest.approx(1750 / 1600)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: hit_rows([HITS | {"hit_rate": 0.5, "chunk_size": 64}]), "S = 128, 256, 512"),
+        (lambda: hit_rows([HITS]), "wanted rows with a hit rate"),
+        (lambda: layer_rows(EXECUTED[1:], 4), "two layers with hits 1 and 0, got hits"),
+        (lambda: layer_rows([row | {"layers": 1} for row in EXECUTED], 4), "two layers with hits 1 and 0, got hits"),
+        (lambda: predictor_rows(ATTENTION), "no hit rate of ends at 1024 tokens"),
+        (lambda: draft_rows(acceptances=(1.5,)), "got 1.5"),
+        (lambda: draft_rows(size=15), "from 1 to 14"),
+    ],
+)
+def test_rows_that_say_too_little_are_refused(make, why):
+    with pytest.raises(ValueError, match=why):
+        make()
+
+
+@pytest.mark.parametrize("chips", [1, 2, 4, 8])
+def test_ops_and_products_of_the_tables_add_up_to_published_tokens(chips):
+    """The 8B's whole steps from single ops and a line through the products. Table 7's products are fused."""
+    told = DraftCost(preset(TARGET), chips, 1).step_ns()
+    published = estimate(1024, None, chips).token_latency_ns
+    assert told == pytest.approx(published, rel=0.06 if chips == 8 else 0.02)
+    fixed, per_byte = product_line()
+    assert 0 < fixed < 20e3 and 200 < 1 / per_byte < 288, "ns; GB/s of Wormhole's DRAM at most"
+
+
+def test_layer_parallel_drafts_are_faster_but_less_so_than_easyspec_says():
+    alone, row, fuzzy = (DraftCost(preset(DRAFT), *of) for of in ((1, 1), (4, 1), (4, 4)))
+    assert row.calibration_ns() == row.step_ns() < fuzzy.calibration_ns() < row.step_ns() * 1.2
+    over_row, over_one = (cost.drafting_ns(4) / fuzzy.drafting_ns(4) for cost in (row, alone))
+    assert over_one > 1.62 > 1.3 > over_row > 1, "EasySpec has up to 1.62x against one chip"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["tokens", "--context", "200K"], "200K"),
+        (["tokens", "--context", "-1"], "-1"),
+        (["gains", "--context", "long"], "long"),
+        (["tokens", "--hit-rate", "87.5"], "87.5"),
+        (["gains", "--hit-rate", "nan"], "nan"),
+        (["tokens", "--chips", "3"], "3"),
+        (["tokens", "--chunk-size", "100"], "100"),
+        (["tokens", "--plot", "plot.jpeg2"], "plot.jpeg2"),
+        (["tokens", "--plot", "absent/plot.png"], "the folder absent does not exist"),
+        (["tokens", "--measured-only", "plan=sharded"], "--measured-only is of --measured"),
+        (["ops", "--mesh", "3x3"], "no mesh 3x3"),
+        (["ops", "--hit-rate", "2"], "'2'"),
+        (["ops", "--context", "0"], "context must be 1 to"),
+        (["hits", str(FOLDER / "quality/perplexity.csv"), "--threshold", "0.3"], "no row of"),
+        (["predictors", str(FOLDER / "quality/perplexity.csv")], "no cycles of both predictors"),
+        (["drafts", "--size", "15"], "from 1 to 14"),
+        (["speed"], "invalid choice"),
+    ],
+)
+def test_bad_options_end_with_status_2_and_one_line(arguments, named, capsys):
+    try:
+        status = main(arguments)
+    except SystemExit as ended:
+        status = ended.code
+    said = capsys.readouterr()
+    assert status == 2 and named in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_the_report_shows_speeds_and_what_they_follow_from(tmp_path, capsys):
+    plot = tmp_path / "figure7.svg"
+    assert main(["tokens", "--context", "64K", "--hit-rate", "87.5%", "--chips", "8", "--plot", str(plot)]) == 0
+    out = capsys.readouterr().out
+    tp, sp = (estimate(65536, rate, 8) for rate in (None, 0.875))
+    assert f"| 65536 | 8 | tp | - | {tp.tokens_per_s_per_user:.1f} | 1.00x |" in out
+    assert f"| 87.5% | {sp.tokens_per_s_per_user:.1f} | {tp.token_latency_ns / sp.token_latency_ns:.2f}x |" in out
+    assert "layer without flash decode 846.7 555.0 387.6 440.5" in out and "SP@87.5% + TP" in plot.read_text()
+    assert main(["ops", "--mesh", "1x1", "2x4"]) == 0
+    assert "| 1 | performance | 1024 | 28.3 | 33.2 | +17% |" in capsys.readouterr().out
