@@ -185,7 +185,7 @@ def predictor_rows(rows: Iterable[Row], threshold: float = 0.1, chunk_size: int 
     """Return which guess makes a pair of chips faster: the cycles of hits and misses weighed by measured hit rates.
 
     Args:
-        rows: of perf.studies.quality's `perplexity` and `followed`, of the op bench's predictors (a layer's attention: the
+        rows: of the quality study's `perplexity` and `followed`, of the op bench's predictors (a layer's attention: the
             sender's cycles where the guess fails, the receiver's where it passes), and of bench_alspec --predictor.
         threshold: of the hit rates.
         chunk_size: S of all of them.
