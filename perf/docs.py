@@ -140,7 +140,8 @@ def _command_table() -> str:
     seconds: dict[str, set[int]] = {}
     for path in FOLDER.rglob("*.json"):
         facts, _ = read(path)
-        seconds.setdefault(module_of(facts["command"]), set()).add(facts["seconds"])
+        if "seconds" in facts:
+            seconds.setdefault(module_of(facts["command"]), set()).add(facts["seconds"])
     rows = [
         {"module": module, "what": what, "took": " to ".join(map(str, sorted({min(took), max(took)}))) if took else "-"}
         for module, what in commands()

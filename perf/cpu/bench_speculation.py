@@ -313,7 +313,7 @@ def print_report(report: dict, console: Console) -> None:
         console.print(table)
         console.print(
             "The torch reference runs the attentions of a group one after another, so fuzzy drafting saves no time "
-            "here by design; it shows the loss of acceptance. On chips: perf.steps.bench_device_speculation."
+            "here by design; it shows the loss of acceptance. On chips: perf.step drafting."
         )
 
 

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from perf.steps.alspec_programs import ATTENTION, EXCHANGE, GATE
-
 if TYPE_CHECKING:
     from models.llama31_8b.tt.model import TtLlama
+
+# How the parts of a layer are named whose programs are generic ops to ttnn.
+ATTENTION, EXCHANGE, GATE = "attention", "exchange", "gate"
 
 
 @dataclass(frozen=True)

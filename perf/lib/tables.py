@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Results as CSV files that a stopped run continues."""
+"""Results as CSV files that a stopped run continues, and as tables in Markdown."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -70,3 +70,35 @@ class Table:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(lines.getvalue())
         self._known += [{name: shown(row[name]) for name in self.keys} for row in rows]
+
+
+def flattened(row: Mapping[str, object]) -> dict[str, object]:
+    """Return a row whose nested entries are columns "ENTRY.NAME"."""
+    found: dict[str, object] = {}
+    for name, value in row.items():
+        found |= {f"{name}.{key}": cell for key, cell in value.items()} if isinstance(value, dict) else {name: value}
+    return found
+
+
+def markdown(rows: Sequence[Mapping[str, object]], shared: Collection[str] = ()) -> str:
+    """Return rows as tables, one for those with the same columns, without columns that are None throughout.
+
+    shared: columns that are the same in all rows, and stand in a line before the table.
+    """
+    tables: dict[tuple[str, ...], list[dict[str, object]]] = {}
+    for row in map(flattened, rows):
+        tables.setdefault(tuple(row), []).append(row)
+    lines: list[str] = []
+    for columns, alike in tables.items():
+        used = [name for name in columns if any(row[name] is not None for row in alike)]
+        if before := [f"{name} {_cell(alike[0][name])}" for name in used if name in shared]:
+            lines += [", ".join(before), ""]
+        names = [name for name in used if name not in shared]
+        lines += [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
+        lines += [f"| {' | '.join(_cell(row[name]) for name in names)} |" for row in alike]
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -146,7 +146,7 @@ def layer_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] =
     has not. Gains are over exact attention on a row's chips.
 
     Args:
-        executed: rows of bench_alspec --layers 2 at one context; those with half of the hits are left out.
+        executed: rows of `perf.step pair --layers 2` at one context; those with half of the hits are left out.
         chips: of a row.
         hit_rates: of the whole model.
 
@@ -186,7 +186,7 @@ def predictor_rows(rows: Iterable[Row], threshold: float = 0.1, chunk_size: int 
 
     Args:
         rows: of the quality study's `perplexity` and `followed`, of the op bench's predictors (a layer's attention: the
-            sender's cycles where the guess fails, the receiver's where it passes), and of bench_alspec --predictor.
+            sender's cycles where the guess fails, the receiver's where it passes), and of `perf.step pair`.
         threshold: of the hit rates.
         chunk_size: S of all of them.
 

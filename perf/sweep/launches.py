@@ -23,10 +23,11 @@ from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.modules import kernel_config
 from models.llama31_8b.tt.sharding import MatmulConfig, Shards
+from perf.lib.tensors import VirtualPair, intervals_of, parents_of, sampling_inputs, tile, words
 from perf.sweep.configurations import Configuration
 from perf.sweep.decode_ops import decode_op
 from perf.sweep.launch import Launch, nothing
-from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, YIELDED, priority_row
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
 
 EXCHANGE_TIMEOUT_S = 0.05
@@ -50,27 +51,6 @@ def build(mesh, configuration: Configuration) -> Launch:
     return makers[configuration.family](mesh, configuration)
 
 
-def _tile(mesh, *shape: int, dtype: str = "bfloat16", memory=None):
-    return ttnn.from_torch(
-        torch.randn(shape),
-        dtype=getattr(ttnn, dtype),
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-        memory_config=memory,
-    )
-
-
-def _words(mesh, values, dtype: str = "uint32", device: bool = True):
-    return ttnn.from_torch(
-        torch.as_tensor(values, dtype=torch.int32),
-        dtype=getattr(ttnn, dtype),
-        layout=ttnn.ROW_MAJOR_LAYOUT,
-        device=mesh if device else None,
-        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-    )
-
-
 def _rows_of_grid(mesh) -> tuple[int, int]:
     size = mesh.compute_with_storage_grid_size()
     return size.x, size.y
@@ -81,7 +61,7 @@ def _matmul(mesh, c: Configuration) -> Launch:
     if k % TILE or m > TILE:
         raise UnsupportedError(f"k must be a multiple of {TILE} and m at most {TILE}, got k {k}, m {m}")
     if c["layout"] == "interleaved":
-        x, weight = _tile(mesh, 1, 1, m, k), _tile(mesh, 1, 1, k, n, dtype=dtype)
+        x, weight = tile(mesh, (1, 1, m, k)), tile(mesh, (1, 1, k, n), dtype=dtype)
         run = partial(ttnn.linear, x, weight, memory_config=ttnn.L1_MEMORY_CONFIG,
                       compute_kernel_config=kernel_config(dtype))  # fmt: skip
         return Launch(run)
@@ -102,8 +82,8 @@ def _dram_sharded(mesh, c: Configuration) -> Launch:
         "matmul", k, n, dtype, Shards(cores, k // cores), Shards(cores, -(-n // (TILE * cores)) * TILE),
         max(d for d in range(1, 9) if block % d == 0),
     )  # fmt: skip
-    x = _tile(mesh, 1, 1, TILE, k, memory=in_l1(mesh, product.source))
-    weight, config = _tile(mesh, 1, 1, k, n, dtype=dtype, memory=in_banks(product)), banked_program(product)
+    x = tile(mesh, (1, 1, TILE, k), memory=in_l1(mesh, product.source))
+    weight, config = tile(mesh, (1, 1, k, n), dtype=dtype, memory=in_banks(product)), banked_program(product)
     run = partial(ttnn.linear, x, weight, program_config=config, memory_config=ttnn.L1_WIDTH_SHARDED_MEMORY_CONFIG,
                   compute_kernel_config=kernel_config(dtype))  # fmt: skip
     return Launch(run)
@@ -121,10 +101,10 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
     """Return attention at the last position, compiled at the shortest context that speculates: positions are data, and
     64K tokens take a simulated chip an hour."""
     users, context = c["users"], c["context"]
-    q = _tile(mesh, 1, users, c["heads"], c["head_dim"])
+    q = tile(mesh, (1, users, c["heads"], c["head_dim"]))
     k, v = _attention_tensors(mesh, c, users)
-    at = _words(mesh, [min(context, 2 * c["chunk_size"]) - 1] * users, "int32")
-    last = _words(mesh, [context - 1] * users, "int32", device=False)
+    at = words(mesh, [min(context, 2 * c["chunk_size"]) - 1] * users)
+    last = words(mesh, [context - 1] * users, on_device=False)
     return replace(_attention(mesh, c, (q, k, v, at)), compiled=partial(ttnn.copy_host_to_device_tensor, last, at))
 
 
@@ -153,41 +133,30 @@ def _attention(mesh, c: Configuration, tensors) -> Launch:
 
 def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launch:
     """Return both ranks on one chip, the sender in the upper half of its rows: what the op costs without a link."""
-    from tt_kernels.common.core_pair import CorePair
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig
-    from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
-
     columns, rows = _rows_of_grid(mesh)
     if rows < 2:
         raise UnsupportedError(f"a virtual pair needs two rows of cores, the grid is {columns}x{rows}")
-    half = rows // 2
-    pairs = CorePair(mesh, ((columns - 1, half - 1), (columns - 1, 2 * half - 1)))
-    gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
-    gathered[0, 0, 0] = HOLDS_EXACT
-    seen = [_words(mesh, gathered) for _ in range(2)]
-    q, k, v, at = tensors
-    configs = [ProgramConfig((columns, half), (0, half * i), workers) for i in range(2)]
-    priorities = [_words(mesh, priority_row(held)) for held in (HOLDS_EXACT, YIELDED)]
-    ranks = [
-        RankInputs(q, k, v, at, priorities[i], seen[i], configs[i], timeout_s=EXCHANGE_TIMEOUT_S) for i in range(2)
-    ]
-    run = partial(speculative_flash_decode_pair, ranks, pairs, chunk_size=c["chunk_size"])
-    return Launch(run, "SpeculativeFlashDecodePair", check=pairs.check)
+    pair = VirtualPair.make(
+        *(mesh, tensors, [(columns, rows // 2)] * 2),
+        chunk_size=c["chunk_size"],
+        workers=workers,
+        timeout_s=EXCHANGE_TIMEOUT_S,
+    )
+    return Launch(pair.launch, "SpeculativeFlashDecodePair", check=pair.check)
 
 
 def _tree_attention(mesh, c: Configuration) -> Launch:
-    from perf.ops.bench_tree_attention import intervals_of, parents_of
     from tt_kernels.tree_attention.op import ProgramConfig, check_intervals, check_room, tree_attention
 
     nodes, context = c["nodes"], c["context"]
     if nodes >= context:
         raise UnsupportedError(f"{nodes} nodes are not fewer than context={context}, which holds them")
-    q = _tile(mesh, 1, c["heads"], nodes, c["head_dim"])
+    q = tile(mesh, (1, c["heads"], nodes, c["head_dim"]))
     k, v = _attention_tensors(mesh, c, 1)
     enter, leave = intervals_of(parents_of("balanced", nodes))
     check_intervals(enter, leave)
     check_room([context - nodes], nodes, context)
-    prefix, intervals = _words(mesh, [context - nodes], "int32"), _words(mesh, [[enter, leave]], "int32")
+    prefix, intervals = words(mesh, [context - nodes]), words(mesh, [[enter, leave]])
     config = ProgramConfig(workers_per_head=c["workers"] or None)
     return Launch(partial(tree_attention, q, k, v, prefix, intervals, program_config=config), "TreeAttention")
 
@@ -205,21 +174,21 @@ def _exchange(mesh, c: Configuration) -> Launch:
         rows.reshape(2, 1, 1, MAX_USERS), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
         mesh_mapper=ttnn.ShardTensor2dMesh(mesh, mesh_shape=plan.shape, dims=(0, None)),
     )  # fmt: skip
-    tensor = _tile(mesh, 1, 1, 1, c["columns"])
+    tensor = tile(mesh, (1, 1, 1, c["columns"]))
     return Launch(partial(exchange, tensor, priority), "DeviceExchange", check=exchange.check)
 
 
 def _gate(mesh, c: Configuration) -> Launch:
     from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
 
-    priority = _words(mesh, priority_row(0))  # 0 closes it
+    priority = words(mesh, priority_row(0), "uint32")  # 0 closes it
     close = partial(set_compute_gate, priority, users=1)
     opening = partial(clear_compute_gate, mesh)
     if c["part"] == "close":
         return Launch(close, "SetComputeGate", after=opening)
     if c["part"] == "open":
         return Launch(opening, "ClearComputeGate", before=close)
-    x = _tile(mesh, 1, 1, TILE, TILE)
+    x = tile(mesh, (1, 1, TILE, TILE))
     return Launch(partial(ttnn.add, x, x), before=close, after=opening)
 
 
@@ -230,7 +199,7 @@ def _collective(mesh, c: Configuration) -> Launch:
     columns, op = c["columns"], c["op"]
     if columns % (TILE * plan.tp):
         raise UnsupportedError(f"columns={columns} are not whole tiles of {TILE} for each of {plan.tp} chips")
-    given = _tile(mesh, 1, 1, TILE, columns // plan.tp if op == "all_gather" else columns)
+    given = tile(mesh, (1, 1, TILE, columns // plan.tp if op == "all_gather" else columns))
     if op == "all_gather":
         return Launch(partial(ttnn.all_gather, given, dim=3, cluster_axis=1))
     if op == "reduce_scatter":
@@ -244,16 +213,16 @@ def _sampling(mesh, c: Configuration) -> Launch:
     if method == "argmax":
         from models.llama31_8b.tt.sampling.top_k import greedy
 
-        return Launch(partial(greedy, _tile(mesh, 1, 1, users, vocab)))
+        return Launch(partial(greedy, tile(mesh, (1, 1, users, vocab))))
     if method == "topk":
-        return Launch(partial(ttnn.topk, _tile(mesh, 1, 1, TILE, vocab), k=TILE, dim=-1))
-    from perf.ops.bench_speculative_sampling import sampling_inputs, verification
+        return Launch(partial(ttnn.topk, tile(mesh, (1, 1, TILE, vocab)), k=TILE, dim=-1))
+    from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
 
     target = (2 * torch.randn(users, drafted + 1, vocab)).bfloat16()
     tokens = torch.randint(0, vocab, (users, drafted + 1))
     inputs = sampling_inputs(mesh, tokens, target, target.clone(), 2**30)
-    verify = verification(method, inputs)
-    return Launch(lambda: verify(None), "SpeculativeSampling")
+    op = speculative_sampling if method == "exact" else lossy_sigmoid_sampling
+    return Launch(partial(op, **inputs), "SpeculativeSampling")
 
 
 def _decode(mesh, c: Configuration) -> Launch:
@@ -265,7 +234,8 @@ def _decode(mesh, c: Configuration) -> Launch:
     from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
     from models.llama31_8b.tt.weights import WeightStore
     from perf.footprint.mesh_build import blank_weights
-    from perf.steps.alspec_step import ExactFlashDecode, ForcedSpeculation, Shape, fill
+    from perf.step.device import ExactFlashDecode, ForcedSpeculation, fill
+    from perf.step.shapes import Shape
 
     plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
     if c["plan"] not in DECODE_SHARDINGS:
@@ -301,6 +271,6 @@ def _decode(mesh, c: Configuration) -> Launch:
     settings = ModelSettings(users, capacity, formats, attention, decode_sharding=c["plan"])
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)
     if tiny:
-        fill(model, 0)
+        fill(model)
     inputs = model.step_inputs([5] * users, [context - 1] * users)
     return Launch(partial(model.decode, inputs, gather_logits=False), check=check, model=model)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.llama31_8b.latency import LAYERS
+from perf.lib.chip import of_roofline
 from perf.lib.data_file import FOLDER
-from perf.lib.dram_share import of_roofline
 from perf.projection.decode import table_ops
 from perf.projection.published import FIXED, LAYER
 from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites

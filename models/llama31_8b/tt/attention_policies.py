@@ -110,7 +110,7 @@ class DecodeAttention(ABC):
         return None
 
 
-# Keys per flash decode chunk, as measured (perf.ops.bench_decode_attention); at most the whole cache.
+# Keys per flash decode chunk, as measured (python -m perf.ops sharded_decode); at most the whole cache.
 CHUNK = 128
 
 

@@ -29,7 +29,7 @@ BLOCK_BYTES = 576 * 1024  # of L1 on a reading core for the blocks of a weight, 
 _BLOCKS_IN_FLIGHT = 3
 HEAD_TILES = 1008  # columns of a block of the LM head, in tiles: 84 per bank, of which two rows of tiles fit
 FLASH_DECODE, STOCK = "flash_decode", "scaled_dot_product_attention_decode"
-MEASURED = "0.71 to 0.90 of the stock op's cycles, 1 to 8 users: perf.ops.bench_decode_attention"
+MEASURED = "0.71 to 0.90 of the stock op's cycles, 1 to 8 users: perf.ops sharded_decode"
 
 
 class ShardingError(ValueError):

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from perf.lib.chip import cycles_until_end
 from perf.lib.start_line import MOST_APART, StartLineError, common_start, signed
-from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
+from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, cycle_overlays
 
 KERNEL = """
 #include <cstdint>
@@ -49,6 +50,22 @@ def counts_body(device, source: str, held: bool) -> dict:
             ttnn.generic_op([anchor, anchor], program)
 
     return measure(device, launch)
+
+
+def test_kernels_that_did_not_start_together_are_no_measurement():
+    start = (1 << 32) - 20
+    line = {(x, 0): moving_kernels(start + 10 * x, start + 5) for x in range(4)}
+    assert common_start(line) == 10, "the clock wraps"
+    assert signed(10 - start) == 30
+    assert cycles_until_end(line.values(), 10) == 1000
+    with pytest.raises(StartLineError, match="started 20000 cycles apart, at most 64"):
+        common_start(line | {(4, 0): moving_kernels(start, start + 20000)})
+
+
+def moving_kernels(brisc: int, ncrisc: int) -> CoreCycles:
+    """Return the cycles of a core whose data movement kernels started then, for 1000 cycles."""
+    brisc, ncrisc = (Span(1000, 1, start % (1 << 32), (start + 1000) % (1 << 32)) for start in (brisc, ncrisc))
+    return CoreCycles(None, brisc, ncrisc, None, None, None)
 
 
 @pytest.mark.sim

@@ -11,8 +11,6 @@ from itertools import product
 import pytest
 from loguru import logger
 
-from perf.lib import start_line
-from runtime_patches.profiling.cycles import CoreCycles, Span
 from tt_kernels.common.key_chunks import MAX_CHUNKS
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.speculative_chips import check_gathered
@@ -232,52 +230,3 @@ def test_numbers_and_names_are_checked():
     check_gathered(TensorFacts((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR"))
     with pytest.raises(UnsupportedError, match=r"\(1, 1, 2, 32\), .* it is UINT32 ROW_MAJOR \(1, 1, 1, 32\)"):
         check_gathered(TensorFacts((1, 1, 1, MAX_USERS), "UINT32", "ROW_MAJOR"))
-
-
-# --- the bench's arithmetic ---
-
-
-def test_bench_reports_each_chunk_size_against_its_targets(tmp_path):
-    bench = pytest.importorskip("perf.ops.bench_flash_decode")
-    results = [
-        (
-            bench.Point(1024, 128),
-            bench.Cycles(exact=1000, sender=1040, guess=300, receiver=320, guess_alone=260),
-        ),
-        (
-            bench.Point(256, 32),
-            bench.Cycles(exact=1000, sender=1100, guess=500, receiver=520, guess_alone=450),
-        ),
-        (
-            bench.Point(64, 32),
-            bench.Cycles(exact=1000, sender=2000, guess=1900, receiver=1920, guess_alone=990),
-        ),
-    ]
-    lines = bench.report(results).splitlines()
-    assert "| 1024 | 128 | 8 | 64 | 1 | 1000 | 1040 | 1.040 | 300 | 29% | 320 | 260 |" in lines
-    assert "at most 1.100x exact (target 1.05x: missed), the guess leaves after at most 45% of its cycles" in lines[-2]
-    assert (
-        "at most 1.040x exact (target 1.05x: met)" in lines[-1] and "29% of its cycles (target 40%: met)" in lines[-1]
-    )
-    assert bench.save_plot(results, tmp_path / "plots" / "cycles.svg").stat().st_size > 0
-
-
-def test_bench_has_no_verdict_on_what_was_not_measured():
-    """A guess that left before the cores had started; cores that did not start together."""
-    bench = pytest.importorskip("perf.ops.bench_flash_decode")
-    right = {"exact": 900, "sender": 1000, "guess": 300, "receiver": 400, "guess_alone": 300}
-    for wrong in ({"guess": -134}, {"guess": 1001}, {"exact": 0}, {"receiver": -1}, {"guess_alone": 0}):
-        with pytest.raises(ValueError, match="not measurable"):
-            bench.Cycles(**(right | wrong))
-    start = (1 << 32) - 20
-    line = {(x, 0): moving_kernels(start + 10 * x, start + 5) for x in range(4)}
-    assert start_line.common_start(line) == 10, "the clock wraps"
-    assert start_line.signed(10 - start) == 30
-    with pytest.raises(start_line.StartLineError, match="started 20000 cycles apart, at most 64"):
-        start_line.common_start(line | {(4, 0): moving_kernels(start, start + 20000)})
-
-
-def moving_kernels(brisc: int, ncrisc: int) -> CoreCycles:
-    """The cycles of a core whose data movement kernels started then."""
-    brisc, ncrisc = (Span(1000, 1, start % (1 << 32), (start + 1000) % (1 << 32)) for start in (brisc, ncrisc))
-    return CoreCycles(None, brisc, ncrisc, None, None, None)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""bench_decode_layer: a tiny layer executed by both shardings, its sums, what it refuses, that it goes on."""
+"""A tiny layer executed by both shardings, its sums, what it refuses, that it goes on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.tiny import BANKED
 from perf.lib.tables import Table
-from perf.steps import bench_decode_layer as bench
-from perf.steps.full_size import head_pieces, part_of
+from perf.step import layer as bench
+from perf.step.__main__ import main
+from perf.step.shapes import head_pieces, part_of
 
 LLAMA = preset("llama-3.1-8b")
 
@@ -74,7 +75,7 @@ def test_a_chips_part_keeps_the_hidden_size_and_the_head_has_equal_pieces():
 def test_what_no_chip_holds_is_refused_in_a_line_before_any_work(arguments, words, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench, "run", lambda *_: pytest.fail("measured"))
     with pytest.raises(SystemExit) as ended:
-        bench.main([*arguments, "--csv", str(tmp_path / "steps.csv")])
+        main(["layer", *arguments, "--csv", str(tmp_path / "steps.csv")])
     error = capsys.readouterr().err
     assert ended.value.code == 2 and words in error and len(error.splitlines()) == 1
     assert not list(tmp_path.iterdir())
@@ -89,11 +90,11 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
         return {"programs": PROGRAMS, "values": {"layer": values, "logits": values} if weights == "random" else {}}
 
     monkeypatch.setattr(bench, "run", measured)
-    command = ["--csv", str(tmp_path / "steps.csv")]
-    bench.main([*command, "--shardings", "sharded", "--stages", "layer"])
-    bench.main([*command, "--shardings", "sharded"])
-    bench.main([*command, "--contexts", "1024", "4096", "--shardings", "sharded"])
-    bench.main([*command, "--weights", "blank", "--shardings", "sharded", "--stages", "layer"])
+    command = ["layer", "--csv", str(tmp_path / "steps.csv")]
+    main([*command, "--shardings", "sharded", "--stages", "layer"])
+    main([*command, "--shardings", "sharded"])
+    main([*command, "--contexts", "1024", "4096", "--shardings", "sharded"])
+    main([*command, "--weights", "blank", "--shardings", "sharded", "--stages", "layer"])
     layer, head = (32, 384, "sharded", 1024), (4, 10688, "sharded", 128)
     later = [(*layer[:3], 4096, "random"), (*layer, "blank")]
     assert asked == [(*layer, "random"), (*head, "random"), *later]

@@ -19,8 +19,6 @@ the simulator leaves out: docs/results/paper_cycles.md.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,20 +27,18 @@ from typing import Any
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
+from perf.lib.chip import Chip, of_roofline
 from perf.lib.data_file import FOLDER, commit
-from perf.lib.dram_share import of_roofline
-from perf.lib.measuring_process import answered, measure_apart
-from perf.lib.tables import Table
-from perf.lib.timed_chip import timed_chip, timed_environment
-from perf.steps.full_size import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
+from perf.lib.measuring_process import measure_apart
+from perf.lib.tables import Table, markdown
+from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper_cycles import CSV, cycles_of
 from perf.sweep.table import read
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
-MODULE = "perf.steps.bench_decode_layer"
 KEYS = ("model", "tp", "context", "sharding", "weights", "stage")
-ERRORS = tuple(f"{error}_{w}" for error in ("pcc", "largest", "largest_relative", "error") for w in ("held", "given"))
+ERRORS = tuple(f"{error}_{of}" for error in ("pcc", "largest", "largest_relative", "error") for of in ("held", "given"))
 VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
 OP_KEYS = (*KEYS, "number")
 OP_VALUES = ("op", "shape", "cores", "cycles", "bytes", "of_roofline")
@@ -105,21 +101,23 @@ def run(
     config: LlamaConfig, sharding: str, context: int, weights: str = RANDOM, grid: str = FULL_GRID
 ) -> dict[str, Any]:
     """Measure one layer of `config`, and embedding and head of its vocabulary, in a process of its own: see
-    `decode_layer_step.measure`. Errors: SystemExit with what went wrong there."""
+    `layer_device.measure_layer`. Raises SystemExit with what went wrong there."""
     formats = vars(formats_of(config).of_layer(0))
     asked = {"config": asdict(config.with_layers(1)), "formats": formats, "sharding": sharding, "context": context}
     asked["blank"] = weights == BLANK
-    return measure_apart(MODULE, asked, timed_environment(grid), TIMEOUT_S)
+    environment = Chip(grid, timed=True).environment()
+    return measure_apart("perf.step", {"work": "layer", "asked": asked}, environment, TIMEOUT_S)
 
 
-def _work(config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool) -> dict[str, Any]:
+def work(config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool) -> dict[str, Any]:
+    """Measure in this process."""
     from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig
-    from perf.steps.decode_layer_step import measure
+    from perf.step.layer_device import measure_layer
 
     shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
     precision = PrecisionConfig("performance", LayerPrecision(**formats))
-    with timed_chip() as (device, timeline):
-        return measure(device, timeline, shape, precision, sharding, context, blank)
+    with Chip(FULL_GRID, timed=True).opened() as device:
+        return measure_layer(device, shape, precision, sharding, context, blank)
 
 
 def measure_all(
@@ -193,17 +191,15 @@ def _is_stage(op: Mapping[str, str], stage: Mapping[str, str]) -> bool:
 
 def report(key: Mapping[str, Any], ops: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> str:
     """Return a stage as text: every program, the sum, the values."""
-    lines = [", ".join(f"{name} {value}" for name, value in key.items())]
-    for op in [*ops, {"op": "all", "shape": "", "cores": "", **sums_of(ops)}]:
-        share = "" if op["of_roofline"] is None else f"{op['of_roofline']:.0%} of 288 GB/s"
-        lines.append(f"{op['op']:40}{op['shape']:>12}{op['cores']:>4} cores{op['cycles']:>9} cycles  {share}")
-    lines.append(", ".join(f"{name} {value:.6g}" for name, value in values.items() if value is not None))
-    return "\n".join(lines)
+    told = [{name: op[name] for name in OP_VALUES} for op in ops]
+    told.append(dict.fromkeys(OP_VALUES) | {"op": "all", **sums_of(ops)})
+    errors = ", ".join(f"{name} {value:.6g}" for name, value in values.items() if value is not None)
+    return "\n".join([", ".join(f"{name} {value}" for name, value in key.items()), markdown(told), errors])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str]) -> int:
     """Return 0; 2 for what no chip holds, before any work."""
-    parser = OneLineParser(prog=f"python -m {MODULE}", description=(__doc__ or "").splitlines()[0])
+    parser = OneLineParser(prog="python -m perf.step layer", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", choices=sorted(PRESETS), default="llama-3.1-8b")
     parser.add_argument("--tp", type=int, default=1, help="run the part of one of so many chips")
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024], metavar="TOKENS")
@@ -221,13 +217,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 check_fits(part, context, sharding)
     except ValueError as error:
         parser.error(str(error))
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
     head = {"command": parser.prog, "commit": commit()}
     ops = options.csv.with_name(f"{options.csv.stem}_ops.csv")
     tables = Table(options.csv, KEYS, VALUES, head), Table(ops, OP_KEYS, OP_VALUES, head)
     measure_all(*tables, config, options.tp, options.contexts, options.shardings, options.stages, options.weights)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(0 if answered(_work) else main())

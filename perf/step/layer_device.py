@@ -1,9 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A decode step of a few layers on one simulated chip: every program timed, its values judged.
-
-Runs in a process of `perf.lib.timed_chip`'s environment; perf/steps/bench_decode_layer.py starts it.
-"""
+"""A decode step of a few layers on one simulated chip: every program timed, its values judged against torch."""
 
 from __future__ import annotations
 
@@ -25,16 +22,18 @@ from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.model import TtLlama, read
 from models.llama31_8b.tt.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
 from models.llama31_8b.tt.settings import ModelSettings
-from models.llama31_8b.tt.weights import EMBEDDING, WeightStore
+from models.llama31_8b.tt.weights import EMBEDDING as TABLE
+from models.llama31_8b.tt.weights import WeightStore
 from perf.footprint.mesh_build import blank_weights
-from perf.lib.launch_labels import Label, Labels, Tensor
-from perf.steps.alspec_programs import ATTENTION
-from perf.steps.alspec_step import fill
+from perf.lib.launch_labels import ATTENTION, Label, Labels, Tensor
+from perf.lib.tensors import errors_of
+from perf.step.device import fill
+from perf.step.shapes import TOKEN
 from runtime_patches.profiling.timeline import ProgramSpan, Timeline
 
-TOKEN = 5
 TABLE_ROWS = 32  # of the embedding that are put on the chip: a step reads one of them, whatever the vocabulary
-EMBEDDING_PART, LAYER_PART, HEAD_PART = "embedding", "layer", "head"
+EMBEDDING, LAYER, HEAD = "embedding", "layer", "head"
+ERRORS = ("pcc", "largest", "largest_relative", "error")
 
 
 class HeldWeights(WeightStore):
@@ -58,7 +57,7 @@ class HeldWeights(WeightStore):
 
     def state(self, config: LlamaConfig, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the weights that the chip holds, by Hugging Face name and in its order."""
-        found = dict(given) | {EMBEDDING: torch.cat([self.held["embedding"], given[EMBEDDING][TABLE_ROWS:]])}
+        found = dict(given) | {TABLE: torch.cat([self.held["embedding"], given[TABLE][TABLE_ROWS:]])}
         heads = [self.held[name] for name in self.held if name.startswith("lm_head.")]
         found[LM_HEAD] = torch.cat(heads, dim=1).t()[: config.vocab_size]
         places = {"wo": "self_attn.o_proj", "ff1": "mlp.gate_proj", "ff3": "mlp.up_proj", "ff2": "mlp.down_proj"}
@@ -77,9 +76,8 @@ def half_split(rows: torch.Tensor, heads: int) -> torch.Tensor:
     return rows.view(heads, -1, 2, rows.shape[1]).transpose(1, 2).reshape(rows.shape)
 
 
-def measure(
+def measure_layer(
     mesh: ttnn.MeshDevice,
-    timeline: Timeline,
     config: LlamaConfig,
     formats: PrecisionConfig,
     sharding: str,
@@ -93,16 +91,16 @@ def measure(
     that it reads of weights and cache. The step runs once: at full size that takes a quarter of an hour, and compiling
     takes the chip no cycles of a program.
     """
+    timeline, labels = Timeline(mesh), Labels()
     capacity = -(-context // 128) * 128
     state, store = (
         blank_weights(config, mesh, MeshShape(*mesh.shape)) if blank else (random_state_dict(config), HeldWeights(mesh))
     )
     settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding, zeroed=False)
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)
-    fill(model, 0)
+    fill(model)
     caches = [[read(cache).float() for cache in tensors] for tensors in (model.cache.keys, model.cache.values)]
     inputs = model.step_inputs([TOKEN], [context - 1])
-    labels = Labels()
     residual: list[ttnn.Tensor] = []
     timeline.start()
     with _kept(model, residual), labels.of_model(model):
@@ -121,7 +119,8 @@ def measure(
             device["residual"].float(), (config.hidden_size,), weights["model.norm.weight"], config.rms_norm_eps
         )
         for what, found, wanted in zip(values, (normed, device["logits"]), reversed(expected), strict=True):
-            values[what] |= {f"{key}_{name}": value for key, value in errors_of(found, wanted).items()}
+            errors = errors_of(found, wanted)
+            values[what] |= {f"{key}_{name}": errors[key] for key in ERRORS}
     return {"programs": programs, "values": values}
 
 
@@ -160,20 +159,6 @@ def reference(
     return logits.flatten(), states.flatten()
 
 
-def errors_of(found: torch.Tensor, expected: torch.Tensor) -> dict[str, float]:
-    """Return the correlation ("pcc"), the largest absolute error, the largest one as a share of the largest expected
-    value ("largest_relative"), and the norm of the difference over the norm of `expected` ("error")."""
-    found, expected = found.double(), expected.double()
-    difference = found - expected
-    a, b = found - found.mean(), expected - expected.mean()
-    return {
-        "pcc": (a @ b / (a.norm() * b.norm())).item(),
-        "largest": difference.abs().max().item(),
-        "largest_relative": (difference.abs().max() / expected.abs().max()).item(),
-        "error": (difference.norm() / expected.norm()).item(),
-    }
-
-
 def programs_of(spans: list[ProgramSpan], labels: Labels) -> list[dict[str, Any]]:
     """Return the programs of a step with the names of what launched them."""
     found, begun = [], False
@@ -181,16 +166,11 @@ def programs_of(spans: list[ProgramSpan], labels: Labels) -> list[dict[str, Any]
         label = labels.of(span.number)
         assert label is not None, f"program {span.number} came before the step"
         begun = begun or label.layer is not None
-        part = LAYER_PART if label.layer is not None else HEAD_PART if begun else EMBEDDING_PART
-        found.append(
-            {"part": part, "layer": label.layer, "op": op_of(label), "shape": shape_of(label), "cores": span.cores}
-            | {"bytes": bytes_read(label), "start": span.start, "end": span.end}
-        )
+        part = LAYER if label.layer is not None else HEAD if begun else EMBEDDING
+        op = label.part or re.sub("_+$", "", label.name)
+        row = {"part": part, "layer": label.layer, "op": op, "shape": shape_of(label), "cores": span.cores}
+        found.append(row | {"bytes": bytes_read(label), "start": span.start, "end": span.end})
     return found
-
-
-def op_of(label: Label) -> str:
-    return label.part or re.sub("_+$", "", label.name)
 
 
 def shape_of(label: Label) -> str:

@@ -15,7 +15,7 @@ from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.steps.random_walks import random_walk, walked_caches, walked_embeddings
+from perf.step.shapes import random_walk, walked_caches, walked_embeddings
 from tests.support.tt_programs import half_split
 
 DATA = Path(__file__).parents[3] / "perf" / "data" / "steps"

@@ -8,13 +8,14 @@ import json
 
 import pytest
 
-from perf.steps import bench_alspec
-from perf.steps.alspec_drawing import chrome_trace, one_after_the_other
-from perf.steps.alspec_programs import ATTENTION, EXCHANGE, hit_pattern
-from perf.steps.alspec_table import cycles, layer_pitch, parts_of, report, rows
+from perf.lib.launch_labels import ATTENTION, EXCHANGE
+from perf.step import pair
+from perf.step.__main__ import main
+from perf.step.figures import both_levels, chrome_trace, cycles, layer_pitch, one_after_the_other, parts_of, rows, title
+from perf.step.shapes import hit_pattern
 from runtime_patches.profiling.timeline import ProgramSpan, spans_of
 
-SHAPE = {"layers": 1, "hidden": 64, "intermediate": 96, "context": 512, "chunk_size": 64, "workers": None}
+LAYERS = {count: {"layers": count, "context": 512} for count in (1, 2)}
 
 
 def span(name: str, start: int, end: int, layer: int | None = None) -> dict:
@@ -51,7 +52,7 @@ def test_the_parts_of_appendix_f_are_taken_from_the_steps():
 
 
 def test_the_gain_is_measured_against_one_row_and_the_formula():
-    (row,) = rows(steps(), 1)
+    (row,) = rows(steps(), LAYERS[1])
     assert (row["cycles"], row["exact"], row["formula"]) == (550, 750, 530)
     assert row["difference"] == pytest.approx(550 / 530 - 1) and row["speedup"] == pytest.approx(750 / 550)
     assert row["share_of_gain"] == pytest.approx((750 - 550) / (750 - 530))
@@ -67,7 +68,7 @@ def test_a_further_layer_adds_what_lies_between_two_attentions_that_begin_last()
     step = {"chips": [sender, receiver], "hits": [1, 1]}
     exact = [span(ATTENTION, 140, 440, 0), span(ATTENTION, 740, 1040, 1)]
     assert layer_pitch(step, 2) == 520 - 160
-    (row,) = rows({"exact": {"chips": [exact, exact]}, "1": step}, 2)
+    (row,) = rows({"exact": {"chips": [exact, exact]}, "1": step}, LAYERS[2])
     assert (row["layer_pitch"], row["layer_pitch_exact"]) == (360, 600)
 
 
@@ -77,21 +78,20 @@ def test_no_gain_is_claimed_where_appendix_f_promises_none():
         for part in chip:
             if part["name"] == ATTENTION:
                 part["end"] += 1000
-    (row,) = rows(slow, 1)
+    (row,) = rows(slow, LAYERS[1])
     assert row["share_of_gain"] is None
-    assert report(slow, SHAPE).splitlines()[-1].endswith("-")
 
 
 def test_the_layers_own_decisions_are_held_against_the_rate_that_they_gave():
     own = steps()
     own["own"] = own.pop("1") | {"threshold": 0.25}
-    (row,) = rows(own, 1)
+    (row,) = rows(own, LAYERS[1])
     assert (row["hit_rate"], row["formula"]) == (1.0, 530)
-    assert row["own"] and "own 100%" in report(own, SHAPE)
+    assert row["own"]
     own["own"]["hits"] = [0]
-    (row,) = rows(own, 1)
+    (row,) = rows(own, LAYERS[1])
     assert row["hit_rate"] == 0.0 and row["formula"] == 150 + 310 + 300
-    assert "own decisions at threshold 0.25, 0 of 1 hit" in report(own, SHAPE)
+    assert title("own", own["own"]) == "own decisions at threshold 0.25, 0 of 1 hit"
     names = [event["args"]["name"] for event in chrome_trace(own)["traceEvents"] if event["name"] == "process_name"]
     assert names == ["exact attention", "own decisions at threshold 0.25, 0 of 1 hit"]
 
@@ -100,20 +100,18 @@ def test_steps_that_follow_one_another_are_a_row_of_their_means():
     hit = steps().pop("1") | {"threshold": 0.5}
     slower = [[part | {"end": part["end"] + 100 * (part["name"] == "head")} for part in chip] for chip in hit["chips"]]
     walk = {"exact": steps()["exact"], "own 0": hit, "own 1": hit | {"chips": slower, "hits": [0]}}
-    (row,) = rows(walk, 1)
+    (row,) = rows(walk, LAYERS[1])
     assert row["own"] and (row["hit_rate"], row["cycles"]) == (0.5, 600)
     assert row["formula"] == round(parts_of(walk, 1).formula(1, 0.5))
-    assert report(walk, SHAPE).count("own decisions at threshold 0.5") == 2
 
 
-def test_tensor_parallelism_over_the_same_chips_is_held_against_one_row():
-    line = report(steps(), SHAPE, steps()["1"]).splitlines()[-1]
-    assert line == "tensor parallelism over the same two chips: 550 cycles, 1.364x one chip alone"
+def test_tensor_parallelism_over_the_same_chips_is_held_against_the_pair():
+    split = {"chips": [[span("all", 0, 660)], [span("all", 10, 600)]]}
+    (row,) = rows(steps(), LAYERS[1], split)
+    assert (row["tensor_parallel"], row["over_it"]) == (660, 1.2)
 
 
-def test_the_table_and_the_trace_hold_every_program():
-    text = report(steps(), SHAPE)
-    assert "100%" in text and "1.364x" in text and "91%" in text
+def test_the_trace_holds_every_program():
     events = chrome_trace(steps())["traceEvents"]
     ran = [event for event in events if event["ph"] == "X"]
     assert len(ran) == 5 + 5 + 6 + 7
@@ -153,7 +151,7 @@ def test_words_of_cores_become_spans_of_programs():
         (["--context", "100"], "at least twice it, got 64 and 100"),
         (["--workers", "7"], "must be 1 to 6, the cores of the grid 4x2 less two of the pair's own; got 7"),
         (["--kv-heads", "2", "--workers", "4"], "must be 1 to 6"),
-        (["--tensor-parallel"], "an even number of --kv-heads over two chips, got 1"),
+        (["--tensor-parallel"], "an even number of --kv-heads for two chips, got 1"),
         (["--trace", "/nowhere/trace.json"], "does not exist"),
         (["--model", "llama-3.1-8b", "--context", "131072"], "sharded needs 17070882816 bytes per chip"),
         (["--model", "llama-3.1-70b"], "leaves 64 query heads per chip"),
@@ -168,36 +166,42 @@ def test_words_of_cores_become_spans_of_programs():
     ],
 )
 def test_the_command_refuses_before_it_measures(arguments, words, capsys, monkeypatch):
-    monkeypatch.setattr(bench_alspec, "run", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(pair, "run", lambda *_: pytest.fail("measured"))
     with pytest.raises(SystemExit) as ended:
-        bench_alspec.main(arguments)
+        main(["pair", *arguments])
     error = capsys.readouterr().err
     assert ended.value.code == 2 and words in error and len(error.splitlines()) == 1
 
 
-def test_a_chips_part_of_a_model_goes_on_where_the_last_run_stopped(tmp_path, monkeypatch, capsys):
-    kept, asked = tmp_path / "steps.json", []
-
-    def measured(module, what, environment):
-        asked.append(what)
-        return {
-            name: step for name, step in steps().items() if name not in bench_alspec.steps_kept(kept, what["shape"])
-        }
-
-    monkeypatch.setattr(bench_alspec, "measure_apart", measured)
-    command = ["--model", "llama-3.1-8b", "--tp", "4", "--layers", "1", "--context", "4096", "--chunk-size", "128"]
-    command += ["--hits", "1", "--steps", str(kept)]
-    assert bench_alspec.main(command) == 0
-    shape = asked[0]["shape"]
+def test_a_chips_part_of_a_model_goes_on_where_the_last_run_stopped(tmp_path, capsys):
+    """All steps are kept, so that nothing is measured."""
+    kept, written = tmp_path / "steps.json", tmp_path / "rows.json"
+    arguments = ["--model", "llama-3.1-8b", "--tp", "4", "--layers", "1", "--context", "4096", "--chunk-size", "128"]
+    arguments += ["--hits", "1", "--steps", str(kept)]
+    shape = pair.shape_asked(pair._parser().parse_args(arguments))
     assert (shape["hidden"], shape["intermediate"], shape["heads"], shape["kv_heads"]) == (4096, 3584, 8, 2)
     assert (shape["precision"], shape["sharding"], shape["workers"]) == ("performance", "sharded", None)
-    assert asked[0]["kept"] == str(kept)
     kept.write_text(json.dumps({"shape": shape, "steps": steps()}))
-    assert bench_alspec.main(command) == 0 and len(asked) == 1
-    assert "of its gain" in capsys.readouterr().out
+    assert main(["pair", *arguments, "--write", str(written)]) == 0
+    (row,) = json.loads(written.read_text())["rows"]
+    assert (row["speedup"], row["workers"]) == (750 / 550, None) and "formula" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        bench_alspec.main([*command, "--context", "8192"])
+        main(["pair", *arguments, "--context", "8192"])
     assert "asked for are" in capsys.readouterr().err
+
+
+def test_gains_multiply_where_a_pair_shortens_both_steps_alike():
+    """The pair halves a token's step, and takes a tree's of 120 to 80: two thirds of the product."""
+
+    def step(took: int) -> dict:
+        return {"chips": [[{"start": 100, "end": 100 + took}], [{"start": 50, "end": 100 + took}]]}
+
+    tokens = {"exact": step(100), "0": step(150), "1": step(0)}
+    (row,) = both_levels(tokens, {"exact": step(120), "1": step(30)}, LAYERS[1], 16)
+    assert (row["plain"], row["pair"], row["trees"], row["both"]) == (100, 50, 120, 80)
+    assert row["gain_of_pair"] == 2 and row["gain_of_trees"] == pytest.approx(100 / 120)
+    assert row["gain_of_both"] == 1.25 and row["share_of_product"] == pytest.approx(0.75)
+    assert row["hit_rate"] == 1 and row["nodes"] == 16 and row["context"] == 512
 
 
 def test_programs_are_drawn_one_after_the_other():
@@ -205,9 +209,9 @@ def test_programs_are_drawn_one_after_the_other():
     assert one_after_the_other(spans) == [(0, 10), (10, 2), (9, 0), (20, 10)]
 
 
-def test_plot_and_files_are_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(bench_alspec, "run", lambda *_, **__: steps())
-    files = [str(tmp_path / name) for name in ("table.json", "trace.json", "picture.png")]
-    assert bench_alspec.main(["--layers", "1", "--json", files[0], "--trace", files[1], "--plot", files[2]]) == 0
-    assert all((tmp_path / name).stat().st_size > 100 for name in ("table.json", "trace.json", "picture.png"))
-    assert "appendix F" in capsys.readouterr().out
+def test_pictures_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(pair, "run", lambda *_, **__: steps())
+    files = [tmp_path / name for name in ("trace.json", "picture.png", "picture.svg")]
+    for trace, picture in ((files[0], files[1]), (files[0], files[2])):
+        assert main(["pair", "--layers", "1", "--trace", str(trace), "--plot", str(picture)]) == 0
+    assert all(file.stat().st_size > 100 for file in files)

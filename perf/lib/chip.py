@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated chips that benches open, and the cycles of what they launch there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
+from perf.lib.start_line import common_start, held_at_start_line, signed
+
+if TYPE_CHECKING:
+    from runtime_patches.profiling.cycles import CoreCycles
+
+BYTES_PER_CYCLE = DRAM_BYTES_PER_S / 1e9  # one cycle is one nanosecond
+Counts = dict[tuple[int, int], "CoreCycles"]
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What the process of a measurement opens.
+
+    grid: columns x rows of cores; None for a mock chip, which builds programs and runs none. mesh: rows and columns of
+    chips; None for one. gated: kernels start from stubs that know the compute gate. timed: the firmware notes the start
+    and end of every program, under fast dispatch; else every core counts its kernels' cycles.
+    """
+
+    grid: str | None
+    mesh: tuple[int, int] | None = None
+    gated: bool = False
+    timed: bool = False
+
+    @property
+    def dispatch(self) -> str:
+        return "fast" if self.timed or self.mesh else "slow"
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a process that may open it."""
+        from runtime_patches import sgdc
+        from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
+        from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
+        from runtime_patches.simulated_n150.environment import (
+            mock_environment,
+            process_environment,
+            simulated_environment,
+        )
+
+        stubs = sgdc.overlays() if self.gated else {}
+        if self.grid is None:
+            return process_environment(mock_environment((1, 1), stubs))
+        clocks, variables = (
+            (timeline_overlays(), TIMELINE_VARIABLES) if self.timed else (cycle_overlays(), CYCLE_VARIABLES)
+        )
+        simulated = simulated_environment(self.grid, {**stubs, **clocks}, mesh=self.mesh, dispatch=self.dispatch)
+        return process_environment(simulated | variables)
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """Yield the open device, or mesh of devices where programs are timed or chips are several."""
+        import ttnn
+
+        from models.llama31_8b.tt.mesh import MeshShape
+        from runtime_patches.simulated_n150.dispatch import opening_options, program_room
+        from tt_kernels.compute_gate.op import clear_compute_gate
+
+        if self.dispatch == "slow":
+            device = ttnn.open_device(device_id=0)
+            try:
+                if self.gated:
+                    clear_compute_gate(device)
+                yield device
+            finally:
+                ttnn.close_device(device)
+            return
+        plan = MeshShape(*self.mesh or (1, 1))
+        mesh = plan.open(**program_room(), **opening_options(self.dispatch))
+        try:
+            yield mesh
+        finally:
+            plan.close(mesh)
+
+
+def counted_from_start(device, launch: Callable[[], Any]) -> tuple[Counts, int]:
+    """Run a launch whose cores all start together; return the cycles of each core, and the start."""
+    from runtime_patches.profiling.cycles import measure
+
+    def held() -> None:
+        with held_at_start_line(device):  # and not what `measure` itself launches
+            launch()
+
+    counts = measure(device, held)
+    return counts, common_start(counts)
+
+
+def cycles_until_end(cores: Iterable[CoreCycles], start: int) -> int:
+    """Return the cycles from `start` to the end of the last kernel on `cores`, by the chip's clock, which may wrap."""
+    return max(signed(span.end - start) for core in cores for span in core.kernels().values())
+
+
+def cycles_of(device, launch: Callable[[], Any]) -> int:
+    """Return the cycles of a launch whose cores all start together, until the last one's end."""
+    counts, start = counted_from_start(device, launch)
+    return cycles_until_end(counts.values(), start)
+
+
+def timed_launch(timeline, launch: Callable[[], Any]) -> tuple[Any, list[int]]:
+    """Return what `launch` returns, a tensor, and the cycles of each program that it launched, from its go message
+    until its last core was done. It is launched once before, which compiles."""
+    import ttnn
+
+    ttnn.deallocate(launch())
+    timeline.start()
+    output = launch()
+    return output, [program.end - program.start for program in timeline.stop()[0]]
+
+
+def of_roofline(read: int, cycles: float) -> float | None:
+    """Return the share of the time that 288 GB/s take for `read` bytes, None for an op that reads none."""
+    return read / (cycles * BYTES_PER_CYCLE) if read else None

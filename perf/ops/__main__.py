@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measure ops on simulated chips: cycles, errors and bytes beside those of stock ops, by point.
+
+The simulator's cost model is deterministic and a floor: ratios within one run mean something, cycles do not. It charges
+a packer's issue only, so what an op packs is free. Points are measured in a process of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from models.llama31_8b.command_line import OneLineParser
+from perf.lib.chip import Chip
+from perf.lib.data_file import add_write_option, write
+from perf.lib.files import new_file
+from perf.lib.measuring_process import answered, measure_apart
+from perf.ops import attention, sampling, sgdc
+from perf.ops.family import Family, Point, Row, report
+
+FAMILIES: dict[str, Family] = {
+    "flash_decode": attention.FLASH_DECODE,
+    "stock_decode": attention.STOCK_DECODE,
+    "sharded_decode": attention.SHARDED_DECODE,
+    "paged_cache": attention.PAGED_CACHE,
+    "tree_attention": attention.TREE_ATTENTION,
+    "long_context": attention.LONG_CONTEXT,
+    "sampling": sampling.SAMPLING,
+    "sampling_bytes": sampling.SAMPLING_BYTES,
+    "sigmoid": sampling.VARIATION,
+    "sgdc": sgdc.SGDC,
+}
+TIMEOUT_S = 3 * 3600.0
+
+
+def run(name: str, points: Sequence[Point], grid: str | None = None, kept: Path | None = None) -> list[Row]:
+    """Return the rows of points of a family, in their order.
+
+    Args:
+        points: with all of their options.
+        grid: columns x rows of the chip's cores; None for the family's.
+        kept: a file of measured points, which are not measured again, and which takes the others when they are done.
+
+    Raises:
+        SystemExit: with what went wrong in a process. ValueError: for a file of another family.
+    """
+    family, done = FAMILIES[name], _kept(kept, name)
+    rows: list[Row] = []
+    left = [point for point in points if point not in [known for known, _ in done]]
+
+    def place(point: Point) -> tuple[Chip | None, int | None]:
+        return _chip(family, point, grid), left.index(point) if family.apart else None
+
+    for (chip, _), group in groupby(left, key=place):
+        asked = (name, together := list(group), grid)
+        if chip is None:
+            answer = _work(*asked)
+        else:
+            named = dict(zip(("name", "points", "grid"), asked, strict=True))
+            answer = measure_apart("perf.ops", named, chip.environment(), TIMEOUT_S)
+        done += zip(together, answer, strict=True)
+        if kept is not None:
+            kept.write_text(json.dumps({"family": name, "points": done}) + "\n")
+    for point in points:
+        found = next(found for known, found in done if known == point)
+        for row in (point | row for row in found):
+            rows.append(row | family.complete(row, rows))
+    return rows
+
+
+def _kept(path: Path | None, name: str) -> list[tuple[Point, list[Row]]]:
+    if path is None or not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    if found["family"] != name:
+        raise ValueError(f"{path} has points of {found['family']}, asked for are those of {name}")
+    return [(point, rows) for point, rows in found["points"]]
+
+
+def _chip(family: Family, point: Point, grid: str | None) -> Chip | None:
+    chip = family.chip(SimpleNamespace(**point))
+    return chip if grid is None or chip is None else replace(chip, grid=grid)
+
+
+def _work(name: str, points: list[Point], grid: str | None) -> list[list[Row]]:
+    """Measure points of one chip in this process."""
+    family, chip = FAMILIES[name], _chip(FAMILIES[name], points[0], grid)
+    if chip is None:
+        return [_measured(family, None, point) for point in points]
+    with chip.opened() as device:
+        return [_measured(family, device, point) for point in points]
+
+
+def _measured(family: Family, device: Any, point: Point) -> list[Row]:
+    from loguru import logger
+
+    found = family.measure(device, SimpleNamespace(**point))
+    logger.info(f"{point}: {found}")
+    return found if isinstance(found, list) else [found]
+
+
+def _parser() -> argparse.ArgumentParser:
+    lines = [f"  {name:15}{family.about}" for name, family in FAMILIES.items()]
+    parser = OneLineParser(
+        prog="python -m perf.ops",
+        description=(__doc__ or "").splitlines()[0],
+        epilog="\n".join(["ops:", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("op", choices=FAMILIES, metavar="OP", help="one of those below")
+    parser.add_argument(
+        "point",
+        nargs="*",
+        metavar="OPTION=VALUE[,VALUE]",
+        help="points of your own: every combination of these values; other options have their defaults",
+    )
+    parser.add_argument("--points", metavar="LIST", help="a named list of points (default: default)")
+    parser.add_argument("--grid", metavar="CxR", help="columns x rows of cores of the chip, of sampling")
+    parser.add_argument(
+        "--steps", type=new_file, metavar="FILE", help="keep measured points there, and take those there"
+    )
+    add_write_option(parser, "--json")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure; return 0, or end with 2 for options that make no sense, before any work."""
+    parser = _parser()
+    options = parser.parse_intermixed_args(argv)
+    family = FAMILIES[options.op]
+    try:
+        if options.point and options.points:
+            raise ValueError(f"--points {options.points} is a list of its own, without {' '.join(options.point)}")
+        points = family.asked(options.point) if options.point else family.named(options.points or "default")
+        if options.grid is not None:
+            _check_grid(options.op, family, options.grid)
+        os.environ.setdefault("OMP_NUM_THREADS", "2")
+        rows = run(options.op, points, options.grid, options.steps)
+    except ValueError as error:
+        parser.error(str(error))
+    if options.write:
+        write(options.write, parser, argv, rows)
+    print(report(family, rows))
+    return 0
+
+
+def _check_grid(op: str, family: Family, grid: str) -> None:
+    from runtime_patches.simulated_n150.grids import parse_grid
+
+    if not family.any_grid:
+        raise ValueError(f"--grid {grid} changes nothing: {op} has a grid of its own")
+    parse_grid(grid)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a bench of an op is: points, how one is measured, and the targets that its rows are held against."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from perf.lib.chip import Chip
+from perf.lib.tables import flattened, markdown
+
+Point = dict[str, Any]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """`column` of the rows that `where` holds for is to be at most `limit`.
+
+    A column of a nested entry is "ENTRY.NAME".
+    """
+
+    column: str
+    limit: float
+    where: Callable[[Row], bool] = lambda row: True
+    of: str = "all points"
+
+    def verdict(self, rows: Sequence[Row]) -> str | None:
+        """Return a line, None where no row is meant."""
+        judged: list[Any] = [flattened(row).get(self.column) for row in rows if self.where(row)]
+        worst = max((value for value in judged if value is not None), default=None)
+        if worst is None:
+            return None
+        met = "met" if worst <= self.limit else "missed"
+        return f"{self.column} of {self.of}: at most {worst:.3f} (target {self.limit:g}: {met})"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Points of one op.
+
+    about: what is compared, a line.
+    options: of a point, with their defaults. choices: the values of those that have few.
+    points: named lists of points, of which "default" is measured when none is asked for, each "OPTION=VALUE[,VALUE...]
+    ..." as on the command line. chip: what a point is measured on, None for this machine alone.
+    measure: returns a point's rows, given the open device. check: raises ValueError where a point cannot be measured.
+    complete: returns columns that follow from earlier rows. apart: each point has a process of its own. any_grid: the
+    chip's grid may be another.
+    """
+
+    about: str
+    options: Mapping[str, Any]
+    points: Mapping[str, Sequence[str]]
+    chip: Callable[[SimpleNamespace], Chip | None]
+    measure: Callable[[Any, SimpleNamespace], Row | list[Row]]
+    choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    check: Callable[[SimpleNamespace], Any] = lambda point: None
+    complete: Callable[[Row, Sequence[Row]], Row] = lambda row, earlier: {}
+    targets: Sequence[Target] = ()
+    apart: bool = False
+    any_grid: bool = False
+
+    def named(self, name: str) -> list[Point]:
+        """Return the points of a list. Raises ValueError for another name."""
+        if name not in self.points:
+            raise ValueError(f"--points must be one of {', '.join(self.points)}, got {name!r}")
+        return [point for text in self.points[name] for point in self.asked(text.split())]
+
+    def asked(self, assignments: Sequence[str]) -> list[Point]:
+        """Return every combination of OPTION=VALUE[,VALUE...], with all options. Raises ValueError for one that cannot
+        be measured."""
+        lists: dict[str, list[Any]] = {}
+        for text in assignments:
+            name, sign, values = text.partition("=")
+            if not sign or name not in self.options:
+                raise ValueError(f"cannot read {text!r}: OPTION=VALUE[,VALUE...] of {', '.join(self.options)}")
+            lists[name] = [_value(name, value, self.options[name]) for value in values.split(",")]
+            for value in lists[name]:
+                if value not in self.choices.get(name, (value,)):
+                    raise ValueError(f"{name} must be one of {', '.join(map(str, self.choices[name]))}, got {value}")
+        points = [{**self.options, **dict(zip(lists, one, strict=True))} for one in itertools.product(*lists.values())]
+        for point in points:
+            self.check(SimpleNamespace(**point))
+        return points
+
+
+def _value(name: str, text: str, like: Any) -> Any:
+    if isinstance(like, bool):
+        if text not in ("True", "False"):
+            raise ValueError(f"{name} must be True or False, got {text!r}")
+        return text == "True"
+    if isinstance(like, str):
+        return text
+    if not text.isdigit():
+        raise ValueError(f"{name} must be a whole number, got {text!r}")
+    return int(text)
+
+
+def measurable(row: Row, *names: str) -> Row:
+    """Return a row. Raises ValueError unless all of its cycles, or those in `names`, can have been measured."""
+    wrong = [name for name in names or row if row[name] is not None and not row[name] > 0]
+    if wrong:
+        raise ValueError(f"not measurable: {wrong[0]} of {row}")
+    return row
+
+
+def report(family: Family, rows: Sequence[Row]) -> str:
+    """Return rows as tables in Markdown, and how they stand to the targets."""
+    verdicts = (target.verdict(rows) for target in family.targets)
+    return "\n".join([markdown(rows), "", *(line for line in verdicts if line)])

@@ -1,0 +1,229 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Benches of the verification of drafted tokens: cycles and bytes against stock ops, and what sigmoids lose.
+
+Ways: the exact op and the lossy sigmoid op, where all drafted tokens are accepted and where the first is rejected; and
+the same from stock ttnn ops, as one writes it without own kernels: softmax of both, gather, the residual of all rows,
+its cumulative sum. The accepted length and the token would then still be the host's work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from perf.lib.chip import Chip
+from perf.ops.family import Family, Row, Target
+
+LOGIT_BYTES, PIECE_BYTES = 2, 32
+
+
+class Ledger:
+    """Runs stock ops and counts what they move and what they leave in DRAM. device: of all tensors."""
+
+    def __init__(self, device) -> None:
+        self.device, self.moved, self.peak = device, 0, 0
+        self._start = self._allocated()
+
+    def __call__(self, op, *tensors, **options):
+        found = op(*tensors, **options)
+        self.moved += sum(_tensor_bytes(tensor) for tensor in (*tensors, found))
+        self.note()
+        return found
+
+    def note(self) -> None:
+        self.peak = max(self.peak, self._allocated() - self._start)
+
+    def _allocated(self) -> int:
+        import ttnn
+
+        view = ttnn.get_memory_view(self.device, ttnn.BufferType.DRAM)
+        return int(view.total_bytes_allocated_per_bank) * int(view.num_banks)
+
+
+def _tensor_bytes(tensor) -> int:
+    import ttnn
+
+    if not isinstance(tensor, ttnn.Tensor):
+        return 0
+    return math.prod(tensor.padded_shape) * (2 if tensor.dtype == ttnn.bfloat16 else 4)
+
+
+def _executed(device, p: SimpleNamespace) -> Row:
+    return _measured(device, p, executed=True)
+
+
+def _built(device, p: SimpleNamespace) -> Row:
+    return _measured(device, p, executed=False)
+
+
+def _measured(device, p: SimpleNamespace, executed: bool) -> Row:
+    """Return by way its cycles (of the slowest core, summed over its programs; not where programs are built only), the
+    bytes that it moves between DRAM and cores, and the most that it allocates beside its inputs."""
+    from runtime_patches.profiling.cycles import measure
+
+    found: Row = {}
+    for name, run, moved in _ways(device, p):
+        ledger = Ledger(device)
+
+        def once(run=run, ledger=ledger):
+            held = run(ledger)  # kept until the ledger has seen it
+            ledger.note()
+            return held
+
+        found[name] = {}
+        if executed:
+            counts = measure(device, once)
+            found[name]["cycles"] = max(core.program.cycles for core in counts.values() if core.program is not None)
+        else:
+            once()
+        found[name] |= {"peak": ledger.peak, "moved": ledger.moved if moved is None else moved}
+        del once, run  # and with them inputs, before the next ledger looks
+    if executed and "stock" in found:
+        for way in found.values():
+            way["of_stock"] = way["cycles"] / found["stock"]["cycles"]
+    return found | {"host": bytes_moved(p.users, p.drafted, p.vocab)["host"]}
+
+
+def _ways(device, p: SimpleNamespace) -> Iterator[tuple[str, Any, int | None]]:
+    """Yield of each way its name, a function of a Ledger, and the bytes it moves, None where the ledger counts."""
+    import torch
+
+    from perf.lib.tensors import sampling_inputs
+    from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
+
+    generator = torch.Generator().manual_seed(0)
+    target = (2 * torch.randn(p.users, p.drafted + 1, p.vocab, generator=generator)).bfloat16()
+    tokens = torch.randint(0, p.vocab, (p.users, p.drafted + 1), generator=generator)
+    # The drafted tokens are likely, or impossible, to the target.
+    following = tokens.roll(-1, 1).unsqueeze(-1)
+    rejected = target.scatter(-1, following, torch.tensor(-30.0).bfloat16().expand_as(following))
+    moved = bytes_moved(p.users, p.drafted, p.vocab)
+    ops: dict[str, Callable] = {"exact": speculative_sampling, "sigmoid": lossy_sigmoid_sampling}
+    for outcome, logits, uniform in (("accepted", target, 2**30), ("rejected", rejected, 2**32 - 1)):
+        inputs = sampling_inputs(device, tokens, logits, target, uniform) | {"cores_per_user": p.cores or None}
+        for name, op in ops.items():
+            yield f"{name}, {outcome}", lambda ledger, op=op, inputs=inputs: op(**inputs), moved[f"{name}, {outcome}"]
+        del inputs
+    if p.ways == "all":
+        yield "stock", _stock(device, tokens, target), None
+
+
+def _stock(device, tokens, logits):
+    import torch
+    import ttnn
+
+    from perf.lib.tensors import tile
+
+    users, nodes = tokens.shape
+    p_logits, q_logits = (tile(device, logits) for _ in range(2))
+    following = tokens.roll(-1, 1).unsqueeze(-1).to(torch.int32)
+    indices = ttnn.from_torch(following, dtype=ttnn.uint32, layout=ttnn.TILE_LAYOUT, device=device)
+    uniforms = tile(device, torch.full((users, nodes, 1), 0.25))
+
+    def run(do: Ledger):
+        """Run the ops as a careful user does: no tensor is kept longer than it is needed."""
+        p, q = (do(ttnn.softmax, values, dim=-1) for values in (p_logits, q_logits))
+        p_tokens, q_tokens = (do(ttnn.gather, part, -1, indices) for part in (p, q))
+        accepted = do(ttnn.lt, do(ttnn.multiply, uniforms, q_tokens), p_tokens)
+        residual = do(ttnn.clamp, do(ttnn.subtract, p, q), min=0.0)
+        del p, q
+        whole = do(ttnn.reciprocal, do(ttnn.sum, residual, dim=-1, keepdim=True))
+        residual = do(ttnn.multiply, residual, whole)
+        sums = do(ttnn.cumsum, residual, dim=-1)
+        del residual
+        return accepted, do(ttnn.sum, do(ttnn.le, sums, uniforms), dim=-1)
+
+    return run
+
+
+def bytes_moved(users: int, drafted: int, vocab: int) -> dict[str, int]:
+    """Return the bytes of logits that the ops read, by way, and of reading all logits to the host."""
+    row, piece = vocab * LOGIT_BYTES, 2 * PIECE_BYTES
+    one_user = {
+        "exact, accepted": (2 * drafted + 1) * row,
+        "exact, rejected": 2 * row,
+        "sigmoid, accepted": drafted * piece + row,
+        "sigmoid, rejected": piece + 2 * row,
+        "host": 2 * (drafted + 1) * row,
+    }
+    return {name: users * count for name, count in one_user.items()}
+
+
+_OPTIONS = {"users": 1, "drafted": 4, "vocab": 2048, "cores": 0, "ways": "all"}
+SAMPLING = Family(
+    about="verification of drafted tokens against stock ops, cycles and bytes; cores: per user, 0 as the op chooses",
+    options=_OPTIONS,
+    choices={"ways": ("all", "own")},
+    points={"default": [""]},
+    chip=lambda point: Chip("1x1", gated=True),
+    measure=_executed,
+    targets=[
+        Target(f"{op}, {outcome}.of_stock", limit)
+        for op, limit in {"exact": 0.67, "sigmoid": 0.4}.items()
+        for outcome in ("accepted", "rejected")
+    ],
+    any_grid=True,
+)
+SAMPLING_BYTES = Family(
+    about="the same in bytes alone, for the ids of Llama 3.1 on a mock chip, whose programs are built and not run",
+    options=_OPTIONS | {"vocab": 128256},
+    choices={"ways": ("all", "own")},
+    points={"default": [""]},
+    chip=lambda point: Chip(None, gated=True),
+    measure=_built,
+)
+
+
+def total_variation(target: Sequence[float], draft: Sequence[float], alpha: float, beta: float) -> dict[str, float]:
+    """Return how far the next token of a chain of one drafted token is from the target's distribution, in float64.
+
+    Args:
+        target, draft: logits, [vocabulary].
+        alpha, beta: the limits of the sigmoid approximation.
+
+    Returns:
+        Total variations "sigmoid", and "draft" of the draft alone; and the shares that the approximation accepts
+        ("accepted") and the exact rule ("accepted, exact").
+    """
+    import torch
+
+    z, w = torch.as_tensor(target).double(), torch.as_tensor(draft).double()
+    p, q = torch.softmax(z, 0), torch.softmax(w, 0)
+    p_hat, q_hat = (torch.sigmoid((logits - alpha) / (beta - alpha)) for logits in (z, w))
+    accepted = q * (p_hat / q_hat).clamp(max=1.0)
+    residual = (p_hat - q_hat).clamp(min=0)
+    drawn = residual / residual.sum() if residual.sum() > 0 else p
+    found = accepted + (1 - accepted.sum()) * drawn
+    return {
+        "sigmoid": float((found - p).abs().sum() / 2),
+        "draft": float((q - p).abs().sum() / 2),
+        "accepted": float(accepted.sum()),
+        "accepted, exact": float(torch.minimum(p, q).sum()),
+    }
+
+
+LOGITS = {"flat": (1.5, 0.5), "sharp": (4.0, 1.0), "unrelated": (2.0, None)}  # scale, and how far the draft is
+
+
+def _variation(device, p: SimpleNamespace) -> Row:
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    (scale, apart), vocab = LOGITS[p.logits], 2048
+    target = scale * torch.randn(vocab, generator=generator)
+    noise = torch.randn(vocab, generator=generator)
+    draft = scale * noise if apart is None else target + apart * noise
+    return total_variation(target.tolist(), draft.tolist(), -p.limit, p.limit)
+
+
+VARIATION = Family(
+    about="total variation of the sigmoid approximation for random logits; limit: beta, and alpha's opposite",
+    options={"logits": "flat", "limit": 10},
+    choices={"logits": tuple(LOGITS)},
+    points={"default": ["logits=flat,sharp,unrelated limit=10,1000,10000"]},
+    chip=lambda point: None,
+    measure=_variation,
+)

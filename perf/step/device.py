@@ -1,0 +1,338 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Steps on simulated chips, every program timed. Runs in a process whose runtime notes programs, under fast dispatch,
+where the chips run on their own as on silicon; caches hold random numbers, so that no prompt has to be read."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+import ttnn
+from loguru import logger
+
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.generation.sampling import SamplingParams
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
+from models.llama31_8b.tt.alspec import AttentionSpeculation
+from models.llama31_8b.tt.attention_policies import DecodeAttention
+from models.llama31_8b.tt.layer_parallel import LayerAssignment
+from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape
+from models.llama31_8b.tt.model import TtLlama
+from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
+from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
+from perf.lib.launch_labels import Labels
+from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, own_names, walked_caches, walked_embeddings
+from runtime_patches.profiling.timeline import ProgramSpan, Timeline
+from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
+from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate, skip_compute
+from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
+from tt_kernels.speculative_sampling.program import RESULT_HEAD
+from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
+from tt_kernels.tree_attention.op import tree_attention
+
+SEED = 0
+
+
+class ExactFlashDecode(DecodeAttention):
+    """The exact variant of the speculative op's kernels, on every chip alone."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.chunk_size, workers = shape.chunk_size, shape.workers
+        self.program = ProgramConfig(workers_per_head=workers)
+        self.tree_program = TreeProgramConfig(workers_per_head=workers)
+
+    def check_trees(self) -> None:
+        """Accept token trees."""
+
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
+        return tree_attention(q, keys, values, prefix, intervals, program_config=self.tree_program)
+
+    def __call__(self, layer, q, keys, values, positions, page_table=None):
+        return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program)
+
+
+class ForcedSpeculation(AttentionSpeculation):
+    """Speculation by a threshold per layer: infinite for a hit, 0 for a miss; without `hits` by its own. skipped:
+    priorities by which both rows skip what is gated, whatever they decide."""
+
+    hits: Sequence[bool] = ()
+    skipped: ttnn.Tensor | None = None
+
+    def __call__(self, layer, q, keys, values, positions, page_table=None):
+        self._force(layer)
+        return super().__call__(layer, q, keys, values, positions, page_table)
+
+    def attend_tree(self, layer, *inputs):
+        self._force(layer)
+        return super().attend_tree(layer, *inputs)
+
+    def _force(self, layer: int) -> None:
+        if self.hits:
+            self.threshold = math.inf if self.hits[layer] else 0.0
+
+    def gate(self, layer):
+        if self.skipped is None:
+            return super().gate(layer)
+        return skip_compute(self.skipped, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS)
+
+
+def fill(model: TtLlama, seed: int = SEED, walks: bool = False) -> None:
+    """Write random keys and values into the whole cache, the same on both rows. walks: as walks along the positions."""
+    tensors = [*model.cache.keys, *model.cache.values]
+    shape = tuple(tensors[0].shape)
+    if walks:
+        keys, values = walked_caches(len(model.cache.keys), shape, seed)
+        contents = [*keys, *values]
+    else:
+        generator = torch.Generator().manual_seed(seed)
+        contents = [torch.randn(shape, generator=generator) for _ in tensors]
+    for tensor, content in zip(tensors, contents, strict=True):
+        everywhere = ttnn.ReplicateTensorToMesh(model.mesh)
+        host = ttnn.from_torch(content, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT, mesh_mapper=everywhere)
+        ttnn.copy_host_to_device_tensor(host, tensor)
+
+
+def replayed(
+    mesh, timeline: Timeline, step: Callable[[], Any], labels: contextlib.AbstractContextManager | None = None
+) -> list[list[ProgramSpan]]:
+    """Return the programs of each chip of a compiled step, as it is captured, replayed and timed. labels: entered while
+    it is captured."""
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    with labels or contextlib.nullcontext():
+        kept = step()  # what the trace writes must not be given to others before it ran
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    timeline.start()
+    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
+    chips = timeline.stop()
+    ttnn.release_trace(mesh, trace)
+    del kept
+    return chips
+
+
+def measure_pair(
+    mesh,
+    shape: Shape,
+    rates: Sequence[float],
+    own: float | None = None,
+    done: Collection[str] = (),
+    note: Callable[[str, dict], None] = lambda name, step: None,
+) -> dict[str, dict]:
+    """Measure steps of a few layers: with exact attention on one row alone, with speculation at each forced hit rate,
+    and at the threshold `own` with the layers' own decisions. On a mesh of one row: the step with exact attention and
+    tensor parallelism.
+
+    Args:
+        done: names of steps that are not measured again.
+        note: called with each step as soon as it is measured.
+
+    Returns:
+        Steps by name: "exact", "0.5" ..., "own", or with a walk "own 0", "own 1" ...; a step is {"chips": per chip a
+        list of {"name", "layer", "start", "end"}, in cycles from the step's first program, "hits": per layer 1 or 0, as
+        the chips decided}.
+
+    Raises:
+        RuntimeError: when the chips' outcomes are not the forced ones.
+    """
+    pair = _Pair(mesh, shape)
+    found: dict[str, dict] = {}
+
+    def add(name: str, step: dict) -> None:
+        found[name] = step
+        note(name, step)
+
+    if EXACT not in done:
+        add(EXACT, pair.exact_step())
+    if pair.speculation is None:
+        return found
+    wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in done}
+    own_steps = [] if own is None or set(own_names(shape.walk)) <= set(done) else shape.own_steps()
+    if wanted or own_steps:
+        pair.compile_speculation()
+    for name, rate in wanted.items():
+        pair.speculation.hits = hit_pattern(shape.layers, rate)
+        step = pair.speculative_step(TOKEN, shape.context - 1)
+        if step["hits"] != [int(hit) for hit in pair.speculation.hits]:
+            raise RuntimeError(f"forced hits {pair.speculation.hits}, the chips decided {step['hits']}")
+        add(name, step)
+    if own is not None:
+        pair.speculation.hits, pair.speculation.threshold = (), own
+    for name, token, position in own_steps:
+        add(name, pair.speculative_step(token, position) | {"threshold": own})
+    return found
+
+
+class _Pair:
+    """The model of a shape on one or two rows of chips, and its steps."""
+
+    def __init__(self, mesh, shape: Shape) -> None:
+        self.shape, self.mesh_shape, config = shape, MeshShape(*mesh.shape), shape.config()
+        capacity, self.exact = config.max_position_embeddings, ExactFlashDecode(shape)
+        self.speculation: ForcedSpeculation | None = None
+        if self.mesh_shape.sp == 2:
+            reads = AttentionSettings("alspec", chunk_size=shape.chunk_size, predictor=shape.predictor).guess_range
+            self.speculation = ForcedSpeculation(
+                *(mesh, self.mesh_shape, config),
+                users=1,
+                capacity=capacity,
+                chunk_size=shape.chunk_size,
+                timeout_s=0.02,
+                program=self.exact.program,
+                tree_program=self.exact.tree_program,
+                guess_range=reads,
+            )
+        settings = ModelSettings(
+            capacity=capacity,
+            precision=shape.formats(),
+            attention=self.speculation or self.exact,
+            decode_sharding=shape.sharding,
+            zeroed=False,
+        )
+        state = random_state_dict(config, SEED)
+        if shape.walk:
+            state["model.embed_tokens.weight"] = walked_embeddings(config.vocab_size, config.hidden_size, SEED)
+        self.model = TtLlama.from_state_dict(config, state, mesh, settings)
+        fill(self.model, walks=shape.walk > 0)
+        self.timeline = Timeline(mesh)
+
+    def exact_step(self) -> dict:
+        """Return the step of a mesh of one row, or of the first row of two, while the other skips it. The chips skip
+        what is launched to compile it."""
+        model = self.model.with_attention(self.exact)
+        alone = self.mesh_shape.sp == 1
+        with contextlib.nullcontext() if alone else self._skipped_by((0, 1)):
+            self._compile(model)
+        with contextlib.nullcontext() if alone else self._skipped_by((1,)):
+            step = self._step(model, TOKEN, self.shape.context - 1)
+        return step if alone else {"chips": step["chips"][: self.mesh_shape.tp]}
+
+    def compile_speculation(self) -> None:
+        assert self.speculation is not None
+        with self._skipped_by((0, 1)) as self.speculation.skipped:
+            self._compile(self.model.with_attention(self.speculation))
+        self.speculation.skipped = None
+
+    def speculative_step(self, token: int, position: int) -> dict:
+        assert self.speculation is not None
+        step = self._step(self.model.with_attention(self.speculation), token, position)
+        self.speculation.check()
+        rows = self.speculation.last_priorities()
+        hits = [any(layer[0] == YIELDED for layer in layers) for layers in zip(*rows, strict=True)]
+        return step | {"hits": [int(hit) for hit in hits]}
+
+    @contextlib.contextmanager
+    def _skipped_by(self, rows: Collection[int]) -> Iterator[ttnn.Tensor]:
+        """Inside, the chips of these rows of the mesh skip what is launched, by the yielded priorities."""
+        held = torch.cat([priority_row(YIELDED if row in rows else HOLDS_EXACT) for row in range(self.mesh_shape.sp)])
+        mapper = ttnn.ShardTensor2dMesh(self.model.mesh, mesh_shape=self.mesh_shape.shape, dims=(0, None))
+        place = {"device": self.model.mesh, "mesh_mapper": mapper}
+        priority = ttnn.from_torch(held, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, **place)
+        set_compute_gate(priority, users=1)
+        try:
+            yield priority
+        finally:
+            clear_compute_gate(self.model.mesh)
+
+    def _compile(self, model: TtLlama) -> None:
+        """Launch a step, at the shortest context that speculates."""
+        self._prepared(model, TOKEN, 2 * self.shape.chunk_size - 1)()
+        ttnn.synchronize_device(model.mesh)
+
+    def _step(self, model: TtLlama, token: int, position: int) -> dict:
+        labels, step = Labels(), self._prepared(model, token, position)
+        chips = replayed(model.mesh, self.timeline, step, labels.of_model(model))
+        return {"chips": [[_named(asdict(span), labels) for span in chip] for chip in chips]}
+
+    def _prepared(self, model: TtLlama, token: int, position: int) -> Callable[[], ttnn.Tensor]:
+        """Return a step from `position` on, whose inputs are on the chips."""
+        nodes = self.shape.nodes
+        if not nodes:
+            inputs = model.step_inputs([token], [position])
+            return lambda: model.decode(inputs, gather_logits=False)
+        chain = TokenTreeBatch.stack([TokenTree.chain(nodes)])
+        tree = model.tree_inputs(torch.full((1, nodes), token), [position], chain.enter, chain.leave)
+        return lambda: model.decode_tree(tree, gather_logits=False)
+
+
+def _named(span: dict, labels: Labels) -> dict:
+    """Return a span with the name and layer of the launch it belongs to."""
+    label = labels.of(span["number"])
+    if label is None:
+        return {"name": "other", "layer": None} | span
+    return {"name": label.part or label.name, "layer": label.layer} | span
+
+
+SEQUENTIAL, FUZZY, CALIBRATION = "draft step, sequential", "draft step, layer-parallel", "calibration"
+TARGET, COMMIT = "target step with verification and commit", "commit alone"
+
+
+def measure_drafting(mesh, layers: int, heads: int, drafted: int, context: int) -> dict[str, dict[str, int]]:
+    """Measure the parts of a round of token-level speculation on a row of chips. Caches are blank: programs take as
+    long whatever the numbers are.
+
+    Args:
+        layers: of the draft, all of them one group; the target has one.
+        heads: query and key/value heads alike.
+        drafted: tokens of a chain.
+        context: cached positions before the round.
+
+    Returns:
+        By part: cycles from its first program's start to its last one's end over all chips, and its programs.
+    """
+    mesh_shape = MeshShape(*mesh.shape)
+    config = LlamaConfig(
+        vocab_size=96,
+        hidden_size=32 * heads,
+        intermediate_size=32 * heads,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=64,
+        max_position_embeddings=context + 32,
+        name="bench",
+    )
+
+    def llama(layers: int, assignment: LayerAssignment | None) -> TtLlama:
+        cut, capacity = config.with_layers(layers), config.max_position_embeddings
+        settings = ModelSettings(capacity=capacity, precision="bfloat16", layer_assignment=assignment)
+        return TtLlama.from_state_dict(cut, random_state_dict(cut, SEED), mesh, settings)
+
+    draft = llama(layers, LayerAssignment.make(config, mesh_shape, [list(range(layers))]))
+    target = llama(1, None)
+    groups, one = draft.groups, draft.step_inputs([TOKEN], [context])
+    chain = TokenTree.chain(drafted + 1)
+    tokens = [1] * len(chain)
+    nodes = draft.tree_inputs(torch.tensor([tokens]), [context], chain.enter[None], chain.leave[None])
+    step = TreeStep(target, len(chain), SamplingParams(0.0))
+    step.load({0: (chain, tokens)}, [context], ())
+
+    def sequential() -> None:
+        draft.groups = None
+        try:
+            draft.decode(one, gather_logits=False)
+        finally:
+            draft.groups = groups
+
+    prefix = target.put_integers(torch.tensor([context]), "int32")
+    outcome = step().result
+    parts: dict[str, Callable[[], object]] = {
+        SEQUENTIAL: sequential,
+        FUZZY: lambda: draft.decode(one, gather_logits=False),
+        CALIBRATION: lambda: draft.decode_tree(nodes, gather_logits=False),
+        TARGET: step,
+        COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=RESULT_HEAD),
+    }
+    timeline, found = Timeline(mesh), {}
+    for name, run in parts.items():
+        run()  # compiles
+        chips = replayed(mesh, timeline, run)
+        spans = [span for chip in chips for span in chip]
+        cycles = max(span.end for span in spans) - min(span.start for span in spans)
+        found[name] = {"cycles": cycles, "programs": len(chips[0])}
+        logger.info("1x{}, {}: {}", mesh_shape.tp, name, found[name])
+    return found

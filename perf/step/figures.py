@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What measured steps of a pair say: cycles, the parts of appendix F, gains beside its formula, both levels of
+speculation together, and the programs in time, as a Chrome / Perfetto trace and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from models.llama31_8b.latency import token_latency
+from perf.lib.launch_labels import ATTENTION, EXCHANGE, GATE
+from perf.step.shapes import EXACT, OWN, is_own
+
+Span = Mapping[str, Any]
+Step = Mapping[str, Any]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Cycles that appendix F takes, as these steps had them.
+
+    fixed: outside the layers. per_layer: a layer without its attention. exact: attention alone. sender, receiver:
+    speculative attention of the chip that guesses, and until the other has the guess.
+    """
+
+    fixed: float
+    per_layer: float
+    exact: float
+    sender: float
+    receiver: float
+
+    def formula(self, layers: int, rate: float) -> float:
+        """Return the cycles of a step by appendix F."""
+        return token_latency(
+            self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
+        )
+
+
+def length(span: Span) -> int:
+    return span["end"] - span["start"]
+
+
+def cycles(step: Step) -> int:
+    """Return the cycles from the first program's start to the last one's end, over all chips."""
+    spans = [span for chip in step["chips"] for span in chip]
+    return max(span["end"] for span in spans) - min(span["start"] for span in spans)
+
+
+def cycles_alone(steps: Mapping[str, Step]) -> int:
+    """Return the cycles of one chip with exact attention."""
+    return cycles({"chips": [steps[EXACT]["chips"][0]]})
+
+
+def layer_pitch(step: Step, layers: int) -> float | None:
+    """Return the cycles from one layer's attention to the next one's, each on the chip that is there last, so that they
+    are what a further layer adds; None for one layer."""
+    if layers == 1:
+        return None
+    first, last = (max(_attention(chip, layer)["start"] for chip in step["chips"]) for layer in (0, layers - 1))
+    return (last - first) / (layers - 1)
+
+
+def _attention(chip: Iterable[Span], layer: int) -> Span:
+    (found,) = [span for span in chip if span["name"] == ATTENTION and span["layer"] == layer]
+    return found
+
+
+def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
+    """Return the parts of the exact step and all speculative ones. Raises ValueError without a speculative step."""
+    exact = steps[EXACT]["chips"][0]
+    attention = fmean(length(span) for span in exact if span["name"] == ATTENTION)
+    inside = [span for span in exact if span["layer"] is not None]
+    in_layers = max(span["end"] for span in inside) - min(span["start"] for span in inside)
+    senders, receivers = [], []
+    for name, step in steps.items():
+        for layer in range(layers if name != EXACT else 0):
+            found = [_attention(chip, layer) for chip in step["chips"]]
+            begin = max(span["start"] for span in found)  # neither goes on before both are there
+            ends = sorted(span["end"] - begin for span in found)
+            receivers.append(ends[0])
+            senders.append(ends[1])
+    if not senders:
+        raise ValueError("no step with speculation to take the parts from")
+    per_layer = in_layers / layers - attention
+    return Parts(cycles_alone(steps) - in_layers, per_layer, attention, fmean(senders), fmean(receivers))
+
+
+def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None = None) -> list[Row]:
+    """Return a row per hit rate; steps in which the layers decide are one row, of their means.
+
+    Args:
+        steps: of `device.measure_pair`.
+        shape: of the layers and the step, which every row has.
+        split: the step with exact attention by tensor parallelism over the same two chips.
+
+    Returns:
+        Cycles of the pair, of one chip with exact attention and by appendix F; the share of the gain that appendix F
+        promises which was seen, None where it promises none; `layer_pitch` of the step and of the exact one; the parts
+        of appendix F; and with `split` its cycles, and what the pair gains over it.
+    """
+    layers = shape["layers"]
+    parts, alone = parts_of(steps, layers), cycles_alone(steps)
+    pitch_alone = layer_pitch({"chips": steps[EXACT]["chips"][:1]}, layers)
+    alike: dict[str, list[Step]] = {}
+    for name, step in steps.items():
+        if name != EXACT:
+            alike.setdefault(OWN if is_own(name) else name, []).append(step)
+    found = []
+    for name, several in alike.items():
+        rate = fmean(sum(step["hits"]) / layers for step in several)
+        took = round(fmean(cycles(step) for step in several))
+        formula = parts.formula(layers, rate)
+        promised = alone - formula
+        pitches = [pitch for step in several if (pitch := layer_pitch(step, layers)) is not None]
+        row: Row = {"own": name == OWN, "hit_rate": rate, "cycles": took, "exact": alone, "formula": round(formula)}
+        row |= {"difference": took / formula - 1, "speedup": alone / took}
+        row["share_of_gain"] = (alone - took) / promised if promised > 0 else None
+        row["layer_pitch"] = round(fmean(pitches)) if pitches else None
+        row["layer_pitch_exact"] = None if pitch_alone is None else round(pitch_alone)
+        row |= {f"part_{part}": round(value) for part, value in asdict(parts).items()}
+        if split is not None:
+            row |= {"tensor_parallel": cycles(split), "over_it": cycles(split) / took}
+        found.append(dict(shape) | row)
+    return found
+
+
+def both_levels(
+    tokens: Mapping[str, Step], trees: Mapping[str, Step], shape: Mapping[str, Any], nodes: int
+) -> list[Row]:
+    """Return what both levels of speculation gain together, a row per hit rate that was forced in both.
+
+    A step over a tree yields as many tokens as its drafts are worth, whoever verifies it, so that equal acceptance
+    cancels in what the pair adds to trees. The two gains multiply if a pair shortens a tree's step by the factor by
+    which it shortens a token's; `share_of_product` is how much of that was seen.
+
+    Args:
+        tokens, trees: steps of `device.measure_pair` over a token and over a tree.
+
+    Returns:
+        Cycles of the four steps, and gains over one chip that decodes a token, those of trees per token that a step
+        yields.
+    """
+    plain, alone = cycles_alone(tokens), cycles_alone(trees)
+    found = []
+    for name in tokens:
+        if name == EXACT or name not in trees:
+            continue
+        pair, both = cycles(tokens[name]), cycles(trees[name])
+        row = {"nodes": nodes, "hit_rate": float(name), "plain": plain, "pair": pair, "trees": alone, "both": both}
+        row |= {"gain_of_pair": plain / pair, "gain_of_trees": plain / alone, "gain_of_both": plain / both}
+        found.append(dict(shape) | row | {"share_of_product": alone * pair / (plain * both)})
+    return found
+
+
+def title(name: str, step: Step) -> str:
+    """Return what a step is called where it is shown."""
+    if name == EXACT:
+        return "exact attention"
+    if is_own(name):
+        return f"own decisions at threshold {step['threshold']:g}, {sum(step['hits'])} of {len(step['hits'])} hit"
+    return f"{float(name):.0%} hits"
+
+
+def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
+    """Return all steps as a Chrome / Perfetto trace: a process per step, a track per chip; one microsecond is one
+    cycle."""
+    events: list[dict[str, Any]] = []
+    for process, (name, step) in enumerate(steps.items()):
+        events.append({"ph": "M", "pid": process, "name": "process_name", "args": {"name": title(name, step)}})
+        for chip, spans in enumerate(step["chips"]):
+            track = {"pid": process, "tid": chip}
+            events.append({"ph": "M", **track, "name": "thread_name", "args": {"name": f"chip {chip}"}})
+            for span in spans:
+                what = {"layer": span["layer"], "program": span["number"], "cores": span["cores"]}
+                timing = {"ts": span["start"], "dur": length(span)}
+                events.append({"ph": "X", **track, "name": span["name"], **timing, "args": what})
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
+    """Return (start, length) of each program of a chip, from the end of those before it: a program's first cores begin
+    to wait for their work while others are still at the one before."""
+    found, end = [], 0
+    for span in spans:
+        start = min(max(span["start"], end), span["end"])
+        found.append((start, span["end"] - start))
+        end = max(end, span["end"])
+    return found
+
+
+def plot(steps: Mapping[str, Step], path: Path) -> None:
+    """Draw each step as two bars of programs in time, like the paper's figure 6."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.patches import Patch
+
+    colours = {ATTENTION: "#d1495b", EXCHANGE: "#edae49", GATE: "#8d96a3"}
+    other = "#00798c"
+    heights = [len(step["chips"]) for step in steps.values()]
+    size = (11, 0.8 * sum(heights))
+    figure, axes = pyplot.subplots(len(steps), 1, sharex=True, figsize=size, squeeze=False, height_ratios=heights)
+    for axis, (name, step) in zip(axes[:, 0], steps.items(), strict=True):
+        for chip, spans in enumerate(step["chips"]):
+            faces = [colours.get(span["name"], other) for span in spans]
+            bars, place = one_after_the_other(spans), (chip - 0.4, 0.8)
+            axis.broken_barh(bars, place, facecolors=faces, edgecolor="white", linewidth=0.2)
+        axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
+        axis.invert_yaxis()
+        alone = " on one chip alone" if name == EXACT else ""
+        axis.set_title(title(name, step) + alone, fontsize=9, loc="left")
+    axes[-1, 0].set_xlabel("cycles of the simulated chips")
+    labels = {**colours, "other programs": other}
+    handles = [Patch(color=colour, label=label) for label, colour in labels.items()]
+    figure.legend(handles=handles, loc="upper right", ncols=len(labels), fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)

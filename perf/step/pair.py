@@ -1,0 +1,264 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measure what attention-level speculation gains in a decode step of two simulated chips.
+
+A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
+with exact attention on one chip alone, with speculation between the chips at forced hit rates, and with `--own
+THRESHOLD` at the layers' own decisions. Caches hold random numbers; with `--walk STEPS` they are random walks, and so
+many steps follow one another, of which means are shown. A step is timed whole, from its first program to its last on
+both chips, and compared with
+
+- one chip alone with exact attention, whose cycles the guess shall save;
+- appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
+- with `--tensor-parallel`, exact attention with heads and columns split over the same two chips.
+
+`--model llama-3.1-8b` runs layers of full size, or with `--tp` the part of one of so many chips in each row, without
+its collectives, on all 64 cores; such a step takes minutes of a core for every hundred thousand cycles of a chip, and
+`--steps FILE` lets a run go on where the last one stopped. With `--tree NODES` steps over token trees are measured too,
+on one chip and on the pair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from models.llama31_8b.command_line import OneLineParser
+from models.llama31_8b.config import PRESETS, preset
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.settings import PREDICTORS, followed_range
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
+from perf.lib.chip import Chip
+from perf.lib.data_file import add_write_option, write
+from perf.lib.files import new_file
+from perf.lib.measuring_process import measure_apart
+from perf.lib.tables import markdown
+from perf.step.figures import Step, both_levels, chrome_trace, plot, rows, title
+from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, is_own, own_names, part_of
+from runtime_patches.simulated_n150.grids import parse_grid
+from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
+from tt_kernels.speculative_sampling.checks import MAX_NODES
+
+SMALL_GRID, LARGER_GRID = "4x1", "4x2"
+PAIRS_CORES = 2  # the output and the exchange core
+# What each kind of layers has options for: the other kind's are refused.
+SMALL_LAYERS: dict[str, Any] = {"intermediate": 96, "kv_heads": 1}
+FULL_SIZE: dict[str, Any] = {"tp": 1, "decode_sharding": "sharded"}
+MAX_WALK = 64  # each decodes a token of its own, and the smallest vocabulary has 96
+
+
+def run(
+    shape: Mapping[str, Any],
+    rates: Sequence[float],
+    mesh: tuple[int, int] = (2, 1),
+    grid: str = SMALL_GRID,
+    own: float | None = None,
+    kept: Path | None = None,
+) -> dict[str, Step]:
+    """Measure in a process of its own: see `device.measure_pair`.
+
+    Args:
+        kept: a file of steps that are not measured again, and that takes each of the others as soon as it is done.
+
+    Raises:
+        SystemExit: with what went wrong there. ValueError: for a file with steps of another shape.
+    """
+    done = steps_kept(kept, shape)
+    names = [EXACT, *(f"{rate:g}" for rate in rates if mesh[0] == 2)]
+    names += [] if own is None else own_names(shape["walk"])
+    if not set(names) <= set(done):
+        asked: dict[str, Any] = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh), "own": own}
+        asked["kept"] = None if kept is None else str(kept.resolve())
+        environment = Chip(grid, mesh, gated=True, timed=True).environment()
+        done |= measure_apart("perf.step", {"work": "pair", "asked": asked}, environment)
+    return {name: done[name] for name in names}
+
+
+def steps_kept(kept: Path | None, shape: Mapping[str, Any]) -> dict[str, Step]:
+    """Return the steps in a file of `run`; none where it is not there. Raises ValueError for those of another shape."""
+    if kept is None or not kept.exists():
+        return {}
+    found = json.loads(kept.read_text())
+    if found["shape"] != dict(shape):
+        raise ValueError(f"{kept} has steps of {found['shape']}, asked for are {dict(shape)}")
+    return found["steps"]
+
+
+def work(
+    shape: Mapping[str, Any], rates: Sequence[float], mesh: list[int], own: float | None, kept: str | None
+) -> Mapping[str, Step]:
+    """Measure in this process."""
+    from perf.step.device import measure_pair
+
+    path = None if kept is None else Path(kept)
+    steps = steps_kept(path, shape)
+
+    def note(name: str, step: Step) -> None:
+        steps[name] = step
+        if path is not None:
+            path.write_text(json.dumps({"shape": dict(shape), "steps": steps}) + "\n")
+
+    with Chip(FULL_GRID, (mesh[0], mesh[1]), timed=True).opened() as device:
+        return measure_pair(device, Shape(**shape), rates, own, done=list(steps), note=note)
+
+
+def grid_of(options: argparse.Namespace) -> str:
+    """Return the grid that holds the workers; with tensor parallelism the larger one for both meshes that are
+    compared, since reduce_scatter over two links wants eight cores."""
+    if options.model is not None:
+        return FULL_GRID
+    few = options.kv_heads * (options.workers or 1) <= _workers_on(SMALL_GRID)
+    return SMALL_GRID if few and not options.tensor_parallel else LARGER_GRID
+
+
+def _workers_on(grid: str) -> int:
+    """Return the cores of a grid that are left for workers."""
+    columns, lines = parse_grid(grid)
+    return columns * lines - PAIRS_CORES
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse options that make no sense, or that change nothing. Raises ValueError."""
+    own, walk, tree, chunk = options.own, options.walk, options.tree, options.chunk_size
+    if own is not None and not 0 <= own <= MAX_THRESHOLD:
+        raise ValueError(f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {own:g}")
+    if tree is not None and not 1 <= tree <= MAX_NODES:
+        raise ValueError(f"--tree must be 1 to {MAX_NODES} nodes, got {tree}")
+    if tree is not None and options.steps is not None:
+        raise ValueError("--steps keeps steps of one token; it does not go with --tree")
+    kind, other = (SMALL_LAYERS, FULL_SIZE) if options.model is None else (FULL_SIZE, SMALL_LAYERS)
+    why = "needs --model" if options.model is None else "is of small layers, not of --model"
+    for name in other:
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name.replace('_', '-')} {getattr(options, name)} {why}")
+    for name, value in kind.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    if options.layers < 1 or not all(0 <= rate <= 1 for rate in options.hits):
+        raise ValueError(f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}")
+    if chunk < 32 or chunk % 32 or options.context < 2 * chunk:
+        raise ValueError(
+            f"--chunk-size must be a multiple of 32 and --context at least twice it, got {chunk} and {options.context}"
+        )
+    if not options.hits and own is None:
+        raise ValueError("--hits without rates needs --own THRESHOLD: else no step speculates")
+    if walk and (own is None or tree is not None):
+        raise ValueError(f"--walk {walk} needs --own THRESHOLD, by which layers decide, and goes without --tree")
+    if not 0 <= walk <= min(MAX_WALK, options.context - 2 * chunk):
+        raise ValueError(
+            f"--walk must be 0 to {MAX_WALK} steps from at least twice --chunk-size on to --context, got {walk}"
+        )
+    if options.predictor != PREDICTORS[0]:
+        if tree is not None:
+            raise ValueError(f"--predictor {options.predictor} guesses one token at a time; --tree verifies several")
+        try:
+            followed_range(chunk)
+        except ValueError as error:
+            raise ValueError(f"--predictor {options.predictor}: {error}") from error
+
+
+def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of `Shape` that are asked for. Raises ValueError for what no chip holds."""
+    _check(options)
+    names = ("layers", "context", "chunk_size", "workers", "predictor", "walk")
+    step = {name: getattr(options, name) for name in names}
+    if options.model is not None:
+        return step | _full_size(options)
+    _check_workers(options.workers, options.kv_heads, LARGER_GRID)
+    if options.tensor_parallel and options.kv_heads % 2:
+        raise ValueError(f"--tensor-parallel takes an even number of --kv-heads for two chips, got {options.kv_heads}")
+    sizes = {"intermediate": options.intermediate, "heads": 2 * options.kv_heads, "kv_heads": options.kv_heads}
+    MeshShape(1, 2 if options.tensor_parallel else 1).check_model(replace(Shape(**sizes).config(), name="such a layer"))
+    return step | {"hidden": Shape.hidden} | sizes
+
+
+def _check_workers(workers: int | None, kv_heads: int, grid: str) -> None:
+    """Refuse workers of all heads that do not fit on a grid beside the pair's own two cores."""
+    asked, most = kv_heads * (1 if workers is None else workers), _workers_on(grid)
+    if not 1 <= asked <= most:
+        raise ValueError(
+            f"--workers times key/value heads must be 1 to {most}, the cores of the grid {grid} less two of the "
+            f"pair's own; got {asked}"
+        )
+
+
+def _full_size(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields of a chip's part of a preset's layers."""
+    if options.tensor_parallel:
+        raise ValueError("--tensor-parallel compares small layers; --model runs a chip's part by --tp")
+    part = part_of(preset(options.model), options.tp)
+    check_fits(part, options.context, options.decode_sharding)
+    _check_workers(options.workers, part.num_key_value_heads, FULL_GRID)
+    return {
+        "hidden": part.hidden_size,
+        "intermediate": part.intermediate_size,
+        "heads": part.num_attention_heads,
+        "kv_heads": part.num_key_value_heads,
+        "head_dim": part.head_dim,
+        "vocab": THIN_VOCABULARY,
+        "precision": "performance",
+        "sharding": options.decode_sharding,
+    }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = OneLineParser(prog="python -m perf.step pair", description=(__doc__ or "").splitlines()[0])
+    add = parser.add_argument
+    add("--layers", type=int, default=2)
+    add("--context", type=int, default=512, help="cached tokens (default 512)")
+    add("--chunk-size", type=int, default=64, help="tokens of the guess at either end")
+    add("--predictor", choices=PREDICTORS, default=PREDICTORS[0], help="what the guess reads (ends)")
+    add("--intermediate", type=int, help="width of small layers' MLP (default 96)")
+    add("--workers", type=int, help="cores per key/value head, of exact and speculative attention (default: by shapes)")
+    add("--kv-heads", type=int, help="of small layers, of 64 numbers, two queries each (default 1)")
+    add("--model", choices=sorted(PRESETS), help="layers of full size on 8x8 cores, by the next two")
+    add("--tp", type=int, help="of --model: the part of one of so many chips (default 1)")
+    add("--decode-sharding", choices=DECODE_SHARDINGS, help="of --model (default sharded)")
+    together = "also run the step with exact attention, its heads and columns split over both chips"
+    add("--tensor-parallel", action="store_true", help=together)
+    trees = "also steps over a chain of NODES tokens, which --write then holds"
+    add("--tree", type=int, metavar="NODES", help=trees)
+    add("--hits", type=float, nargs="*", default=[0.0, 0.5, 1.0], help="hit rates, 0 to 1; may be none")
+    decide = "also a step in which the layers decide, by this threshold"
+    add("--own", type=float, metavar="THRESHOLD", help=decide)
+    walks = "with --own: so many steps that follow one another, over random walks in place of independent numbers"
+    add("--walk", type=int, default=0, metavar="STEPS", help=walks)
+    add_write_option(parser, "--json")
+    add("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
+    add("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
+    add("--steps", type=new_file, metavar="FILE", help="keep measured steps there, and take those that are there")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure; return 0, or end with 2 for what makes no sense or no chip holds, before any work."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    split, levels = None, None
+    try:
+        shape = shape_asked(options)
+        grid = grid_of(options)
+        if options.tensor_parallel:
+            split = run(shape, (), (1, 2), grid)[EXACT]
+        steps = run(shape, options.hits, grid=grid, own=options.own, kept=options.steps)
+        if options.tree is not None:
+            trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
+            levels = both_levels(steps, trees, shape, options.tree)
+    except ValueError as error:
+        parser.error(str(error))
+    found = rows(steps, shape, split)
+    if options.write:
+        write(options.write, parser, argv, found if levels is None else levels)
+    if options.trace:
+        options.trace.write_text(json.dumps(chrome_trace(steps)) + "\n")
+    if options.plot:
+        plot(steps, options.plot)
+    shared = {*shape, *(name for name in found[0] if name.startswith("part_")), "exact", "tensor_parallel"}
+    print(markdown(found, shared), *(title(name, step) for name, step in steps.items() if is_own(name)), sep="\n")
+    if levels is not None:
+        print(f"\n{markdown(levels, {*shape, 'nodes', 'plain', 'trees'})}")
+    return 0

@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Benches of ops: their points, oracles and arithmetic, what they refuse, and that recorded figures stand."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from perf import docs
+from perf.lib.data_file import FOLDER
+from perf.lib.tensors import TREES, errors_of, intervals_of, parents_of
+from perf.ops.__main__ import FAMILIES, main, run
+from perf.ops.attention import LAYOUTS, attention, guess_name, tree_columns
+from perf.ops.family import Target, measurable, report
+from perf.ops.sampling import bytes_moved, total_variation
+from perf.ops.sgdc import KERNEL_CYCLES, MARK_CORE, check_outcome, measure_exchange, measure_gate, overlap, spread
+from runtime_patches import sgdc
+from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, cycle_overlays
+from tt_kernels.common.circular_buffers import l1_bytes
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
+from tt_kernels.speculative_flash_decode.checks import Problem
+from tt_kernels.speculative_flash_decode.work_split import choose_work_split
+from tt_kernels.speculative_sampling.reference import SigmoidModel
+from tt_kernels.tree_attention.checks import check_intervals
+from tt_kernels.tree_attention.reference import path_of
+
+FREE_L1 = 1_201_824  # of a simulated chip's core, see test_speculative_flash_decode_host.py
+ROUNDS = 5_000
+
+
+def test_lists_of_points_are_whole_and_can_be_measured():
+    counts = {name: {of: len(family.named(of)) for of in family.points} for name, family in FAMILIES.items()}
+    assert counts["flash_decode"] == {"default": 6, "predictors": 15, "long": 20}
+    assert counts["tree_attention"] == {"default": 6, "long": 23} and counts["long_context"] == {"default": 24}
+    for family in FAMILIES.values():
+        for of in family.points:
+            assert all(set(point) == set(family.options) for point in family.named(of))
+    guesses = [guess_name(SimpleNamespace(**point)) for point in FAMILIES["flash_decode"].named("predictors")]
+    assert guesses[:6] == ["128", "128+", "64 + 192", "192 + 64", *["32 + 3 x 32 + 128+"] * 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["flash_decode", "--points", "short"], "default, predictors, long, got 'short'"),
+        (["flash_decode", "--points", "long", "context=64"], "--points long"),
+        (["flash_decode", "contexts=64"], "cannot read 'contexts=64'"),
+        (["flash_decode", "context=x"], "context must be a whole number, got 'x'"),
+        (["flash_decode", "--grid", "8x8"], "--grid 8x8 changes nothing"),
+        (["sampling_bytes", "--grid", "2x1"], "--grid 2x1 changes nothing"),
+        (["tree_attention", "shape=bush"], "one of balanced, skewed, chain, got bush"),
+        (["tree_attention", "context=200"], "a multiple of 128"),
+        *(
+            (["long_context", f"context={context}"], f"above 256 and up to 131072, got {context}")
+            for context in (0, 256, 1000, 262144)
+        ),
+        (["sigmoid", "--write", "/nowhere/found.json"], "does not exist"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_line(arguments, says, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    error = capsys.readouterr().err
+    assert says in error and len(error.splitlines()) == 1
+
+
+def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, capsys):
+    kept, written = tmp_path / "steps.json", tmp_path / "rows.json"
+    assert main(["sigmoid", "logits=sharp", "limit=10", "--steps", str(kept)]) == 0
+    steps = json.loads(kept.read_text())
+    steps["points"][0][1][0]["sigmoid"] = 0.125
+    kept.write_text(json.dumps(steps))
+    asked = ["sigmoid", "logits=flat,sharp", "limit=10", "--steps", str(kept)]
+    assert main([*asked, "--write", str(written)]) == 0
+    rows = json.loads(written.read_text())["rows"]
+    assert [row["logits"] for row in rows] == ["flat", "sharp"] and rows[1]["sigmoid"] == 0.125
+    assert 0 < rows[0]["accepted, exact"] < rows[0]["accepted"] <= 1
+    with pytest.raises(SystemExit):
+        main(["flash_decode", "--steps", str(kept)])
+    assert "has points of sigmoid" in capsys.readouterr().err
+
+
+def test_rows_are_held_against_targets():
+    family = FAMILIES["tree_attention"]
+    shape = {"shape": "balanced", "head_dim": 64, "heads": 4}
+    rows = []
+    for point, took in (
+        ({"context": 2048, "nodes": 16, "workers": 1}, (300, 300, 400, 150, 330)),
+        ({"context": 256, "nodes": 64, "workers": 4}, (640, 600, None, 100, None)),
+    ):
+        cycles = dict(zip(("tree", "chain", "stock", "decode", "speculating"), took, strict=True))
+        whole = shape | point
+        rows.append(whole | cycles | tree_columns(SimpleNamespace(**whole), cycles))
+    assert (rows[0]["of_stock"], rows[0]["of_decode"], rows[0]["of_decodes"]) == (0.75, 2, 0.125)
+    assert (rows[0]["interval_bytes"], rows[0]["mask_bytes"], rows[1]["mask_bytes"]) == (128, 262144, 131072)
+    text = report(family, rows)
+    assert "at most 0.750 (target 1: met)" in text and "at most 2.000 (target 1.5: missed)" in text
+    assert "at most 1.100 (target 1.06: missed)" in text and "| - |" in text
+    nested = Target("HiFi3.of_stock", 1.0)
+    assert (
+        nested.verdict([{"HiFi3": {"of_stock": 0.85}}]) == "HiFi3.of_stock of all points: at most 0.850 (target 1: met)"
+    )
+    assert nested.verdict([]) is None
+    for cycles in (0, -134, float("nan")):
+        with pytest.raises(ValueError, match="not measurable: guess"):
+            measurable({"exact": 900, "guess": cycles, "stock": None})
+
+
+def test_a_sender_is_held_against_one_that_reads_both_ends():
+    family = FAMILIES["flash_decode"]
+    earlier = [point | {"sender": 100} for point in family.asked("context=1025 chunk_size=128 whole_tail=True".split())]
+    (row,) = family.asked("context=1025 chunk_size=128 whole_tail=True first=32 last=128 tiles=3 masses=True".split())
+    assert family.complete(row | {"sender": 120}, earlier) == {"sender_of_ends": 1.2}
+    assert family.complete(row | {"sender": 120, "workers": 7}, earlier) == {"sender_of_ends": None}
+
+
+@pytest.mark.parametrize("shape", TREES)
+@pytest.mark.parametrize("nodes", [1, 2, 4, 7, 16, 64])
+def test_trees_are_walks_of_their_shape(shape, nodes):
+    parents = parents_of(shape, nodes)
+    check_intervals(*intervals_of(parents))
+    deepest = max(len(path_of(parents, node)) for node in range(nodes))
+    assert deepest == {"chain": nodes, "balanced": nodes.bit_length(), "skewed": nodes // 2 + 1}[shape]
+
+
+def test_the_oracle_is_torch_attention_with_shared_heads():
+    q, k, v = torch.randn(1, 1, 8, 64), torch.randn(1, 2, 40, 64), torch.randn(1, 2, 40, 64)
+    expected = torch.nn.functional.scaled_dot_product_attention(q.transpose(1, 2), k, v, enable_gqa=True)
+    torch.testing.assert_close(attention(q, k, v), expected.transpose(1, 2))
+
+
+def test_errors_are_of_the_norm_of_the_worst_row_and_along_the_reference():
+    expected = torch.tensor([[3.0, 4.0], [0.0, 5.0]])
+    errors = errors_of(torch.tensor([[3.3, 4.4], [0.0, 5.0]]), expected)
+    assert errors["worst_head"] == pytest.approx(0.1) and errors["largest"] == pytest.approx(0.4)
+    assert errors["error"] == pytest.approx(0.5 / 50**0.5) and errors["bias"] == pytest.approx(2.5 / 50)
+    assert errors["largest_relative"] == pytest.approx(0.08) and 0.99 < errors["pcc"] < 1
+    assert errors_of(1.02 * expected, expected)["norm_error"] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("cores", LAYOUTS)
+def test_both_ranks_of_a_pair_have_room_on_the_chip(cores):
+    chip, kv_heads, ranks, workers = LAYOUTS[cores]
+    problem = Problem(1, 4 * kv_heads, kv_heads, 128, 131072, "BFLOAT8_B", 128)
+    columns, rows = map(int, chip.split("x"))
+    assert sum(grid[1] for grid in ranks) <= rows and all(grid[0] == columns for grid in ranks)
+    for grid in ranks:
+        on = tuple((x, y) for y in range(grid[1]) for x in range(grid[0]))
+        split = choose_work_split(
+            problem, on, FREE_L1, speculate=True, peer=True, exchange=on[-1], workers_per_head=workers
+        )
+        assert max(l1_bytes(split.buffers).values()) <= FREE_L1
+        assert len(split.assignment.groups) == (kv_heads if grid == ranks[0] else 1)
+
+
+def test_total_variation_is_what_verifications_show():
+    """Counts of the op's torch model, for drafts drawn from the draft's softmax. A count deviates by 0.005 of
+    the whole, and their half sum over 12 tokens by less than 0.03."""
+    generator = torch.Generator().manual_seed(3)
+    target, draft = (torch.randn(12, generator=generator).bfloat16() for _ in range(2))
+    found = total_variation(target.tolist(), draft.tolist(), -5.0, 5.0)
+    model = SigmoidModel([-1, 0], target.expand(2, -1), draft.expand(2, -1), 1.0, -5.0, 5.0)
+    drawn = torch.multinomial(torch.softmax(draft.double(), 0), ROUNDS, True, generator=generator)
+    words = torch.randint(0, 2**32, (ROUNDS, 2), generator=generator)
+    counts, accepted = torch.zeros(12), 0
+    for token, uniforms in zip(drawn.tolist(), words.tolist(), strict=True):
+        outcome = model.verify([0, token], uniforms)
+        accepted += len(outcome.path)
+        counts[token if outcome.path else outcome.bonus] += 1
+    p = torch.softmax(target.double(), 0)
+    assert (counts / ROUNDS - p).abs().sum() / 2 == pytest.approx(found["sigmoid"], abs=0.03)
+    assert accepted / ROUNDS == pytest.approx(found["accepted"], abs=0.02)
+    assert found["accepted, exact"] == pytest.approx(1 - found["draft"])
+    same = total_variation(target.tolist(), target.tolist(), -1e3, 1e3)
+    assert same["sigmoid"] == pytest.approx(0, abs=1e-12) and same["accepted"] == pytest.approx(1)
+
+
+def test_bytes_moved():
+    """Two drafted tokens take five rows of 2 bytes per id when all is accepted, two when the first is not."""
+    moved = bytes_moved(3, 2, 1000)
+    assert moved["exact, accepted"] == 3 * 5 * 2000 and moved["exact, rejected"] == 3 * 2 * 2000
+    assert moved["sigmoid, accepted"] == 3 * (2 * 64 + 2000) and moved["host"] == 3 * 6 * 2000
+
+
+def test_a_layer_with_another_outcome_than_asked_for_is_no_measurement():
+    check_outcome(True, 0, [YIELDED, HOLDS_GUESS])
+    check_outcome(False, 1, [HOLDS_GUESS, HOLDS_EXACT])
+    with pytest.raises(RuntimeError, match=r"are \['rejected', 'received'\].*give \['accepted', 'received'\]"):
+        check_outcome(True, 0, [HOLDS_EXACT, HOLDS_GUESS])
+
+
+@pytest.mark.parametrize("origin", [1000, 0xFFFFFFC0])
+def test_chips_on_one_clock(origin):
+    """A hit: chip 1 marks its start 10 cycles after chip 0, its MLP runs from 300 to 800, and chip 0, the sender, is at
+    its attention until 700. The clock may wrap."""
+
+    def span(start: int, end: int) -> Span:
+        return Span(end - start, 1, (origin + start) % (1 << 32), (origin + end) % (1 << 32))
+
+    def counts(mark: int, attention: int, mlp: tuple[int, int], end: int) -> dict:
+        program = span(end - 5, end)
+        work = {(x, 0): CoreCycles(program, None, None, None, span(0, attention), None) for x in range(1, 4)}
+        work[0, 0] = CoreCycles(program, None, None, None, span(*mlp), None)
+        work[MARK_CORE] = CoreCycles(program, None, span(mark, mark + 2), None, None, None)
+        return work
+
+    sender, receiver = counts(0, 700, (710, 715), 720), counts(10, 290, (300, 800), 820)
+    assert spread([sender, receiver]) == {"total": 820, "chip_0": 720, "chip_1": 820}
+    assert spread([receiver, sender]) == {"total": 820, "chip_0": 820, "chip_1": 720}
+    assert overlap(sender, receiver) == 400
+    assert overlap(counts(0, 250, (260, 265), 270), receiver) == 0
+    assert overlap(counts(0, 5000, (5010, 5015), 5020), receiver) == 500
+
+
+def gate_body(device):
+    return measure_gate(device, depth=64), measure_exchange(device, tiles=(1, 16))
+
+
+@pytest.mark.sim
+def test_a_skipped_kernel_costs_next_to_nothing(sim_device):
+    overlays = {**sgdc.overlays(), **cycle_overlays()}
+    gate, exchange = sim_device("2x1", overlays=overlays, variables=CYCLE_VARIABLES).run(gate_body)
+    ran, skipped = gate["op, run"], gate["op, skipped"]
+    assert 0 < skipped["kernel"] < 0.005 * KERNEL_CYCLES
+    assert ran["kernel"] > 50 * skipped["kernel"]
+    assert skipped["program"] < ran["program"] - ran["kernel"] + 100, "a skip costs no more than any launch"
+    assert gate["open gate"]["kernel"] < gate["set gate"]["kernel"] < gate["set gate and log"]["kernel"]
+    took = {(size["tiles"], size["rows"]): size["cycles"] for size in exchange}
+    assert 0 < took[1, 32] < took[16, 32] < 16 * took[1, 32]
+    assert 0 < took[1, 1] < took[16, 1] < 16 * took[1, 1]
+
+
+LONG_CONTEXT = FOLDER / "ops" / "long_context.json"
+
+
+def test_recorded_errors_are_within_half_a_per_cent():
+    _, rows = docs.read(LONG_CONTEXT)
+    assert len({(row["cores"], row["context"], row["op"]) for row in rows}) == len(rows) > 0
+    for row in rows:
+        assert 0 < row["error"] <= 0.005 and abs(row["bias"]) <= 0.002, row
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+def test_the_shortest_recorded_context_runs_again_as_recorded():
+    """Cycles within 0.5 %, errors as they are."""
+    rows = docs.read(LONG_CONTEXT)[1]
+    recorded = next(row for row in rows if (row["cores"], row["context"], row["op"]) == (8, 16384, "exact"))
+    (again,) = run("long_context", FAMILIES["long_context"].asked(["cores=8", "context=16384"]))
+    assert again["cycles"] == pytest.approx(recorded["cycles"], rel=0.005)
+    assert again["error"] == pytest.approx(recorded["error"], rel=0.01)
