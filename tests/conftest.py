@@ -7,7 +7,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,11 @@ from runtime_patches.simulated_n150.environment import (
     simulators_folder,
 )
 from runtime_patches.simulated_n150.grids import grid_name
+from runtime_patches.simulated_n150.library import check_library
 from runtime_patches.simulated_n150.simulator.directory import NUMBA_FOLDER
+from tests.support import simulators
 from tests.support.sim_worker import DeviceWorker, MeshWorker, WorkerPool
+from tests.support.simulators import Comparison
 
 # Modules of checks beside the tests say what was not equal, as the tests do.
 pytest.register_assert_rewrite(
@@ -62,12 +65,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="whether devices run on a runtime with the SGDC patch, its gate open (default), or on the stock one;"
         " tests of the gate itself always take the patched one",
     )
+    group.addoption(
+        "--simulator",
+        metavar="PATH",
+        help="a ttsim library (libttsim_wh.so) on which tests of single simulated chips run, without cycles; those that"
+        " need cycles, meshes or the project's own simulator are skipped",
+    )
+    group.addoption(
+        "--compare-simulators",
+        metavar="FILE",
+        help="with --simulator: run each call on both simulators, compare every returned value bit for bit and write"
+        " the counts to FILE",
+    )
     group.addoption("--run-slow", action="store_true", help="also run the tests marked slow")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--device") == "n150" and (reason := _why_not("silicon")):
         raise pytest.UsageError(f"--device n150: {reason}")
+    if path := config.getoption("--simulator"):
+        if config.getoption("--device") == "n150":
+            raise pytest.UsageError("--simulator is for simulated chips; --device n150 is a board")
+        if reason := doctor.why_not(doctor.LIBRARY, doctor.findings(path)):
+            raise pytest.UsageError(reason)
+    elif config.getoption("--compare-simulators"):
+        raise pytest.UsageError("--compare-simulators needs --simulator PATH")
     # Simulator's code that tests run by themselves is compiled once for them and for simulators.
     os.environ.setdefault("NUMBA_CACHE_DIR", str(simulators_folder() / NUMBA_FOLDER))
 
@@ -103,6 +125,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_setup(item: pytest.Item) -> None:
     on_board = item.config.getoption("--device") == "n150"
     modes = dict(MODE_OF_MARKER, sim="silicon" if on_board else "simulator")
+    if item.config.getoption("--simulator"):
+        if item.get_closest_marker("own_simulator"):
+            pytest.skip("ttsim: needs the project's own simulator")
+        if not item.config.getoption("--compare-simulators"):
+            modes.pop("sim")  # pytest_configure has looked for what a library needs
     for marker, mode in modes.items():
         if item.get_closest_marker(marker) and (reason := _why_not(mode)):
             pytest.skip(f"{mode} not ready: {reason}")
@@ -154,8 +181,31 @@ def _runtime_overlays(request: pytest.FixtureRequest) -> Mapping[str, Path | byt
 
 
 @pytest.fixture(scope="session")
+def _comparison(request: pytest.FixtureRequest) -> Iterator[Comparison | None]:
+    """Yield what compares two simulators under ``--compare-simulators``; write its counts at the end."""
+    file = request.config.getoption("--compare-simulators")
+    comparison = Comparison() if file else None
+    yield comparison
+    if comparison is not None:
+        from perf.lib.data_file import save
+
+        path = Path(request.config.getoption("--simulator"))
+        tests = " ".join(request.config.args)
+        save(
+            Path(file),
+            f"python -m pytest {tests} --simulator {path.name} --compare-simulators {Path(file).name}",
+            comparison.rows(),
+            ttsim_sha256=simulators.library.version(path),
+        )
+
+
+@pytest.fixture(scope="session")
 def sim_device(
-    _workers: WorkerPool, on_silicon: bool, _runtime_overlays: Mapping[str, Path | bytes]
+    request: pytest.FixtureRequest,
+    _workers: WorkerPool,
+    on_silicon: bool,
+    _runtime_overlays: Mapping[str, Path | bytes],
+    _comparison: Comparison | None,
 ) -> Callable[..., DeviceWorker]:
     """Return ``sim_device("2x2").run(function, *args)``: `function(device, *args)` on a simulated N150 of that grid.
 
@@ -167,6 +217,8 @@ def sim_device(
     dispatch: "slow", or "fast" for command queues on the chip and room for traces; a board always dispatches fast,
     and keeps that room when it is asked for "fast".
     """
+    simulator = request.config.getoption("--simulator")
+    library = check_library(simulator) if simulator else None
 
     def device(
         grid: str = "1x1",
@@ -177,6 +229,8 @@ def sim_device(
         options: Mapping | None = None,
     ) -> DeviceWorker:
         name = grid_name(grid)
+        if library is not None and (reason := simulators.why_not_on_library(variables)):
+            pytest.skip(f"ttsim: {reason}")
         overlays = {**_runtime_overlays, **(overlays or {})}
         opening = {"mesh": None, "fabric": None, "options": opening_options(dispatch) | dict(options or {})}
         if on_silicon:
@@ -189,9 +243,22 @@ def sim_device(
             opening["room"] = True
             title = f"the simulated N150 {name}{_FAST[dispatch]}"
 
-            def make() -> dict[str, str]:
-                chosen = simulated_environment(name, overlays, dispatch=dispatch)
+            def make(library: Path | None = None) -> dict[str, str]:
+                chosen = simulated_environment(name, overlays, dispatch=dispatch, library=library)
                 return process_environment(chosen | dict(variables or {}))
+
+            if library is not None:
+
+                def judge() -> DeviceWorker:
+                    make_environment = partial(make, library)
+                    return _worker(
+                        _workers, f"{title} on ttsim", make_environment, opening, overlays, variables,
+                        kind=simulators.LibraryWorker,
+                    )  # fmt: skip
+
+                if _comparison is None:
+                    return judge()
+                return _comparison.both(lambda: _worker(_workers, title, make, opening, overlays, variables), judge)
 
         return _worker(_workers, title, make, opening, overlays, variables, disposable=not on_silicon)
 
@@ -199,7 +266,9 @@ def sim_device(
 
 
 @pytest.fixture(scope="session")
-def sim_mesh(_workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]) -> Callable[..., MeshWorker]:
+def sim_mesh(
+    request: pytest.FixtureRequest, _workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
+) -> Callable[..., MeshWorker]:
     """Return ``sim_mesh((1, 2), "1x1").run(function, *args)``: `function(mesh, *args)` on simulated N150 joined by
     Ethernet.
 
@@ -209,6 +278,7 @@ def sim_mesh(_workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
     ring. overlays, variables, dispatch: see `sim_device`; options: of ``ttnn.open_mesh_device``. With fast dispatch
     each chip's command queues run on their own. A test that cuts links ends with ``reopen()`` or ``kill()``.
     """
+    simulator = request.config.getoption("--simulator")
 
     def mesh(
         shape: tuple[int, int],
@@ -221,6 +291,8 @@ def sim_mesh(_workers: WorkerPool, _runtime_overlays: Mapping[str, Path | bytes]
         variables: Mapping[str, str] | None = None,
         options: Mapping | None = None,
     ) -> MeshWorker:
+        if simulator:
+            pytest.skip("ttsim: a library simulates one chip")
         (rows, columns), name = check_shape(shape), grid_name(grid)
         overlays = {**_runtime_overlays, **(overlays or {})}
         opening = {

@@ -25,6 +25,8 @@ def main(argv: list[str] | None = None) -> int:
     check = commands.add_parser("doctor", help="say what is found, what is missing, and the line that fixes it")
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
     check.add_argument("--install", action="store_true", help="install missing Debian packages if this user may")
+    library_help = "a ttsim library (libttsim_wh.so) in place of the project's simulator: one chip, faster, no cycles"
+    check.add_argument("--simulator", metavar="PATH", help=library_help)
     run = commands.add_parser("run", help="run a ttnn program on the simulated chip or on a mock mesh")
     where = run.add_mutually_exclusive_group()
     run.add_argument("--grid", metavar="WxH", help="compute cores of a chip, columns x rows (default 1x1)")
@@ -52,6 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         help="whether the runtime has the compute gate (runtime_patches/sgdc), open unless the program closes it "
         "(default), or is the wheel's own",
     )
+    run.add_argument("--simulator", metavar="PATH", help=library_help)
     run.add_argument("--timeout", type=float, metavar="S", help="end the program after S seconds")
     run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command line of the program")
     options = parser.parse_args(argv)
@@ -64,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         run.error(f"--dispatch {options.dispatch} is for the simulated chip; a mock mesh executes nothing")
     if options.mock and options.grid:
         run.error("a mock mesh has whole chips: --grid is for simulated ones")
+    if options.simulator and (options.mesh or options.mock):
+        run.error("--simulator is for one chip: a ttsim library opens no fabric between two, and executes no mock mesh")
     if options.stock_kernels and not options.mock:
         run.error("--stock-kernels is for a mock mesh: what a simulated chip executes is always compiled")
     if options.timeout is not None and options.timeout <= 0:
@@ -74,8 +79,9 @@ def main(argv: list[str] | None = None) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     if options.install:
         doctor.install_packages()
-    found = doctor.findings()
-    ready = not any(doctor.why_not(mode, found) for mode in ("simulator", "mock mesh"))
+    found = doctor.findings(options.simulator)
+    modes = (doctor.LIBRARY,) if options.simulator else doctor.MODES
+    ready = not any(doctor.why_not(mode, found) for mode in modes)
     disk = doctor.disk()
     if options.json:
         print(json.dumps(doctor.as_json(found) | {"disk": disk}, indent=1))
@@ -88,11 +94,13 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, program: list[str]) -> int:
     # A program that is missing, or a part of the chip, is reported before anything is built.
-    if reason := doctor.why_not("mock mesh" if options.mock else "simulator"):
+    mode = doctor.MOCK_MESH if options.mock else doctor.LIBRARY if options.simulator else doctor.SIMULATOR
+    if reason := doctor.why_not(mode, doctor.findings(options.simulator)):
         print(f"cannot run: {reason}", file=sys.stderr)
         return 1
     from runtime_patches.board.runtime_root import RuntimeRootError
     from runtime_patches.simulated_n150.clusters import parse_shape
+    from runtime_patches.simulated_n150.library import check_library
 
     overlays = sgdc.overlays() if options.runtime == "patched" else {}
     try:
@@ -106,7 +114,11 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
         else:
             mesh = parse_shape(options.mesh) if options.mesh else None
             variables = environment.simulated_environment(
-                options.grid or "1x1", overlays, mesh=mesh, dispatch=options.dispatch
+                options.grid or "1x1",
+                overlays,
+                mesh=mesh,
+                dispatch=options.dispatch,
+                library=check_library(options.simulator) if options.simulator else None,
             )
     except (ValueError, RuntimeRootError) as error:
         print(f"cannot run: {error}", file=sys.stderr)

@@ -16,40 +16,52 @@ from loguru import logger
 
 from runtime_patches.board import doctor as board
 from runtime_patches.board.doctor import Finding, disk
+from runtime_patches.simulated_n150 import library
 
 WOLFPINE_VERSION = "2.2"
 MODES = SIMULATOR, MOCK_MESH = ("simulator", "mock mesh")
+LIBRARY = "ttsim library"  # a mode of its own where one is named, and the part that names it
 
 __all__ = ["MODES", "Finding", "as_json", "as_table", "disk", "findings", "install_packages", "why_not"]
 
 
-def findings() -> list[Finding]:
-    """Return every part of the simulated N150 and the mock meshes, in the order to fix them."""
+def findings(simulator: str | None = None) -> list[Finding]:
+    """Return every part of the simulated N150 and the mock meshes, in the order to fix them.
+
+    Args:
+        simulator: the path of a ttsim library that is to simulate in place of wolfpine; None where none is named.
+    """
+    modes = (*MODES, LIBRARY)
     return [
-        *board.software(MODES),
+        *board.software(modes),
         _wolfpine(),
         board.distribution("numba", None, "pip install numba", (SIMULATOR,)),
+        *([] if simulator is None else [_library(simulator)]),
         *_compiler(),
-        board.cache_folder(MODES),
+        board.cache_folder(modes),
         board.sfpi(()),
     ]
 
 
 def why_not(mode: str, found: Sequence[Finding] | None = None) -> str | None:
-    """Return why `mode` (one of :data:`MODES`) cannot run here, with the lines that fix it; None when it can."""
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r}; there are {', '.join(MODES)}")
+    """Return why `mode` (one of :data:`MODES`, or LIBRARY) cannot run here, with the lines that fix it, or None."""
+    if mode not in (*MODES, LIBRARY):
+        raise ValueError(f"unknown mode {mode!r}; there are {', '.join((*MODES, LIBRARY))}")
     return board.why_not(mode, findings() if found is None else found)
 
 
 def as_table(found: Sequence[Finding]) -> str:
     """Return the findings for a terminal: one line per part, and below it the line that fixes it."""
-    return board.as_table(found, MODES)
+    return board.as_table(found, _modes(found))
 
 
 def as_json(found: Sequence[Finding]) -> dict:
     """Return the findings and, for each mode, None or the reason it cannot run, for programs."""
-    return board.as_json(found, MODES)
+    return board.as_json(found, _modes(found))
+
+
+def _modes(found: Sequence[Finding]) -> tuple[str, ...]:
+    return (*MODES, LIBRARY) if any(f.part == LIBRARY for f in found) else MODES
 
 
 def missing_packages() -> list[str]:
@@ -93,11 +105,20 @@ def _wolfpine() -> Finding:
     return board.distribution("wolfpine", WOLFPINE_VERSION, f"pip install wolfpine=={WOLFPINE_VERSION}", (SIMULATOR,))
 
 
+def _library(path: str) -> Finding:
+    try:
+        found = library.check_library(path)
+        library.check_chip(found)
+    except ValueError as error:
+        return Finding(LIBRARY, False, str(error), "get one from the releases of tenstorrent/ttsim", (LIBRARY,))
+    return Finding(LIBRARY, True, f"{found}, SHA-256 {library.version(found)}", needed_for=(LIBRARY,))
+
+
 def _compiler() -> list[Finding]:
     """Return the Debian packages; a mock mesh does without them where a real SFPI compiler is installed."""
     from runtime_patches.simulated_n150.compiler import toolchain
 
-    needed = (SIMULATOR,) if board.installed_sfpi() else MODES
+    needed = (SIMULATOR, LIBRARY) if board.installed_sfpi() else (*MODES, LIBRARY)
     missing = set(toolchain.missing_packages())
     every = " ".join(sorted(missing))
     return [

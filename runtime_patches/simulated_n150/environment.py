@@ -28,6 +28,7 @@ from runtime_patches.simulated_n150 import clusters
 from runtime_patches.simulated_n150 import dispatch as dispatch_modes
 from runtime_patches.simulated_n150.compiler.driver import EMPTY_STOCK_KERNELS
 from runtime_patches.simulated_n150.grids import CORE_DESCRIPTOR, core_descriptor, grid_name, parse_grid
+from runtime_patches.simulated_n150.library import prepared
 
 # Any of these that a shell holds would send the runtime elsewhere than asked.
 CONFLICTING = (
@@ -62,6 +63,7 @@ def simulated_environment(
     *,
     mesh: tuple[int, int] | None = None,
     dispatch: str = "slow",
+    library: Path | None = None,
     cache_dir: Path | None = None,
 ) -> dict[str, str]:
     """Return variables for simulated N150 with a compute grid of `grid` (columns x rows) cores each.
@@ -70,11 +72,17 @@ def simulated_environment(
         dynamic concurrency).
     mesh: (rows, columns), one of :data:`clusters.SHAPES`: chips joined by simulated Ethernet; None is one chip.
     dispatch: "slow" or "fast", see :mod:`runtime_patches.simulated_n150.dispatch`.
-    Errors: ValueError for a grid that does not fit or an unknown mesh or dispatch; RuntimeRootError when a part is
-    missing or does not fit.
+    library: a ttsim library that simulates the one chip in place of this simulator, without cycles; see
+        :mod:`runtime_patches.simulated_n150.library`.
+    Errors: ValueError for a grid that does not fit, an unknown mesh or dispatch, a library with a mesh;
+    RuntimeRootError when a part is missing or does not fit.
     """
     from runtime_patches.simulated_n150.simulator import simulator_dir
+    from runtime_patches.simulated_n150.simulator.behaviour.operand_formats import own_formats
 
+    if library is not None and mesh is not None:
+        raise ValueError(f"a ttsim library simulates one chip, not a mesh of {'x'.join(map(str, mesh))}")
+    own_formats()
     name, dispatching = grid_name(grid), dispatch_modes.dispatch_variables(dispatch)
     ttnn_dir, cache = find_ttnn_dir(), project_cache_dir(cache_dir)
     root = build_runtime_root(
@@ -86,8 +94,18 @@ def simulated_environment(
         ttnn_dir=ttnn_dir,
         cache_dir=cache,
     )
-    simulator = simulator_dir(simulators_folder(cache), parse_grid(name), Path(sys.executable))
     variables = root_variables(cache, root)
+    if library is not None:
+        dispatching.pop(dispatch_modes.BURST_VARIABLE, None)
+        return (
+            variables
+            | dispatching
+            | {
+                "TT_METAL_SIMULATOR": str(prepared(library, ttnn_dir, cache)),
+                "TT_METAL_DISABLE_SFPLOADMACRO": "1",
+            }
+        )
+    simulator = simulator_dir(simulators_folder(cache), parse_grid(name), Path(sys.executable))
     variables |= dispatching | {
         "TT_METAL_SIMULATOR": str(simulator),
         "TT_METAL_DISABLE_SFPLOADMACRO": "1",
