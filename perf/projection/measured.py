@@ -15,8 +15,7 @@ from statistics import mean
 
 from models.llama31_8b.latency import Costs, Times
 from perf.projection.published import FIXED, FLASH_DECODE_OP, LAYER, TableOp, costs_of
-from perf.sweep.groups import FIRST, MID, merged, ns_of
-from perf.sweep.table import GROUP, PASS, ROLE, Block, read
+from perf.sweep.table import FIRST, GROUP, MID, PASS, ROLE, Block, merged, ns_of, read
 from perf.sweep.table import LAYER as LAYER_OF
 
 MODEL = "llama-3.1-8b"

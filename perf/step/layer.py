@@ -33,7 +33,7 @@ from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
 from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
 from perf.sweep.configurations import Configuration
-from perf.sweep.paper_cycles import CSV, cycles_of
+from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"

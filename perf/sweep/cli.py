@@ -12,12 +12,10 @@ from pathlib import Path
 
 from models.llama31_8b.command_line import OneLineParser
 from perf.lib.files import new_file
-from perf.sweep.compare import compare
-from perf.sweep.compare import report as differences
 from perf.sweep.configurations import SOURCES, chosen, from_file, suites
-from perf.sweep.groups import report, table
+from perf.sweep.judge import compare, differences
 from perf.sweep.runner import sweep, with_tracy
-from perf.sweep.table import PASS, TableError, opened, read
+from perf.sweep.table import PASS, TableError, opened, read, report, table
 
 TIMEOUT_S = 1800.0
 TOLERANCE = 0.05
@@ -165,7 +163,7 @@ def _shown(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("--against-model prints steps beside the model; --measurements does not go with it")
     blocks = read(options.csv)
     if options.against_model:
-        from perf.sweep.against_model import report as beside
+        from perf.sweep.judge import report as beside
 
         steps = [b for b in blocks if b.status == PASS and b.options()["family"] == "decode"]
         if not steps:

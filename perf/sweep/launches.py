@@ -2,31 +2,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """A configuration as something to launch on an open mesh: inputs made, programs compiled at the first call.
 
-Runs in the process of one configuration (worker.py), on boards and on simulated chips alike. Values are random, and
+Started by runner.py in a process for each configuration, on boards and on simulated chips alike. Values are random, and
 caches hold what was there, since none of these ops takes longer for others; a tree and its verification accept what
 their bench has them accept.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 import ttnn
 
+from models.llama31_8b.config import preset
 from models.llama31_8b.tt.attention_policies import DecodeAttention, StockDecodeAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE
-from models.llama31_8b.tt.modules import kernel_config
+from models.llama31_8b.tt.modules import kernel_config, pair_rotation, user_shards
 from models.llama31_8b.tt.sharding import MatmulConfig, Shards
 from perf.lib.tensors import VirtualPair, intervals_of, parents_of, sampling_inputs, tile, words
 from perf.sweep.configurations import Configuration
-from perf.sweep.decode_ops import decode_op
-from perf.sweep.launch import Launch, nothing
+from perf.sweep.table import FAILED, NOT_RUN, PASS
+from perf.sweep.timers import TRACY, Launch, NoProfiler, measure, nothing, realtime_timer, simulated_timer, tracy_run
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
 
@@ -45,7 +49,7 @@ def build(mesh, configuration: Configuration) -> Launch:
         "gate": _gate,
         "collective": _collective,
         "sampling": _sampling,
-        "decode_op": decode_op,
+        "decode_op": _decode_op,
         "decode": _decode,
     }
     return makers[configuration.family](mesh, configuration)
@@ -227,7 +231,6 @@ def _sampling(mesh, c: Configuration) -> Launch:
 
 def _decode(mesh, c: Configuration) -> Launch:
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
-    from models.llama31_8b.config import preset
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.precision import precision_config
     from models.llama31_8b.tt.settings import ModelSettings
@@ -274,3 +277,112 @@ def _decode(mesh, c: Configuration) -> Launch:
         fill(model)
     inputs = model.step_inputs([5] * users, [context - 1] * users)
     return Launch(partial(model.decode, inputs, gather_logits=False), check=check, model=model)
+
+
+RESIDUAL_CORES = 32
+
+
+def _decode_op(mesh, c: Configuration) -> Launch:
+    """Return a small op of a decode step, stock ttnn, at Llama 3.1 8B's shapes on one of `tp` chips.
+
+    It is launched as the ALSpec paper's tables 4 to 6 name it: the residual over 32 cores, heads created from an
+    interleaved product, queries and keys rotated on a core, one cache written at a time.
+    """
+    config, tp, op = preset("llama-3.1-8b"), c["tp"], c["op"]
+    hidden, dim, ffn = config.hidden_size, config.head_dim, config.intermediate_size // tp
+    heads, kv_heads = config.num_attention_heads // tp, config.num_key_value_heads // tp
+    fused, one_core = (heads + 2 * kv_heads) * dim, user_shards(mesh, 1, TILE, dim)
+
+    def put(*shape: int, memory=ttnn.L1_MEMORY_CONFIG):
+        return tile(mesh, shape, memory=memory)
+
+    def spread(columns: int):
+        cores = max(n for n in range(1, RESIDUAL_CORES + 1) if columns // TILE % n == 0)
+        return in_l1(mesh, Shards(cores, columns // cores))
+
+    if op == "norm":
+        memory, tiles = spread(hidden), hidden // RESIDUAL_CORES // TILE
+        grid = memory.shard_spec.grid.bounding_box().grid_size()
+        program = ttnn.LayerNormShardedMultiCoreProgramConfig(
+            compute_with_storage_grid_size=(grid.x, grid.y),
+            subblock_w=max(n for n in range(1, 5) if tiles % n == 0),
+            block_h=1,
+            block_w=tiles,
+            inplace=False,
+        )
+        x, weight = put(1, 1, TILE, hidden, memory=memory), put(1, 1, 1, hidden)
+        options = {"weight": weight, "epsilon": 1e-5, "memory_config": memory, "program_config": program}
+        return Launch(partial(ttnn.rms_norm, x, **options))
+    if op == "unshard":
+        x = put(1, 1, TILE, fused, memory=spread(fused))
+        return Launch(partial(ttnn.sharded_to_interleaved, x, ttnn.L1_MEMORY_CONFIG))
+    if op == "create_heads":
+        x = ttnn.reshape(put(1, 1, TILE, fused), (1, 1, 1, fused), (1, 1, TILE, fused))
+        create, memory = ttnn.experimental.nlp_create_qkv_heads_decode, ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG
+        return Launch(partial(create, x, num_heads=heads, num_kv_heads=kv_heads, memory_config=memory))
+    if op == "rotate":
+        x = put(1, 1, heads, dim, memory=one_core)
+        angles = [put(1, 1, 1, dim, memory=one_core) for _ in range(2)]
+        rotation = tile(mesh, pair_rotation(), memory=user_shards(mesh, 1, TILE, TILE))
+        rotate = ttnn.experimental.rotary_embedding_llama
+        return Launch(partial(rotate, x, *angles, rotation, is_decode_mode=True))
+    if op == "update_cache":
+        shape, dtype = (1, kv_heads, -(-c["context"] // TILE) * TILE, dim), ttnn.bfloat8_b
+        place = {"device": mesh, "memory_config": ttnn.DRAM_MEMORY_CONFIG}
+        cache = ttnn.zeros(shape, dtype=dtype, layout=ttnn.TILE_LAYOUT, **place)
+        new, at = put(1, 1, kv_heads, dim, memory=one_core), words(mesh, [c["context"] - 1])
+        return Launch(partial(ttnn.experimental.paged_update_cache, cache, new, update_idxs_tensor=at))
+    if op == "shard":
+        return Launch(partial(ttnn.interleaved_to_sharded, put(1, 1, heads, dim), one_core))
+    if op == "concat_heads":
+        x = put(1, 1, heads, dim, memory=one_core)
+        return Launch(partial(ttnn.experimental.nlp_concat_heads_decode, x, num_heads=heads))
+    columns = hidden // tp if op == "add" else ffn
+    memory = spread(columns)
+    x, y = (put(1, 1, TILE, columns, memory=memory) for _ in range(2))
+    if op == "add":
+        return Launch(partial(ttnn.add, x, y, memory_config=memory))
+    silu = [ttnn.UnaryOpType.SILU]
+    product = partial(ttnn.mul, x, y, input_tensor_a_activations=silu, dtype=ttnn.bfloat8_b, memory_config=memory)
+    return Launch(product)
+
+
+# --- the process of one configuration ---
+
+
+def main(arguments: list[str]) -> int:
+    """Run one configuration. argv: [answer file, source or TRACY, JSON of [family, options]]."""
+    from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
+    from runtime_patches.simulated_n150.dispatch import opening_options, program_room
+
+    answer, source = Path(arguments[0]), arguments[1]
+    family, options = json.loads(arguments[2])
+    configuration = Configuration.make(family, **options)
+    if source == "sim":
+        opening = program_room() | opening_options("fast")
+    else:
+        opening = {"trace_region_size": TRACE_REGION_BYTES}
+    plan = configuration.mesh
+    mesh = plan.open(**opening)
+    try:
+        launch = build(mesh, configuration)
+        if source == TRACY:
+            tracy_run(launch)
+            rows = []  # the parent reads them when Tracy has written its report
+        else:
+            timer = simulated_timer(mesh) if source == "sim" else realtime_timer(mesh)
+            rows = measure(mesh, launch, timer, configuration)
+        outcome = {"status": PASS, "reason": "", "rows": rows}
+    except (ValueError, NoProfiler) as error:  # refused
+        outcome = {"status": NOT_RUN, "reason": f"{type(error).__name__}: {error}", "rows": []}
+    except Exception as error:
+        outcome = {"status": FAILED, "reason": f"{type(error).__name__}: {error}", "rows": []}
+    draft = answer.with_suffix(".draft")
+    draft.write_text(json.dumps(outcome))
+    draft.replace(answer)
+    plan.close(mesh)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -24,8 +24,7 @@ from perf.projection.decode import (
     predict,
 )
 from perf.sweep.configurations import Configuration
-from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
-from perf.sweep.table import FIRMWARE_NS, GAP_NS, GROUP, KERNEL_NS, LAYER, ROLE
+from perf.sweep.table import FIRMWARE_NS, FIRST, GAP_NS, GROUP, KERNEL_NS, LAYER, MID, OP_GROUP, ROLE, TAIL
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 

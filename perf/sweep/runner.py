@@ -23,9 +23,10 @@ from threading import Event
 from typing import Any
 
 from models.llama31_8b.tt.sharding import GRID
-from perf.sweep import modelled, tracy_csv
+from perf.sweep import modelled
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
+from perf.sweep.timers import TRACY, tracy_command, tracy_rows
 
 REASON_CHARACTERS = 400
 LOOK_EVERY_S = 0.05
@@ -103,16 +104,15 @@ def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 def with_tracy(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
     """Return a worker on boards under `python -m tracy`, of a ttnn that was built with it."""
     _, environment = on_boards(configuration, answer)
-    return tracy_csv.command(worker(configuration, answer, "tracy"), answer.parent / TRACY_FOLDER), environment
+    return tracy_command(worker(configuration, answer, TRACY), answer.parent / TRACY), environment
 
 
-TRACY_FOLDER = "tracy"
 STARTS: dict[str, Start] = {"sim": simulated, "n150": on_boards}
 
 
 def worker(configuration: Configuration, answer: Path, source: str) -> list[str]:
     asked = json.dumps([configuration.family, dict(configuration.options)])
-    return [sys.executable, "-m", "perf.sweep.worker", str(answer), source, asked]
+    return [sys.executable, "-m", "perf.sweep.launches", str(answer), source, asked]
 
 
 def sweep(
@@ -180,7 +180,7 @@ def _measured(
             told = json.loads(answer.read_text())
             if start is with_tracy and told["status"] == PASS:
                 try:
-                    told["rows"] = tracy_csv.rows(Path(folder) / TRACY_FOLDER, configuration)
+                    told["rows"] = tracy_rows(Path(folder) / TRACY, configuration)
                 except ValueError as error:
                     return Outcome(name, source, FAILED, f"{error}{_last_words(text)}")
             return Outcome(name, source, told["status"], told["reason"][:REASON_CHARACTERS], told["rows"])

@@ -1,22 +1,66 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""When the programs of one launch ran: on simulated chips by their firmware's notes, on boards by the stock wheel's
-real-time profiler. Both know a program by the runtime's number, and labels give it a name.
+"""Time what one configuration launches on an open mesh.
+
+Programs are timed on simulated chips by their firmware's notes, on boards by the stock wheel's real-time profiler. Both
+know a program by the runtime's number, and labels give it a name. A ttnn that was built with Tracy runs the worker
+under `python -m tracy`, with a signpost before the timed run, each layer, and what follows; the rows of its
+ops_perf_results between them are the configuration's. The stock wheel has no Tracy: there `python -m tracy` ends at
+once, and that is the configuration's reason.
 """
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import importlib
+import os
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from perf.lib.launch_labels import Label, Labels, Tensor
+from perf.lib.launch_labels import Label, Labels, Tensor, around
 from perf.sweep.configurations import Configuration
-from perf.sweep.groups import group_of
-from perf.sweep.launch import Launch
-from perf.sweep.table import FIRMWARE_NS, GAP_NS, GROUP, KERNEL_NS, LAYER, ROLE
+from perf.sweep.table import (
+    DEVICE_OP,
+    FIRMWARE_NS,
+    GAP_NS,
+    GROUP,
+    HEADER,
+    KERNEL_NS,
+    LAYER,
+    OP_GROUP,
+    OWN,
+    ROLE,
+    SIGNPOST,
+    group_of,
+)  # fmt: skip
+
+
+def nothing() -> None:
+    return None
+
+
+@dataclass
+class Launch:
+    """run: what is timed. code: op code of programs that ttnn knows as a generic op. before, after: each time, not
+    timed. compiled: once, after the first run, which compiles. check: raises where what ran went wrong on a chip.
+    model: of a decode step, else None."""
+
+    run: Callable[[], Any]
+    code: str = "GenericOp"
+    before: Callable[[], Any] = nothing
+    after: Callable[[], Any] = nothing
+    compiled: Callable[[], Any] = nothing
+    check: Callable[[], Any] = nothing
+    group: str = OP_GROUP
+    model: Any = None
+
+
+# --- timers ---
 
 TIMELINE_PROGRAMS = 512
 # Op codes of tt-metal's device operations, for ttnn's names that launch them.
@@ -140,7 +184,7 @@ def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) ->
     launch.run()
     launch.after()
     launch.compiled()
-    if launch.model is not None and _traces():
+    if launch.model is not None and "TT_METAL_SLOW_DISPATCH_MODE" not in os.environ:
         trace = ttnn.begin_trace_capture(mesh, cq_id=0)
         with labels.of_model(launch.model):
             launch.run()
@@ -156,12 +200,6 @@ def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) ->
     launch.check()
     size = mesh.compute_with_storage_grid_size()
     return rows_of(chips, labels, launch, configuration, size.x * size.y)
-
-
-def _traces() -> bool:
-    import os
-
-    return os.environ.get("TT_METAL_SLOW_DISPATCH_MODE") is None
 
 
 def rows_of(
@@ -252,3 +290,82 @@ def cells_of(place: str, tensor: Tensor) -> dict[str, object]:
         f"{place}_DATATYPE": tensor.dtype,
         f"{place}_MEMORY": f"DEV_0_{tensor.memory}",
     }
+
+
+# --- a ttnn with Tracy ---
+
+# As tt-metal's device perf tests write them.
+START, STOP = "start", "stop"
+LAYER_POST, LAYERS_OVER = "layer ", "layers over"
+
+
+def tracy_command(worker: Sequence[str], folder: Path) -> list[str]:
+    """Return `worker` ([python, -m, module, ...]) profiled, with an ops report under `folder`."""
+    return [worker[0], "-m", "tracy", "-r", "-p", "-o", str(folder), *worker[1:]]
+
+
+def tracy_run(launch: Launch) -> None:
+    """Run once to compile, and once between signposts. Not from a trace: a replay has no layers."""
+    signpost = importlib.import_module("tracy").signpost  # of the wheel; no package of its own for mypy
+    launch.before()
+    launch.run()
+    launch.after()
+    launch.compiled()
+    launch.before()
+    signpost(START)
+    with _layers(launch.model, signpost):
+        launch.run()
+    signpost(STOP)
+    launch.after()
+    launch.check()
+
+
+@contextlib.contextmanager
+def _layers(model: Any, signpost: Callable[[str], Any]) -> Iterator[None]:
+    layers = [] if model is None else list(model.layers)
+
+    def posting(text: str) -> Callable[[], Any]:
+        return lambda: signpost(text)
+
+    def nothing() -> None:
+        pass
+
+    with contextlib.ExitStack() as stack:
+        for index, layer in enumerate(layers):
+            stack.enter_context(around(layer, "project_qkv", posting(f"{LAYER_POST}{index}"), nothing))
+        for layer in layers[-1:]:
+            stack.enter_context(around(layer, "after_attention", nothing, posting(LAYERS_OVER)))
+        yield
+
+
+def tracy_rows(folder: Path, configuration: Configuration) -> list[dict[str, object]]:
+    """Return the rows of the newest report under `folder`. Errors: ValueError where there is none, or no op between the
+    signposts."""
+    reports = sorted(folder.rglob("ops_perf_results*.csv"), key=lambda path: path.stat().st_mtime)
+    if not reports:
+        raise ValueError(f"Tracy left no ops_perf_results CSV in {folder}")
+    with reports[-1].open(newline="", encoding="utf-8") as file:
+        told = sorted(csv.DictReader(file), key=lambda row: float(row["HOST START TS"] or 0))
+    found: list[dict[str, object]] = []
+    inside, layer, begun = False, None, False
+    for row in told:
+        code = row["OP CODE"]
+        if row["OP TYPE"] == SIGNPOST:
+            if code in (START, STOP):
+                inside = code == START
+            elif code.startswith(LAYER_POST) or code == LAYERS_OVER:
+                layer, begun = None if code == LAYERS_OVER else int(code[len(LAYER_POST) :]), True
+        elif inside and row["OP TYPE"] == DEVICE_OP:
+            group = group_of(layer, begun) if configuration.family == "decode" else OP_GROUP
+            known = {column: row[column] for column in HEADER if column in row and column not in OWN}
+            attributes = f"{row.get('ATTRIBUTES') or ''}; profiler=tracy"
+            found.append({**known, "ATTRIBUTES": attributes, GROUP: group, LAYER: layer})
+    if not found:
+        raise ValueError(f"{reports[-1].name} has no device op between the signposts {START} and {STOP}")
+    chips = sorted({int(str(row["DEVICE ID"])) for row in found})
+    for kept in found:
+        kept["DEVICE ID"] = chips.index(int(str(kept["DEVICE ID"])))
+    return found
+
+
+TRACY = "tracy"

@@ -21,7 +21,7 @@ from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from perf.footprint.roofline import published
-from perf.sweep.against_model import against_model, report
+from perf.sweep.judge import against_model, report
 from perf.sweep.table import NOT_RUN, read
 from runtime_patches.board.boards import visible_boards
 from tests.silicon.silicon_programs import decode_speed, text

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perf.sweep.against_model import Kind
+from perf.sweep.judge import Kind
 
 # The model is within 10 % of the paper's matmuls it has not seen. A plan of other programs, a newer ttnn: a factor.
 FACTOR = 2.0

@@ -12,8 +12,7 @@ from perf.projection.__main__ import FIGURE_CONTEXTS, main
 from perf.projection.measured import NotMeasured, load
 from perf.projection.published import FLASH_DECODE_OP, LAYER, op_table
 from perf.sweep.configurations import Configuration
-from perf.sweep.groups import FIRST, MID, TAIL
-from perf.sweep.table import FAILED, GROUP, KERNEL_NS, PASS, ROLE, Outcome, opened
+from perf.sweep.table import FAILED, FIRST, GROUP, KERNEL_NS, MID, PASS, ROLE, TAIL, Outcome, opened
 from perf.sweep.table import LAYER as LAYER_OF
 
 CONTEXTS = (1024, 65536, 131072)

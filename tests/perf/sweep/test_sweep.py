@@ -19,24 +19,30 @@ import pytest
 
 from perf.projection.decode import Step, fit, predict
 from perf.sweep import cli
-from perf.sweep.compare import compare
 from perf.sweep.configurations import FAMILIES, Configuration, chosen, from_file, product, suites
-from perf.sweep.groups import FIRST, MID, TAIL, group_of, merged, ns_of, table
+from perf.sweep.judge import compare
 from perf.sweep.runner import grid_of, sweep
 from perf.sweep.table import (
     FAILED,
+    FIRST,
     GROUP,
     HEADER,
     HUNG,
     KERNEL_NS,
+    MID,
     NOT_RUN,
     PASS,
     REASON,
+    TAIL,
     Outcome,
     TableError,
     block_text,
+    group_of,
+    merged,
+    ns_of,
     opened,
     read,
+    table,
 )
 from runtime_patches.board.runtime_root import find_ttnn_dir
 from tests.perf.sweep.sweep_workers import CONFIGURATIONS

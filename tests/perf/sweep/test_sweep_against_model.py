@@ -10,10 +10,9 @@ import pytest
 
 from perf.projection.decode import Step, predict
 from perf.sweep import cli, modelled
-from perf.sweep.against_model import against_model, configuration_of, kind_of, sums
 from perf.sweep.configurations import Configuration, suites
-from perf.sweep.groups import MID
-from perf.sweep.table import KERNEL_NS, PASS, ROLE, Outcome, as_block
+from perf.sweep.judge import against_model, configuration_of, kind_of, sums
+from perf.sweep.table import KERNEL_NS, MID, PASS, ROLE, Outcome, as_block
 from perf.sweep.timers import CODES
 from tests.support.perf_judgement import impossible, out_of_range
 

@@ -11,8 +11,7 @@ import pytest
 
 from perf.sweep import cli
 from perf.sweep.configurations import suites
-from perf.sweep.groups import GROUPS, MID, ns_of, table
-from perf.sweep.table import KERNEL_NS, NOT_RUN, PASS, REASON, Block, read
+from perf.sweep.table import GROUPS, KERNEL_NS, MID, NOT_RUN, PASS, REASON, Block, ns_of, read, table
 from tests.support import tt_perf_report
 
 # `python -m perf.sweep --suite tiny --source sim --csv tests/perf/sweep/golden_sweep.csv`

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from perf.sweep import cli
-from perf.sweep.groups import ns_of
-from perf.sweep.table import FIRMWARE_NS, GAP_NS, KERNEL_NS, NOT_RUN, PASS, REASON, Row, read
+from perf.sweep.table import FIRMWARE_NS, GAP_NS, KERNEL_NS, NOT_RUN, PASS, REASON, Row, ns_of, read
 
 GOLDEN = Path(__file__).with_name("golden_sweep.csv")
 SUITE = """

@@ -12,24 +12,38 @@ from types import SimpleNamespace
 import pytest
 
 from perf.lib.launch_labels import Label, Labels, Tensor
-from perf.sweep import runner, tracy_csv
+from perf.sweep import runner
 from perf.sweep.configurations import Configuration
-from perf.sweep.groups import FIRST, MID, OP_GROUP, TAIL
-from perf.sweep.launch import Launch
 from perf.sweep.table import (
     FAILED,
     FIRMWARE_NS,
+    FIRST,
     GAP_NS,
     GROUP,
     KERNEL_NS,
     LAYER,
+    MID,
+    OP_GROUP,
     PASS,
     ROLE,
+    TAIL,
     Outcome,
     as_block,
     opened,
 )
-from perf.sweep.timers import NoProfiler, Ran, attributes, by_chip, op_code, plain, realtime_timer, rows_of
+from perf.sweep.timers import (
+    Launch,
+    NoProfiler,
+    Ran,
+    attributes,
+    by_chip,
+    op_code,
+    plain,
+    realtime_timer,
+    rows_of,
+    tracy_rows,
+    tracy_run,
+)
 
 X = Tensor((1, 1, 1, 64), (1, 1, 32, 64), "BFLOAT16", "TILE", "L1_WIDTH_SHARDED")
 WEIGHT = Tensor((1, 1, 64, 96), (1, 1, 64, 96), "BFLOAT8_B", "TILE", "DRAM_WIDTH_SHARDED")
@@ -194,7 +208,7 @@ def test_rows_of_a_tracy_build(tmp_path):
     folder = tmp_path / "reports" / "now"
     folder.mkdir(parents=True)
     (folder / "ops_perf_results_now.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
-    found = tracy_csv.rows(tmp_path, Configuration.make("decode"))
+    found = tracy_rows(tmp_path, Configuration.make("decode"))
     of_one = [row for row in found if row["DEVICE ID"] == 0]
     assert len(found) == 2 * len(of_one) and {row["DEVICE ID"] for row in found} == {0, 1}
     wanted = ["Embeddings", "Matmul", "Matmul", "Add", "Head"]
@@ -203,10 +217,10 @@ def test_rows_of_a_tracy_build(tmp_path):
     block = as_block(Outcome("decode", "n150", PASS, "", found))
     assert block.rows[0][KERNEL_NS] == "102" and block.rows[0]["ATTRIBUTES"] == "a=1; profiler=tracy"
     with pytest.raises(ValueError, match="left no ops_perf_results"):
-        tracy_csv.rows(tmp_path / "none", Configuration.make("decode"))
+        tracy_rows(tmp_path / "none", Configuration.make("decode"))
     (folder / "ops_perf_results_now.csv").write_text(header + "\n")
     with pytest.raises(ValueError, match="no device op between"):
-        tracy_csv.rows(tmp_path, Configuration.make("decode"))
+        tracy_rows(tmp_path, Configuration.make("decode"))
 
 
 def test_signposts_of_a_run(monkeypatch):
@@ -229,7 +243,7 @@ def test_signposts_of_a_run(monkeypatch):
             layer.after_attention()
         posts.append("head")
 
-    tracy_csv.run(Launch(run=step, model=model, compiled=lambda: posts.append("last position")))
+    tracy_run(Launch(run=step, model=model, compiled=lambda: posts.append("last position")))
     compiled = ["norm", "mlp", "norm", "mlp", "head", "last position"]
     timed = ["layer 0", "norm", "mlp", "layer 1", "norm", "mlp", "layers over", "head"]
     assert posts == [*compiled, "start", *timed, "stop"]

@@ -8,41 +8,42 @@ from dataclasses import replace
 
 import pytest
 
-from perf.sweep import cli, paper_cycles
+from perf import docs
+from perf.lib.data_file import FOLDER
+from perf.sweep import cli, paper
 from perf.sweep.configurations import Configuration, from_file, suites
-from perf.sweep.groups import merged, ns_of
-from perf.sweep.table import KERNEL_NS, PASS, Block, read
+from perf.sweep.table import KERNEL_NS, PASS, Block, merged, ns_of, read
 
 
 def cycles_of(block: Block) -> float:
     return sum(map(ns_of, merged(block)))
 
 
-def test_the_page_is_what_the_csv_says():
-    blocks = read(paper_cycles.CSV)
-    assert paper_cycles.PAGE.read_text(encoding="utf-8") == paper_cycles.page(blocks)
+def test_the_rows_of_the_page_are_what_the_csv_says():
+    blocks = read(paper.CSV)
+    assert docs.read(FOLDER / "paper_ops.json")[1] == paper.data_rows(blocks)
     known = {configuration.name for configuration in suites()["paper"]}
     assert {block.name for block in blocks} <= known and all(block.source == "sim" for block in blocks)
 
 
 def test_every_row_of_the_tables_that_matters_is_in_the_suite():
-    told = paper_cycles.rows([])
+    told = paper.rows([])
     missing = {
         (row.chips, row.role)
         for row in told
-        if paper_cycles.configuration_of(row.role, row.section, row.chips) is None and row.share > 0.01
+        if paper.configuration_of(row.role, row.section, row.chips) is None and row.share > 0.01
     }
     assert not missing
     names = {configuration.name for configuration in suites()["paper"]}
-    found = [paper_cycles.configuration_of(row.role, row.section, row.chips) for row in told]
+    found = [paper.configuration_of(row.role, row.section, row.chips) for row in told]
     assert {configuration.name for configuration in found if configuration is not None} <= names
 
 
 def test_errors_are_cycles_over_published_nanoseconds():
-    (wo,) = [block for block in read(paper_cycles.CSV) if block.name == Configuration.make("matmul").name]
+    (wo,) = [block for block in read(paper.CSV) if block.name == Configuration.make("matmul").name]
     slower = replace(wo, rows=tuple({**row, KERNEL_NS: str(2 * ns_of(row))} for row in wo.rows))
     for times, block in ((1, wo), (2, slower)):
-        (error,) = [row.error for row in paper_cycles.rows([block]) if row.role == "wo" and row.chips == 1]
+        (error,) = [row.error for row in paper.rows([block]) if row.role == "wo" and row.chips == 1]
         assert 1 + error == pytest.approx(times * cycles_of(wo) / 76389)
 
 
@@ -52,7 +53,7 @@ def test_dram_sharded_matmuls_read_as_fast_as_silicon_does():
 
     large = [
         block
-        for block in read(paper_cycles.CSV)
+        for block in read(paper.CSV)
         if block.status == PASS and block.options()["family"] == "matmul" and int(block.options()["k"]) >= 4096
     ]
     assert large
@@ -71,7 +72,7 @@ def test_a_chip_gives_the_committed_cycles(tmp_path):
     suite.write_text(
         "matmul:\n- {role: wo}\ndecode_op:\n- {op: norm}\nflash_decode:\n- {variant: stock, chunk_size: 256}\n"
     )
-    committed = {block.name: block for block in read(paper_cycles.CSV)}
+    committed = {block.name: block for block in read(paper.CSV)}
     wanted = [c.family for c in from_file(suite) if c.name in committed]
     assert "matmul" in wanted
     for family in wanted:

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated cycles beside the nanoseconds that the ALSpec paper's tables 4 to 6 print, op by op.
+
+The cycles are those of perf/data/paper_cycles.csv, the CSV of `python -m perf.sweep --suite paper --source sim`; one
+cycle is one nanosecond. docs/results/paper_cycles.md shows the rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models.llama31_8b.command_line import OneLineParser
+from models.llama31_8b.latency import LAYERS
+from perf.lib.chip import of_roofline
+from perf.lib.data_file import FOLDER, add_write_option, write
+from perf.lib.tables import markdown
+from perf.projection.decode import table_ops
+from perf.projection.published import FIXED, LAYER
+from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites
+from perf.sweep.table import PASS, Block, merged, ns_of, read
+
+CSV = FOLDER / "paper_cycles.csv"
+CHIPS = (1, 2, 4)
+OF_A_TOKEN = 0.02  # ops below this share of a token are not judged
+WITHIN = 0.15
+# The decode model's role of a table's row -> the small op that is launched.
+_SMALL = {
+    "attention norm": "norm", "MLP norm": "norm", "last norm": "norm", "unshard": "unshard",
+    "create heads": "create_heads", "rotate": "rotate", "update cache": "update_cache", "shard": "shard",
+    "concat heads": "concat_heads", "attention add": "add", "MLP add": "add", "gated product": "gated_product",
+}  # fmt: skip
+_COLLECTIVES = {"gather": "all_gather", "scatter": "reduce_scatter"}
+_MATMULS = {"qkv": "qkv", "wo": "wo", "ff1": "ff1", "ff3": "ff1", "ff2": "ff2", "lm_head": "lm_head"}
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """A row of a table. cycles: simulated, None where the op was not run. share: of a published token's time."""
+
+    chips: int
+    section: str
+    role: str
+    op: str
+    published_ns: int
+    share: float
+    cycles: float | None
+
+    @property
+    def error(self) -> float | None:
+        """Return the difference relative to the published time."""
+        return None if self.cycles is None else self.cycles / self.published_ns - 1
+
+
+def configuration_of(role: str, section: str, chips: int) -> Configuration | None:
+    """Return the configuration of the suite `paper` that is a table's row, None where the suite has none."""
+    if role in _SMALL and not (section == FIXED and role in ("unshard", "shard")):
+        return Configuration.make("decode_op", op=_SMALL[role], tp=chips)
+    if role in _COLLECTIVES:
+        return Configuration.make("collective", op=_COLLECTIVES[role], mesh=f"1x{chips}")
+    if role == "attention":
+        heads = {"heads": 32 // chips, "kv_heads": 8 // chips}
+        return Configuration.make("flash_decode", variant="stock", chunk_size=256, **heads)
+    if role in _MATMULS:
+        size = _products(role, 1 if role == "lm_head" else chips)
+        layout = {"role": _MATMULS[role], "layout": "dram_sharded"}
+        found = [c for c in suites()["paper"] if all(c.get(name) == value for name, value in layout.items())]
+        return next(c for c in found if c["k"] * c["n"] == size)
+    return None
+
+
+def _products(role: str, tp: int) -> int:
+    hidden, ffn = 4096, 14336
+    sizes = {"qkv": 6144 * hidden // tp, "wo": hidden * hidden // tp, "lm_head": 32064 * hidden}
+    return sizes.get(role, hidden * ffn // tp)
+
+
+def cycles_of(blocks: Sequence[Block]) -> dict[str, float]:
+    """Return the cycles of each configuration that passed, by its name."""
+    return {block.name: sum(map(ns_of, merged(block))) for block in blocks if block.status == PASS}
+
+
+def rows(blocks: Sequence[Block]) -> list[PaperRow]:
+    """Return every row of tables 4 to 6 with the cycles of what passed among `blocks`."""
+    cycles, found = cycles_of(blocks), []
+    for chips in CHIPS:
+        table = table_ops(chips)
+        token = sum(ns * (LAYERS if section == LAYER else 1) for section, _, ns in table)
+        for section, op, ns in table:
+            configuration = configuration_of(op.role, section, chips)
+            took = cycles.get(configuration.name) if configuration is not None else None
+            share = ns * (LAYERS if section == LAYER else 1) / token
+            found.append(PaperRow(chips, section, op.role, op.name, ns, share, took))
+    return found
+
+
+def data_rows(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Return the rows of a data file.
+
+    Returns:
+        By `part`: "op", with columns of each number of chips, without ops below OF_A_TOKEN that were not run; "sum",
+        the ops of a layer that were run, and their share of its published time; "judged", how many rows of at least
+        OF_A_TOKEN of a token there are, were run, and are within WITHIN; "context", flash decode by context.
+    """
+    told = rows(blocks)
+    places: dict[tuple[str, str, str], dict[int, PaperRow]] = {}
+    for row in told:
+        places.setdefault((row.section, row.op, row.role), {}).setdefault(row.chips, row)
+    found = []
+    for (_, op, role), of in places.items():
+        if any(row.cycles is not None or row.share >= OF_A_TOKEN for row in of.values()):
+            cells = [_cells(chips, row.published_ns, row.cycles) for chips, row in of.items()]
+            empty = [_cells(chips, None, None) for chips in CHIPS if chips not in of]
+            found.append({"part": "op", "op": f"{op} ({role})"} | _joined([*cells, *empty]))
+    for name, without in (("a layer's ops that were run", None), ("the same without attention", "attention")):
+        sums = {chips: layer_sums(told, chips, without) for chips in CHIPS}
+        cells = [_cells(chips, published, cycles) for chips, (published, cycles, _) in sums.items()]
+        shares = {f"share_{chips}": share for chips, (*_, share) in sums.items()}
+        found.append({"part": "sum", "op": name} | _joined(cells) | shares)
+    judged = [row for row in told if row.share >= OF_A_TOKEN]
+    ran = [row.error for row in judged if row.error is not None]
+    within = sum(abs(error) <= WITHIN for error in ran)
+    found.append({"part": "judged", "rows": len(judged), "run": len(ran), "within": within})
+    return found + _contexts(cycles_of(blocks))
+
+
+def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def _cells(chips: int, published: float | None, cycles: float | None) -> dict[str, Any]:
+    error = cycles / published - 1 if published and cycles is not None else None
+    return {f"published_{chips}": published, f"cycles_{chips}": cycles, f"error_{chips}": error}
+
+
+def layer_sums(told: Sequence[PaperRow], chips: int, without: str | None = None) -> tuple[float, float, float]:
+    """Return published ns and simulated cycles of those of a layer that were run, and their share of its ns. without:
+    a role that does not count."""
+    layer = [row for row in told if row.chips == chips and row.section == LAYER and row.role != without]
+    ran = [row for row in layer if row.cycles is not None]
+    published = sum(row.published_ns for row in ran)
+    whole = sum(row.published_ns for row in layer)
+    return float(published), sum(row.cycles or 0.0 for row in ran), published / whole
+
+
+def _contexts(cycles: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return flash decode by context, as far as it was run, and the share of DRAM's rate that the exact op reads at."""
+    found = []
+    for context in PAPER_CONTEXTS:
+        shape = {"context": context, "chunk_size": 256}
+        ops = {variant: Configuration.make("flash_decode", variant=variant, **shape) for variant in PAPER_VARIANTS}
+        took = {variant: cycles.get(op.name) for variant, op in ops.items()}
+        exact = took["exact"]
+        share = None if exact is None else of_roofline(cache_bytes(ops["exact"]), exact)
+        found.append({"part": "context", "context": context} | took | {"of_roofline": share})
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the rows; return 0."""
+    parser = OneLineParser(prog="python -m perf.sweep.paper", description=(__doc__ or "").splitlines()[0])
+    add_write_option(parser)
+    options = parser.parse_args(argv)
+    found = data_rows(read(CSV))
+    if options.write:
+        write(options.write, parser, argv, found)
+    print(markdown(found))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
