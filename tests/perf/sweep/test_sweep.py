@@ -37,7 +37,6 @@ from perf.sweep.table import (
     Outcome,
     TableError,
     block_text,
-    group_of,
     merged,
     ns_of,
     opened,
@@ -45,42 +44,37 @@ from perf.sweep.table import (
     table,
 )
 from runtime_patches.board.runtime_root import find_ttnn_dir
-from tests.perf.sweep.sweep_workers import CONFIGURATIONS
 
 WO = Configuration.make("matmul")
+CONFIGURATIONS = product("matmul", k=[64, 128, 256, 512])
 DECODE = ["--suite", "decode", "--source", "model"]
 
 
-def run(arguments, capsys) -> tuple[int, str]:
+def run(capsys, *arguments) -> tuple[int, str]:
     code = cli.main([str(argument) for argument in arguments])
     return code, capsys.readouterr().out
 
 
-def refused(arguments, capsys) -> str:
-    with pytest.raises(SystemExit) as ended:
-        cli.main([str(argument) for argument in arguments])
-    assert ended.value.code == 2
+def refused(capsys, *arguments) -> str:
+    with pytest.raises(SystemExit, match="2"):
+        run(capsys, *arguments)
     return capsys.readouterr().err
 
 
-def answering(rows, status=PASS, reason=""):
-    """A worker that answers at once."""
-    told = json.dumps({"status": status, "reason": reason, "rows": rows})
-
-    def start(configuration, answer):
-        return [sys.executable, "-c", f"open({str(answer)!r}, 'w').write({told!r})"], os.environ
-
-    return start
-
-
 def saying(program: str):
-    """A worker that runs `program` and gives no answer."""
+    """Return a worker that runs `program`."""
     return lambda configuration, answer: ([sys.executable, "-c", program], os.environ)
 
 
-def one(start, path, timeout_s=60.0, configurations=(WO,)):
+def answering(rows, status=PASS, reason=""):
+    """Return a worker that answers at once."""
+    told = json.dumps({"status": status, "reason": reason, "rows": rows})
+    return lambda configuration, answer: saying(f"open({str(answer)!r}, 'w').write({told!r})")(configuration, answer)
+
+
+def one(start, path, timeout_s=60.0, configurations=(WO,), jobs=1):
     with opened(path) as rows:
-        return sweep(configurations, "sim", rows, timeout_s=timeout_s, start=start, say=lambda text: None)
+        return sweep(configurations, "sim", rows, timeout_s=timeout_s, start=start, say=lambda text: None, jobs=jobs)
 
 
 ROW = {"OP CODE": "MatmulDeviceOperation", "DEVICE ID": 0, KERNEL_NS: 1000.0, GROUP: "op"}
@@ -106,23 +100,29 @@ def test_the_header_is_that_of_the_wheel():
 
 def test_suites_hold_what_they_should():
     named = suites()
-    assert set(named) == {"ops", "decode", "paper", "tiny"}
     assert {c.family for c in named["ops"] + named["decode"] + named["paper"]} == set(FAMILIES)
     assert {c.family for c in named["tiny"]} == set(FAMILIES) - {"decode_op"}, "which has Llama's shapes alone"
     assert {str(c.mesh) for c in named["decode"]} == {"1x1", "1x2", "1x4", "1x8", "2x1", "2x2", "2x4"}
     few = chosen(named["ops"], ["flash_decode", "context<=4096", "variant=stock", "users=1"])
     assert {(c["context"], c["chunk_size"]) for c in few} == {(n, s) for n in (1024, 4096) for s in (128, 256)}
-    tiny = {c.family: grid_of(c) for c in named["tiny"]}
-    assert tiny["gate"] == tiny["matmul"] == tiny["tree_attention"] == "1x1" and tiny["collective"] == "4x2"
-    flash = product("flash_decode", variant=["exact", "speculative"], heads=4, kv_heads=1, workers=[1, 3])
-    assert [grid_of(c) for c in flash] == ["1x1", "4x1", "4x2", "8x2"]
+    assert {grid_of(c) for c in named["paper"] if c.family != "collective"} == {"8x8"}
 
 
-def test_llama_shapes_run_on_the_chips_own_cores_and_no_more():
-    real = [c for c in suites()["paper"] if c.family != "collective"]
-    assert {grid_of(c) for c in real} == {"8x8"}
-    four = product("flash_decode", variant=["exact", "guess"], workers=[4, 8])
-    assert [grid_of(c) for c in four] == ["8x4", "8x8"] * 2
+@pytest.mark.parametrize(
+    ("family", "options", "grids"),
+    [
+        ("gate", {}, ["1x1"]),
+        ("collective", {}, ["4x2"]),
+        ("flash_decode", {"variant": "exact", "heads": 4, "kv_heads": 1, "workers": [1, 3]}, ["1x1", "4x1"]),
+        ("flash_decode", {"variant": "speculative", "heads": 4, "kv_heads": 1, "workers": [1, 3]}, ["4x2", "8x2"]),
+        ("flash_decode", {"variant": "guess", "workers": [4, 8]}, ["8x4", "8x8"]),
+    ],
+)
+def test_a_chip_has_as_few_cores_as_an_op_asks_for(family, options, grids):
+    assert [grid_of(c) for c in product(family, **options)] == grids
+
+
+def test_what_no_chip_holds_is_refused():
     with pytest.raises(ValueError, match="context=9000000 take 18.2 GiB, a chip has 12"):
         Configuration.make("flash_decode", context=9_000_000)
     with pytest.raises(ValueError, match="1 x 128 cores are more than the 8x8 of a chip"):
@@ -178,35 +178,23 @@ def test_suite_files_that_make_no_sense(tmp_path, text, says):
     ],
 )
 def test_options_that_make_no_sense(capsys, arguments, says):
-    assert says in refused(arguments, capsys)
+    assert says in refused(capsys, *arguments)
 
 
-def test_a_list_runs_nothing(capsys):
-    _, text = run(["--suite", "tiny", "--list", "--only", "gate", "exchange", "columns<=32"], capsys)
-    assert {line.split()[0] for line in text.splitlines()} == {"exchange"}, "families are alternatives, options not"
-    _, text = run(["--suite", "tiny", "--list", "--only", "gate", "exchange"], capsys)
-    assert {line.split()[0] for line in text.splitlines()} == {"gate", "exchange"}
-    code, text = run(["--suite", "tiny", "--list", "--only", "gate"], capsys)
-    assert code == 0 and text.splitlines() == ["gate part=close", "gate part=skipped", "gate part=open"]
+@pytest.mark.parametrize(
+    ("filters", "families"),
+    [(["gate", "exchange"], {"gate", "exchange"}), (["gate", "exchange", "columns<=32"], {"exchange"})],
+)
+def test_families_are_alternatives_and_options_are_not(capsys, filters, families):
+    code, text = run(capsys, "--suite", "tiny", "--list", "--only", *filters)
+    assert code == 0 and {line.split()[0] for line in text.splitlines()} == families
 
 
 def test_decode_steps_by_the_model(tmp_path, capsys):
     """Rows in the model's order, groups of tt_transformers, times that add up to the prediction."""
-    csv = tmp_path / "a.csv"
-    code, text = run(
-        [
-            *DECODE,
-            "--csv",
-            csv,
-            "--only",
-            "plan=sharded",
-            "context=1024",
-            "mesh=1x2",
-            "--measurements",
-            tmp_path / "m.json",
-        ],
-        capsys,
-    )
+    csv, exported = tmp_path / "a.csv", tmp_path / "m.json"
+    filters = ["plan=sharded", "context=1024", "mesh=1x2"]
+    code, text = run(capsys, *DECODE, "--csv", csv, "--only", *filters, "--measurements", exported)
     assert code == 0 and "decoder-mid" in text and "1 of 1 configurations passed" in text
     (block,) = read(csv)
     told = predict(Step(Configuration.make("decode", mesh="1x2").mesh, 1024), fit())
@@ -218,22 +206,19 @@ def test_decode_steps_by_the_model(tmp_path, capsys):
     assert [groups.count(group) for group in (FIRST, MID, TAIL)] == counts
     assert {row["DEVICE ID"] for row in block.rows} == {"0", "1"} and block.source == "model"
     assert step_ns(block) == pytest.approx(sum(one.ns for one in timed))
-    exported = json.loads((tmp_path / "m.json").read_text())[f"{block.name} (model)"]
-    assert exported[MID]["Matmul"]["calls"] == 5 and exported[MID]["AllGather"]["calls"] == 2
+    ops = json.loads(exported.read_text())[f"{block.name} (model)"]
+    assert ops[MID]["Matmul"]["calls"] == 5 and ops[MID]["AllGather"]["calls"] == 2
 
 
 def step_ns(block):
-    """Return the time from the first program's start to the last one's end, over the chips, whose clocks are one in
-    these sources; where starts are not known, the programs one after another."""
+    """Return the time from the first program's start to the last one's end, over the chips, whose clocks are one."""
     starts = [row["DEVICE FW START CYCLE"] for row in block.rows]
-    if block.source == "n150" or not all(starts):
-        return sum(map(ns_of, merged(block)))
     return max(float(row["DEVICE FW END CYCLE"]) for row in block.rows) - min(map(float, starts))
 
 
 def test_a_pair_by_the_model(tmp_path, capsys):
     csv = tmp_path / "a.csv"
-    run([*DECODE, "--csv", csv, "--only", "mesh=2x1", "context=32768", "chunk_size=256"], capsys)
+    run(capsys, *DECODE, "--csv", csv, "--only", "mesh=2x1", "context=32768", "chunk_size=256")
     (block,) = read(csv)
     chips = [[row for row in block.rows if row["DEVICE ID"] == chip] for chip in "01"]
     attention = [[float(row[KERNEL_NS]) for row in rows if row["SWEEP ROLE"] == "attention"] for rows in chips]
@@ -246,23 +231,22 @@ def test_a_pair_by_the_model(tmp_path, capsys):
 
 def test_what_the_model_does_not_know_is_a_row(tmp_path, capsys):
     csv = tmp_path / "a.csv"
-    arguments = ["--suite", "ops", "--source", "model", "--csv", csv, "--only", "gate", "part=close"]
-    code, text = run(arguments, capsys)
+    code, text = run(capsys, "--suite", "ops", "--source", "model", "--csv", csv, "--only", "gate", "part=close")
     (block,) = read(csv)
-    assert code == 1 and block.status == NOT_RUN and not block.rows
-    assert "no time of it on N150 is published" in block.signpost[REASON] and "NOT_RUN" in text
-    code, text = run(["--csv", csv], capsys)
+    assert code == 1 and block.status == NOT_RUN and not block.rows and "NOT_RUN" in text
+    assert "no time of it on N150 is published" in block.signpost[REASON]
+    code, text = run(capsys, "--csv", csv)
     assert code == 0 and "no time of it on N150 is published" in text
 
 
 def test_a_sweep_that_is_over_runs_nothing_again(tmp_path, capsys):
     csv = tmp_path / "a.csv"
-    arguments = ["--suite", "ops", "--source", "model", "--csv", csv, "--only", "collective", "op=all_gather"]
-    run(arguments, capsys)
+    arguments = ["--suite", "ops", "--source", "model", "--csv", csv, "--only", "collective"]
+    run(capsys, *arguments, "op=all_gather")
     before = csv.read_bytes()
-    _, text = run(arguments, capsys)
+    _, text = run(capsys, *arguments, "op=all_gather")
     assert "3 of 3 configurations are in" in text and csv.read_bytes() == before
-    run([*arguments[:-1], "op=reduce_scatter"], capsys)
+    run(capsys, *arguments, "op=reduce_scatter")
     assert csv.read_bytes().startswith(before) and len(read(csv)) == 6
 
 
@@ -287,35 +271,40 @@ def wait_for(note: Path) -> None:
 
 
 KILLED = """
-import signal, sys, time
+import signal, sys
 from pathlib import Path
-from perf.sweep.configurations import Configuration
 from perf.sweep.runner import sweep
 from perf.sweep.table import opened
-from tests.perf.sweep import sweep_workers
+from tests.perf.sweep.test_sweep import CONFIGURATIONS, ROW, answering, saying
 
+csv, hung, jobs = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+waits = saying(f"import os, time; open({hung!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+third = lambda c, answer: (waits if c == CONFIGURATIONS[2] else answering([ROW, ROW]))(c, answer)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
-with opened(Path(sys.argv[1])) as rows:
-    sweep(sweep_workers.CONFIGURATIONS, "sim", rows, timeout_s=600, start=sweep_workers.third_hangs)
+with opened(csv) as rows:
+    sweep(CONFIGURATIONS, "sim", rows, timeout_s=600, start=third, jobs=jobs)
 """
 
 
-def test_a_killed_sweep_goes_on(tmp_path):
-    """SIGKILL in the third configuration, and half a configuration at the end: the others stay, the rest runs; the
-    worker under way ends with the sweep."""
-    csv, hung = tmp_path / "a.csv", tmp_path / "hung"
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", KILLED, str(csv)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "HUNG_WORKER": str(hung)},
-    )
-    for _ in range(2):
+def ended_in_the_third(csv: Path, sent: signal.Signals, jobs: int) -> int:
+    """Return the status of a sweep whose third configuration hangs, and that is ended by a signal then. Its worker ends
+    with it."""
+    hung = csv.with_name("hung")
+    command = [sys.executable, "-u", "-c", KILLED, str(csv), str(hung), str(jobs)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    for _ in range(1 + jobs):  # with two jobs the fourth runs beside the third
         assert process.stdout.readline().startswith("[")
     wait_for(hung)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(sent)
+    status = process.wait(30)
     assert_gone(int(hung.read_text()))
+    return status
+
+
+def test_a_killed_sweep_goes_on(tmp_path):
+    """SIGKILL in the third configuration, and half a configuration at the end: the others stay, the rest runs."""
+    csv = tmp_path / "a.csv"
+    ended_in_the_third(csv, signal.SIGKILL, jobs=1)
     kept = csv.read_bytes()
     assert [block.name for block in read(csv)] == [c.name for c in CONFIGURATIONS[:2]]
     half = block_text(Outcome(CONFIGURATIONS[2].name, "sim", PASS, "", [ROW, ROW]), 7)
@@ -328,6 +317,12 @@ def test_a_killed_sweep_goes_on(tmp_path):
         assert [b.name for b in blocks] == [c.name for c in CONFIGURATIONS]
         numbers = [int(r["GLOBAL CALL COUNT"]) for b in blocks for r in (b.signpost, *b.rows)]
         assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_an_interrupted_sweep_ends_its_workers(tmp_path):
+    csv = tmp_path / "a.csv"
+    assert ended_in_the_third(csv, signal.SIGINT, jobs=2) != 0
+    assert {block.name for block in read(csv)} == {c.name for c in [*CONFIGURATIONS[:2], CONFIGURATIONS[3]]}
 
 
 @pytest.mark.parametrize(
@@ -373,35 +368,16 @@ def test_jobs_run_side_by_side(tmp_path):
         names = [str(tmp_path / str(number)) for number in (mine, 1 - mine)]
         return [sys.executable, "-c", MEETS, *names, str(answer), told], os.environ
 
-    with opened(tmp_path / "a.csv") as rows:
-        sweep(both, "sim", rows, timeout_s=60, start=start, say=lambda text: None, jobs=2)
+    one(start, tmp_path / "a.csv", configurations=both, jobs=2)
     blocks = read(tmp_path / "a.csv")
     assert {b.name for b in blocks} == {c.name for c in both}
     assert all(b.status == PASS and len(b.rows) == 2 for b in blocks)
 
 
-def test_an_interrupted_sweep_ends_its_workers(tmp_path):
-    csv, hung = tmp_path / "a.csv", tmp_path / "hung"
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", KILLED.replace("timeout_s=600", "timeout_s=600, jobs=2"), str(csv)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "HUNG_WORKER": str(hung)},
-    )
-    for _ in range(3):  # the third hangs, the fourth runs beside it
-        assert process.stdout.readline().startswith("[")
-    wait_for(hung)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) != 0
-    assert_gone(int(hung.read_text()))
-    assert {block.name for block in read(csv)} == {c.name for c in [*CONFIGURATIONS[:2], CONFIGURATIONS[3]]}
-
-
 @pytest.mark.parametrize(("source", "jobs"), [("model", 2), ("sim", 0), ("n150", 2)])
 def test_jobs_are_of_simulated_chips(tmp_path, capsys, source, jobs):
     asked = ["--suite", "tiny", "--source", source, "--csv", tmp_path / "a.csv", "--jobs", jobs]
-    assert f"got {source} and {jobs}" in refused(asked, capsys)
+    assert f"got {source} and {jobs}" in refused(capsys, *asked)
 
 
 def test_a_broken_configuration_leaves_no_process(tmp_path):
@@ -436,29 +412,29 @@ def test_files_that_are_no_sweep(tmp_path):
 
 
 def test_a_slowdown_is_found_both_ways(tmp_path, capsys):
-    files = {}
-    for name, first in (("old", 1000.0), ("same", 1040.0), ("slow", 1100.0), ("fast", 900.0)):
-        files[name] = tmp_path / f"{name}.csv"
-        rows = [ROW | {KERNEL_NS: first}, ROW | {"OP CODE": "SdpaDecodeDeviceOperation", KERNEL_NS: 500.0}]
-        one(answering(rows), files[name])
-    code, text = run(["--compare", files["old"], files["same"]], capsys)
-    assert code == 0 and "0 of 2 ops differ by more than 5.0%" in text
-    code, text = run(["--compare", files["old"], files["slow"]], capsys)
-    assert code == 1 and "+10.0% slower: 1000 -> 1100 ns  MatmulDeviceOperation [op]" in text
-    assert "1 of 2 ops differ" in text and "Sdpa" not in text
-    code, text = run(["--compare", files["old"], files["fast"]], capsys)
-    assert code == 1 and "-10.0% faster: 1000 -> 900 ns" in text
-    assert run(["--compare", files["old"], files["slow"], "--tolerance", "0.2"], capsys)[0] == 0
-    one(answering([], FAILED, "no"), tmp_path / "broken.csv")
-    code, text = run(["--compare", files["old"], tmp_path / "broken.csv"], capsys)
+    def swept(name, rows, status=PASS, configuration=WO):
+        one(answering(rows, status), tmp_path / name, configurations=[configuration])
+        return tmp_path / name
+
+    def two(first):
+        return [ROW | {KERNEL_NS: first}, ROW | {"OP CODE": "SdpaDecodeDeviceOperation", KERNEL_NS: 500.0}]
+
+    old = swept("old", two(1000.0))
+    for name, first, code, says in (
+        ("same", 1040.0, 0, "0 of 2 ops differ by more than 5.0%"),
+        ("slow", 1100.0, 1, "+10.0% slower: 1000 -> 1100 ns  MatmulDeviceOperation [op]"),
+        ("fast", 900.0, 1, "-10.0% faster: 1000 -> 900 ns"),
+    ):
+        found, text = run(capsys, "--compare", old, swept(name, two(first)))
+        assert found == code and says in text and "Sdpa" not in text
+    assert run(capsys, "--compare", old, tmp_path / "slow", "--tolerance", "0.2")[0] == 0
+    code, text = run(capsys, "--compare", old, swept("broken", [], FAILED))
     assert code == 1 and text.count("only before") == 2
-    other = tmp_path / "other.csv"
-    one(answering([ROW]), other, configurations=[Configuration.make("gate")])
-    assert "no configuration of the same time source in common" in refused(["--compare", files["old"], other], capsys)
-    (block,) = read(files["old"])
-    moved = replace(block, signpost=block.signpost | {"TIME SOURCE": "n150"})
+    other = swept("other", [ROW], configuration=Configuration.make("gate"))
+    assert "no configuration of the same time source in common" in refused(capsys, "--compare", old, other)
+    (block,) = read(old)
     with pytest.raises(ValueError, match="same time source"):
-        compare([block], [moved])
+        compare([block], [replace(block, signpost=block.signpost | {"TIME SOURCE": "n150"})])
 
 
 def test_chips_are_merged_as_tt_metal_does(tmp_path):
@@ -471,12 +447,3 @@ def test_chips_are_merged_as_tt_metal_does(tmp_path):
     (block,) = read(tmp_path / "a.csv")
     ops = table(block)["op"]
     assert ops["MatmulDeviceOperation"]["kernel_duration"] == 300 and ops["AllGatherAsync"]["kernel_duration"] == 20
-
-
-def test_groups():
-    assert [group_of(None, False), group_of(0, True), group_of(1, True), group_of(None, True)] == [
-        FIRST,
-        FIRST,
-        MID,
-        TAIL,
-    ]

@@ -51,9 +51,8 @@ OUT = Tensor((1, 1, 1, 96), (1, 1, 32, 96), "BFLOAT16", "TILE", "L1_INTERLEAVED"
 
 
 def record(chip, program, start, end, frequency=1.0):
-    return SimpleNamespace(
-        chip_id=chip, runtime_id=program, start_timestamp=start, end_timestamp=end, frequency=frequency
-    )
+    times = {"start_timestamp": start, "end_timestamp": end, "frequency": frequency}
+    return SimpleNamespace(chip_id=chip, runtime_id=program, **times)
 
 
 def labels(*given: Label) -> Labels:
@@ -64,57 +63,38 @@ def labels(*given: Label) -> Labels:
 
 def test_programs_get_the_names_of_their_calls():
     """A call of two programs, one that ttnn has no name for, one before all calls."""
-    found = labels(
-        Label(5, "rms_norm", None, None), Label(7, "generic_op", 1, "attention"), Label(8, "some_op", 1, None)
-    )
-    chip = [
-        Ran(4, 0, 10, 2),
-        Ran(5, 10, 30, 4),
-        Ran(6, 35, 40, 4),
-        Ran(7, 40, 140, 1),
-        Ran(8, 150, 151, None),
-    ]
+    calls = (Label(5, "rms_norm", None, None), Label(7, "generic_op", 1, "attention"), Label(8, "some_op", 1, None))
+    chip = [Ran(4, 0, 10, 2), Ran(5, 10, 30, 4), Ran(6, 35, 40, 4), Ran(7, 40, 140, 1), Ran(8, 150, 151, None)]
     launch = Launch(run=lambda: None, model=object())
-    rows = rows_of([chip], found, launch, Configuration.make("decode"), 64)
-    codes = [
-        "Unknown",
-        "LayerNormDeviceOperation",
-        "LayerNormDeviceOperation",
-        "FlashDecode",
-        "SomeOpDeviceOperation",
-    ]
+    rows = rows_of([chip], labels(*calls), launch, Configuration.make("decode"), 64)
+    codes = ["Unknown", *["LayerNormDeviceOperation"] * 2, "FlashDecode", "SomeOpDeviceOperation"]
     assert [row["OP CODE"] for row in rows] == codes
     assert [row[KERNEL_NS] for row in rows] == [10, 20, 5, 100, 1]
     assert [row[GAP_NS] for row in rows] == [None, 0, 5, 0, 10]
     assert [row["CORE COUNT"] for row in rows] == [2, 4, 4, 1, 64]
     assert rows[3][ROLE] == "attention" and rows[3][LAYER] == 1
     with pytest.raises(NoProfiler, match="no program was seen"):
-        rows_of([[]], found, launch, Configuration.make("decode"), 64)
+        rows_of([[]], labels(*calls), launch, Configuration.make("decode"), 64)
 
 
 def test_a_program_counts_from_the_end_of_those_before_it():
     """Its first cores wait there while others are still at work; all of it then adds up to the chip's time."""
-    found = labels(*(Label(n, "add", None, None) for n in range(4)))
     chip = [Ran(0, 0, 100, 1), Ran(1, 40, 130, 1), Ran(2, 50, 120, 1), Ran(3, 150, 160, 1)]
-    rows = rows_of([chip], found, Launch(run=lambda: None), Configuration.make("gate"), 1)
-    assert [row[KERNEL_NS] for row in rows] == [100, 30, 0, 10] and [row[FIRMWARE_NS] for row in rows] == [
-        100,
-        90,
-        70,
-        10,
-    ]
-    assert [row[GAP_NS] for row in rows] == [None, 0, 0, 20]
+    calls = labels(*(Label(n, "add", None, None) for n in range(4)))
+    rows = rows_of([chip], calls, Launch(run=lambda: None), Configuration.make("gate"), 1)
+    columns = {name: [row[name] for row in rows] for name in (KERNEL_NS, FIRMWARE_NS, GAP_NS)}
+    assert columns == {KERNEL_NS: [100, 30, 0, 10], FIRMWARE_NS: [100, 90, 70, 10], GAP_NS: [None, 0, 0, 20]}
     assert sum(row[KERNEL_NS] + (row[GAP_NS] or 0) for row in rows) == 160
 
 
-def test_layers_are_grouped_and_ops_are_not():
-    found = labels(*(Label(n, "add", layer, None) for n, layer in enumerate((None, 0, 1, 2, None))))
-    chip = [Ran(n, n, n + 1, 1) for n in range(5)]
-    step, op = Launch(run=lambda: None, model=object()), Launch(run=lambda: None)
-    groups = [
-        [row[GROUP] for row in rows_of([chip], found, launch, Configuration.make("decode"), 1)] for launch in (step, op)
-    ]
-    assert groups == [[FIRST, FIRST, MID, MID, TAIL], [OP_GROUP] * 5]
+@pytest.mark.parametrize(
+    ("model", "groups"), [(object(), [FIRST, FIRST, MID, MID, TAIL]), (None, [OP_GROUP] * 5)], ids=["step", "op"]
+)
+def test_layers_are_grouped_and_ops_are_not(model, groups):
+    calls = labels(*(Label(n, "add", layer, None) for n, layer in enumerate((None, 0, 1, 2, None))))
+    launch = Launch(run=lambda: None, model=model)
+    rows = rows_of([[Ran(n, n, n + 1, 1) for n in range(5)]], calls, launch, Configuration.make("decode"), 1)
+    assert [row[GROUP] for row in rows] == groups
 
 
 def test_tensors_are_written_as_tt_perf_report_reads_them():
@@ -134,18 +114,11 @@ def test_tensors_are_written_as_tt_perf_report_reads_them():
 
 def test_records_of_the_real_time_profiler():
     """Ticks by their own frequency, chips in order whatever the order of arrival."""
-    records = [
-        record(3, 8, 3000, 3600, 1.2),
-        record(0, 8, 500, 700),
-        record(0, 7, 100, 400),
-        record(3, 7, 1200, 2400, 1.2),
-    ]
-    chips = by_chip(plain(records))
+    late = [record(3, 8, 3000, 3600, 1.2), record(3, 7, 1200, 2400, 1.2)]
+    chips = by_chip(plain([late[0], record(0, 8, 500, 700), record(0, 7, 100, 400), late[1]]))
     assert chips[0] == [Ran(7, 100, 400, None), Ran(8, 500, 700, None)]
-    assert [(ran.number, ran.end - ran.start) for ran in chips[1]] == [
-        (7, pytest.approx(1000)),
-        (8, pytest.approx(500)),
-    ]
+    took = [(ran.number, ran.end - ran.start) for ran in chips[1]]
+    assert took == [(7, pytest.approx(1000)), (8, pytest.approx(500))]
     with pytest.raises(NoProfiler, match="gave no record"):
         by_chip([])
 
@@ -186,22 +159,9 @@ def test_the_real_time_profiler_is_asked(monkeypatch):
 def test_rows_of_a_tracy_build(tmp_path):
     """Between the signposts, by layers, without columns that are not the sweep's; the newest report counts."""
     header = "OP CODE,OP TYPE,DEVICE ID,HOST START TS,DEVICE KERNEL DURATION [ns],DEVICE FW DURATION [ns]"
-    header += ",ATTRIBUTES,NEW"
-    lines = [header]
-    posts = [
-        "Early",
-        "*start",
-        "Embeddings",
-        "*layer 0",
-        "Matmul",
-        "*layer 1",
-        "Matmul",
-        "Add",
-        "*layers over",
-        "Head",
-        "*stop",
-        "Late",
-    ]
+    lines = [f"{header},ATTRIBUTES,NEW"]
+    posts = ["Early", "*start", "Embeddings", "*layer 0", "Matmul", "*layer 1", "Matmul", "Add", "*layers over", "Head"]
+    posts += ["*stop", "Late"]
     for at, code in enumerate(posts):
         kind = "signpost" if code[0] == "*" else "tt_dnn_device"
         lines += [f"{code.strip('*')},{kind},{chip},{at},{100 + at},{200 + at},a=1,x" for chip in (4, 2)]
@@ -218,7 +178,7 @@ def test_rows_of_a_tracy_build(tmp_path):
     assert block.rows[0][KERNEL_NS] == "102" and block.rows[0]["ATTRIBUTES"] == "a=1; profiler=tracy"
     with pytest.raises(ValueError, match="left no ops_perf_results"):
         tracy_rows(tmp_path / "none", Configuration.make("decode"))
-    (folder / "ops_perf_results_now.csv").write_text(header + "\n")
+    (folder / "ops_perf_results_now.csv").write_text(lines[0] + "\n")
     with pytest.raises(ValueError, match="no device op between"):
         tracy_rows(tmp_path, Configuration.make("decode"))
 
