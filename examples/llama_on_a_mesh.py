@@ -12,7 +12,7 @@ import sys
 from models.llama31_8b.checkpoint.load import resolve_source
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
-from models.llama31_8b.demo.backends.sim.backend import TINY
+from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any, NoReturn
 
 
@@ -35,6 +36,23 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 CLOSED = "standard output is closed"
+
+
+def version() -> str:
+    """Return the installed version of this project, "unknown" where it runs uninstalled."""
+    try:
+        return metadata.version("llama-alspec")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def log_to_stderr() -> None:
+    """Show log messages as plain dim lines on standard error."""
+    from loguru import logger
+
+    logger.remove()
+    if sys.stderr is not None:
+        logger.add(sys.stderr, format="<dim>{message}</dim>", level="INFO")
 
 
 def drop_output() -> None:

@@ -19,7 +19,6 @@ from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.dram_budget import MAX_USERS, budget
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
-from models.llama31_8b.tt.plan_option import RENAMED, add_plan_option
 from models.llama31_8b.tt.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, ShardedDecodeConfig, ShardingError
 from perf.lib.data_file import add_write_option, write
@@ -155,7 +154,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150")
     parser.add_argument("--decode-sharding", nargs="+", default=DECODE_SHARDINGS, choices=DECODE_SHARDINGS)
-    add_plan_option(parser, nargs="+", choices=[*RENAMED, *DECODE_SHARDINGS])
     parser.add_argument("--precision", default="performance", choices=PRECISIONS)
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--context", type=int, default=1024, help="cached positions per user (default 1024)")

@@ -21,7 +21,6 @@ from models.llama31_8b.command_line import OneLineParser, reader_left
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S, RESERVE_BYTES, DoesNotFit, budget, gb
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape
-from models.llama31_8b.tt.plan_option import RENAMED, add_plan_option
 from models.llama31_8b.tt.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.data_file import add_write_option, write
@@ -112,7 +111,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         choices=DECODE_SHARDINGS,
         help="of decode steps (default interleaved)",
     )
-    add_plan_option(parser, nargs="+", choices=[*RENAMED, *DECODE_SHARDINGS])
     parser.add_argument("--users", type=int, default=1, help="users decoded together (default 1)")
     parser.add_argument("--dram-gb-per-s", type=float, default=DRAM_BYTES_PER_S / 1e9)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")

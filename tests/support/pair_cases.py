@@ -14,7 +14,7 @@ from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.demo.backends.sim.backend import TINY
+from models.llama31_8b.tiny import TINY
 
 CHUNK_SIZE, CAPACITY = 32, 128
 # The first step has 96 cached tokens: a guess reads 32 at the start and, up to 127, those from 64 on.

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from models.llama31_8b.demo.backends.sim.backend import TINY
+from models.llama31_8b.tiny import TINY
 from tests.support.pcc import correlation
 
 

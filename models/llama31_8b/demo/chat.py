@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 from loguru import logger
-from rich.console import Console
 from rich.markup import escape
 
-from ..checkpoint.errors import ContextLengthError
+from ..checkpoint.errors import ChatTemplateError, ContextLengthError
 from ..results import GenerationResult
 from .options import DemoOptions, UserError, check_utf8
 from .report import ReportConsole, make_report, print_report
@@ -48,10 +48,12 @@ class Conversation:
         message = {"role": "user", "content": text}
         ids = tokenizer.apply_chat_template([*self.messages, message])
         if len(ids) > session.capacity:
-            raise ContextLengthError(f"the conversation has {len(ids)} tokens, the limit is {session.capacity}")
+            raise ContextLengthError(
+                f"the conversation has {len(ids)} tokens, the limit is {session.capacity}; /reset starts anew"
+            )
         # The template may render earlier turns otherwise than they were generated: keep what still agrees,
         # and always compute the last token, whose logits are needed.
-        kept = min(_common_prefix(ids, self.cached_ids), len(ids) - 1)
+        kept = min(len(os.path.commonprefix([ids, self.cached_ids])), len(ids) - 1)
         new: list[int] = []
 
         def push(user: int, token: int) -> None:
@@ -72,6 +74,14 @@ class Conversation:
         self.messages += [message, {"role": "assistant", "content": answer}]
         return answer
 
+    def report(self) -> None:
+        """Print the figures over all turns."""
+        session = self.session
+        context = len(self.cached_ids) or max(result.prefill_tokens for result in self.results)
+        source, counted = session.checkpoint.source, session.statistics
+        made = make_report(source, self.options, self.results, context, counted, session.warm_up, session.threads)
+        print_report(made, ReportConsole())
+
 
 def check_chat(checkpoint: Checkpoint) -> None:
     """Raise UserError for a model without a chat template."""
@@ -81,70 +91,44 @@ def check_chat(checkpoint: Checkpoint) -> None:
 
 def chat(session: Session, options: DemoOptions) -> int:
     """Talk until /exit or the end of input, then report over all turns; return the exit code."""
-    _enable_line_editing()
-    conversation, checkpoint = Conversation(session, options), session.checkpoint
-    console = ReportConsole(file=sys.stdout, highlight=False)
-    # The terminal wraps: a line broken here at a width that is not the terminal's reads, and copies, badly.
-    console.print(
-        f"[bold]{escape(checkpoint.source)}[/bold] with {options.attention} attention. {HELP}", soft_wrap=True
-    )
-    while True:
-        try:
-            line = input("\n> ").strip()
-        except EOFError:
-            break
-        except KeyboardInterrupt:
-            print()
-            continue
-        except UnicodeDecodeError as error:
-            print(f"that line is not text: {error}", file=sys.stderr)
-            continue
-        if line in ("/exit", "/quit"):
-            break
-        if line == "/reset":
-            conversation.reset()
-            print("forgotten")
-        elif line == "/report":
-            if conversation.results:
-                _report(conversation, console)
-            else:
-                print("nothing to report: no reply yet")
-        elif line.startswith("/"):
-            print(HELP)
-        elif line:
-            try:
-                check_utf8("that line", line)
-                conversation.reply(line, TextPrinter(checkpoint, sys.stdout))
-            except UserError as error:
-                print(error, file=sys.stderr)
-            except ContextLengthError as error:
-                print(f"{error}; /reset starts anew", file=sys.stderr)
-    if conversation.results:
-        _report(conversation, console)
-    return 0
-
-
-def _report(conversation: Conversation, console: Console) -> None:
-    context = len(conversation.cached_ids) or max(result.prefill_tokens for result in conversation.results)
-    report = make_report(
-        conversation.session.checkpoint.source,
-        conversation.options,
-        conversation.results,
-        context,
-        conversation.session.statistics,
-        conversation.session.warm_up,
-        conversation.session.threads,
-    )
-    print_report(report, console)
-
-
-def _common_prefix(a: list[int], b: list[int]) -> int:
-    length = min(len(a), len(b))
-    return next((index for index in range(length) if a[index] != b[index]), length)
-
-
-def _enable_line_editing() -> None:
     try:
         import readline  # noqa: F401  input() edits lines and keeps a history once this is imported
     except ImportError:
         logger.debug("no readline: lines cannot be edited")
+    talk = Conversation(session, options)
+    # The terminal wraps: a line broken here at a width that is not the terminal's reads, and copies, badly.
+    source = escape(session.checkpoint.source)
+    ReportConsole().print(f"[bold]{source}[/bold] with {options.attention} attention. {HELP}", soft_wrap=True)
+    while True:
+        try:
+            line = input("\n> ").strip()
+            if line in ("/exit", "/quit"):
+                break
+            _answer(talk, line)
+        except EOFError:
+            break
+        except KeyboardInterrupt:
+            print("\n/exit ends")
+        except UnicodeDecodeError as error:
+            print(f"that line is not text: {error}", file=sys.stderr)
+        except (UserError, ContextLengthError, ChatTemplateError) as error:
+            print(error, file=sys.stderr)
+    if talk.results:
+        talk.report()
+    return 0
+
+
+def _answer(talk: Conversation, line: str) -> None:
+    """Do what one line asks. Raises UserError, and what `Conversation.reply` raises."""
+    if line == "/reset":
+        talk.reset()
+        print("forgotten")
+    elif line == "/report" and talk.results:
+        talk.report()
+    elif line == "/report":
+        print("nothing to report: no reply yet")
+    elif line.startswith("/"):
+        print(HELP)
+    elif line:
+        check_utf8("that line", line)
+        talk.reply(line, TextPrinter(talk.session.checkpoint, sys.stdout))

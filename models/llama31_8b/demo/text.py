@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from loguru import logger
 
+from ..checkpoint.errors import ChatTemplateError
 from ..generation.stop_strings import StopStrings
 from .options import DemoOptions, UserError, prompt_name
 
@@ -37,7 +38,7 @@ def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence
         try:
             message = {"role": "user", "content": text}
             ids = tokenizer.apply_chat_template([message]) if templated else tokenizer.encode(text)
-        except ValueError as error:
+        except ChatTemplateError as error:
             raise UserError(f"{error}; --raw continues the prompt as plain text") from error
         if not ids:
             raise UserError(f"{name} is empty: it has no tokens")

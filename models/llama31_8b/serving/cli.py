@@ -18,9 +18,9 @@ from pathlib import Path
 from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
+from .. import tiny
 from ..command_line import OneLineParser, run_command
 from ..tt.mesh import MeshError, MeshShape
-from . import tiny_checkpoint
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .on_simulator import SERVER
 from .settings import model_settings
@@ -46,7 +46,7 @@ def _serve(options: argparse.Namespace) -> int:
     model = str(options.model)
     if options.model is None:
         model = str(cache / f"tiny-{options.mesh}")
-        tiny_checkpoint.write(Path(model), tiny_checkpoint.config(options.mesh.tp))
+        tiny.write_checkpoint(Path(model), tiny.of_bytes(options.mesh.tp))
     return subprocess.call(command(python, model, options, overrides), env=environment(options.mesh))
 
 

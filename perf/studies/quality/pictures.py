@@ -13,7 +13,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  the backend is chosen first: no display is needed
 
-from models.llama31_8b.demo.shaded_page import shaded_page, shaded_tokens  # noqa: E402
+from models.llama31_8b.demo.shaded_page import text_page  # noqa: E402
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention  # noqa: E402
 from models.llama31_8b.reference.generate import generate  # noqa: E402
 from perf.lib.tables import Table  # noqa: E402
@@ -149,8 +149,7 @@ def generation(study: Study, folder: Path) -> list[Path]:
     }
     tokenizer = study.loaded.tokenizer
     page = folder / "generation.html"
-    shaded = shaded_tokens(tokenizer, made, [None, *decisions])
-    page.write_text(shaded_page(facts, tokenizer.decode(prompt), shaded), encoding="utf-8")
+    page.write_text(text_page(facts, tokenizer, prompt, made, [None, *decisions]), encoding="utf-8")
     taken = [[float(taken) for taken in layers] for layers in decisions if layers is not None]
     if not taken:
         return [page]

@@ -21,7 +21,6 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.tt.mesh import MeshShape
 from tests.support.gguf_files import untied, write_hf_folder
-from tests.support.machines import refused
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
 
 PROMPTS = ["the and the in 12 " * 12, "the end", "12 and the in " * 5]
@@ -133,30 +132,6 @@ def test_ctrl_c_ends_every_text_and_says_which_it_ended(capsys, folder, chips, m
         assert [len(text["token_ids"]) for text in found] == [count + 1, count]
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["--prompt", "a"] * 9, "up to 8 prompts are continued side by side, got 9"),
-        (["--prompt", "a", "--prompt", " "], "prompt 2 is empty"),
-        (["--prompt", "a", "--prompt", "x" * 2000, "--raw", "--device", "cpu"], "prompt 2 has 20"),
-        (
-            ["--prompt", "a", "--prompt", "b", "--device", "cpu", "--html", "page.html"],
-            "--html with more than one prompt does not go with --device cpu: a page shows one text",
-        ),
-        (
-            ["--prompt", "a", "--prompt", "b", "--device", "sim"],
-            "more than one prompt does not go with --device sim: a few steps",
-        ),
-        (["--prompt", "a", "--prompt-file", "b"], "not allowed with argument --prompt"),
-    ],
-)
-def test_prompts_that_do_not_go_together(capsys, folder, arguments, words):
-    try:
-        assert words in refused(capsys, "--model", folder, *arguments, prompt=None)
-    except SystemExit as left:  # of argparse
-        assert left.code == 2 and words in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("more", [["--attention", "exact"], ["--threshold", "0.6"]], ids=["exact", "alspec"])
 def test_a_conversation_on_boards_is_the_one_on_the_cpu(capsys, folder, chips, terminal, more):
     """Replies, refusals and the counts of all turns; later turns prefill whole blocks less than the conversation."""
@@ -190,18 +165,6 @@ def test_a_conversation_on_boards_is_the_one_on_the_cpu(capsys, folder, chips, t
     starts = [start for _, start, _ in model.prefilled]
     assert starts[0] == 0 < starts[1] < starts[2] and starts[3:] == [0]
     assert all(start % BLOCK == 0 for start in starts)
-
-
-def test_a_conversation_is_refused_before_a_board_is_opened(capsys, boards, terminal, tmp_path):
-    """Opening one would fail this test."""
-    write_hf_folder(tmp_path / "model")
-    (tmp_path / "model" / "tokenizer_config.json").write_text("{}")
-    terminal("hello")
-    asked = ["--device", "n150", "--model", str(tmp_path / "model")]
-    assert "has no chat template to chat with; give --prompt" in refused(capsys, *asked, prompt=None)
-    terminal("hello")
-    words = "--html shows one text: give --prompt or --prompt-file, or pipe one in"
-    assert words in refused(capsys, "--html", str(tmp_path / "page.html"), "--device", "cpu", prompt=None)
 
 
 def conversation(folder, chips_of=1024, **options) -> Conversation:

@@ -1,26 +1,32 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""--device n150: what a run asks of the boards, and boards, caches and contexts that fail it."""
+"""--device n150, auto and sim: which device is taken, what a run asks of the chips, and what is refused before a board
+is opened or a simulator started."""
 
+import io
 import json
 import re
+import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
+from models.llama31_8b import simulated
+from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends import sim
 from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.backends.n150 import session as board_session
-from models.llama31_8b.demo.options import DemoOptions, UserError
-from models.llama31_8b.demo.support import chip_tree_nodes
+from models.llama31_8b.demo.options import DemoOptions, UserError, parse, with_attention
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
-from tests.support.gguf_files import write_hf_folder
+from runtime_patches.board import boards as driver
+from runtime_patches.board import doctor
+from tests.support.gguf_files import write_gguf, write_hf_folder
 from tests.support.machines import refused
-from tests.support.reference_chips import stand_in_for_ttnn
 
 LLAMA = preset("llama-3.1-8b")
+SMALL = preset("llama-3.2-1b")
 
 
 @pytest.fixture
@@ -30,15 +36,209 @@ def checkpoint(tmp_path) -> list[str]:
     return ["--device", "n150", "--raw", "--model", str(tmp_path / "model"), "--max-new-tokens", "2"]
 
 
+def plan(options=DemoOptions(), mesh=(1, 1), prompt=10, draft=None, users=1, config=LLAMA) -> n150.Plan:
+    return n150.plan_run(config, options, MeshShape(*mesh), prompt, draft, users)
+
+
+# Which device.
+
+
+def test_a_machine_without_boards_is_told_what_is_missing(capsys, monkeypatch):
+    monkeypatch.delenv("MESH_DEVICE", raising=False)
+    monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: f"no {mode} here")
+    assert "--device n150: no silicon here" in refused(capsys, "--device", "n150")
+
+
+@pytest.mark.parametrize("kind", ["n300", "p150a"])
+def test_cards_of_another_type_are_refused_by_what_they_are(capsys, boards, kind):
+    boards.set(1, kind)
+    assert f"/dev/tenstorrent has 1: {kind} (" in refused(capsys, "--device", "n150")
+    device, why = n150.choose_device()
+    assert device == "cpu" and f"1: {kind}" in why
+
+
+def test_cards_the_driver_does_not_name_are_taken_and_it_is_said(capsys, boards):
+    boards.set(0, "unknown")
+    assert cli.main(["--prompt", "hello", "--device", "n150", "--model", "absent"]) == 2
+    err = capsys.readouterr().err
+    assert "taken for N150" in err and "board 0" in err and "no model absent" in err
+
+
+def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boards, tmp_path):
+    """Boards and all they need: n150, whose next refusal shows that it was taken."""
+    assert "--html does not go with --device n150: " in refused(capsys, "--html", str(tmp_path / "page.html"))
+    assert n150.choose_device() == ("n150", "2 Tenstorrent chips")
+    monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
+    assert n150.choose_device() == ("n150", "1 Tenstorrent chip")
+    monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: "SFPI compiler: not installed")
+    assert n150.choose_device() == ("cpu", "1 Tenstorrent chip, but SFPI compiler: not installed")
+    monkeypatch.setattr(driver, "BOARDS", tmp_path / "none")
+    assert n150.choose_device() == ("cpu", f"no Tenstorrent board in {tmp_path / 'none'}")
+    monkeypatch.setenv("TT_METAL_SIMULATOR", "here")
+    assert n150.choose_device() == ("n150", "simulated chips")
+
+
+def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
+    write_hf_folder(tmp_path / "tiny")
+    monkeypatch.setattr(driver, "BOARDS", tmp_path / "none")
+    tiny = str(tmp_path / "tiny")
+    assert cli.main(["--prompt", "the", "--raw", "--model", tiny, "--max-new-tokens", "1", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert f"--device cpu: no Tenstorrent board in {tmp_path / 'none'}" in err
+    assert json.loads(out)["options"]["device"] == "cpu"
+
+
+@pytest.mark.parametrize("mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")])
+def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
+    monkeypatch.delenv("MESH_DEVICE", raising=False)
+    if mesh is not None:
+        monkeypatch.setenv("MESH_DEVICE", mesh)
+    assert with_attention(DemoOptions(device="n150")).attention == attention
+    assert with_attention(DemoOptions(device="n150", attention="sink")).attention == "sink"
+    assert with_attention(DemoOptions(device="cpu")).attention == "alspec"
+
+
+@pytest.mark.parametrize("mesh, words", [("1x8", "mesh 1x8 needs 8 chips, this machine has 2"), ("5x5", "no mesh 5x5")])
+@pytest.mark.parametrize("by_option", [False, True])
+def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, words, by_option):
+    monkeypatch.setenv("MESH_DEVICE", "1x2" if by_option else mesh)
+    assert words in refused(capsys, "--device", "n150", *(["--mesh", mesh] if by_option else []))
+
+
+# What chips refuse.
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--draft", "self", "--sample-on", "host"], "--draft self with --sample-on"),
+        (["--draft", "ngram", "--attention", "sink"], "--draft ngram with --attention sink"),
+        (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
+        (["--draft", "ngram", "--temperature", "1", "--top-p", "0.5"], "--draft ngram with --top-p"),
+        (["--html", "page.html"], "--html"),
+    ],
+)
+@pytest.mark.parametrize("device", ["n150", "sim"])
+def test_what_chips_do_not_do_is_refused(capsys, boards, device, arguments, words):
+    assert f"{words} does not go with --device {device}: " in refused(capsys, "--device", device, *arguments)
+
+
+@pytest.mark.parametrize(
+    "options, words",
+    [
+        ({"draft": "self", "tree": "2x2"}, "--tree: on chips"),
+        ({"draft": "self", "fuzzy": 2}, "--fuzzy: on chips"),
+        ({"draft": "a", "tree": "auto"}, "none grown by confidence"),
+        ({"draft": "a", "tree": "2x2", "fuzzy": 2}, "--fuzzy 2 with --tree 2x2 would change nothing"),
+        ({"draft": "a", "draft_length": 1, "fuzzy": 2}, "--draft-length 1 would change nothing"),
+        ({"draft": "a", "fuzzy": 15}, "--fuzzy 15: .* from 1 to 14 for a model of 16 layers"),
+        ({"draft": "ngram", "draft_length": 0}, "--draft-length 0 drafts nothing"),
+        ({"attention": "alspec"}, "needs a mesh of two rows, such as 2x1; 1x4 has 1"),
+        ({"attention": "sink", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
+        ({"attention": "static", "static_layers": "31,32"}, "names layer 32"),
+        ({"max_context": 131073}, "max_context must be between 1 and 131072 .* got 131073"),
+    ],
+)
+def test_a_plan_that_chips_cannot_follow_names_the_option(options, words):
+    with pytest.raises(UserError, match=words):
+        plan(DemoOptions(**options), (1, 4), draft=SMALL)
+
+
+@pytest.mark.parametrize("options, words", [({"threshold": 2e6}, r"1e\+06"), ({"chunk_size": 1024}, "256, got 1024")])
+def test_what_a_pair_cannot_speculate_is_refused(options, words):
+    with pytest.raises(UserError, match=words):
+        plan(DemoOptions(attention="alspec", **options), (2, 1))
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"num_key_value_heads": 1}, r"num_key_value_heads = 1, which 2 chips \(TP of 1x2\) cannot share"),
+        ({"num_attention_heads": 128, "num_key_value_heads": 8}, "leaves 64 query heads per chip"),
+        ({"intermediate_size": 2**20, "num_hidden_layers": 80}, r"needs \d{11} bytes per chip .* has 12884901888"),
+    ],
+)
+def test_a_model_the_mesh_cannot_take_is_refused_before_its_weights_are_read(
+    capsys, monkeypatch, boards, tmp_path, change, words
+):
+    write_hf_folder(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    monkeypatch.setattr(weights, "load_state_dict", lambda *_: pytest.fail("the weights were read"))
+    assert re.search(words, refused(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw"))
+
+
+def test_a_draft_model_with_another_vocabulary_is_refused(capsys, boards, checkpoint, tmp_path):
+    write_hf_folder(tmp_path / "draft")
+    tokenizer = tmp_path / "draft" / "tokenizer.json"
+    words = json.loads(tokenizer.read_text())
+    vocabulary = words["model"]["vocab"]
+    first, second = list(vocabulary)[:2]
+    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
+    tokenizer.write_text(json.dumps(words))
+    for device in ("n150", "cpu"):
+        arguments = [*checkpoint, "--device", device, "--draft", str(tmp_path / "draft")]
+        assert "vocabular" in refused(capsys, *arguments, prompt="the")
+
+
+def test_a_conversation_without_a_template_is_refused_before_a_board_is_opened(capsys, boards, terminal, tmp_path):
+    write_hf_folder(tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").write_text("{}")
+    terminal("hello")
+    error = refused(capsys, "--device", "n150", "--model", str(tmp_path / "model"), prompt=None)
+    assert "has no chat template to chat with; give --prompt" in error
+
+
+@pytest.mark.parametrize(
+    "error, words",
+    [
+        (MeshError("mesh 1x2 needs 2 chips, this machine has 1"), "needs 2 chips, this machine has 1"),
+        (RuntimeError("TT_THROW @ fabric.cpp:7\ninfo:\nno links\nbacktrace:\n --- a\n"), "info: no links"),
+    ],
+)
+def test_boards_that_do_not_open_are_one_line(capsys, monkeypatch, boards, checkpoint, error, words):
+    def refuse(*_, **__):
+        raise error
+
+    monkeypatch.setattr(MeshShape, "open", refuse)
+    line = refused(capsys, *checkpoint, "--mesh", "1x2")
+    assert "--device n150: the boards do not open as a 1x2 mesh: " in line and line.endswith(words)
+    # Weights do not depend on --max-context: they are not converted again for another.
+    from runtime_patches.board.runtime_root import project_cache_dir
+
+    refused(capsys, *checkpoint, "--mesh", "1x2", "--max-context", "100")
+    assert len(list((project_cache_dir() / "tt_weights").iterdir())) == 1
+
+
+@pytest.mark.parametrize("device, what", [("cpu", "cache"), ("n150", "cache"), ("n150", "cache/tt_weights")])
+def test_a_cache_that_cannot_be_made_is_one_line(capsys, boards, tmp_path, device, what):
+    (tmp_path / what).parent.mkdir(exist_ok=True)
+    (tmp_path / what).touch()
+    write_gguf(tmp_path / "tiny.gguf")
+    write_hf_folder(tmp_path / "model")
+    model = tmp_path / ("tiny.gguf" if what == "cache" else "model")
+    error = refused(capsys, "--device", device, "--raw", "--model", str(model))
+    assert re.search(r"/cache.*: (File exists|Not a directory); LLAMA_ALSPEC_CACHE names another place", error)
+
+
+# What a run asks of the chips.
+
+
+def test_precision_and_decode_sharding_of_a_run():
+    plain = plan()
+    assert plain.precision.name == "performance" and plain.precision.of_layer(3).ff1 == "bfloat4_b"
+    assert plain.decode_sharding == "interleaved"
+    chosen = plan(DemoOptions(precision="accuracy", decode_sharding="sharded", attention="alspec"), (2, 1))
+    assert chosen.precision.of_layer(3).ff1 == "bfloat8_b" and chosen.decode_sharding == "sharded"
+
+
 def test_a_model_too_large_names_the_bytes():
     with pytest.raises(UserError, match=r"needs \d{11} bytes per chip.*an N150 has 12884901888"):
-        n150.plan_run(preset("llama-3.1-70b"), DemoOptions(), MeshShape(1, 2), 10)
+        plan(mesh=(1, 2), config=preset("llama-3.1-70b"))
     options = DemoOptions(max_new_tokens=100000)
-    with pytest.raises(
-        UserError, match=r"a cache of 100096 positions for 100010 needs .* that fits has \d{5} positions"
-    ):
-        n150.plan_run(LLAMA, replace(options, max_context=131072), MeshShape(), 10)
-    run = n150.plan_run(LLAMA, options, MeshShape(1, 2), 10)
+    with pytest.raises(UserError, match=r"100096 positions for 100010 needs .* that fits has \d{5} positions"):
+        plan(replace(options, max_context=131072))
+    run = plan(options, (1, 2))
     assert (run.capacity, run.limit, run.notice) == (100096, 131072, None)
 
 
@@ -46,17 +246,15 @@ def test_a_model_too_large_names_the_bytes():
 def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most):
     """For texts and conversations; one block more would not fit, and neither does a longer prompt."""
     options = DemoOptions(max_new_tokens=100000)
-    run = n150.plan_run(LLAMA, options, MeshShape(), 10, users=users)
-    whose = "" if users == 1 else " for each of 8 users"
-    said = f"a context of {most} positions{whose} is the longest that fits; llama-3.1-8b has 131072"
-    assert (run.capacity, run.limit, run.notice) == (most, most, said)
+    run = plan(options, users=users)
+    assert (run.capacity, run.limit) == (most, most) and f"{most} positions" in run.notice and "131072" in run.notice
     needs = r"needs \d{11} bytes per chip.*; the longest context that fits has " + str(most)
     with pytest.raises(UserError, match=needs):
-        n150.plan_run(LLAMA, replace(options, max_context=most + 1), MeshShape(), 10, users=users)
-    assert n150.plan_run(LLAMA, options, MeshShape(), most - 1, users=users).limit == most
+        plan(replace(options, max_context=most + 1), users=users)
+    assert plan(options, prompt=most - 1, users=users).limit == most
     with pytest.raises(UserError, match=needs):
-        n150.plan_run(LLAMA, options, MeshShape(), most, users=users)
-    short = n150.plan_run(LLAMA, DemoOptions(max_new_tokens=20), MeshShape(), 10, users=users)
+        plan(options, prompt=most, users=users)
+    short = plan(DemoOptions(max_new_tokens=20), users=users)
     assert (short.capacity, short.limit, short.notice) == (128, LLAMA.max_position_embeddings, None)
 
 
@@ -74,265 +272,187 @@ def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most)
 )
 def test_capacity_is_in_blocks_within_the_context(context, prompt, asked, capacity, limit):
     config = replace(LLAMA, max_position_embeddings=context)
-    run = n150.plan_run(config, DemoOptions(max_context=asked), MeshShape(1, 2), prompt)
+    run = plan(DemoOptions(max_context=asked), (1, 2), prompt, config=config)
     assert (run.capacity, run.limit) == (capacity, limit)
 
 
-def test_a_context_the_model_does_not_have_is_refused_as_on_the_cpu(capsys, boards, checkpoint):
-    told = [refused(capsys, *checkpoint, "--device", device, "--max-context", "4000") for device in ("cpu", "n150")]
-    assert all("max_context must be between 1 and 1024 for" in line and "got 4000" in line for line in told)
+def test_a_conversation_takes_the_context_that_fits_or_the_one_asked_for():
+    asked = {None: 73088, 300: 300, 20000: 20000}
+    plans = {n: plan(DemoOptions(max_context=n), prompt=None) for n in asked}
+    assert {n: one.limit for n, one in plans.items()} == asked
+    assert [one.capacity for one in plans.values()] == [73088, 384, 20096]
+    assert [one.notice is None for one in plans.values()] == [False, True, True]
+    options = DemoOptions(draft="ngram")
+    drafted, nodes = plan(options, prompt=None), n150.chip_tree_nodes(options)
+    assert (drafted.limit, drafted.capacity) == (73088 - nodes, 73088), "a tree's nodes follow a full conversation"
+    assert plan(mesh=(1, 8), prompt=None).limit == LLAMA.max_position_embeddings
+    with pytest.raises(UserError, match="longest context that fits has 73088 positions"):
+        plan(DemoOptions(max_context=131072), prompt=None)
 
 
-class ZerosLlama:
-    """A TtLlama as far as the length of a text goes: every logit is 0."""
-
-    users, mesh, cache = 1, None, SimpleNamespace(block=32)
-    decode_modules = None
-    decode_attention = SimpleNamespace(check=lambda: None, reset=lambda: None, statistics=lambda: None)
-
-    def __init__(self, config, capacity):
-        self.config, self.capacity = config, capacity
-
-    def prefill(self, tokens, user, start, last, gather_logits):
-        import torch
-
-        return torch.zeros(1, 1, 32, self.config.vocab_size) if last else None
-
-    def decode(self, inputs, gather_logits=True):
-        import torch
-
-        return torch.zeros(1, 1, 1, self.config.vocab_size)
-
-    def step_inputs(self, tokens, positions, on_device=True):
-        import torch
-
-        from models.llama31_8b.tt.model import StepInputs
-
-        where = torch.tensor(positions)
-        return StepInputs(torch.tensor([tokens]), where, where.clone())
+def test_padding_of_the_banks_counts_where_it_no_longer_fits():
+    """A context that one chip holds beside interleaved weights, but not beside sharded ones."""
+    options = DemoOptions(attention="exact", precision="accuracy", max_context=131072)
+    fits = max(n for n in range(128, 60000, 128) if _fits(replace(options, max_new_tokens=n)))
+    assert not _fits(replace(options, max_new_tokens=fits, decode_sharding="sharded"))
 
 
-@pytest.fixture
-def host_ttnn(monkeypatch):
-    """ttnn with tensors of torch, for the generator's own calls."""
-    ttnn = pytest.importorskip("ttnn")
-    stand_in_for_ttnn(monkeypatch, ttnn)
+def _fits(options: DemoOptions) -> bool:
+    try:
+        return bool(plan(options))
+    except UserError:
+        return False
 
 
-@pytest.mark.parametrize("asked, tokens", [(50, 11), (64, 25), (None, 25), (1000, 25)])
-def test_a_context_limit_ends_a_text_where_it_does_on_the_cpu(host_ttnn, asked, tokens):
-    """A prompt of 40 tokens in a context of 50 leaves room for 11, whatever the cache of 64 holds."""
-    from models.llama31_8b.generation.sequences import open_sequences
-    from models.llama31_8b.tt.generator import Generator
-
-    model = ZerosLlama(replace(LLAMA, vocab_size=8, eos_token_ids=()), capacity=64)
-    result = Generator(model, sample_on="host", prefill_chunk=32).generate(
-        [[1] * 40], max_new_tokens=100, context_limit=asked
-    )
-    assert len(result.token_ids[0]) == tokens and result.finish_reason == ["context"]
-    if asked in (50, 64):
-        assert open_sequences(model.config, [[1] * 40], 100, context_limit=asked)[0].room == tokens
-
-
-def test_max_context_and_the_steps_that_compile_reach_the_report(capsys, monkeypatch, boards, checkpoint, host_ttnn):
-    """The whole run but for the model: a context of 20 tokens, as on the CPU, and the first step left out."""
-    monkeypatch.setattr(MeshShape, "open", lambda *_, **__: None)
-    monkeypatch.setattr(MeshShape, "close", lambda *_: None)
-    from models.llama31_8b.tt.model import TtLlama
-
-    def stand_in(weights, device, settings):
-        return ZerosLlama(weights.config, settings.capacity)
-
-    monkeypatch.setattr(TtLlama, "from_host_weights", stand_in)
-    asked = [
-        *checkpoint,
-        "--prompt",
-        "the and the",
-        "--max-new-tokens",
-        "100",
-        "--max-context",
-        "20",
-        "--json",
-    ]
-    told = []
-    for more in (["--sample-on", "host"], ["--device", "cpu"]):
-        assert cli.main([*asked, *more]) == 0
-        told.append(json.loads(capsys.readouterr().out))
-    for run in told:
-        assert run["finish_reason"] == "context"
-        assert run["prefill_tokens"] + len(run["token_ids"]) == 20 + 1  # the last is never cached
-        assert run["time_to_first_token_s"] > 0
-    assert [run["warm_up_tokens"] for run in told] == [1, 0] and told[0]["warm_up_s"] > 0
-
-
-def test_trees_take_positions_behind_the_text_and_a_draft_model_takes_memory():
-    plain = n150.plan_run(LLAMA, DemoOptions(max_new_tokens=100), MeshShape(), 28).capacity
-    drafted = DemoOptions(max_new_tokens=100, draft="ngram", tree="4x2")
-    assert (plain, n150.plan_run(LLAMA, drafted, MeshShape(), 28).capacity) == (128, 256)
-    small = preset("llama-3.2-1b")
+def test_trees_take_positions_after_the_text_and_a_draft_model_takes_memory():
+    assert plan(DemoOptions(max_new_tokens=100), prompt=28).capacity == 128
+    assert plan(DemoOptions(max_new_tokens=100, draft="ngram", tree="4x2"), prompt=28).capacity == 256
     options = DemoOptions(draft="a-model", precision="accuracy")
-    run = n150.plan_run(LLAMA, options, MeshShape(), 10, small)
+    run = plan(options, draft=SMALL)
     assert run.draft_precision is not None and run.draft_precision.of_layer(15).ff1 == "bfloat8_b"
     longer = replace(options, max_new_tokens=40000)
     with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
-        n150.plan_run(LLAMA, replace(longer, max_context=131072), MeshShape(), 10, small)
-    beside = n150.plan_run(LLAMA, longer, MeshShape(), 10, small)
+        plan(replace(longer, max_context=131072), draft=SMALL)
+    beside = plan(longer, draft=SMALL)
     assert beside.notice and beside.limit + beside.capacity % 128 < 40000
-    assert not n150.plan_run(LLAMA, replace(longer, draft=None), MeshShape(), 10).notice
+    assert not plan(replace(longer, draft=None)).notice
     with pytest.raises(UserError, match="has a context of 131072, this run takes 131200"):
         context = replace(LLAMA, max_position_embeddings=140000)
-        more = replace(options, max_new_tokens=131090)
-        n150.plan_run(context, replace(more, max_context=140000), MeshShape(1, 8), 5, small)
-    assert n150.plan_run(context, more, MeshShape(1, 8), 5, small).capacity == small.max_position_embeddings
+        more = replace(options, max_new_tokens=131090, max_context=140000)
+        plan(more, (1, 8), 5, SMALL, config=context)
 
 
 def test_layers_that_chips_have_to_themselves_are_counted_before_loading():
-    small, mesh = preset("llama-3.2-1b"), MeshShape(1, 4)
     options = DemoOptions(draft="a-model", fuzzy=4, max_new_tokens=4000)
-    run = n150.plan_run(LLAMA, options, mesh, 10, small)
+    run = plan(options, (1, 4), draft=SMALL)
     assert run.draft_layers is not None and len(run.draft_layers.parallel_stages) == 4
     for sequential in (None, 1):
-        assert n150.plan_run(LLAMA, replace(options, fuzzy=sequential), mesh, 10, small).draft_layers is None
-    with pytest.raises(UserError, match="--fuzzy 15: .* from 1 to 14 for a model of 16 layers"):
-        n150.plan_run(LLAMA, replace(options, fuzzy=15), mesh, 10, small)
+        assert plan(replace(options, fuzzy=sequential), (1, 4), draft=SMALL).draft_layers is None
     # Two models of a long context fit beside each other, but not the draft's second copy.
-    longer, small, mesh = (
-        *(replace(config, max_position_embeddings=200000) for config in (LLAMA, small)),
-        MeshShape(1, 2),
-    )
+    longer, small = (replace(config, max_position_embeddings=200000) for config in (LLAMA, SMALL))
     tight = replace(options, max_new_tokens=160000)
-    assert n150.plan_run(longer, replace(tight, fuzzy=None), mesh, 10, small).capacity > 160000
+    assert plan(replace(tight, fuzzy=None), (1, 2), draft=small, config=longer).capacity > 160000
     with pytest.raises(UserError, match="llama-3.2-1b as its draft, 4 of its layers in parallel, on 1x2 .* needs"):
-        n150.plan_run(longer, replace(tight, max_context=200000), mesh, 10, small)
-
-
-def test_a_draft_model_with_another_vocabulary_is_refused(capsys, boards, checkpoint, tmp_path):
-    write_hf_folder(tmp_path / "draft")
-    tokenizer = tmp_path / "draft" / "tokenizer.json"
-    words = json.loads(tokenizer.read_text())
-    vocabulary = words["model"]["vocab"]
-    first, second = list(vocabulary)[:2]
-    vocabulary[first], vocabulary[second] = vocabulary[second], vocabulary[first]
-    tokenizer.write_text(json.dumps(words))
-    error = refused(capsys, *checkpoint, "--prompt", "the", "--draft", str(tmp_path / "draft"))
-    assert "--draft: the draft model draft and the target model both have" in error
-
-
-@pytest.mark.parametrize(
-    "error, words",
-    [
-        (MeshError("mesh 1x2 needs 2 chips, this machine has 1"), "needs 2 chips, this machine has 1"),
-        (RuntimeError("TT_THROW @ fabric.cpp:7\ninfo:\nno links\nbacktrace:\n --- a\n"), "info: no links"),
-    ],
-)
-def test_boards_that_do_not_open_are_one_line(capsys, monkeypatch, boards, checkpoint, error, words):
-    def refuse(*_, **__):
-        raise error
-
-    monkeypatch.setattr(MeshShape, "open", refuse)
-    line = refused(capsys, *checkpoint, "--mesh", "1x2")
-    assert "--device n150: the boards do not open as a 1x2 mesh: " in line
-    assert line.endswith(words)
-
-
-@pytest.mark.parametrize("what", ["cache", "cache/tt_weights"])
-def test_a_cache_that_cannot_be_made_is_refused_before_a_board_is_opened(capsys, boards, checkpoint, tmp_path, what):
-    (tmp_path / what).parent.mkdir(exist_ok=True)
-    (tmp_path / what).touch()
-    assert re.search(
-        r"the cache .*/cache.*: (File exists|Not a directory); LLAMA_ALSPEC_CACHE names another place",
-        refused(capsys, *checkpoint),
-    )
-
-
-def test_the_entry_of_a_run_is_the_checkpoints_whatever_context_is_asked(
-    capsys, monkeypatch, boards, checkpoint, tmp_path
-):
-    """Weights do not depend on --max-context: they are not converted again for another."""
-
-    def refuse(*_, **__):
-        raise MeshError("here")
-
-    monkeypatch.setattr(MeshShape, "open", refuse)
-    for asked in ("100", "200"):
-        refused(capsys, *checkpoint, "--max-context", asked)
-    assert len(list((tmp_path / "cache" / "tt_weights").iterdir())) == 1
-
-
-def test_the_clock_of_a_text_measures_its_first_tokens(monkeypatch):
-    times = iter([10.0, 13.0, 14.0, 14.5])
-    monkeypatch.setattr(board_session.time, "perf_counter", lambda: next(times))
-    clock = board_session.TokenClock(lambda user, token: token == 3)
-    assert [clock.first_tokens(count) for count in (1, 2)] == [(0, 0.0)] * 2
-    assert [clock(0, token) for token in range(4)] == [False, False, False, True]
-    assert clock.first_tokens(1) == (1, 3.0) and clock.first_tokens(2) == (2, 4.0)
-    assert clock.first_tokens(9) == (3, 4.5)
-
-
-def test_the_clock_of_three_texts_begins_when_each_has_its_first_token(monkeypatch):
-    """Prefills are no decode steps: of six tokens three are decoded, the first two by the step that compiles."""
-    times = iter([10.0, 11.0, 12.0, 15.0, 15.5, 16.0])
-    monkeypatch.setattr(board_session.time, "perf_counter", lambda: next(times))
-    clock = board_session.TokenClock(lambda user, token: False, users=3)
-    for user in (0, 1, 2, 0, 2, 0):
-        clock(user, 1)
-    assert [clock.first_tokens(count) for count in (0, 2, 9)] == [(0, 0.0), (2, 3.5), (3, 4.0)]
+        plan(replace(tight, max_context=200000), (1, 2), draft=small, config=longer)
 
 
 def test_users_take_memory_and_rows():
     """Eight caches of a long context need a mesh; sharded decode steps take so many users, and a draft model's chains
     of all of them are calibrated in one tile of rows."""
     options = DemoOptions(max_new_tokens=20000, max_context=131072)
-    assert n150.plan_run(LLAMA, options, MeshShape(1, 2), 10, users=8).users == 8
-    assert n150.plan_run(LLAMA, options, MeshShape(), 10).users == 1
-    with pytest.raises(UserError, match=r"a cache of 20096 positions for 20010 for each of 8 users needs \d{11} b"):
-        n150.plan_run(LLAMA, options, MeshShape(), 10, users=8)
-    rows = DemoOptions(attention="alspec", max_new_tokens=300)
-    assert n150.plan_run(LLAMA, rows, MeshShape(2, 4), 10, users=8).capacity == 384
-    small, drafted = preset("llama-3.2-1b"), DemoOptions(draft="a-model", draft_length=3)
-    assert n150.plan_run(LLAMA, drafted, MeshShape(1, 2), 10, small, users=8).draft_precision is not None
-    with pytest.raises(
-        UserError, match="8 users and drafts of 4 tokens with 1 candidates per node need 40 rows per pass"
-    ):
-        n150.plan_run(LLAMA, replace(drafted, draft_length=4), MeshShape(1, 2), 10, small, users=8)
+    assert plan(options, (1, 2), users=8).users == 8 and plan(options).users == 1
+    with pytest.raises(UserError, match=r"20096 positions for 20010 for each of 8 users needs \d{11} b"):
+        plan(options, users=8)
+    drafted = DemoOptions(draft="a-model", draft_length=3)
+    assert plan(drafted, (1, 2), draft=SMALL, users=8).draft_precision is not None
+    with pytest.raises(UserError, match="8 users and drafts of 4 tokens .* need 40 rows per pass"):
+        plan(replace(drafted, draft_length=4), (1, 2), draft=SMALL, users=8)
     fast = DemoOptions(decode_sharding="sharded", attention="exact", draft="ngram", tree="4x2")
-    assert n150.plan_run(LLAMA, fast, MeshShape(1, 2), 10, users=3).users == 3
+    assert plan(fast, (1, 2), users=3).users == 3
     with pytest.raises(UserError, match="sharded decode steps do not support trees of 36 nodes in all"):
-        n150.plan_run(LLAMA, fast, MeshShape(1, 2), 10, users=4)
+        plan(fast, (1, 2), users=4)
 
 
-def test_a_conversation_takes_the_context_that_fits_or_the_one_asked_for():
-    asked = {None: 73088, 300: 300, 20000: 20000}
-    plans = {n: n150.plan_run(LLAMA, DemoOptions(max_context=n), MeshShape(), None) for n in asked}
-    assert {n: plan.limit for n, plan in plans.items()} == asked
-    assert [plan.capacity for plan in plans.values()] == [73088, 384, 20096]
-    assert [plan.notice is None for plan in plans.values()] == [False, True, True]
-    options = DemoOptions(draft="ngram")
-    drafted, nodes = n150.plan_run(LLAMA, options, MeshShape(), None), chip_tree_nodes(options, 1)
-    assert (drafted.limit, drafted.capacity) == (73088 - nodes, 73088), "a tree's nodes go behind a full conversation"
-    assert n150.plan_run(LLAMA, DemoOptions(), MeshShape(1, 8), None).limit == LLAMA.max_position_embeddings
-    with pytest.raises(UserError, match="needs .* GB\\); the longest context that fits has 73088 positions"):
-        n150.plan_run(LLAMA, DemoOptions(max_context=131072), MeshShape(), None)
+def test_the_clock_of_texts_measures_their_first_decoded_tokens(monkeypatch):
+    """Prefills are no decode steps: of six tokens of three users three are decoded, the first two by the step that
+    compiles."""
+    for users, times, expected in (
+        ((0, 0, 0, 0), [10.0, 13.0, 14.0, 14.5], {0: (0, 0.0), 1: (1, 3.0), 2: (2, 4.0), 9: (3, 4.5)}),
+        ((0, 1, 2, 0, 2, 0), [10.0, 11.0, 12.0, 15.0, 15.5, 16.0], {0: (0, 0.0), 2: (2, 3.5), 9: (3, 4.0)}),
+    ):
+        monkeypatch.setattr(board_session.time, "perf_counter", iter(times).__next__)
+        clock = board_session.TokenClock(lambda user, token: token == 3, users=len(set(users)))
+        assert [clock(user, number) for number, user in enumerate(users)] == [n == 3 for n in range(len(users))]
+        assert {count: clock.first_tokens(count) for count in expected} == expected
+
+
+# Simulated chips.
+
+
+def started(monkeypatch, *arguments: str, stdin: str = "") -> tuple[list[str], DemoOptions]:
+    """Return the simulator's part of the command line that a simulated run starts, and the options of the program."""
+    found: list[list[str]] = []
+    monkeypatch.setattr(sim, "run_command", lambda command, environment: found.append(command) or 0)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+    monkeypatch.delenv("MESH_DEVICE", raising=False)
+    assert cli.main(["--device", "sim", *arguments]) == 0
+    split = found[0].index("--")
+    assert found[0][split + 2 : split + 4] == ["-m", "models.llama31_8b.demo"]
+    return found[0][1:split], parse(found[0][split + 4 :])
+
+
+def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_command(monkeypatch, tmp_path):
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path))
+    simulator, options = started(monkeypatch)
+    assert simulator == ["-m", "runtime_patches.simulated_n150", "run", "--grid", "4x2", "--dispatch", "fast"]
+    assert (options.device, options.mesh, options.chunk_size, options.max_new_tokens) == ("n150", "1x1", 32, 8)
+    assert options.prompt and weights.load_model(options.model).config.num_hidden_layers == 2
+    simulator, options = started(monkeypatch, "--attention", "alspec", "--json", "--draft", "tiny", stdin="a text\n")
+    assert simulator[-2:] == ["--mesh", "2x1"] and options.prompt == ("a text",) and options.json
+    whole, draft = (weights.load_model(source).model for source in (options.model, options.draft))
+    assert draft.config.num_hidden_layers == 1 and (whole.lm_head == draft.lm_head).all()
+    simulator, options = started(monkeypatch, "--draft", "tiny", "--fuzzy", "2", "--mesh", "1x2", "--prompt", "b")
+    assert options.draft == options.model and weights.load_model(options.model).config.num_hidden_layers == 4
+    simulator, _ = started(monkeypatch, "--decode-sharding", "sharded")
+    assert "8x8" in simulator
+    write_hf_folder(tmp_path / "model")
+    simulator, options = started(monkeypatch, "--model", str(tmp_path / "model"), "--layers", "1")
+    assert options.layers == 1 and options.model == str(tmp_path / "model") and options.chunk_size == 128
 
 
 @pytest.mark.parametrize(
-    "mesh, options, words",
+    "arguments, words",
     [
-        ((1, 2), {"attention": "alspec"}, "needs a mesh of two rows, such as 2x1; 1x2 has 1"),
-        ((2, 1), {"attention": "alspec", "threshold": 2e6}, r"threshold must be from 0 to 1e\+06"),
-        ((2, 1), {"attention": "alspec", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
-        ((1, 1), {"attention": "sink", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
-        ((1, 1), {"attention": "static", "static_layers": "31,32"}, "names layer 32"),
+        (["--model", "{folder}"], "--layers"),
+        (["--layers", "2"], "--model"),
+        (["--mesh", "5x5"], "no mesh 5x5"),
+        (["--draft", "tiny", "--fuzzy", "5"], "up to 4 layers in parallel, got 5"),
     ],
 )
-def test_what_chips_cannot_speculate_is_refused(mesh, options, words):
-    with pytest.raises(UserError, match=words):
-        n150.plan_run(LLAMA, DemoOptions(**options), MeshShape(*mesh), 10)
+def test_what_is_not_simulated_is_refused(capsys, arguments, words, tmp_path):
+    write_hf_folder(tmp_path)
+    asked = [argument.format(folder=tmp_path) for argument in arguments]
+    assert words in refused(capsys, "--device", "sim", *asked)
 
 
-@pytest.mark.parametrize("mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")])
-def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
-    if mesh is not None:
-        monkeypatch.setenv("MESH_DEVICE", mesh)
-    assert n150.SUPPORT.resolved(DemoOptions()).attention == attention
-    assert n150.SUPPORT.resolved(DemoOptions(attention="sink")).attention == "sink"
+# What stands for the simulator's process: it is known by its command line.
+_PROGRAM = """
+import subprocess, sys, time
+chip = subprocess.Popen([sys.executable, "-c", {chip!r}, "runtime_patches.simulated_n150.simulator"])
+time.sleep({seconds})
+sys.exit(7)
+"""
+
+
+def test_a_simulated_chip_that_is_gone_ends_the_program(monkeypatch):
+    monkeypatch.setattr(simulated, "LOST_S", 0.5)
+    lost = _PROGRAM.format(chip="import time; time.sleep(2)", seconds=600)
+    with pytest.raises(simulated.SimulatorError, match=r"the process \d+ of a simulated chip ended before"):
+        simulated.run([sys.executable, "-c", lost])
+    slow = _PROGRAM.format(chip="import time; time.sleep(600)", seconds=600)
+    with pytest.raises(simulated.SimulatorError, match="did not end within 2 s"):
+        simulated.run([sys.executable, "-c", slow], limit_s=2)
+    whole = _PROGRAM.format(chip="import time; time.sleep(600)", seconds=2)
+    assert simulated.run([sys.executable, "-c", whole.replace("sys.exit", "chip.kill(); sys.exit")]) == 7
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
+    """Speculating, by ALSpec and over a token tree: exact numbers, so that no near tie separates the texts."""
+    if why := doctor.why_not("simulator"):
+        pytest.skip(f"the simulator needs: {why}")
+    monkeypatch.delenv("MESH_DEVICE", raising=False)
+    asked = ["--device", "sim", "--json", "--precision", "bfloat16", "--max-new-tokens", "4"]
+    assert cli.main([*asked, "--attention", "alspec", "--threshold", "0.4"]) == 0
+    told = json.loads(capfd.readouterr().out.splitlines()[-1])
+    options = DemoOptions(**{name: told["options"][name] for name in ("attention", "threshold", "chunk_size")})
+    loaded = weights.load_model(told["options"]["model"])
+    ids = loaded.tokenizer.apply_chat_template([{"role": "user", "content": sim.PROMPT}])
+    from models.llama31_8b.reference.generate import generate
+
+    policy = options.policy()
+    expected = generate(loaded.model, [ids], max_new_tokens=4, policy=policy)
+    assert told["token_ids"] == expected.token_ids[0]
+    assert (told["hits"], told["misses"]) == (policy.statistics.hits, policy.statistics.misses)
+    assert told["hits"] + told["misses"] == 6 and not told["exchange"]["failures"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from models.llama31_8b.demo.report import RunReport, bar, gains, predictions, print_report
+from models.llama31_8b.demo.report import RunReport, bar, gains_sentence, predictions, print_report
 from models.llama31_8b.latency import estimate
 
 REPORT = RunReport(
@@ -23,10 +23,7 @@ REPORT = RunReport(
     prefill_seconds=0.5,
     decode_tokens=30,
     decode_seconds=2.0,
-    hits=60,
-    misses=20,
-    bypassed=12,
-    bypassed_positions=3,
+    counts={"hits": 60, "misses": 20, "bypassed": 12, "bypassed_positions": 3},
     hit_rate=0.75,
     hit_rate_per_layer=[1.0, 0.5, None, 0.0],
 )
@@ -48,7 +45,8 @@ def test_rates():
     "rate, text", [(0, "····"), (1, "████"), (0.5, "██··"), (0.53125, "██▏·"), (0.97, "███▉"), (0.01, "····")]
 )
 def test_bars(rate, text):
-    assert bar(rate, 4) == text
+    assert bar(rate, 4, "utf-8") == text
+    assert bar(rate, 4, "ascii") == "#" * round(4 * rate) + "." * (4 - round(4 * rate))
 
 
 def predicted(report: RunReport) -> list[dict]:
@@ -82,7 +80,7 @@ def test_tensor_parallelism_is_the_fastest_on_at_most_as_many_chips():
 def test_the_closing_sentence_says_what_the_hits_gain(rate):
     """At 1K tokens half of the chips is too high a price at every hit rate: the sentence blames no hits for it."""
     rows = predicted(replace(REPORT, context=1024, hit_rate=rate))
-    said = gains(rows)
+    said = gains_sentence(rows)
     assert "do not pay" not in said and "1.00x" in said
     assert f"to {max(row['gain_of_hits'] for row in rows):.2f}x as fast as without any" in said
     chips = {
@@ -120,7 +118,7 @@ def test_report_text():
 
 def test_steps_that_compile_are_left_out_of_the_rate_and_said():
     """30 tokens in 2 s, of which 2 took 1.6 s: 28 in 0.4 s."""
-    board = replace(REPORT, first_token_seconds=12.3, warm_up_tokens=2, warm_up_seconds=1.6)
+    board = replace(REPORT, first_token_seconds=12.3, warm_up=(2, 1.6))
     assert board.decode_tokens_per_s == pytest.approx(70)
     text = shown(board, width=120)
     assert "70.0 tokens/s  (28 tokens; the first 2, which compile, left out: 1.60 s)" in text
@@ -134,22 +132,17 @@ def test_steps_that_compile_are_left_out_of_the_rate_and_said():
 
 
 def test_a_run_that_compiles_nothing_leaves_nothing_out():
-    text = shown(replace(REPORT, first_token_seconds=0.5))
-    assert "after 0.50 s" in text and "compil" not in text
+    text = shown(replace(REPORT, first_token_seconds=0.5, threads=2))
+    assert "after 0.50 s" in text and "compil" not in text and "(30 tokens, 2 threads)" in text
     assert "first token" not in shown(REPORT), "several turns have no one first token"
     told = REPORT.to_dict()
     assert (told["warm_up_tokens"], told["warm_up_s"], told["time_to_first_token_s"]) == (0, 0.0, None)
-
-
-def test_threads_of_torch_are_said():
-    assert "(30 tokens, 2 threads)" in shown(replace(REPORT, threads=2)) and "threads" not in shown(REPORT)
-    assert replace(REPORT, threads=2).to_dict()["threads"] == 2
 
 
 def test_without_speculation_or_verification():
     assert "exact attention verifies nothing" in shown(
         replace(REPORT, attention="exact", speculates=False, hit_rate=None)
     )
-    bypassed = shown(replace(REPORT, hit_rate=None, hits=0, misses=0, hit_rate_per_layer=[None] * 4))
+    bypassed = shown(replace(REPORT, hit_rate=None, hit_rate_per_layer=[None] * 4))
     assert "speculation starts at 512 cached tokens" in bypassed and "none verified" in bypassed
     assert predicted(replace(REPORT, hit_rate=None)) == []

@@ -71,10 +71,10 @@ def test_a_text_that_is_too_short_to_speculate(model, file, capsys):
     "change, words",
     [
         (["--tokens", "0"], "--tokens must be at least 1, got 0"),
-        (["--threshold", "-1"], "threshold must be a number >= 0"),
+        (["--threshold", "-1"], "--threshold must be 0 or more"),
         (["--model", "absent"], "no model absent"),
-        (["--chunk-size", "5"], "chunk_size 5 is not a multiple"),
-        (["--chunk-size", "32", "--predictor", "followed"], "chunk_size 32 is not a multiple of 32 above 32"),
+        (["--chunk-size", "5"], "got 5"),
+        (["--chunk-size", "32", "--predictor", "followed"], "64 or more with --predictor followed, got 32"),
     ],
 )
 def test_bad_requests_are_one_line(model, file, capsys, change, words):

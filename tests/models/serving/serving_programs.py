@@ -16,10 +16,10 @@ from .plugin_side import BLOCK, WIDTH, Plugin, Request, serve
 
 def adapter_on(mesh, users: int, folder: Path, **settings: Any):
     """Write a tiny checkpoint into a folder; return the adapter of it, and its config. settings: of the adapter."""
-    from models.llama31_8b.serving import tiny_checkpoint
+    from models.llama31_8b import tiny
     from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
 
-    config = tiny_checkpoint.write(folder, tiny_checkpoint.config().with_layers(1))
+    config = tiny.write_checkpoint(folder, tiny.of_bytes().with_layers(1))
     hf_config = SimpleNamespace(_name_or_path=str(folder), alspec=settings)
     return LlamaForCausalLM.initialize_vllm_model(hf_config, mesh, users, max_seq_len=BLOCK * WIDTH), config
 

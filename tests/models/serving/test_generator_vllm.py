@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from models.llama31_8b import tiny
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.serving import tiny_checkpoint
 from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
 
 from .plugin_side import BLOCK, USERS, WIDTH, Plugin, Request, alone, drawn_request, prompt_of, serve
@@ -23,7 +23,7 @@ from .torch_engine import TorchEngine
 
 @pytest.fixture(scope="module")
 def reference() -> ReferenceLlama:
-    return ReferenceLlama.random(tiny_checkpoint.config(), seed=3)
+    return ReferenceLlama.random(tiny.of_bytes(), seed=3)
 
 
 @pytest.mark.parametrize("chooses, overlap", [("host", False), ("host", True), ("device", False), ("device", True)])

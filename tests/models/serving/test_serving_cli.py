@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from models.llama31_8b import tiny
 from models.llama31_8b.checkpoint.load import load_model
-from models.llama31_8b.serving import cli, tiny_checkpoint
+from models.llama31_8b.serving import cli
 from models.llama31_8b.serving.environment import ServingEnvironmentError, common_requirements
 from models.llama31_8b.serving.settings import model_settings
 from models.llama31_8b.tt.mesh import MeshShape
@@ -120,7 +121,7 @@ def test_command_line_and_environment(tmp_path):
 
 def test_tiny_checkpoint_loads_here_and_in_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
-    tiny_checkpoint.write(tmp_path)
+    tiny.write_checkpoint(tmp_path)
     loaded = load_model(tmp_path)
     ids = loaded.tokenizer.encode("Tides, twice a day.")
     assert loaded.tokenizer.decode(ids[-19:]) == "Tides, twice a day."

@@ -24,7 +24,7 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
     import ttnn
 
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
-    from models.llama31_8b.demo.backends.sim.backend import TINY
+    from models.llama31_8b.tiny import TINY
     from models.llama31_8b.tt.kv_cache import PagedKVCache
     from models.llama31_8b.tt.model import TtLlama, cache_prompt, overwrite, read
     from models.llama31_8b.tt.settings import ModelSettings

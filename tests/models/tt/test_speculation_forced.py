@@ -12,8 +12,8 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.tiny import TINY
 from tests.models.tt.forced_outcomes import Drawn, forced
 from tests.models.tt.sharding_programs import BANKED
 from tests.support.pair_cases import CAPACITY, CHUNK_SIZE, PROMPT_TOKENS

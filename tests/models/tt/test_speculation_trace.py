@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
+from models.llama31_8b.tiny import TINY
 from tests.models.tt.speculation_programs import traced
 from tests.support.alspec_reference import Recorded, reference_steps
 

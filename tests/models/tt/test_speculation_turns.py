@@ -9,11 +9,11 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
+from models.llama31_8b.tiny import TINY
 from tests.models.tt.turn_programs import speculated_turns
 
 # Prompts whose best logits lead by 0.38 and more, and whose guesses are off by 0.55 and 0.93 of the exact result.

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from loguru import logger
 
-from models.llama31_8b.demo.backends.sim.backend import TINY
+from models.llama31_8b.tiny import TINY
 from tests.support.tt_programs import prefill_and_decode, weight_cache
 from tests.support.tt_tolerances import GRID, MIN_PCC, NEAR_TIE, prompt
 

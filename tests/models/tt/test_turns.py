@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.tiny import TINY
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
 from tests.support.tt_tolerances import prompt
 

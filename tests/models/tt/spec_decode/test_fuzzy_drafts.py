@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from loguru import logger
 
-from models.llama31_8b.demo.backends.sim.backend import TINY
+from models.llama31_8b.tiny import TINY
 from tests.models.tt.spec_decode.fuzzy_programs import draft_and_calibrate
 from tests.support.tt_tolerances import MIN_PCC, prompt
 

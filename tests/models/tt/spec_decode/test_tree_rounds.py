@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.llama31_8b.demo.backends.sim.backend import TINY
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.spec_decode.draft_shape import DraftShape
 from models.llama31_8b.spec_decode.tree import TokenTree
+from models.llama31_8b.tiny import TINY
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
 from tests.support.tt_tolerances import prompt
 

@@ -1,11 +1,15 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`--device n150`: the TT-NN path on boards. Everything that can be refused is, before a board is opened."""
+"""`--device n150`: the TT-NN path on boards, or on simulated chips of `--device sim`.
+
+Everything that can be refused is, before a board is opened: make a `Plan`, open the mesh, serve.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,81 +20,94 @@ from runtime_patches.board import doctor
 from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
+from .... import simulated
 from ....spec_decode.draft_shape import SELF_WINDOW
 from ....tt.boards import check_boards, find_boards
 from ....tt.dram_budget import DoesNotFit, budget, longest_context
+from ....tt.layer_parallel import LayerAssignment
 from ....tt.mesh import TILE, MeshError, MeshShape
 from ....tt.precision import PrecisionConfig, PrecisionError, precision_config
 from ....tt.settings import SpeculationError, check_chunk_size, check_speculation, followed_range
 from ....tt.sharding import ShardingError, check_sharding_of_rows
-from ...options import ATTENTIONS, DemoOptions, UserError
-from ...support import CHIP_DRAFTING, CHIP_DRAFTS_REFUSE, DECODE_SHARDING, Support, chip_tree_nodes, layer_parallel
+from ....tt.spec_decode.draft_limits import check_draft_shape
+from ...options import DemoOptions, UserError
 
 if TYPE_CHECKING:
     import ttnn
 
+    from ....checkpoint.load import Checkpoint
     from ....checkpoint.tokenizer import Tokenizer
     from ....config import LlamaConfig
     from ....tt.generator import Generator
-    from ....tt.layer_parallel import LayerAssignment
     from ....tt.model import TtLlama
     from ....tt.settings import ModelSettings
 
-
-def attention_of_mesh(options: DemoOptions) -> str:
-    """Return the default of --attention: alspec if the mesh has two rows, else exact."""
-    try:
-        return "alspec" if MeshShape.choose(options.mesh).sp == 2 else "exact"
-    except MeshError:
-        return "exact"  # `run` says what is wrong with the mesh
-
-
-SUPPORT = Support(
-    device="n150",
-    what="N150 boards, in TT-NN",
-    default_attention=attention_of_mesh,
-    attention={name: None for name in ATTENTIONS},
-    drafting=CHIP_DRAFTING,
-    drafts_refuse=CHIP_DRAFTS_REFUSE,
-    chat=None,
-    refused={
-        "layers": "the first layers alone write no text",
-        "html": "chips count hits by layer, not by token",
-    },
-)
-PRECISION = "performance"
+PRECISION, DECODE_SHARDING = "performance", "interleaved"
 TRACE_REGION_BYTES = 64 * 1024**2
 
 
-class RunConfig(NamedTuple):
-    """capacity: cached positions per user, in whole blocks as far as the model's context allows. limit: positions that
-    a prompt and its continuation may take. users: prompts decoded together. decode_sharding: of the model; its draft's
-    is interleaved. draft_precision, draft_layers: of a draft model. notice: what to say if `limit` is the longest
-    context that fits and the model has a longer one."""
+@dataclass(frozen=True)
+class Plan:
+    """What a run needs of the chips.
+
+    capacity: cached positions per user, in whole blocks as far as the model's context allows. limit: positions that a
+    prompt and its continuation may take. users: prompts decoded together. decode_sharding: of the model; its draft's
+    is interleaved. draft_precision, draft_layers: of a draft model and of --fuzzy. notice: what to say if `limit` is
+    the longest context that fits and the model has a longer one.
+    """
 
     mesh: MeshShape
     precision: PrecisionConfig
     capacity: int
     limit: int
     draft_precision: PrecisionConfig | None = None
-    draft_layers: LayerAssignment | None = None  # of --fuzzy
+    draft_layers: LayerAssignment | None = None
     decode_sharding: str = DECODE_SHARDING
     users: int = 1
     notice: str | None = None
+
+    def settings(self, options: DemoOptions) -> ModelSettings:
+        """Return the target model's settings, with the attention that the options ask for."""
+        from ....tt.settings import AttentionSettings, ModelSettings
+
+        attention = AttentionSettings(
+            str(options.attention), options.chunk_size, options.threshold, options.static_layer_set(), options.predictor
+        )
+        return ModelSettings(
+            users=self.users,
+            capacity=self.capacity,
+            precision=self.precision,
+            attention=attention,
+            decode_sharding=self.decode_sharding,
+        )
+
+    def draft_settings(self) -> ModelSettings:
+        """Return the draft model's settings."""
+        from ....tt.settings import ModelSettings
+
+        return ModelSettings(
+            users=self.users,
+            capacity=self.capacity,
+            precision=self.draft_precision or self.precision,
+            layer_assignment=self.draft_layers,
+        )
 
 
 def choose_device() -> tuple[str, str]:
     """Return this machine's device and the reason: n150 with boards and all they need, else cpu."""
     boards = len(driver.visible_boards())
+    if simulated.on_simulated_chips():
+        return "n150", "simulated chips"
     if not boards:
         return "cpu", f"no Tenstorrent board in {driver.BOARDS}"
+    said = f"{boards} Tenstorrent chip{'s' * (boards > 1)}"
     try:
         check_boards(find_boards())
     except MeshError as error:
-        return "cpu", f"{boards} Tenstorrent boards, but {error}"
+        return "cpu", f"{said}, but {error}"
     if reason := doctor.why_not("silicon"):
-        return "cpu", f"{boards} Tenstorrent chips, but {reason}"
-    return "n150", f"{boards} Tenstorrent chips"
+        return "cpu", f"{said}, but {reason}"
+    return "n150", said
 
 
 def plan_run(
@@ -100,7 +117,7 @@ def plan_run(
     prompt_tokens: int | None,
     draft: LlamaConfig | None = None,
     users: int = 1,
-) -> RunConfig:
+) -> Plan:
     """Decide what a run needs. config: the checkpoint's own; prompt_tokens: of the longest prompt, None for a
     conversation; draft: of a draft model on the same mesh; users: prompts decoded together. Without --max-context the
     limit is the longest context that fits, in whole blocks, if the model's does not. Raises UserError if the mesh
@@ -116,7 +133,7 @@ def plan_run(
         return (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
 
     def capacity_for(positions: int) -> int:
-        return min(_whole(positions, max(BLOCKS)), _whole(context, TILE))
+        return min(_whole(positions, BLOCKS[0]), _whole(context, TILE))
 
     def check_memory(positions: int) -> None:
         capacity = capacity_for(positions)
@@ -135,11 +152,11 @@ def plan_run(
         check_sharding_of_rows(decode_sharding, users * max(nodes, 1))
         if draft is not None:
             drafts = precision_config(options.precision or PRECISION, draft.num_hidden_layers)
-            layers = layer_parallel(options, draft, mesh)
+            layers = _layer_parallel(options, draft, mesh)
         try:
             check_memory(wanted(limit))
         except DoesNotFit as error:
-            longest = longest_context(check_memory, wanted(limit), max(BLOCKS)) - nodes
+            longest = longest_context(check_memory, wanted(limit), BLOCKS[0]) - nodes
             if options.max_context is not None or longest <= (prompt_tokens or 0):
                 fits = f"; the longest context that fits has {longest} positions" if longest > 0 else ""
                 raise DoesNotFit(f"{error}{fits}") from error
@@ -149,7 +166,7 @@ def plan_run(
         check_attention(options, mesh, config, capacity, users)
     except (MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError) as error:
         raise UserError(f"--device n150: {error}") from error
-    return RunConfig(mesh, precision, capacity, limit, drafts, layers, decode_sharding, users, notice)
+    return Plan(mesh, precision, capacity, limit, drafts, layers, decode_sharding, users, notice)
 
 
 def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
@@ -184,15 +201,62 @@ def _whole(count: int, step: int) -> int:
     return -(-count // step) * step
 
 
+def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
+    """Return the nodes per user that a step on chips verifies, 0 without a drafter. Raises UserError for drafts of no
+    token, for trees and layer groups that drafters on chips do not have, and for more rows than a pass of a draft model
+    takes."""
+    if options.drafter == "none":
+        return 0
+    shape = options.draft_shape()
+    if shape.length < 1:
+        raise UserError("--draft-length 0 drafts nothing: chips decode without drafts by --draft none")
+    if options.draft_kind == "self" and (asked := options.flags("tree", "fuzzy")):
+        raise UserError(f"{asked[0]}: on chips a model drafts chains for itself, its layers one after another")
+    if options.draft_kind == "model":
+        if shape.width > 1 and (options.fuzzy or 1) > 1:
+            raise UserError(
+                f"--fuzzy {options.fuzzy} with --tree {options.tree} would change nothing: on chips trees are drafted "
+                "by exact passes"
+            )
+        try:
+            check_draft_shape(shape, users)
+        except ValueError as error:
+            raise UserError(
+                f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"
+            ) from error
+    return shape.most_nodes
+
+
+def _layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) -> LayerAssignment | None:
+    """Return the layer assignment of --fuzzy for a draft model, None for sequential drafts. Raises UserError for a
+    number of layers that the model does not have and for drafts of one token, MeshError for a model that the mesh
+    cannot hold."""
+    if options.fuzzy is None or options.fuzzy == 1:
+        return None
+    if options.draft_shape().length < 2:
+        raise UserError(
+            f"--fuzzy {options.fuzzy} with --draft-length 1 would change nothing: the first token of a draft comes "
+            "from the exact pass"
+        )
+    try:
+        return LayerAssignment.make(draft, mesh, options.fuzzy)
+    except MeshError:
+        raise
+    except ValueError as error:
+        raise UserError(f"--fuzzy {options.fuzzy}: {error} ({draft.name})") from error
+
+
 def check_machine(options: DemoOptions) -> MeshShape:
     """Return the mesh of --mesh or $MESH_DEVICE. Raises UserError if this machine lacks something, has fewer chips, or
     has other boards."""
+    unsure = []
     try:
         mesh = MeshShape.choose(options.mesh)
-        if reason := doctor.why_not("silicon"):
-            raise UserError(f"--device n150: {reason}")
-        unsure = check_boards(find_boards())
-        mesh.check_board(len(driver.visible_boards()))
+        if not simulated.on_simulated_chips():
+            if reason := doctor.why_not("silicon"):
+                raise UserError(f"--device n150: {reason}")
+            unsure = check_boards(find_boards())
+            mesh.check_board(len(driver.visible_boards()))
     except MeshError as error:
         raise UserError(f"--device n150: {error}") from error
     if unsure:
@@ -202,27 +266,44 @@ def check_machine(options: DemoOptions) -> MeshShape:
     return mesh
 
 
+class Source(NamedTuple):
+    """A checkpoint's folder, its configuration (of the first `layers`, where some were asked for) and name."""
+
+    folder: Path
+    config: LlamaConfig
+    shown: str
+    whole: LlamaConfig
+
+    @classmethod
+    def find(cls, source: str | None, layers: int | None = None) -> Source:
+        """Find a checkpoint and read its configuration. Raises ModelLoadError for more layers than there are."""
+        from ....checkpoint.load import first_layers, read_config, resolve_source
+
+        folder, shown = resolve_source(source)
+        whole = read_config(folder, name=Path(shown).name)
+        return cls(folder, first_layers(whole, layers), shown, whole)
+
+    def tokenizer(self) -> Tokenizer:
+        from ....checkpoint.tokenizer import Tokenizer
+
+        return Tokenizer.from_folder(self.folder, eos_token_ids=self.config.eos_token_ids)
+
+
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
     exit code. Raises UserError, before any device work or if the boards do not open."""
     mesh = check_machine(options)
     from ....checkpoint.gguf.conversion_cache import make_cache_folder
-    from ....checkpoint.load import Checkpoint, read_config, resolve_source
-    from ....checkpoint.tokenizer import Tokenizer
-    from ....tt.layouts import ShardedModules
-    from ....tt.model import TtLlama
+    from ....checkpoint.load import Checkpoint
     from ....tt.weights import HostWeights
-    from ...chat import chat, check_chat
-    from ...session import run_prompts
+    from ...chat import check_chat
     from ...text import encode_prompts
-    from .session import BoardSession
 
     make_cache_folder(project_cache_dir())
-    folder, shown = resolve_source(options.model)
-    config = read_config(folder, name=Path(shown).name)
-    tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
+    target = Source.find(options.model, options.layers)
+    tokenizer, config = target.tokenizer(), target.config
     limited = replace(config, max_position_embeddings=context_limit(config, options))
-    checkpoint = Checkpoint(limited, tokenizer, shown)
+    checkpoint = Checkpoint(limited, tokenizer, target.shown)
     prompts = None
     if texts is None:
         check_chat(checkpoint)
@@ -230,95 +311,68 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
         prompts = encode_prompts(checkpoint, options, texts)
     longest, users = (None, 1) if prompts is None else (max(map(len, prompts)), len(prompts))
     draft = _draft_source(options, config, tokenizer)
-    run_config = plan_run(config, options, mesh, longest, None if draft is None else draft.config, users)
-    logger.info(
-        "{} on {} N150, {} precision, {} attention, {} decode sharding{}",
-        shown,
-        mesh,
-        run_config.precision.name,
-        options.attention,
-        run_config.decode_sharding,
-        "" if users == 1 else f", {users} users",
-    )
-    if run_config.notice is not None:
-        logger.info("{}", run_config.notice)
-    formats = run_config.draft_precision
-    if run_config.draft_layers is not None and formats is not None:
-        logger.info(
-            "{}\n{}", run_config.draft_layers, run_config.draft_layers.by_chip(formats, run_config.capacity, users)
-        )
-    settings, draft_settings = _settings(run_config, options), _draft_settings(run_config)
-    weights = HostWeights.read(folder, config, mesh, settings)
-    drafts = None if draft is None else HostWeights.read(draft.folder, draft.config, mesh, draft_settings)
+    plan = plan_run(config, options, mesh, longest, None if draft is None else draft.config, users)
+    _announce(plan, options, target.shown)
+    weights = [HostWeights.read(target.folder, target.whole, mesh, plan.settings(options), options.layers)]
+    if draft is not None:
+        weights.append(HostWeights.read(draft.folder, draft.config, mesh, plan.draft_settings()))
     used = replace(
-        options, mesh=str(mesh), precision=options.precision or PRECISION, decode_sharding=run_config.decode_sharding
+        options, mesh=str(mesh), precision=options.precision or PRECISION, decode_sharding=plan.decode_sharding
     )
-    device = open_mesh(mesh)
-    try:
-        model = TtLlama.from_host_weights(weights, device, settings)
-        if isinstance(model.decode_modules, ShardedModules):
-            logger.info("{}", model.decode_modules.config.describe(run_config.precision))
-        drafter = None if drafts is None else TtLlama.from_host_weights(drafts, device, draft_settings)
-        generator = _generator(model, drafter, options, chat=prompts is None)
-        session = BoardSession(checkpoint, used, generator, run_config.limit)
-        code = chat(session, used) if prompts is None else run_prompts(session, used, prompts)[1]
-        generator.release()
-        return code
-    finally:
-        mesh.close(device)
+    with open_mesh(mesh) as device:
+        return _serve(plan, device, checkpoint, used, weights, prompts)
 
 
-class Source(NamedTuple):
-    """A checkpoint's folder and its configuration."""
+def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
+    """Log what is about to run."""
+    where = "simulated N150" if simulated.on_simulated_chips() else "N150"
+    users = "" if plan.users == 1 else f", {plan.users} users"
+    logger.info(
+        f"{{}} on {plan.mesh} {where}, {plan.precision.name} precision, {options.attention} attention, "
+        f"{plan.decode_sharding} decode sharding{users}",
+        shown,
+    )
+    if plan.notice is not None:
+        logger.info("{}", plan.notice)
+    if plan.draft_layers is not None and plan.draft_precision is not None:
+        by_chip = plan.draft_layers.by_chip(plan.draft_precision, plan.capacity, plan.users)
+        logger.info("{}\n{}", plan.draft_layers, by_chip)
 
-    folder: Path
-    config: LlamaConfig
+
+def _serve(plan: Plan, device: ttnn.MeshDevice, checkpoint: Checkpoint, options: DemoOptions, weights, prompts) -> int:
+    """Load the models onto open chips, and generate for the prompts' ids or chat without any; return the exit code.
+    weights: the target's HostWeights, then those of a draft model."""
+    from ....tt.layouts import ShardedModules
+    from ....tt.model import TtLlama
+    from ...chat import chat
+    from ...session import run_prompts
+    from .session import BoardSession
+
+    model = TtLlama.from_host_weights(weights[0], device, plan.settings(options))
+    if isinstance(model.decode_modules, ShardedModules):
+        logger.info("{}", model.decode_modules.config.describe(plan.precision))
+    drafter = None
+    if len(weights) > 1:
+        drafter = TtLlama.from_host_weights(weights[1], device, plan.draft_settings())
+    generator = _generator(model, drafter, options, chat=prompts is None)
+    session = BoardSession(checkpoint, options, generator, plan.limit)
+    code = chat(session, options) if prompts is None else run_prompts(session, options, prompts)[1]
+    generator.release()
+    return code
 
 
 def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenizer) -> Source | None:
     """Find the checkpoint of a draft model. Raises UserError if its vocabulary differs."""
     if options.draft_kind != "model":
         return None
-    from ....checkpoint.load import read_config, resolve_source
-    from ....checkpoint.tokenizer import Tokenizer
     from ....spec_decode.vocabulary import VocabularyMismatchError, check_vocabularies
 
-    folder, shown = resolve_source(options.drafter)
-    draft = read_config(folder, name=Path(shown).name)
-    other = Tokenizer.from_folder(folder, eos_token_ids=draft.eos_token_ids)
+    draft = Source.find(options.drafter)
     try:
-        check_vocabularies(config, draft, tokenizer.fingerprint(), other.fingerprint())
+        check_vocabularies(config, draft.config, tokenizer.fingerprint(), draft.tokenizer().fingerprint())
     except VocabularyMismatchError as error:
         raise UserError(f"--draft: {error}") from error
-    return Source(folder, draft)
-
-
-def _settings(run: RunConfig, options: DemoOptions) -> ModelSettings:
-    """Return the target model's settings, with the attention that the options ask for."""
-    from ....tt.settings import AttentionSettings, ModelSettings
-
-    static = options.static_layer_set()
-    return ModelSettings(
-        users=run.users,
-        capacity=run.capacity,
-        precision=run.precision,
-        attention=AttentionSettings(
-            str(options.attention), options.chunk_size, options.threshold, static, options.predictor
-        ),
-        decode_sharding=run.decode_sharding,
-    )
-
-
-def _draft_settings(run: RunConfig) -> ModelSettings:
-    """Return the draft model's settings."""
-    from ....tt.settings import ModelSettings
-
-    return ModelSettings(
-        users=run.users,
-        capacity=run.capacity,
-        precision=run.draft_precision or run.precision,
-        layer_assignment=run.draft_layers,
-    )
+    return draft
 
 
 def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat: bool) -> Generator:
@@ -339,11 +393,20 @@ def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat
     return Generator(model, sample_on=options.sample_on or "device", keep_trace=chat)
 
 
-def open_mesh(mesh: MeshShape) -> ttnn.MeshDevice:
-    """Open the boards. Raises UserError with ttnn's message if they do not open as this mesh."""
+@contextmanager
+def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
+    """Open the boards, or the simulated chips of this process. Raises UserError with ttnn's message if they do not open
+    as this mesh."""
+    more = {"trace_region_size": TRACE_REGION_BYTES}
+    if simulated.on_simulated_chips():
+        more = simulated.opening_options()
     try:
-        return mesh.open(trace_region_size=TRACE_REGION_BYTES)
+        device = mesh.open(**more)
     except (MeshError, RuntimeError) as error:
         # A failed check of ttnn ends with pages of return addresses.
         why = str(error).split("backtrace:")[0].strip()
         raise UserError(f"--device n150: the boards do not open as a {mesh} mesh: {why}") from error
+    try:
+        yield device
+    finally:
+        mesh.close(device)

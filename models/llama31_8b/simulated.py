@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Start programs on simulated N150 by the simulator's command. Nothing of the simulator is imported.
+
+A program that was started so is on simulated chips as it would be on boards; `on_simulated_chips` tells it apart where
+sizes differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SIMULATOR = "runtime_patches.simulated_n150"
+TRACE_REGION_BYTES = 4 << 20
+# L1 of a core for programs in flight: the simulator's compiler makes larger kernels than a board's.
+KERNEL_BYTES = 256 * 1024
+LOST_S = 15.0  # how long a program may go on after one of its simulators has ended, for instance to close a device
+
+
+class SimulatorError(RuntimeError):
+    """A simulated chip is gone, or a program on simulated chips took too long."""
+
+
+def on_simulated_chips() -> bool:
+    """Return whether ttnn opens simulated chips in this process."""
+    return bool(os.environ.get("TT_METAL_SIMULATOR"))
+
+
+def opening_options() -> dict[str, int]:
+    """Return the keyword arguments of ttnn.open_mesh_device on simulated chips with fast dispatch."""
+    import ttnn
+
+    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
+    return {"trace_region_size": TRACE_REGION_BYTES, "worker_l1_size": room}
+
+
+def command(program: Sequence[str], mesh: tuple[int, int], grid: str, dispatch: str = "fast") -> list[str]:
+    """Return the command line that runs `program` on a mesh of simulated chips of `grid` (columns x rows) cores."""
+    rows, columns = mesh
+    several = ["--mesh", f"{rows}x{columns}"] if rows * columns > 1 else []
+    started = [sys.executable, "-m", SIMULATOR, "run", "--grid", grid, "--dispatch", dispatch]
+    return [*started, *several, "--", *program]
+
+
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None, limit_s: float = float("inf")) -> int:
+    """Run a `command` to its end and return its exit code.
+
+    ttnn waits forever for a chip whose simulator is gone, so simulators are watched. Raises SimulatorError, after all
+    processes of the command were ended, for a simulator that ended before its program, and after `limit_s` seconds.
+    """
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    process = subprocess.Popen(command, env={**(environment or os.environ), "PYTHONPATH": path})
+    began, lost = time.monotonic(), None
+    simulators: set[int] = set()
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(1)
+            now, below = time.monotonic(), _descendants(process.pid)
+            simulators |= {pid for pid, line in below.items() if f"{SIMULATOR}.simulator" in line}
+            gone = [pid for pid in simulators if pid not in below]
+            lost = (lost or now) if gone else None
+            if lost is not None and now - lost > LOST_S:
+                raise SimulatorError(f"the process {gone[0]} of a simulated chip ended before the program did")
+            if now - began > limit_s:
+                raise SimulatorError(f"the program did not end within {limit_s:g} s")
+    except KeyboardInterrupt:  # the program has it too, and ends by itself
+        return process.wait()
+    finally:
+        if process.poll() is None:
+            for pid in (*_descendants(process.pid), process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+
+
+def _descendants(pid: int) -> dict[int, str]:
+    """Return the command lines of the running processes below `pid`; those that have ended are left out."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if state not in "ZX":
+                children.setdefault(int(parent), []).append(int(stat.parent.name))
+    found, todo = {}, [pid]
+    while todo:
+        for child in children.get(todo.pop(), ()):
+            todo.append(child)
+            with contextlib.suppress(OSError):
+                found[child] = Path(f"/proc/{child}/cmdline").read_text(errors="replace")
+    return found
