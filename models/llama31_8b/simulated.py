@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATOR = "runtime_patches.simulated_n150"
@@ -50,14 +51,32 @@ def command(program: Sequence[str], mesh: tuple[int, int], grid: str, dispatch: 
     return [*started, *several, "--", *program]
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] | None = None, limit_s: float = float("inf")) -> int:
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    limit_s: float = float("inf"),
+    log: IO[bytes] | None = None,
+) -> int:
     """Run a `command` to its end and return its exit code.
 
-    ttnn waits forever for a chip whose simulator is gone, so simulators are watched. Raises SimulatorError, after all
-    processes of the command were ended, for a simulator that ended before its program, and after `limit_s` seconds.
+    ttnn waits forever for a chip whose simulator is gone, so simulators are watched.
+
+    Args:
+        command: As of `command`, or any other.
+        environment: Of the process, by default this one's.
+        limit_s: Seconds that it may take.
+        log: A file for all output; the command then has a session of its own, and none of its processes outlives it.
+            Without it the terminal's input, output and Ctrl-C are the command's.
+
+    Raises:
+        SimulatorError: After all processes of the command were ended, for a simulator that ended before its program,
+            and for the limit.
     """
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    process = subprocess.Popen(command, env={**(environment or os.environ), "PYTHONPATH": path})
+    apart: dict[str, Any] = {}
+    if log is not None:
+        apart = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT, "start_new_session": True}
+    process = subprocess.Popen(command, env={**(environment or os.environ), "PYTHONPATH": path}, **apart)
     began, lost = time.monotonic(), None
     simulators: set[int] = set()
     try:
@@ -72,14 +91,23 @@ def run(command: Sequence[str], environment: Mapping[str, str] | None = None, li
                 raise SimulatorError(f"the process {gone[0]} of a simulated chip ended before the program did")
             if now - began > limit_s:
                 raise SimulatorError(f"the program did not end within {limit_s:g} s")
-    except KeyboardInterrupt:  # the program has it too, and ends by itself
-        return process.wait()
+    except KeyboardInterrupt:
+        if log is not None:
+            raise
+        return process.wait()  # the program has it too, and ends by itself
     finally:
         if process.poll() is None:
-            for pid in (*_descendants(process.pid), process.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            _kill(*_descendants(process.pid), process.pid)
             process.wait()
+        if log is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _kill(*pids: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _descendants(pid: int) -> dict[int, str]:

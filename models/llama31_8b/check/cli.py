@@ -11,17 +11,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ..command_line import OneLineParser
-from . import expectations
 from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Finding, exit_code
-from .report import make, markdown, new_run_id, write
+from .report import make, markdown, write
 from .runner import HIGHER, run_stages
-from .stages import LEVELS, STAGES, Stage, recorded_stages
+from .stages import LEVELS, STAGES, Stage
 
 PROG = "llama-alspec check"
-KINDS = ("n150", "sim")
 
 
 def main(argv: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) -> int:
@@ -29,32 +26,20 @@ def main(argv: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) ->
     options = _parse(argv)
     description = _description(options)
     findings: list[Finding] = []
-    recorded: dict[str, Any] = {}
-    run_id = new_run_id()
-    if options.record:
-        stages, level = recorded_stages(stages), LEVELS[-1]
-    else:
-        level = options.level
     try:
-        for finding in run_stages(stages, options.device, level, recording=options.record, recorded=recorded):
+        for finding in run_stages(stages, options.device, options.level):
             findings.append(finding)
             if not finding.why.startswith(HIGHER):
                 _show(finding)
     except KeyboardInterrupt:
         findings.append(Finding("run", COULD_NOT_RUN, why="interrupted"))
+        _show(findings[-1])
     except Exception as error:  # noqa: BLE001 - the report is written whatever is broken
         findings.append(Finding("run", COULD_NOT_RUN, why=f"{type(error).__name__}: {error}"))
         _show(findings[-1])
     if higher := sum(finding.why.startswith(HIGHER) for finding in findings):
         print(f"{SKIPPED:14}{higher} stages of higher levels")
-    if options.record and exit_code(findings) == 0:
-        changed = ", ".join(expectations.write(recorded)) or "none"
-        print(f"recorded: {len(recorded)} outputs in {expectations.FILE.name}; changed: {changed}")
-    return _write(options.report, findings, options, description, run_id)
-
-
-def _write(folder: Path, findings: list[Finding], options: argparse.Namespace, description: str, run_id: str) -> int:
-    report = make(findings, options.device, options.level, description, run_id)
+    report, folder = make(findings, options.device, options.level, description), options.report
     try:
         write(folder, report)
     except OSError as error:
@@ -89,23 +74,15 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = OneLineParser(
         prog=PROG, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--device", choices=KINDS, default="n150", help="boards (default) or simulated chips")
-    parser.add_argument(
-        "--level", choices=LEVELS, default="quick", help="quick: a minute; full: a quarter of an hour; soak: longer"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--device", choices=("n150", "sim"), default="n150", help="boards (default) or simulated chips")
+    add("--level", choices=LEVELS, default="quick", help="quick: a minute; full: a quarter of an hour; soak: longer")
+    add(
         "--report", type=Path, default=Path("llama-alspec-check"), metavar="DIR",
-        help="folder of report.json and report.md (default llama-alspec-check)",
+        help="folder of report.json and report.md (%(default)s)",
     )  # fmt: skip
-    parser.add_argument("--describe", metavar="TEXT", help="one line for the report (default: asked in a terminal)")
-    parser.add_argument(
-        "--record", action="store_true",
-        help="record the simulator's outputs of all ops, which later runs are compared with; with --device sim",
-    )  # fmt: skip
-    options = parser.parse_args(argv)
-    if options.record and options.device != "sim":
-        parser.error("--record takes outputs of the simulator: give --device sim")
-    return options
+    add("--describe", metavar="TEXT", help="one line for the report (default: asked in a terminal)")
+    return parser.parse_args(argv)
 
 
 if __name__ == "__main__":

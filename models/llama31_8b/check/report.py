@@ -1,48 +1,72 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Write a run as report.json for programs and report.md to paste into an issue; nothing is uploaded."""
+"""Write a run as report.json for programs and report.md to paste into an issue; nothing is uploaded.
+
+Both are meant to be published: paths keep their last part; names of host and user, home folders, addresses and serial
+numbers become placeholders.
+"""
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import platform
+import re
 import secrets
+import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .expectations import Expectations, versions
+from ..command_line import version
 from .findings import PASS, Finding, exit_code
-from .redact import redact_all
 
-SCHEMA = 1
+SCHEMA = 2
 MAX_CHARACTERS = 6000  # of report.md: what a prefilled issue takes
 ROOT = Path(__file__).resolve().parents[3]
 
+_PATH = re.compile(r"(?<![\w./:-])(?:~|\.{1,2})?/(?:[^\s/:;,'\"()<>|\[\]{}]+/)*([^\s/:;,'\"()<>|\[\]{}]*)")
+# A path in quotes may hold blanks.
+_QUOTED = re.compile(r"(['\"])((?:~|\.{1,2})?/[^'\"\n]*)\1")
+_ADDRESS = re.compile(
+    r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b"
+    r"|(?<![\w:])(?:[0-9a-fA-F]{1,4}:){2,7}(?::?[0-9a-fA-F]{1,4}|:)|(?<![\w:])[0-9a-fA-F]{1,4}::[0-9a-fA-F:]*"
+)
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
+# A board's serial number is 16 hexadecimal digits, with or without 0x; other identifiers are longer.
+_SERIAL = re.compile(r"(?<![0-9a-zA-Z])(?:0x)?[0-9a-fA-F]{12,}(?![0-9a-zA-Z])")
+# These are not paths of a person: they tell a maintainer which file is meant.
+_PUBLIC = ("/dev/", "/sys/", "/proc/")
+MIN_NAME = 2  # shorter names would take letters out of words
 
-def new_run_id() -> str:
-    """Return a name that ties report.md to report.json."""
-    return f"check-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
-
-def make(findings: Sequence[Finding], kind: str, level: str, description: str, run_id: str) -> dict[str, Any]:
+def make(findings: Sequence[Finding], kind: str, level: str, description: str) -> dict[str, Any]:
     """Return a report, redacted: JSON values only."""
     said = {
         "schema": SCHEMA,
-        "run": run_id,
+        "run": f"check-{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
         "device": kind,
         "level": level,
         "description": description,
         "commit": _commit(),
-        "versions": {"python": platform.python_version(), "kernel": platform.release(), **versions()},
-        "recorded_with": getattr(Expectations.read(), "versions", {}),
+        "versions": {"llama-alspec": version(), "python": platform.python_version(), "kernel": platform.release()}
+        | {name: found for name in ("ttnn", "wolfpine") if (found := _version(name))},
         "exit_code": exit_code(findings),
         "stages": [asdict(finding) for finding in findings],
     }
-    return redact_all(said)
+    return redact(said, private_names())
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:
@@ -53,13 +77,54 @@ def _commit() -> str | None:
         return None
 
 
+def private_names() -> list[str]:
+    """Return the names of this machine and this user, and the home folder."""
+    host = socket.getfqdn()
+    names = {socket.gethostname(), host, host.partition(".")[2], str(Path.home()), Path.home().name}
+    names |= {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER", "HOSTNAME")}
+    try:
+        names.add(getpass.getuser())
+    except (OSError, KeyError):
+        pass  # a container's user may have no name
+    names |= {name.split(".")[0] for name in names if "/" not in name}
+    return list(names - {"root", "localhost", "localdomain"})
+
+
+def redact(value: Any, names: Iterable[str]) -> Any:
+    """Return a JSON value whose strings, keys included, are without `names`, absolute paths, addresses and serial
+    numbers."""
+    names = sorted({name for name in names if len(name) >= MIN_NAME}, key=len, reverse=True)
+    if isinstance(value, dict):
+        return {redact(key, names): redact(item, names) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [redact(item, names) for item in value]
+    if not isinstance(value, str):
+        return value
+    text = _QUOTED.sub(lambda match: match[0].replace(match[2], _shortened(match[2])), value)
+    text = _PATH.sub(lambda match: _shortened(match[0]), text)
+    for name in names:
+        text = re.sub(re.escape(name), "<name>", text, flags=re.IGNORECASE)
+    text = _MAIL.sub("<mail>", text)
+    return _SERIAL.sub("<number>", _ADDRESS.sub("<address>", text))
+
+
+def _shortened(path: str) -> str:
+    last = path.rpartition("/")[2]
+    if path.startswith((*_PUBLIC, "<path>")) or path == "/":
+        return path
+    return f"<path>/{last}" if last and path.count("/") > 2 else "<path>"
+
+
 def markdown(report: dict[str, Any]) -> str:
     """Return report.md: a line per stage, then what each that did not pass says; at most MAX_CHARACTERS. The more there
     is to say, the shorter each is, so that no stage is missing."""
-    texts = (_markdown(report, width) for width in (160, 80, 40, 20))
-    text = next((text for text in texts if len(text) <= MAX_CHARACTERS), _markdown(report, 20))
+    text = ""
+    for width in (160, 80, 40, 20):
+        text = _markdown(report, width)
+        if len(text) <= MAX_CHARACTERS:
+            return text
     cut = "\n(cut; report.json has all)\n"
-    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - len(cut)] + cut
+    return text[: MAX_CHARACTERS - len(cut)] + cut
 
 
 def _markdown(report: dict[str, Any], width: int) -> str:
@@ -78,16 +143,13 @@ def _markdown(report: dict[str, Any], width: int) -> str:
     ]
     for stage in report["stages"]:
         shown = "; ".join(f"{check['name']}: {check['measured']}" for check in stage["checks"]) or stage["why"]
-        lines.append(f"| {stage['stage']} | {stage['status']} | {stage['seconds']} | {_cell(shown, width)} |")
+        cell = _short(shown, width).replace("|", "/")
+        lines.append(f"| {stage['stage']} | {stage['status']} | {stage['seconds']} | {cell} |")
     for stage in report["stages"]:
         if stage["status"] != PASS and stage["advice"]:
             lines += ["", f"**{stage['stage']}**, {stage['status']}: {_short(stage['why'], 2 * width)}"]
             lines += [f"- {_short(text, 2 * width)}" for text in stage["advice"]]
     return "\n".join(lines) + "\n"
-
-
-def _cell(text: str, width: int) -> str:
-    return _short(text, width).replace("|", "/")
 
 
 def _short(text: str, width: int) -> str:

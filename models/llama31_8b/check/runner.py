@@ -1,17 +1,20 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run stages, each in a child process with a time limit, and say of each how it ended."""
+"""Run stages, each in a child process with a time limit, and say of each how it ended. Both ends of the child are here:
+`python -m models.llama31_8b.check.runner ANSWER REQUEST` runs one body and writes its answer as JSON."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +22,26 @@ from runtime_patches import sgdc
 from runtime_patches.board import boards
 from runtime_patches.board.environment import process_environment, silicon_environment
 from runtime_patches.board.runtime_root import RuntimeRootError
-from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 
-from .advice import advice
-from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Check, Finding, failed_checks
-from .stages import SIM_PATIENCE, Stage
+from .. import simulated
+from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Check, Context, CouldNotRun, Finding, failed_checks
+from .stages import SIM_PATIENCE, Stage, advice
 
-ROOT = Path(__file__).resolve().parents[3]
 SIM_CHIPS = 2
 HIGHER = "of level "  # how the reason begins why a stage of a higher level is skipped
+NOT_SIMULATED = "cannot run: "  # how the simulator's command begins to say what it lacks
+TRACE_REGION_BYTES = 1 << 22
 
 
-def run_stages(
-    stages: Sequence[Stage], kind: str, level: str, *, recording: bool = False, recorded: dict[str, Any] | None = None
-) -> Iterator[Finding]:
-    """Yield the finding of every stage, in order. kind: "sim" or "n150". recorded: filled with outputs.
+def run_stages(stages: Sequence[Stage], kind: str, level: str) -> Iterator[Finding]:
+    """Yield the finding of every stage, in order. kind: "sim" or "n150".
 
     A stage of a higher level, one whose needs did not pass, and one for more chips than there are is skipped.
     """
     passed: set[str] = set()
     for stage in stages:
         reason = _why_skipped(stage, kind, level, passed)
-        if reason:
-            finding = Finding(stage.name, SKIPPED, why=reason)
-        else:
-            finding = _run(stage, kind, recording, {} if recorded is None else recorded)
+        finding = Finding(stage.name, SKIPPED, why=reason) if reason else _run(stage, kind)
         if finding.status == PASS:
             passed.add(stage.name)
         yield finding
@@ -55,28 +53,13 @@ def _why_skipped(stage: Stage, kind: str, level: str, passed: set[str]) -> str:
     if missing := [need for need in stage.needs if need not in passed]:
         return f"needs {', '.join(missing)}"
     chips = SIM_CHIPS if kind == "sim" else len(boards.visible_boards())
-    return f"needs {stage.chips} chips, there is {chips}" if stage.chips > max(chips, 1) else ""
+    return f"needs {stage.chips} chips, found {chips}" if stage.chips > max(chips, 1) else ""
 
 
-def environment_of(stage: Stage, kind: str) -> dict[str, str]:
-    """Return the environment of a stage's process. Raises RuntimeRootError if a part is missing."""
-    if stage.mesh is None:
-        return dict(os.environ)
-    if kind == "n150":
-        limits = {"TT_METAL_OPERATION_TIMEOUT_SECONDS": str(round(stage.limit_s / 2))}
-        return process_environment(limits | silicon_environment(sgdc.overlays()))
-    from runtime_patches.simulated_n150 import environment as simulated
-
-    mesh = None if stage.chips == 1 else stage.mesh
-    counting = cycle_overlays() if stage.timed else {}
-    variables = simulated.simulated_environment(stage.grid, sgdc.overlays() | counting, mesh=mesh, dispatch="fast")
-    return simulated.process_environment(variables | (CYCLE_VARIABLES if stage.timed else {}))
-
-
-def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> Finding:
+def _run(stage: Stage, kind: str) -> Finding:
     started = time.monotonic()
     try:
-        answer = _answer(stage, kind, recording)
+        answer = _answer(stage, kind)
     except (RuntimeRootError, OSError) as error:
         answer = {"could_not_run": " ".join(str(error).split())}
     seconds = round(time.monotonic() - started, 1)
@@ -88,32 +71,37 @@ def _run(stage: Stage, kind: str, recording: bool, recorded: dict[str, Any]) -> 
     else:
         why = failed_checks(checks)
         status = FAIL if why else PASS
-        recorded |= answer["recorded"]
-    return Finding(stage.name, status, seconds, why, () if status == PASS else advice(stage.name, why), checks)
+    return Finding(stage.name, status, seconds, why, () if status == PASS else advice(stage, why), checks)
 
 
-def _answer(stage: Stage, kind: str, recording: bool) -> dict[str, Any]:
+def _answer(stage: Stage, kind: str) -> dict[str, Any]:
     """Return the child's answer, else {"error"}; with an error also "phase": what the child was doing."""
     limit = stage.limit_s * (SIM_PATIENCE if kind == "sim" else 1)
-    asked = {"body": stage.body, "kind": kind, "mesh": stage.mesh, "recording": recording}
+    asked = json.dumps({"body": stage.body, "kind": kind, "mesh": stage.mesh})
     with tempfile.TemporaryDirectory() as folder:
         answer, log = Path(folder) / "answer.json", Path(folder) / "log.txt"
-        command = [sys.executable, "-m", f"{__package__}.child", str(answer), json.dumps(asked)]
+        command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, str(answer), asked]
+        environment = dict(os.environ)
+        if stage.mesh is not None and kind == "sim":
+            command = simulated.command(command, stage.mesh, stage.grid)
+        elif stage.mesh is not None:
+            overlays = {"TT_METAL_OPERATION_TIMEOUT_SECONDS": str(round(limit / 2))}
+            environment = process_environment(overlays | silicon_environment(sgdc.overlays()), silicon=True)
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                command, env=environment_of(stage, kind), cwd=ROOT, stdin=subprocess.DEVNULL,
-                stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
             try:
-                code = process.wait(limit)
-            except subprocess.TimeoutExpired:
-                return {"error": f"took longer than {limit:g} s", "phase": _phase(answer)}
-            finally:
-                _end(process)
+                code = simulated.run(command, environment, limit, output)
+            except simulated.SimulatorError as error:
+                return {"error": str(error), "phase": _phase(answer)}
         if answer.is_file():
             return {"phase": _phase(answer), **json.loads(answer.read_text(encoding="utf-8"))}
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
-        return {"error": f"its process ended with {how}: {_last_line(log)}", "phase": _phase(answer)}
+        lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
+        last = next((line.strip()[:200] for line in reversed(lines) if line.strip()), "it said nothing")
+        if last.startswith(NOT_SIMULATED):
+            return {"could_not_run": last.removeprefix(NOT_SIMULATED)}
+        number = -code if code < 0 else code - 128
+        killed = number in set(signal.Signals)
+        how = f"signal {signal.Signals(number).name}" if killed else f"status {code}"
+        return {"error": f"its process ended with {how}: {last}", "phase": _phase(answer)}
 
 
 def _phase(answer: Path) -> str:
@@ -121,15 +109,39 @@ def _phase(answer: Path) -> str:
     return said.read_text(encoding="utf-8") if said.is_file() else "starting its process"
 
 
-def _end(process: subprocess.Popen) -> None:
-    """End a child and all that it started in its session."""
+def run_body(body: str, kind: str, mesh: Sequence[int] | None, phase: Path) -> dict[str, Any]:
+    """In the child: return {"checks"}, {"could_not_run": why} or {"error": one line}. phase: the file that says what is
+    being done, for whoever ends this process."""
     try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.wait()
+        phase.write_text("reading the stage")
+        module, _, name = body.partition(":")
+        function = getattr(importlib.import_module(module), name)
+        phase.write_text("opening the device")
+        device = None
+        if mesh is not None:
+            from ..tt.mesh import MeshShape
+
+            board = {"trace_region_size": TRACE_REGION_BYTES}
+            device = MeshShape(*mesh).open(**(board if kind == "n150" else simulated.opening_options()))
+        phase.write_text("running the stage")
+        checks = function(Context(kind, device))
+        phase.write_text("closing the device")
+        if kind == "n150" and device is not None:  # simulated chips end with their process
+            import ttnn
+
+            ttnn.close_mesh_device(device)
+        return {"checks": [asdict(check) for check in checks]}
+    except CouldNotRun as error:
+        return {"could_not_run": str(error)}
+    except Exception as error:  # noqa: BLE001 - whatever a broken machine raises is the finding
+        traceback.print_exc()
+        text = " ".join(str(error).split("backtrace:")[0].split())  # without ttnn's return addresses
+        return {"error": f"{type(error).__name__}: {text}"[:400]}
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "it said nothing")
+if __name__ == "__main__":
+    written = Path(sys.argv[1])
+    found = run_body(**json.loads(sys.argv[2]), phase=written.with_suffix(".phase"))
+    written.write_text(json.dumps(found), encoding="utf-8")
+    sys.stderr.flush()
+    os._exit(0)  # a simulated device that is not closed takes long to go

@@ -1,33 +1,32 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of the self-test as data: what each needs, how long it may take, and what runs it."""
+"""The stages of the self-test as data: what each needs, how long it may take, what runs it, and the way around it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from typing import NamedTuple
 
 LEVELS = ("quick", "full", "soak")
-BODIES = "models.llama31_8b.check.bodies"
+CHIPS, MODEL = f"{__package__}.on_chips", f"{__package__}.with_model"
+SIM_PATIENCE = 10  # times a board's limit on simulated chips
 
 
 class Stage(NamedTuple):
-    """name: unique. body: "module:function", called as function(context) in a process of its own. needs: stages without
-    whose pass this one says nothing. level: the first of LEVELS that has it. limit_s: seconds on boards; simulated
-    chips get SIM_PATIENCE times as many. chips: that the device is opened with, 0 for none. columns: of their mesh.
-    grid: columns x rows of cores of a simulated chip. timed: whether simulated kernels count their cycles.
-    recorded: whether its outputs are compared with recorded ones."""
+    """name: unique. body: "module:function", called as function(context) in a process of its own. advice: what goes on
+    working without it. needs: stages without whose pass this one says nothing. level: the first of LEVELS that has it.
+    limit_s: seconds on boards. chips: that the device is opened with, 0 for none. columns: of their mesh. grid: columns
+    x rows of cores of a simulated chip."""
 
     name: str
     body: str
+    advice: tuple[str, ...]
     needs: tuple[str, ...] = ()
     level: str = "quick"
-    limit_s: float = 60
+    limit_s: float = 120
     chips: int = 1
     columns: int = 1
     grid: str = "2x1"
-    timed: bool = False
-    recorded: bool = False
 
     @property
     def mesh(self) -> tuple[int, int] | None:
@@ -38,38 +37,66 @@ class Stage(NamedTuple):
         return LEVELS.index(self.level) <= LEVELS.index(level)
 
 
-SIM_PATIENCE = 10
-
+_CPU = "`llama-alspec --device cpu` needs no board"
+_EXACT = "`--attention exact` on the same mesh needs neither gate nor exchange"
+_NO_TREES = ("`--draft none` needs no token trees",)
+_ONE = "`--mesh 1x1` needs no link"
+_CABLES = "check the cables of the chips that are named"
+_INTERLEAVED = "`--decode-sharding interleaved` decodes with ttnn's default placements"
+# fmt: off
 STAGES = (
-    Stage("host", f"{BODIES}.host:host", limit_s=20, chips=0),
-    Stage("cards", f"{BODIES}.host:cards", ("host",), limit_s=20, chips=0),
-    Stage("open", f"{BODIES}.device:opens", ("cards",), limit_s=120),
-    Stage("stock op", f"{BODIES}.device:stock_op", ("open",), limit_s=120),
-    Stage("HiFi4 probe", f"{BODIES}.device:hifi4_probe", ("stock op",), limit_s=120),
-    Stage("flash decode", f"{BODIES}.ops:flash_decode", ("stock op",), limit_s=120, recorded=True),
-    Stage("gate", f"{BODIES}.ops:gate", ("stock op",), limit_s=120),
-    Stage("tree attention", f"{BODIES}.ops:tree_attention", ("stock op",), "full", 120, recorded=True),
-    Stage("verification", f"{BODIES}.ops:verification", ("stock op",), "full", 120, recorded=True),
-    Stage("link", f"{BODIES}.links:exchange", ("gate",), "full", 300, chips=2),
-    Stage("collectives", f"{BODIES}.collectives:collectives", ("stock op",), "full", 300, 2, 2, "4x2"),
-    Stage("layer", f"{BODIES}.layer:interleaved", ("stock op",), "full", 300),
-    Stage("sharded layer", f"{BODIES}.layer:sharded", ("flash decode", "layer"), "full", 300, grid="8x8"),
-    Stage("pair", f"{BODIES}.pair:speculating_pair", ("flash decode", "layer", "link"), "full", 300, 2, grid="2x2"),
-    Stage("token trees", f"{BODIES}.trees:token_trees", ("tree attention", "verification", "layer"), "full", 300),
-    Stage("links of 4", f"{BODIES}.links:exchange", ("link",), "full", 300, 4, columns=2),
-    Stage("links of 8", f"{BODIES}.links:exchange", ("link",), "full", 300, 8, columns=4),
-    Stage("collectives of 4", f"{BODIES}.collectives:collectives", ("links of 4",), "full", 300, 4, 2, "4x2"),
-    Stage("collectives of 8", f"{BODIES}.collectives:collectives", ("links of 8",), "full", 300, 8, 4, "4x2"),
-    Stage("rates", f"{BODIES}.rates:rates", ("flash decode",), "full", 300, grid="8x8", timed=True),
-    Stage("replay", f"{BODIES}.device:replay", ("flash decode",), "full", 300),
-    Stage("soak", f"{BODIES}.soak:soak", ("layer", "replay"), "soak", 1800),
+    Stage("host", f"{CHIPS}:host", (_CPU, "the doctor of docs/first_day.md"), limit_s=20, chips=0),
+    Stage("cards", f"{CHIPS}:cards", ("choose N150 boards with TT_VISIBLE_DEVICES", _CPU), ("host",), limit_s=20,
+          chips=0),
+    Stage("open", f"{CHIPS}:opens", ("`tt-smi -r`, then once more: a first opening fails now and then",
+          "update firmware and driver"), ("cards",)),
+    Stage("stock op", f"{CHIPS}:stock_op", ("ttnn itself does not compute: `tt-smi -r`, then ttnn's own examples",),
+          ("open",)),
+    Stage("HiFi4 probe", f"{CHIPS}:hifi4_probe", ("`--precision performance` has no product with float32 sums",),
+          ("stock op",)),
+    Stage("flash decode", f"{CHIPS}:flash_decode", ("`--attention exact --decode-sharding interleaved` decodes with "
+          "ttnn's own attention",), ("stock op",)),
+    Stage("gate", f"{CHIPS}:gate", (_EXACT,), ("stock op",)),
+    Stage("tree attention", f"{CHIPS}:tree_attention", _NO_TREES, ("stock op",), "full"),
+    Stage("verification", f"{CHIPS}:verification", (*_NO_TREES, "`--sample-on host` chooses tokens on the host"),
+          ("stock op",), "full"),
+    Stage("link", f"{CHIPS}:exchange", (_ONE, _EXACT, _CABLES), ("gate",), "full", 300, 2),
+    Stage("collectives", f"{CHIPS}:collectives", ("`--mesh 1x1` or 2x1 has no TP group, so no collectives", _CABLES),
+          ("stock op",), "full", 300, 2, 2, "4x2"),
+    Stage("layer", f"{MODEL}:interleaved", ("`--precision accuracy`", _CPU), ("stock op",), "full", 300),
+    Stage("sharded layer", f"{MODEL}:sharded", (_INTERLEAVED,), ("flash decode", "layer"), "full", 300, grid="8x8"),
+    Stage("pair", f"{MODEL}:speculating_pair", (_EXACT, "`--mesh 1x2` shares the work between both chips"),
+          ("flash decode", "layer", "link"), "full", 300, 2, grid="2x2"),
+    Stage("token trees", f"{MODEL}:token_trees", _NO_TREES, ("tree attention", "verification", "layer"), "full", 300),
+    Stage("links of 4", f"{CHIPS}:exchange", ("`--mesh 2x1` or 1x2 on chips whose pair passes", _CABLES), ("link",),
+          "full", 300, 4, 2),
+    Stage("links of 8", f"{CHIPS}:exchange", ("`--mesh 2x2` or smaller on chips whose pairs pass", _CABLES), ("link",),
+          "full", 300, 8, 4),
+    Stage("collectives of 4", f"{CHIPS}:collectives", ("`--mesh 2x1` has no collectives",), ("links of 4",), "full",
+          300, 4, 2, "4x2"),
+    Stage("collectives of 8", f"{CHIPS}:collectives", ("`--mesh 2x2`, or 2x1, which has no collectives",),
+          ("links of 8",), "full", 300, 8, 4, "4x2"),
+    Stage("replay", f"{CHIPS}:replay", (_INTERLEAVED, "report this: results must not change from replay to replay"),
+          ("flash decode",), "full", 300),
+    Stage("soak", f"{MODEL}:soak", ("TT_METAL_OPERATION_TIMEOUT_SECONDS=60 turns a hang into an error",),
+          ("layer", "replay"), "soak", 1800),
 )
+# What N150s are known to say, with what helped others.
+KNOWN = (
+    (r"no /sys/module/tenstorrent", "the driver is not loaded: install tt-kmd, then `modprobe tenstorrent`"),
+    (r"hugepage", "hugepages are missing: install tenstorrent-tools, `systemctl restart tenstorrent-hugepages`"),
+    (r"iommu", "IOMMU: boot with iommu=pt, or without hugepages take a driver that uses the IOMMU"),
+    (r"firmware|fw.?bundle", "firmware and driver must fit each other: tt-flash and tt-kmd of one release"),
+    (r"ethernet|eth core|training|link", "links: `tt-smi -r`; look at the cables; tt-topology flashes their layout"),
+    (r"out of memory|not enough space|beyond max L1", "memory: a smaller --max-context, or more chips"),
+    (r"no (chips|devices)|not find.*device|/dev/tenstorrent", "no card is seen: `lspci -d 1e52:`, then the driver"),
+    (r"permission denied", "permissions: your user must be able to open /dev/tenstorrent/*"),
+    (r"timed? ?out|did not end", "a hang: `tt-smi -r`; TT_METAL_OPERATION_TIMEOUT_SECONDS=60 shows which op"),
+    (r"SIGKILL", "the process was killed: memory may be short (`dmesg`)"),
+)
+# fmt: on
 
 
-def recorded_stages(stages: Sequence[Stage] = STAGES) -> tuple[Stage, ...]:
-    """Return the stages whose outputs are recorded, and those that they need, in order."""
-    wanted: set[str] = set()
-    for stage in reversed(stages):
-        if stage.recorded or stage.name in wanted:
-            wanted |= {stage.name, *stage.needs}
-    return tuple(stage for stage in stages if stage.name in wanted)
+def advice(stage: Stage, why: str) -> tuple[str, ...]:
+    """Return advice for a stage that did not pass, first what its message is known for."""
+    return (*(text for pattern, text in KNOWN if re.search(pattern, why, re.IGNORECASE)), *stage.advice)

@@ -8,15 +8,10 @@ import os
 import signal
 import time
 from pathlib import Path
+from unittest import mock
 
-import torch
-
-from models.llama31_8b.check.bodies.host import driver_checks
-from models.llama31_8b.check.context import Context
-from models.llama31_8b.check.expectations import Expectations, pack, versions
-from models.llama31_8b.check.findings import Check, CouldNotRun
-
-RECORDED = torch.linspace(-1, 1, 64)
+from models.llama31_8b.check import on_chips, with_model
+from models.llama31_8b.check.findings import Check, Context, CouldNotRun
 
 
 def passes(context: Context) -> list[Check]:
@@ -24,20 +19,7 @@ def passes(context: Context) -> list[Check]:
 
 
 def wrong_value(context: Context) -> list[Check]:
-    """One element of an output is off by the last bit."""
-    context.expectations = Expectations(versions(), {"op": pack(RECORDED)})
-    values = RECORDED.clone()
-    values[7] = torch.nextafter(values[7], torch.tensor(2.0))
-    return [context.check_output("op", values, exact=True)]
-
-
-def other_version(context: Context) -> list[Check]:
-    context.expectations = Expectations({"ttnn": "0.0.1"}, {"op": pack(RECORDED)})
-    return [context.check_output("op", RECORDED, exact=True)]
-
-
-def gives(context: Context) -> list[Check]:
-    return [context.check_output("op", RECORDED, exact=True)]
+    return [Check("sum", 4, 4, True), Check("product", 5, 4, False)]
 
 
 def hangs(context: Context) -> list[Check]:
@@ -65,24 +47,50 @@ def lacks(context: Context) -> list[Check]:
 def without_driver(context: Context) -> list[Check]:
     """A host whose driver is not loaded, and so has none of its files."""
     missing = Path("/sys/module/tenstorrent_not_loaded")
-    return driver_checks(missing / "version", missing / "hugepages", missing / "iommu")
+    return on_chips.driver_checks(missing / "version", missing / "hugepages", missing / "iommu")
+
+
+# On the device.
 
 
 def wrong_ones(context: Context) -> list[Check]:
-    """An addition that gives one wrong value, on the device."""
+    """An addition that gives one wrong value."""
     import ttnn
-
-    from models.llama31_8b.check.bodies import device
 
     add = ttnn.add
     ttnn.add = lambda a, b: add(a, add(b, b))
-    return device.stock_op(context)
+    return on_chips.stock_op(context)
 
 
 def cut_link(context: Context) -> list[Check]:
-    """The exchange of `links.exchange` with the cable unplugged before it."""
-    from models.llama31_8b.check.bodies import links
+    """The exchange with the cable unplugged before it."""
     from runtime_patches.simulated_n150.links import Links
 
     Links(os.getpid()).cut()
-    return links.exchange(context)
+    return on_chips.exchange(context)
+
+
+def wrong_sum(context: Context) -> list[Check]:
+    """The sum counts one part of it twice."""
+    import ttnn
+
+    summed = ttnn.reduce_scatter
+    with mock.patch.object(ttnn, "reduce_scatter", lambda x, **named: summed(ttnn.add(x, x), **named)):
+        return on_chips.collectives(context)
+
+
+def every_guess_accepted(context: Context) -> list[Check]:
+    """The chips verify with a threshold that no guess misses."""
+    from models.llama31_8b.tt import settings
+
+    make = settings.AttentionSettings
+    with mock.patch.object(settings, "AttentionSettings", lambda policy, chunk, threshold: make(policy, chunk, 1e6)):
+        return with_model.speculating_pair(context)
+
+
+def nothing_moved(context: Context) -> list[Check]:
+    """Accepted keys and values stay where the tree's nodes were."""
+    from models.llama31_8b.tt.kv_cache import KVCache
+
+    with mock.patch.object(KVCache, "commit", lambda *given, **named: None):
+        return with_model.token_trees(context)

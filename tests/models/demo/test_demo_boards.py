@@ -134,7 +134,7 @@ def test_what_chips_do_not_do_is_refused(capsys, boards, device, arguments, word
         ({"draft": "a", "fuzzy": 15}, "--fuzzy 15: .* from 1 to 14 for a model of 16 layers"),
         ({"draft": "ngram", "draft_length": 0}, "--draft-length 0 drafts nothing"),
         ({"attention": "alspec"}, "needs a mesh of two rows, such as 2x1; 1x4 has 1"),
-        ({"attention": "sink", "chunk_size": 1024}, "up to the cache's capacity of 256, got 1024"),
+        ({"attention": "sink", "chunk_size": 1024}, "cache.s capacity of 160, got 1024"),
         ({"attention": "static", "static_layers": "31,32"}, "names layer 32"),
         ({"max_context": 131073}, "max_context must be between 1 and 131072 .* got 131073"),
     ],

@@ -6,14 +6,13 @@ import json
 import re
 
 import pytest
-from models.llama31_8b.demo.support import chip_tree_nodes
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
+from models.llama31_8b.demo.backends.n150.backend import chip_tree_nodes
 from models.llama31_8b.demo.chat import Conversation
-from models.llama31_8b.demo.cli import parse
-from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.options import DemoOptions, parse
 from models.llama31_8b.demo.text import TextPrinter
 from tests.support.gguf_files import untied, write_hf_folder
 
