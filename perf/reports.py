@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tabulate returned reports of `llama-alspec check` beside each other.
 
-One column per report.json; a row per check with what was expected, and a row per stage with its status. Rates stand
-beside those of the decode model for the same shapes.
+One column per report.json; a row per check with what was expected, and a row per stage with its status.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.check.report import SCHEMA
-from perf.projection.decode import attention, fit, matmul
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -40,9 +38,8 @@ def table(reports: Sequence[dict[str, Any]]) -> str:
             for check in stage["checks"]:
                 key = stage["stage"], check["name"]
                 cells.setdefault(key, {})[column] = _cell(check["measured"])
-                wanted = _model(check["measured"]) if check["expected"] is None else check["expected"]
-                if wanted is not None:
-                    expected.setdefault(key, _cell(wanted))
+                if check["expected"] is not None:
+                    expected.setdefault(key, _cell(check["expected"]))
     order = list(dict.fromkeys(stage for stage, _ in cells))
     rows = sorted(cells, key=lambda key: order.index(key[0]))
     lines = ["| stage | check | expected | " + " | ".join(f"{r['run']}, {r['device']}" for r in reports) + " |"]
@@ -53,21 +50,7 @@ def table(reports: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _model(measured: Any) -> str | None:
-    """Return the decode model's rate for a measured one (models/llama31_8b/check/bodies/rates.py), else None."""
-    if not isinstance(measured, dict) or "ns" not in measured:
-        return None
-    if "inputs" in measured:
-        op = matmul("ff2", measured["inputs"], measured["outputs"], measured["dtype"], cores=measured["cores"])
-    else:
-        op = attention(measured["kv_heads"], measured["head_dim"], measured["context"], 1, measured["dtype"])
-    ns = fit().ns(op)
-    return f"by the decode model {op.dram_bytes / ns:.3f} GB/s, {ns:.1f} ns"
-
-
 def _cell(value: Any) -> str:
-    if isinstance(value, dict) and "GB/s" in value:
-        return f"{value['GB/s']} GB/s, {value['ns']} ns"
     return " ".join(str(value).split()).replace("|", "/")
 
 

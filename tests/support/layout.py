@@ -18,14 +18,6 @@ SERVING = "models.llama31_8b.serving"
 SIMULATOR = "runtime_patches.simulated_n150"
 # What runs on boards.
 BOARD_OWNERS = ("models", "tt_kernels", *(f"runtime_patches.{part}" for part in ("board", "sgdc", "profiling")))
-# These still import the simulator.
-UNTIL_THEY_LAUNCH_IT = (
-    f"{DEMO}.backends.sim.backend",
-    f"{DEMO}.backends.sim.steps",
-    f"{CHECK}.runner",
-    f"{CHECK}.child",
-    f"{SERVING}.on_simulator",
-)
 
 
 def modules(root: Path, folders: tuple[str, ...] = SOURCES) -> dict[str, Path]:
@@ -97,7 +89,7 @@ def forbidden(a: str, b: str) -> str | None:
         return "device ops know no model, no demo and no benchmark"
     if _inside(a, "runtime_patches") and not _inside(b, "runtime_patches"):
         return "runtime patches import nothing else of the project"
-    if _inside(b, SIMULATOR) and any(_inside(a, room) for room in BOARD_OWNERS) and a not in UNTIL_THEY_LAUNCH_IT:
+    if _inside(b, SIMULATOR) and any(_inside(a, room) for room in BOARD_OWNERS):
         return "what a board owner runs starts the simulator as a process, by its command"
     if _inside(a, REFERENCE) and (_inside(b, DEMO) or _inside(b, TT) or not _inside(b, "models")):
         return "the reference is torch and the neutral modules of its model"

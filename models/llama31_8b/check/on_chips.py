@@ -47,8 +47,7 @@ def _random(seed: int, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
 
 def host(context: Context) -> list[Check]:
     """Check the software, and with boards driver and hugepages. Errors: CouldNotRun if software is missing."""
-    mode = "simulator" if context.simulated else "silicon"
-    findings = [one for one in doctor.findings() if mode in one.needed_for and one.part != "Tenstorrent boards"]
+    findings = doctor.software() if context.simulated else [*doctor.software(), doctor.cache_folder(), doctor.sfpi()]
     if lacking := [one for one in findings if not one.ok]:
         raise CouldNotRun("; ".join(f"{one.part}: {one.found} ({one.fix})" for one in lacking))
     checks = [Check("ttnn", ttnn_version())]

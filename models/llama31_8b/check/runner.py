@@ -86,7 +86,7 @@ def _answer(stage: Stage, kind: str) -> dict[str, Any]:
             command = simulated.command(command, stage.mesh, stage.grid)
         elif stage.mesh is not None:
             overlays = {"TT_METAL_OPERATION_TIMEOUT_SECONDS": str(round(limit / 2))}
-            environment = process_environment(overlays | silicon_environment(sgdc.overlays()), silicon=True)
+            environment = process_environment(overlays | silicon_environment(sgdc.overlays()))
         with log.open("wb") as output:
             try:
                 code = simulated.run(command, environment, limit, output)

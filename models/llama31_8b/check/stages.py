@@ -45,7 +45,7 @@ _CABLES = "check the cables of the chips that are named"
 _INTERLEAVED = "`--decode-sharding interleaved` decodes with ttnn's default placements"
 # fmt: off
 STAGES = (
-    Stage("host", f"{CHIPS}:host", (_CPU, "the doctor of docs/first_day.md"), limit_s=20, chips=0),
+    Stage("host", f"{CHIPS}:host", (_CPU, "`python -m runtime_patches.board.doctor`"), limit_s=20, chips=0),
     Stage("cards", f"{CHIPS}:cards", ("choose N150 boards with TT_VISIBLE_DEVICES", _CPU), ("host",), limit_s=20,
           chips=0),
     Stage("open", f"{CHIPS}:opens", ("`tt-smi -r`, then once more: a first opening fails now and then",

@@ -22,6 +22,7 @@ from models.llama31_8b.demo.options import DemoOptions, UserError, parse, with_a
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from runtime_patches.board import boards as driver
 from runtime_patches.board import doctor
+from runtime_patches.simulated_n150 import doctor as simulators_doctor
 from tests.support.gguf_files import write_gguf, write_hf_folder
 from tests.support.machines import refused
 
@@ -440,7 +441,7 @@ def test_a_simulated_chip_that_is_gone_ends_the_program(monkeypatch):
 @pytest.mark.timeout(1800)
 def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
     """Speculating, by ALSpec and over a token tree: exact numbers, so that no near tie separates the texts."""
-    if why := doctor.why_not("simulator"):
+    if why := simulators_doctor.why_not("simulator"):
         pytest.skip(f"the simulator needs: {why}")
     monkeypatch.delenv("MESH_DEVICE", raising=False)
     asked = ["--device", "sim", "--json", "--precision", "bfloat16", "--max-new-tokens", "4"]
