@@ -13,6 +13,9 @@ from typing import Any, Mapping
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
 _LARGEST = 1e300  # of a number in a config.json; JSON has integers that no float holds
+_ROPE_FIELDS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+_REQUIRED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+_SIZES = (*_REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
 
 
 class UnsupportedModelError(ValueError):
@@ -76,16 +79,7 @@ class LlamaConfig:
     name: str = "llama"
 
     def __post_init__(self) -> None:
-        for key in (
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "num_key_value_heads",
-            "head_dim",
-            "max_position_embeddings",
-        ):
+        for key in _SIZES:
             value = getattr(self, key)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UnsupportedModelError(f"{key} must be a positive integer, got {value!r}")
@@ -129,23 +123,19 @@ class LlamaConfig:
                 raise UnsupportedModelError(f"{flag}={data[flag]} is not supported: Llama has no biases")
         if data.get("hidden_act", "silu") != "silu":
             raise UnsupportedModelError(f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'")
-        required = (
-            "vocab_size",
-            "hidden_size",
-            "intermediate_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-        )
-        missing = [key for key in required if key not in data]
+        if quantisation := data.get("quantization_config") or data.get("compression_config"):
+            method = quantisation.get("quant_method") if isinstance(quantisation, Mapping) else None
+            raise UnsupportedModelError(
+                f"quantization_config: weights quantised by {method or _shown(quantisation)} are not supported; load "
+                "the model's own weights in bfloat16 or float16"
+            )
+        missing = [key for key in _REQUIRED if key not in data]
         if missing:
             raise UnsupportedModelError(f"config lacks {', '.join(missing)}")
-        # transformers 5 keeps theta and scaling together in `rope_parameters`; older files have two fields.
-        for key in required:
+        for key in _REQUIRED:
             if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
                 raise UnsupportedModelError(f"{key} must be a positive integer, got {_shown(data[key])}")
-        rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
-        scaling = _rope_scaling(rope)
-        theta = _number({"rope_theta": 10000.0, **data, **rope}, "rope_theta")
+        scaling, theta = _rope(data)
         tied = data.get("tie_word_embeddings")
         if tied is not None and not isinstance(tied, bool):
             raise UnsupportedModelError(f"tie_word_embeddings must be true or false, got {_shown(tied)}")
@@ -153,11 +143,7 @@ class LlamaConfig:
             raise UnsupportedModelError(f"bos_token_id must be one id, got {_shown(data['bos_token_id'])}")
         kv_heads, head_dim = data.get("num_key_value_heads"), data.get("head_dim")
         return cls(
-            vocab_size=data["vocab_size"],
-            hidden_size=data["hidden_size"],
-            intermediate_size=data["intermediate_size"],
-            num_hidden_layers=data["num_hidden_layers"],
-            num_attention_heads=data["num_attention_heads"],
+            **{key: data[key] for key in _REQUIRED},
             num_key_value_heads=data["num_attention_heads"] if kv_heads is None else kv_heads,
             head_dim=data["hidden_size"] // data["num_attention_heads"] if head_dim is None else head_dim,
             max_position_embeddings=data.get("max_position_embeddings", 2048),
@@ -194,31 +180,15 @@ class LlamaConfig:
     def to_hf_dict(self) -> dict[str, Any]:
         """Return a `config.json` mapping that both this class and transformers read back."""
         scaling = self.rope_scaling
-        rope: dict[str, Any] | None = None
-        if scaling.rope_type == "linear":
-            rope = {"rope_type": "linear", "factor": scaling.factor}
-        elif scaling.rope_type == "llama3":
-            rope = {
-                "rope_type": "llama3",
-                "factor": scaling.factor,
-                "low_freq_factor": scaling.low_freq_factor,
-                "high_freq_factor": scaling.high_freq_factor,
-                "original_max_position_embeddings": scaling.original_max_position_embeddings,
-            }
+        kept = {"default": (), "linear": _ROPE_FIELDS[:1], "llama3": _ROPE_FIELDS}[scaling.rope_type]
+        rope = {"rope_type": scaling.rope_type, **{name: getattr(scaling, name) for name in kept}} if kept else None
         return {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
             "hidden_act": "silu",
             "attention_bias": False,
             "mlp_bias": False,
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "num_hidden_layers": self.num_hidden_layers,
-            "num_attention_heads": self.num_attention_heads,
-            "num_key_value_heads": self.num_key_value_heads,
-            "head_dim": self.head_dim,
-            "max_position_embeddings": self.max_position_embeddings,
+            **{key: getattr(self, key) for key in _SIZES},
             "rms_norm_eps": self.rms_norm_eps,
             "rope_theta": self.rope_theta,
             "rope_scaling": rope,
@@ -228,14 +198,31 @@ class LlamaConfig:
         }
 
 
+def _rope(data: Mapping[str, Any]) -> tuple[RopeScaling, float]:
+    """Return the scaling and theta of a config.json. transformers 5 keeps both in `rope_parameters`, older files have
+    `rope_scaling` and `rope_theta`. Raises UnsupportedModelError where a file has both generations and they differ."""
+    found = []
+    for name in ("rope_parameters", "rope_scaling"):
+        if rope := data.get(name):
+            found.append((name, _rope_scaling(rope), rope.get("rope_theta")))
+    if len(found) == 2 and found[0][1] != found[1][1]:
+        raise UnsupportedModelError(f"rope_parameters give {found[0][1]}, but rope_scaling gives {found[1][1]}")
+    thetas = [("rope_theta", data["rope_theta"])] if data.get("rope_theta") is not None else []
+    thetas += [(f"{name}.rope_theta", theta) for name, _, theta in found if theta is not None]
+    numbers = {_number({name: value}, name) for name, value in thetas} or {10000.0}
+    if len(numbers) > 1:
+        said = " but ".join(f"{name} is {value}" for name, value in thetas)
+        raise UnsupportedModelError(f"{said}: which of them holds?")
+    return found[0][1] if found else RopeScaling(), numbers.pop()
+
+
 def _rope_scaling(rope: Mapping[str, Any]) -> RopeScaling:
     if not isinstance(rope, Mapping):
         raise UnsupportedModelError(f"rope_scaling must be an object or null, got {_shown(rope)}")
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     if rope_type in ("default", None):
         return RopeScaling()
-    names = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-    fields = {name: rope[name] for name in names if name in rope}
+    fields = {name: rope[name] for name in _ROPE_FIELDS if name in rope}
     for name in fields:
         _number(rope, name)
     if (positions := fields.get("original_max_position_embeddings")) is not None:

@@ -316,7 +316,7 @@ MUTATIONS = [
     ),
     Mutation(
         "GGUF's query rows keep llama.cpp's rotary order",
-        f"{MODEL}/checkpoint/gguf/loader.py",
+        f"{MODEL}/checkpoint/gguf.py",
         "return half_split_rows(value, self.config.num_attention_heads)",
         "return value",
         ("tests/models/checkpoint/test_weights_gguf.py::test_tensors_come_back_within_the_step_of_their_type",),

@@ -181,7 +181,7 @@ def write_hf_folder(
     dtype: torch.dtype = torch.float32,
 ) -> dict[str, torch.Tensor]:
     """Write config.json, tokenizer files and safetensors; returns the state dict."""
-    from models.llama31_8b.checkpoint.gguf.tokenizer import build_tokenizer
+    from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
 
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.to(dtype) for name, tensor in random_state_dict(config, seed).items()}

@@ -8,7 +8,9 @@ numbers become placeholders.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
+import ipaddress
 import json
 import os
 import platform
@@ -30,13 +32,11 @@ SCHEMA = 2
 MAX_CHARACTERS = 6000  # of report.md: what a prefilled issue takes
 ROOT = Path(__file__).resolve().parents[3]
 
-_PATH = re.compile(r"(?<![\w./:-])(?:~|\.{1,2})?/(?:[^\s/:;,'\"()<>|\[\]{}]+/)*([^\s/:;,'\"()<>|\[\]{}]*)")
+_PATH = re.compile(r"(?<![\w./:>-])(?:~|\.{1,2})?/(?:[^\s/:;,'\"()<>|\[\]{}]+/)*([^\s/:;,'\"()<>|\[\]{}]*)")
 # A path in quotes may hold blanks.
 _QUOTED = re.compile(r"(['\"])((?:~|\.{1,2})?/[^'\"\n]*)\1")
-_ADDRESS = re.compile(
-    r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\b"
-    r"|(?<![\w:])(?:[0-9a-fA-F]{1,4}:){2,7}(?::?[0-9a-fA-F]{1,4}|:)|(?<![\w:])[0-9a-fA-F]{1,4}::[0-9a-fA-F:]*"
-)
+_ADDRESS = re.compile(r"(?<![\w:.])[0-9a-fA-F:.]{3,}(?!\w)")  # of a network: `ipaddress` or a MAC decides
+_MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}")
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
 # A board's serial number is 16 hexadecimal digits, with or without 0x; other identifiers are longer.
 _SERIAL = re.compile(r"(?<![0-9a-zA-Z])(?:0x)?[0-9a-fA-F]{12,}(?![0-9a-zA-Z])")
@@ -105,7 +105,16 @@ def redact(value: Any, names: Iterable[str]) -> Any:
     for name in names:
         text = re.sub(re.escape(name), "<name>", text, flags=re.IGNORECASE)
     text = _MAIL.sub("<mail>", text)
-    return _SERIAL.sub("<number>", _ADDRESS.sub("<address>", text))
+    return _SERIAL.sub("<number>", _ADDRESS.sub(_without_address, text))
+
+
+def _without_address(match: re.Match[str]) -> str:
+    found = match[0].rstrip(".")
+    with contextlib.suppress(ValueError):
+        if not _MAC.fullmatch(found):
+            ipaddress.ip_address(found)
+        return "<address>" + match[0][len(found) :]
+    return match[0]
 
 
 def _shortened(path: str) -> str:

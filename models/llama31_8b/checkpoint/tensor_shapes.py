@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ..config import LlamaConfig
 from .errors import ModelLoadError
 
-LM_HEAD = "lm_head.weight"
+LM_HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
 def is_weight(name: str) -> bool:
@@ -22,7 +22,7 @@ def tensor_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
     hidden, ffn = config.hidden_size, config.intermediate_size
     query = config.num_attention_heads * config.head_dim
     key_value = config.num_key_value_heads * config.head_dim
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (config.vocab_size, hidden)}
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (config.vocab_size, hidden)}
     for layer in range(config.num_hidden_layers):
         block = {
             "input_layernorm": (hidden,),
@@ -45,7 +45,7 @@ def tensor_shapes(config: LlamaConfig) -> dict[str, tuple[int, ...]]:
 def check_shapes(config: LlamaConfig, found: Mapping[str, tuple[int, ...]], source: str) -> None:
     """Compare a checkpoint's header with what the config asks for.
 
-    A stored `lm_head` beside tied embeddings is allowed (the loader leaves it out). Raises ModelLoadError
+    A stored `lm_head` beside tied embeddings is allowed (the loader compares them). Raises ModelLoadError
     naming the first missing, misshapen or unexpected tensor and how many more there are.
     """
     wanted = tensor_shapes(config)

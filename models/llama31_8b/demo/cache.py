@@ -94,7 +94,8 @@ def _run(args: argparse.Namespace) -> int:
     total = 0
     for kind, what in KINDS.items():
         home = folder / kind
-        found = [Entry.of(path) for path in sorted(home.iterdir())] if home.is_dir() and not home.is_symlink() else []
+        kept = sorted(home.glob("[!.]*")) if home.is_dir() and not home.is_symlink() else []  # no lock file
+        found = [Entry.of(path) for path in kept]
         if args.clear or args.prune:
             found = [entry for entry in found if args.clear or now - entry.used > args.prune * DAY]
             for entry in found:

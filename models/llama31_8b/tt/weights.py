@@ -25,7 +25,7 @@ from tqdm import tqdm
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..checkpoint.gguf.conversion_cache import make_cache_folder
+from ..checkpoint.cache import make_cache_folder
 from ..checkpoint.load import load_state_dict, read_config, resolve_source
 from ..checkpoint.tensor_shapes import LM_HEAD, check_shapes
 from ..config import LlamaConfig

@@ -42,7 +42,7 @@ def test_serial_numbers_are_taken_out(serial, prefix):
 @given(st.one_of(st.ip_addresses().map(str), st.just("00:1b:44:11:3a:b7")))
 def test_addresses_are_taken_out(address):
     text = redact(f"from {address} by a.b@x.org", [])
-    assert text == "from <address> by <mail>" or address in ("::", "::1")
+    assert text == "from <address> by <mail>" or address == "::", "two colons are no name of a machine"
 
 
 def test_a_quoted_path_with_blanks_keeps_its_last_part_alone():

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.llama31_8b.checkpoint.errors import ModelLoadError
-from models.llama31_8b.checkpoint.gguf.tokenizer import build_tokenizer
+from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.config import UnsupportedModelError
 from tests.support.gguf_files import CHAT_TEMPLATE, tiny_vocabulary, write_hf_folder

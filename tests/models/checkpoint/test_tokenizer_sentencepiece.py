@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from models.llama31_8b.checkpoint.gguf.tokenizer import build_tokenizer
+from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 
 CONTROL, NORMAL, UNKNOWN, BYTE = 3, 1, 2, 6

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from loguru import logger
 
+from models.llama31_8b.checkpoint import cache, gguf
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.checkpoint.errors import ModelLoadError
-from models.llama31_8b.checkpoint.gguf import conversion_cache
 from runtime_patches.board.runtime_root import project_cache_dir
 from tests.support.gguf_files import write_gguf
 
@@ -23,43 +24,37 @@ from tests.support.gguf_files import write_gguf
 def conversions(tmp_path, monkeypatch):
     """A private cache, and the list of files converted into it."""
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
-    done, real = [], conversion_cache._convert
+    done, real = [], gguf._convert
 
     def convert(path, folder):
         real(path, folder)
         done.append(path.name)
 
-    monkeypatch.setattr(conversion_cache, "_convert", convert)
+    monkeypatch.setattr(gguf, "_convert", convert)
     return done
 
 
-def test_converted_once_then_found(tmp_path, conversions, capsys):
-    state = write_gguf(tmp_path / "m.gguf")
-    first = conversion_cache.converted_folder(tmp_path / "m.gguf")
-    shown = capsys.readouterr()
-    assert "dequantise m.gguf" in shown.err and not shown.out
-    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == first
-    assert conversions == ["m.gguf"]
+def test_converted_once_then_found_with_one_line_where_no_terminal_is(tmp_path, conversions, capsys):
+    state, lines = write_gguf(tmp_path / "m.gguf"), []
+    sink = logger.add(lines.append, format="{message}")
+    first = gguf.converted_folder(tmp_path / "m.gguf")
+    assert not capsys.readouterr().out and len(lines) == 1 and "converting m.gguf" in lines[0]
+    assert gguf.converted_folder(tmp_path / "m.gguf") == first
+    logger.remove(sink)
+    assert conversions == ["m.gguf"] and not list(first.parent.glob("*.partial"))
     loaded = weights.load_state_dict(first)
     assert all(torch.equal(loaded[name], state[name]) for name in state)
-    assert not list(first.parent.glob("*.partial"))
 
 
-def test_a_changed_file_is_another_entry(tmp_path, conversions):
+def test_a_changed_file_or_converter_is_another_entry(tmp_path, conversions, monkeypatch):
     write_gguf(tmp_path / "m.gguf", seed=1)
-    first = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    first = gguf.converted_folder(tmp_path / "m.gguf")
     state = write_gguf(tmp_path / "m.gguf", seed=2)
-    second = conversion_cache.converted_folder(tmp_path / "m.gguf")
-    assert first != second
+    second = gguf.converted_folder(tmp_path / "m.gguf")
+    monkeypatch.setattr(gguf, "CONVERTER_VERSION", gguf.CONVERTER_VERSION + 1)
+    assert len({first, second, gguf.converted_folder(tmp_path / "m.gguf")}) == 3
     name = "model.layers.0.mlp.up_proj.weight"
     assert torch.equal(weights.load_state_dict(second)[name], state[name])
-
-
-def test_another_converter_version_is_another_entry(tmp_path, conversions, monkeypatch):
-    write_gguf(tmp_path / "m.gguf")
-    first = conversion_cache.converted_folder(tmp_path / "m.gguf")
-    monkeypatch.setattr(conversion_cache, "CONVERTER_VERSION", conversion_cache.CONVERTER_VERSION + 1)
-    assert conversion_cache.converted_folder(tmp_path / "m.gguf") != first
 
 
 def _cut(path: Path) -> None:
@@ -85,10 +80,10 @@ DAMAGE = {
 @pytest.mark.parametrize("case", DAMAGE)
 def test_damaged_entry_is_rebuilt(tmp_path, conversions, case):
     state = write_gguf(tmp_path / "m.gguf")
-    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    folder = gguf.converted_folder(tmp_path / "m.gguf")
     name, damage = DAMAGE[case]
     damage(folder / name)
-    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == folder
+    assert gguf.converted_folder(tmp_path / "m.gguf") == folder
     assert conversions == ["m.gguf", "m.gguf"]
     loaded = weights.load_model(tmp_path / "m.gguf")
     assert loaded.tokenizer.vocab_size == 320
@@ -96,12 +91,12 @@ def test_damaged_entry_is_rebuilt(tmp_path, conversions, case):
 
 
 def test_large_files_are_compared_by_size(tmp_path, conversions, monkeypatch):
-    monkeypatch.setattr(conversion_cache, "_DIGEST_LIMIT", 10_000)
+    monkeypatch.setattr(gguf, "_DIGEST_LIMIT", 10_000)
     write_gguf(tmp_path / "m.gguf")
-    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
-    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == folder and len(conversions) == 1
+    folder = gguf.converted_folder(tmp_path / "m.gguf")
+    assert gguf.converted_folder(tmp_path / "m.gguf") == folder and len(conversions) == 1
     _cut(folder / "model.safetensors")
-    conversion_cache.converted_folder(tmp_path / "m.gguf")
+    gguf.converted_folder(tmp_path / "m.gguf")
     assert len(conversions) == 2 and weights.load_state_dict(folder)
 
 
@@ -113,21 +108,21 @@ def test_an_interrupted_conversion_leaves_nothing(tmp_path, conversions, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(conversion_cache, "_write_shards", interrupted)
+        patch.setattr(gguf, "_write_shards", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            conversion_cache.converted_folder(tmp_path / "m.gguf")
+            gguf.converted_folder(tmp_path / "m.gguf")
     assert not [path for path in (tmp_path / "cache" / "gguf").iterdir() if path.is_dir()]
     # What a killed process left behind does not stand in the way either.
-    entry = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    entry = gguf.converted_folder(tmp_path / "m.gguf")
     leftover = entry.with_name(entry.name + ".partial")
     entry.rename(leftover)
-    assert conversion_cache.converted_folder(tmp_path / "m.gguf") == entry and not leftover.exists()
+    assert gguf.converted_folder(tmp_path / "m.gguf") == entry and not leftover.exists()
 
 
 def test_large_models_are_written_in_shards(tmp_path, conversions, monkeypatch):
     state = write_gguf(tmp_path / "m.gguf")
-    monkeypatch.setattr(conversion_cache, "_SHARD_BYTES", 1_000_000)
-    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    monkeypatch.setattr(gguf, "_SHARD_BYTES", 1_000_000)
+    folder = gguf.converted_folder(tmp_path / "m.gguf")
     files = sorted(file.name for file in folder.glob("*.safetensors"))
     assert len(files) > 3 and files[0] == f"model-00001-of-{len(files):05d}.safetensors"
     loaded = weights.load_state_dict(folder)
@@ -136,39 +131,25 @@ def test_large_models_are_written_in_shards(tmp_path, conversions, monkeypatch):
 
 def test_a_full_disk_is_noticed_before_writing(tmp_path, conversions, monkeypatch):
     write_gguf(tmp_path / "m.gguf")
-    usage = conversion_cache.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(conversion_cache.shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    usage = gguf.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(gguf.shutil, "disk_usage", lambda path: usage._replace(free=1000))
     with pytest.raises(
         ModelLoadError, match=r"m.gguf takes 0.0 GB once dequantised, but .* free; set LLAMA_ALSPEC_CACHE"
     ):
-        conversion_cache.converted_folder(tmp_path / "m.gguf")
+        gguf.converted_folder(tmp_path / "m.gguf")
 
 
-def test_no_lock_file_is_left_whether_or_not_a_conversion_succeeds(tmp_path, conversions, monkeypatch):
-    write_gguf(tmp_path / "m.gguf")
-    (tmp_path / "cut.gguf").write_bytes((tmp_path / "m.gguf").read_bytes()[:-1000])
-    with pytest.raises(ModelLoadError):
-        conversion_cache.converted_folder(tmp_path / "cut.gguf")
-    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
-    assert list(folder.parent.iterdir()) == [folder] and conversions == ["m.gguf"]
+def test_an_entry_is_made_by_one_at_a_time(tmp_path):
+    made = []
 
-
-def test_a_lock_is_held_by_one_at_a_time(tmp_path):
-    """Each holder removes the file, so that one who waited locks it anew: counts that are read, then written."""
-    count, path = tmp_path / "count", tmp_path / "x.lock"
-    count.write_text("0")
-
-    def work() -> None:
-        for _ in range(20):
-            with conversion_cache._locked(path):
-                before = int(count.read_text())
-                time.sleep(0.001)
-                count.write_text(str(before + 1))
+    def make(folder: Path) -> None:
+        made.append(folder)
+        time.sleep(0.05)
+        (folder / "file").touch()
 
     with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(work) for _ in range(4)]:
-            done.result()
-    assert count.read_text() == "80" and not path.exists()
+        found = list(pool.map(lambda _: cache.made_once(tmp_path / "kind" / "entry", make), range(4)))
+    assert len(made) == 1 and set(found) == {tmp_path / "kind" / "entry"} and (found[0] / "file").exists()
 
 
 def test_where_the_cache_lies(tmp_path, monkeypatch):
@@ -184,7 +165,7 @@ def test_where_the_cache_lies(tmp_path, monkeypatch):
 
 def test_the_converted_folder_is_a_transformers_folder(tmp_path, conversions):
     write_gguf(tmp_path / "m.gguf")
-    folder = conversion_cache.converted_folder(tmp_path / "m.gguf")
+    folder = gguf.converted_folder(tmp_path / "m.gguf")
     from transformers import AutoConfig, AutoTokenizer
 
     assert AutoConfig.from_pretrained(folder).hidden_size == 256

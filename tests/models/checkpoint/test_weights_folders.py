@@ -35,7 +35,7 @@ def test_rope_frequencies_of_old_exports_and_a_spare_head_are_left_out(tmp_path)
     state = write_hf_folder(tmp_path, untied(tie_word_embeddings=True))
     more = {
         "model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(32),
-        "lm_head.weight": torch.zeros(320, 256),
+        "lm_head.weight": state["model.embed_tokens.weight"].clone(),
     }
     save_file({**state, **more}, tmp_path / "model.safetensors")
     assert set(weights.load_state_dict(tmp_path)) == set(state)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.errors import ModelLoadError
-from models.llama31_8b.checkpoint.gguf.loader import GgufModel, half_split_rows
+from models.llama31_8b.checkpoint.gguf import GgufModel, half_split_rows
 from models.llama31_8b.config import RopeScaling, UnsupportedModelError
 from tests.support.gguf_files import TINY, untied, write_gguf
 

@@ -10,9 +10,7 @@ whole of it.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from typing import Any
 from runtime_patches.board.runtime_root import project_cache_dir
 
 from ... import tiny
+from ...checkpoint.cache import made_once
 from ...config import LlamaConfig
 from ...simulated import SimulatorError, command
 from ...simulated import run as run_command
@@ -30,7 +29,7 @@ from ..options import DemoOptions, UserError, piped_text
 # For the tiny model: few tokens, and a guess small enough that a prompt of a sentence is longer than both of its ends.
 TOKENS = 8
 CHUNK_SIZES = {"ends": 32, "followed": 64}
-PROMPT = "The tides are caused by the moon. " * 4
+SENTENCE, REPEATS = "The tides are caused by the moon. ", {"ends": 3, "followed": 6}
 MAX_PARALLEL = 4  # layers of a draft that run at once
 # Columns and rows of cores. Joining heads takes a core per query head, sums over a TP group take eight; sharded decode
 # steps take the whole chip, which has cores beside its DRAM banks.
@@ -57,7 +56,7 @@ def run(options: DemoOptions) -> int:
         raise UserError(f"--device sim: {error}") from error
     chosen = replace(options, device="n150", mesh=str(mesh))
     if not options.prompts_given and not _may_chat(options):
-        chosen = replace(chosen, prompt=(piped_text().strip() or PROMPT,))
+        chosen = replace(chosen, prompt=(piped_text().strip() or SENTENCE * REPEATS[options.predictor],))
     heads = tiny.TINY.num_attention_heads
     if options.model is None:
         chosen = _with_tiny_model(chosen, mesh)
@@ -107,13 +106,9 @@ def _with_tiny_model(options: DemoOptions, mesh: MeshShape) -> DemoOptions:
 def _folder(config: LlamaConfig, layers: int | None = None) -> str:
     """Return the folder of a tiny checkpoint in the cache; it is written once. layers: as of `write_checkpoint`."""
     shape = "-".join(str(part) for part in (config.hidden_size, config.num_hidden_layers, config.num_attention_heads))
-    folder = project_cache_dir() / "tiny" / (f"tiny-{shape}" + ("" if layers is None else f"-first-{layers}"))
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        written = Path(tempfile.mkdtemp(dir=folder.parent))
-        tiny.write_checkpoint(written, config, layers)
-        try:
-            written.rename(folder)
-        except OSError:  # another process was faster
-            shutil.rmtree(written)
-    return str(folder)
+    entry = project_cache_dir() / "tiny" / (f"tiny-{shape}" + ("" if layers is None else f"-first-{layers}"))
+
+    def write(folder: Path) -> None:
+        tiny.write_checkpoint(folder, config, layers)
+
+    return str(made_once(entry, write))

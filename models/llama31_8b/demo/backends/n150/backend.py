@@ -133,7 +133,7 @@ def plan_run(
         return (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
 
     def capacity_for(positions: int) -> int:
-        return min(_whole(positions, BLOCKS[0]), _whole(context, TILE))
+        return min(_whole(positions, max(BLOCKS)), _whole(context, TILE))
 
     def check_memory(positions: int) -> None:
         capacity = capacity_for(positions)
@@ -156,7 +156,7 @@ def plan_run(
         try:
             check_memory(wanted(limit))
         except DoesNotFit as error:
-            longest = longest_context(check_memory, wanted(limit), BLOCKS[0]) - nodes
+            longest = longest_context(check_memory, wanted(limit), max(BLOCKS)) - nodes
             if options.max_context is not None or longest <= (prompt_tokens or 0):
                 fits = f"; the longest context that fits has {longest} positions" if longest > 0 else ""
                 raise DoesNotFit(f"{error}{fits}") from error
@@ -293,7 +293,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
     exit code. Raises UserError, before any device work or if the boards do not open."""
     mesh = check_machine(options)
-    from ....checkpoint.gguf.conversion_cache import make_cache_folder
+    from ....checkpoint.cache import make_cache_folder
     from ....checkpoint.load import Checkpoint
     from ....tt.weights import HostWeights
     from ...chat import check_chat

@@ -1,25 +1,164 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Llama-architecture GGUF file as Hugging Face tensors: names, dtypes, shapes and the q/k row order.
+"""GGUF files of the llama architecture, converted once into Hugging Face folders in the user's cache.
 
-llama.cpp stores q and k projections with the rows of each head interleaved (its RoPE rotates neighbouring
-pairs); Hugging Face rotates the two halves of a head. `GgufModel.tensor` returns the half-split layout.
+llama.cpp stores q and k projections with the rows of each head interleaved (its RoPE rotates neighbouring pairs);
+Hugging Face rotates the two halves of a head. `GgufModel.tensor` returns the half-split layout.
+
+transformers reads such files too, but drops the frequency factors of Llama 3.1 (`rope_freqs.weight`), keeps one of its
+three ends of turn, and takes minutes and float32 for what is read here tensor by tensor; tests compare both.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import re
-from collections.abc import Iterator
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from loguru import logger
+from safetensors.torch import save_file
+from tqdm import tqdm
 
-from ...config import LlamaConfig, RopeScaling, UnsupportedModelError
-from ..errors import ModelLoadError
-from ..tensor_shapes import check_shapes
+from runtime_patches.board.runtime_root import project_cache_dir
+
+from ..config import LlamaConfig, RopeScaling, UnsupportedModelError
+from .cache import made_once
+from .errors import ModelLoadError
+from .gguf_tokenizer import build_tokenizer
+from .tensor_shapes import check_shapes
+from .tokenizer import pointer
+
+# Part of every key: raise it when the converted files change.
+CONVERTER_VERSION = 2
+_MANIFEST = "conversion.json"
+_SHARD_BYTES = 2 * 1024**3
+_SAMPLE_BYTES = 1024 * 1024
+_DIGEST_LIMIT = 64 * 1024 * 1024
+
+
+def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None] | None = None) -> Path:
+    """Return the Hugging Face folder of a GGUF file (config, tokenizer, safetensors), converted if need be.
+
+    `verify_source` is called with the file before a conversion, to refuse a wrong one. Progress goes to standard error.
+    An entry carries a manifest of its files' sizes, and digests of the small ones; one that does not match is made
+    again.
+
+    Raises what `GgufModel` raises, and ModelLoadError when the disk is too small for the result.
+    """
+    path = Path(gguf_path).resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f"no GGUF file {gguf_path}")
+
+    def convert(folder: Path) -> None:
+        if verify_source:
+            verify_source(path)
+        _convert(path, folder)
+
+    return made_once(project_cache_dir() / "gguf" / f"{path.stem}-{_key(path)}", convert, _is_whole)
+
+
+def _key(path: Path) -> str:
+    """Return 16 hex digits of version, size, time, first and last megabyte: cheap for files of any size."""
+    stat = path.stat()
+    digest = hashlib.sha256(f"{CONVERTER_VERSION} {stat.st_size} {stat.st_mtime_ns}".encode())
+    with path.open("rb") as file:
+        digest.update(file.read(_SAMPLE_BYTES))
+        file.seek(max(0, stat.st_size - _SAMPLE_BYTES))
+        digest.update(file.read(_SAMPLE_BYTES))
+    return digest.hexdigest()[:16]
+
+
+def _convert(path: Path, folder: Path) -> None:
+    logger.info("converting {} once into {}", path.name, folder.parent)
+    source = GgufModel(path)
+    tokenizer, tokenizer_config = build_tokenizer(source.metadata, path)
+    needed, free = source.stored_bytes(), shutil.disk_usage(folder).free
+    if needed > free:
+        raise ModelLoadError(
+            f"{path.name} takes {needed / 1e9:.1f} GB once dequantised, but {folder.parent} has "
+            f"{free / 1e9:.1f} GB free; set LLAMA_ALSPEC_CACHE to a folder on a larger disk"
+        )
+    _write_json(folder / "config.json", source.config.to_hf_dict())
+    tokenizer.save(str(folder / "tokenizer.json"))
+    _write_json(folder / "tokenizer_config.json", tokenizer_config)
+    _write_shards(source, folder)
+    files = sorted(file for file in folder.iterdir())
+    manifest = {
+        "converter_version": CONVERTER_VERSION,
+        "source": path.name,
+        "files": {file.name: {"bytes": file.stat().st_size, "sha256": _small_digest(file)} for file in files},
+    }
+    _write_json(folder / _MANIFEST, manifest)
+
+
+def _write_shards(source: GgufModel, folder: Path) -> None:
+    shards: list[list[str]] = []
+    pending: dict[str, torch.Tensor] = {}
+    size = 0
+
+    def flush() -> None:
+        nonlocal pending, size
+        if pending:
+            save_file(pending, folder / f"shard-{len(shards)}.safetensors", metadata={"format": "pt"})
+            shards.append(list(pending))
+            pending, size = {}, 0
+
+    bar = tqdm(
+        source.tensors(),
+        total=len(source.names),
+        desc=f"dequantise {source.path.name}",
+        unit="tensor",
+        file=sys.stderr,
+        disable=not sys.stderr.isatty(),
+    )
+    for name, tensor in bar:
+        if size + tensor.nbytes > _SHARD_BYTES:
+            flush()
+        pending[name] = tensor
+        size += tensor.nbytes
+    flush()
+    if len(shards) == 1:
+        (folder / "shard-0.safetensors").rename(folder / "model.safetensors")
+        return
+    weight_map = {}
+    for number, names in enumerate(shards):
+        final = f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
+        (folder / f"shard-{number}.safetensors").rename(folder / final)
+        weight_map.update({name: final for name in names})
+    total = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
+
+
+def _is_whole(entry: Path) -> bool:
+    try:
+        manifest = json.loads((entry / _MANIFEST).read_text(encoding="utf-8"))
+        files = manifest["files"].items()
+        return all(
+            (entry / name).stat().st_size == facts["bytes"] and _small_digest(entry / name) == facts["sha256"]
+            for name, facts in files
+        )
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return False
+
+
+def _small_digest(file: Path) -> str | None:
+    """Return the SHA-256 of a file of up to 64 MiB; larger ones are compared by size only, to keep start-up fast."""
+    if file.stat().st_size > _DIGEST_LIMIT:
+        return None
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _write_json(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
 
 _TOP_LEVEL = {
     "token_embd.weight": "model.embed_tokens.weight",
@@ -259,9 +398,16 @@ def _open(path: Path) -> Any:
 
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
-            raise ModelLoadError(f"{path} is not a GGUF file: it does not begin with the letters GGUF")
+            why = pointer(path) or "it does not begin with the letters GGUF"
+            raise ModelLoadError(f"{path} is not a GGUF file: {why}")
+        if not int.from_bytes(file.read(4), "little") & 0xFFFF:
+            raise UnsupportedModelError(f"{path}: a GGUF file in big-endian byte order; convert it to little-endian")
     try:
         return gguf.GGUFReader(path)
     # The reader indexes a memory map without checks, so a short file ends in any of these.
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError, TypeError) as error:
+        if unknown := re.search(r"(\S+) is not a valid GGMLQuantizationType", str(error)):
+            raise UnsupportedModelError(
+                f"{path}: tensors of type {unknown[1]}, which the gguf library does not know: a newer version may"
+            ) from error
         raise ModelLoadError(f"{path} is a truncated or damaged GGUF file ({error})") from error

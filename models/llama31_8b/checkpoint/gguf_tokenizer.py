@@ -3,24 +3,25 @@
 """The tokenizer inside a GGUF file, as the tokenizer.json and tokenizer_config.json of a Hugging Face folder.
 
 GGUF names the pre-tokenizer ("smollm", "llama-bpe", ...) instead of storing its rules; the rules of the names
-supported here are those of the models' own tokenizer.json.
+supported here are those of the models' own tokenizer.json. transformers' converters take GPT-2's rules for all of them,
+and so split digits of Llama 3 and SmolLM2 otherwise than the models do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from loguru import logger
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from ...config import UnsupportedModelError
-from ..errors import ModelLoadError
-from .sentencepiece import sentencepiece_tokenizer
+from ..config import UnsupportedModelError
+from .errors import ModelLoadError
 
 # llama.cpp's token types.
-_CONTROL, _USER_DEFINED = 3, 4
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
+_SPACE = "▁"
 
 _LLAMA3_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -78,11 +79,12 @@ def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer,
             raise ModelLoadError(f"{path}: {len(tokens)} tokens but {len(scores)} scores")
         space_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
         tokenizer, adds_bos = sentencepiece_tokenizer(tokens, scores, types, space_prefix), True
+    special = {name: _token(metadata, f"tokenizer.ggml.{key}_token_id", tokens, path) for name, key in _SPECIAL.items()}
+    types = _with_control_tokens(types, tokens, special, metadata, path)
     for wanted, add in ((_CONTROL, tokenizer.add_special_tokens), (_USER_DEFINED, tokenizer.add_tokens)):
         texts = [token for token, kind in zip(tokens, types) if kind == wanted]
         add([AddedToken(text, normalized=False, special=wanted == _CONTROL) for text in texts])
 
-    special = {name: _token(metadata, f"tokenizer.ggml.{key}_token_id", tokens, path) for name, key in _SPECIAL.items()}
     bos = special["bos_token"]
     add_bos = bool(metadata.get("tokenizer.ggml.add_bos_token", adds_bos)) and bos is not None
     if add_bos:
@@ -97,6 +99,20 @@ def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer,
         **special,
     }
     return tokenizer, {key: value for key, value in config.items() if value is not None}
+
+
+def _with_control_tokens(
+    types: list[int], tokens: list[str], special: Mapping[str, str | None], metadata: Mapping[str, Any], path: Path
+) -> list[int]:
+    """Return the token types with control tokens that the file does not mark as such: those of its ids, and those that
+    its chat template writes."""
+    template = str(metadata.get("tokenizer.chat_template") or "")
+    named = {token for name, token in special.items() if token and name != "unk_token"}
+    named |= {token for token in tokens if token.startswith("<|") and token.endswith("|>") and token in template}
+    unmarked = [token for token, kind in zip(tokens, types) if token in named and kind not in (_CONTROL, _USER_DEFINED)]
+    if unmarked:
+        logger.warning("{}: taken as control tokens, though not marked: {}", path, ", ".join(unmarked))
+    return [_CONTROL if token in unmarked else kind for token, kind in zip(tokens, types)]
 
 
 def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int], path: Path) -> tuple[Tokenizer, bool]:
@@ -150,3 +166,44 @@ def _token(metadata: Mapping[str, Any], key: str, tokens: list[str], path: Path)
     if not 0 <= index < len(tokens):
         raise ModelLoadError(f"{path}: {key} is {index} but there are {len(tokens)} tokens")
     return tokens[index]
+
+
+def sentencepiece_tokenizer(
+    tokens: Sequence[str], scores: Sequence[float], types: Sequence[int], space_prefix: bool
+) -> Tokenizer:
+    """Build the tokenizer. tokens, scores, types: an entry per id. space_prefix: read text as if it began with a
+    space."""
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    unknown = next((token for token, kind in zip(tokens, types) if kind == _UNKNOWN), None)
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab=vocabulary,
+            merges=merges_by_score(tokens, scores, types),
+            unk_token=unknown,
+            fuse_unk=True,
+            byte_fallback=_BYTE in types,
+        )
+    )
+    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", _SPACE)]
+    undo: list[decoders.Decoder] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    if space_prefix:
+        steps.insert(0, normalizers.Prepend(_SPACE))
+        undo.append(decoders.Strip(content=" ", left=1, right=0))
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.decoder = decoders.Sequence(undo)
+    return tokenizer
+
+
+def merges_by_score(tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]) -> list[tuple[str, str]]:
+    """Return every split of a normal piece into two normal pieces, best-scored piece first.
+
+    SentencePiece stores no merges: again and again it joins the two neighbouring pieces whose union scores highest.
+    Ranked by score, all ways to split each piece in two are the equivalent list of merges.
+    """
+    ids = {token: index for index, token in enumerate(tokens) if types[index] == _NORMAL}
+    merges = []
+    for piece in sorted(ids, key=lambda token: (-scores[ids[token]], ids[token])):
+        splits = [(piece[:cut], piece[cut:]) for cut in range(1, len(piece))]
+        known = [(left, right) for left, right in splits if left in ids and right in ids]
+        merges += sorted(known, key=lambda split: (ids[split[0]], ids[split[1]]))
+    return merges

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Entries of the user's cache that are made once: a folder appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from filelock import FileLock
+from loguru import logger
+
+from .errors import ModelLoadError
+
+
+def make_cache_folder(folder: Path) -> None:
+    """Make a folder of the cache. Raises ModelLoadError with the remedy when it cannot be made or written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = None if os.access(folder, os.W_OK) else "it cannot be written"
+    except OSError as error:
+        why = error.strerror
+    if why:
+        raise ModelLoadError(f"the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
+
+
+def made_once(entry: Path, make: Callable[[Path], None], is_whole: Callable[[Path], bool] = Path.is_dir) -> Path:
+    """Return the folder `entry`, made if need be: `make` fills a folder beside it, which is then renamed.
+
+    A second process that wants an entry of the same kind waits for the first.
+
+    Args:
+        entry: Its final place, below the folder of its kind.
+        make: Fills the empty folder that it is given.
+        is_whole: Whether the entry can be used; one that cannot is made again.
+
+    Raises:
+        ModelLoadError: A cache that cannot be written, and what `make` raises; then nothing is left.
+    """
+    if is_whole(entry):
+        return entry
+    make_cache_folder(entry.parent)
+    with FileLock(entry.parent / ".lock"):
+        if is_whole(entry):
+            return entry
+        if entry.exists():
+            logger.warning("{} is damaged: making it again", entry)
+            shutil.rmtree(entry)
+        partial = entry.with_name(entry.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            partial.mkdir()
+            make(partial)
+            partial.rename(entry)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return entry

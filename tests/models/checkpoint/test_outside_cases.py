@@ -1,0 +1,216 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Folders as other projects leave them: each gives transformers' prompt tokens and greedy tokens, or is refused by
+name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.checkpoint.errors import ChatTemplateError, ModelLoadError
+from models.llama31_8b.config import UnsupportedModelError
+from models.llama31_8b.reference.generate import generate
+from tests.support.gguf_files import untied, write_gguf, write_hf_folder
+
+MESSAGES = [{"role": "user", "content": "the <|im_end|> in 12 and the end é🎉"}]
+Edit = Callable[[Path], Any]
+
+
+def edited(name: str, **changes: Any) -> Edit:
+    """Return an edit of a JSON file of the folder; None removes a field."""
+
+    def edit(folder: Path) -> None:
+        path = folder / name
+        data = {**(json.loads(path.read_text()) if path.is_file() else {}), **changes}
+        path.write_text(json.dumps({key: value for key, value in data.items() if value is not None}))
+
+    return edit
+
+
+def config(**changes: Any) -> Edit:
+    return edited("config.json", **changes)
+
+
+def template(text: str) -> Edit:
+    return edited("tokenizer_config.json", chat_template=text)
+
+
+def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Edit:
+    """Return an edit of the weights by a function that changes the dictionary."""
+
+    def edit(folder: Path) -> None:
+        state = load_file(folder / "model.safetensors")
+        change(state)
+        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, folder / "model.safetensors")
+
+    return edit
+
+
+def both(*edits: Edit) -> Edit:
+    return lambda folder: [edit(folder) for edit in edits]
+
+
+def stale_index(folder: Path) -> None:
+    names = {"model.norm.weight": "model-00001-of-00002.safetensors"}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+
+
+TRUNCATION = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+PADDING = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
+           "pad_type_id": 0, "pad_token": "<|endoftext|>"}  # fmt: skip
+LOOP = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}  # fmt: skip
+SAME: dict[str, Edit] = {
+    "as it is": lambda folder: None,
+    "truncation and padding": edited("tokenizer.json", truncation=TRUNCATION, padding=PADDING),
+    "truncation": edited("tokenizer.json", truncation=TRUNCATION),
+    "generation tags": template(
+        "{% for m in messages %}{% generation %}{{ m['content'] }}{% endgeneration %}{% endfor %}"
+    ),
+    "break and continue": template("{% for m in messages %}{{ m['content'] }}{% break %}{% endfor %}x"),
+    "tojson": template("{{ messages | tojson }}{{ messages | tojson(indent=2) }}{{ messages[0] | tojson(True) }}"),
+    "strftime": template("{{ strftime_now('%Y') }}" + LOOP),
+    "bos in the template": template("{{ bos_token }}" + LOOP),
+    "defined or not": template("{% if sep_token is defined and sep_token %}{{ sep_token }}{% endif %}" + LOOP),
+    "template in a file": both(template("wrong"), lambda folder: (folder / "chat_template.jinja").write_text(LOOP)),
+    "special tokens as objects": edited(
+        "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<|im_end|>", "lstrip": False}
+    ),
+    "special tokens in their map alone": both(
+        template("{{ bos_token }}" + LOOP + "{{ eos_token }}"),
+        edited("tokenizer_config.json", bos_token=None, eos_token=None),
+        edited("special_tokens_map.json", bos_token="<|im_start|>", eos_token={"content": "<|im_end|>"}),
+    ),
+    "tied with an equal head": both(
+        config(tie_word_embeddings=True),
+        tensors(lambda state: state.update({"lm_head.weight": state["model.embed_tokens.weight"]})),
+    ),
+    "stale index": stale_index,
+    "bfloat16": tensors(lambda state: state.update({name: part.bfloat16() for name, part in state.items()})),
+    "theta in rope_parameters": config(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 5e4}),
+    "both generations agree": config(
+        rope_scaling=LLAMA3, rope_theta=1e4, rope_parameters={**LLAMA3, "rope_theta": 1e4}
+    ),
+    "llama3 scaling": config(rope_scaling=LLAMA3),
+    "linear by its old name": config(rope_scaling={"type": "linear", "factor": 2.0}),
+    "no head_dim": config(head_dim=None),
+    "frequencies of old exporters": tensors(
+        lambda state: state.update({"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(32)})
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_as_transformers_on_the_same_folder(case, tmp_path):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    write_hf_folder(tmp_path, untied(eos_token_ids=()))
+    SAME[case](tmp_path)
+    ours, theirs = weights.load_model(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ids = ours.tokenizer.apply_chat_template(MESSAGES)
+    assert ids == theirs.apply_chat_template(MESSAGES, add_generation_prompt=True, return_dict=False)
+    text = "the and the in 12 " * 9
+    assert ours.tokenizer.encode(text, add_bos=False) == theirs.encode(text, add_special_tokens=False)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    given = torch.tensor([ids])
+    wanted = model.generate(given, max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
+    made = generate(ours.model, [ids], max_new_tokens=8, eos_token_ids=())
+    assert made.token_ids[0] == wanted[0, len(ids) :].tolist()
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n")
+
+
+def pointer(folder: Path) -> None:
+    (folder / "tokenizer.json").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n")
+
+
+def adapter(folder: Path) -> None:
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+def hub_cache(folder: Path) -> None:
+    (folder / "snapshots" / "abc").mkdir(parents=True)
+    (folder / "config.json").rename(folder / "snapshots" / "abc" / "config.json")
+
+
+NORM = "model.layers.1.input_layernorm.weight"
+REFUSED: dict[str, tuple[Edit, str]] = {
+    "another head beside tied embeddings": (config(tie_word_embeddings=True), "lm_head.weight differs .*tie_word_emb"),
+    "AWQ": (config(quantization_config={"quant_method": "awq", "bits": 4}), "quantised by awq"),
+    "compressed tensors": (config(compression_config={"format": "int"}), 'quantised by {"format": "int"}'),
+    "int8": (
+        tensors(lambda state: state.update({NORM: state[NORM].to(torch.int8)})),
+        f"{NORM} is stored as I8, which means quantised weights; supported: F64, F32, F16, BF16",
+    ),
+    "FP8": (tensors(lambda state: state.update({NORM: state[NORM].to(torch.float8_e4m3fn)})), "stored as F8_E4M3"),
+    "NaN": (tensors(lambda state: state[NORM].fill_(float("nan"))), f"model.safetensors: tensor {NORM} has 256 of 256"),
+    "infinity": (
+        tensors(lambda state: state[NORM][3:4].fill_(float("inf"))),
+        f"{NORM} has 1 of 256 numbers NaN or inf",
+    ),
+    "two scalings": (
+        config(rope_scaling=LLAMA3, rope_parameters={"rope_type": "linear", "factor": 2.0}),
+        "rope_parameters give .*linear.*, but rope_scaling gives .*llama3",
+    ),
+    "two thetas": (
+        config(rope_theta=1e4, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
+        r"rope_theta is 10000.0 but rope_parameters.rope_theta is 500000.0",
+    ),
+    "weights are a pointer": (pickled, r"model.safetensors .*Git LFS pointer.*git lfs pull"),
+    "tokenizer is a pointer": (pointer, r"tokenizer.json .*Git LFS pointer.*git lfs pull"),
+    "an adapter": (adapter, "no config.json .* it holds an adapter .*merge"),
+    "a folder of the hub's cache": (hub_cache, "no config.json .* name the snapshot .*/snapshots/abc"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_by_name(case, tmp_path):
+    write_hf_folder(tmp_path, untied())
+    edit, message = REFUSED[case]
+    edit(tmp_path)
+    with pytest.raises((ModelLoadError, UnsupportedModelError, FileNotFoundError), match=message):
+        weights.load_model(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{{ bos_token }}{{ pad_token }}", "pad_token"),
+        ("{{ messages[7]['content'].upper() }}", "refuses these messages"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{% if %}", "refuses these messages"),
+    ],
+)
+def test_every_error_of_a_template_is_named(text, message, tmp_path):
+    """A special token that no file names is an error, never an empty string."""
+    write_hf_folder(tmp_path, untied())
+    both(template(text), edited("tokenizer_config.json", pad_token=None))(tmp_path)
+    with pytest.raises(ChatTemplateError, match=message):
+        weights.load_model(tmp_path).tokenizer.apply_chat_template(MESSAGES)
+
+
+def test_gguf_files_of_other_byte_order_and_unknown_types_leave_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "m.gguf"
+    write_gguf(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + data[4:8][::-1] + data[8:])
+    with pytest.raises(UnsupportedModelError, match="big-endian"):
+        weights.load_model(path)
+    at = data.rindex(b"output_norm.weight") + len(b"output_norm.weight") + 4 + 8  # of its type: one dimension
+    path.write_bytes(data[:at] + (199).to_bytes(4, "little") + data[at + 4 :])
+    with pytest.raises(UnsupportedModelError, match="tensors of type 199"):
+        weights.load_model(path)
+    assert [entry.name for entry in (tmp_path / "cache" / "gguf").iterdir()] == [".lock"]
