@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.latency import LAYERS
@@ -37,9 +36,9 @@ _COLLECTIVES = {"gather": "all_gather", "scatter": "reduce_scatter"}
 _MATMULS = {"qkv": "qkv", "wo": "wo", "ff1": "ff1", "ff3": "ff1", "ff2": "ff2", "lm_head": "lm_head"}
 
 
-@dataclass(frozen=True)
-class PaperRow:
-    """A row of a table. cycles: simulated, None where the op was not run. share: of a published token's time."""
+class PaperRow(NamedTuple):
+    """A row of a table. cycles: simulated, None where the op was not run. error: relative to the published time. share:
+    of a published token's time."""
 
     chips: int
     section: str
@@ -48,11 +47,7 @@ class PaperRow:
     published_ns: int
     share: float
     cycles: float | None
-
-    @property
-    def error(self) -> float | None:
-        """Return the difference relative to the published time."""
-        return None if self.cycles is None else self.cycles / self.published_ns - 1
+    error: float | None
 
 
 def configuration_of(role: str, section: str, chips: int) -> Configuration | None:
@@ -65,17 +60,12 @@ def configuration_of(role: str, section: str, chips: int) -> Configuration | Non
         heads = {"heads": 32 // chips, "kv_heads": 8 // chips}
         return Configuration.make("flash_decode", variant="stock", chunk_size=256, **heads)
     if role in _MATMULS:
-        size = _products(role, 1 if role == "lm_head" else chips)
+        hidden, tp = 4096, 1 if role == "lm_head" else chips
+        columns = {"qkv": 6144, "wo": hidden, "lm_head": 32064}.get(role, 14336)
         layout = {"role": _MATMULS[role], "layout": "dram_sharded"}
         found = [c for c in suites()["paper"] if all(c.get(name) == value for name, value in layout.items())]
-        return next(c for c in found if c["k"] * c["n"] == size)
+        return next(c for c in found if c["k"] * c["n"] == columns * hidden // tp)
     return None
-
-
-def _products(role: str, tp: int) -> int:
-    hidden, ffn = 4096, 14336
-    sizes = {"qkv": 6144 * hidden // tp, "wo": hidden * hidden // tp, "lm_head": 32064 * hidden}
-    return sizes.get(role, hidden * ffn // tp)
 
 
 def cycles_of(blocks: Sequence[Block]) -> dict[str, float]:
@@ -93,7 +83,8 @@ def rows(blocks: Sequence[Block]) -> list[PaperRow]:
             configuration = configuration_of(op.role, section, chips)
             took = cycles.get(configuration.name) if configuration is not None else None
             share = ns * (LAYERS if section == LAYER else 1) / token
-            found.append(PaperRow(chips, section, op.role, op.name, ns, share, took))
+            error = None if took is None else took / ns - 1
+            found.append(PaperRow(chips, section, op.role, op.name, ns, share, took, error))
     return found
 
 

@@ -23,6 +23,7 @@ from threading import Event
 from typing import Any
 
 from models.llama31_8b.tt.sharding import GRID
+from perf.lib.chip import Chip
 from perf.sweep import modelled
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
@@ -73,21 +74,9 @@ def _of_cores(cores: int, ranks: int) -> str:
 
 def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
     """Return a worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
-    from runtime_patches import sgdc
-    from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
-    from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
-
     plan = configuration.mesh
-    variables = (
-        simulated_environment(
-            grid_of(configuration),
-            {**sgdc.overlays(), **timeline_overlays()},
-            mesh=plan.shape if plan.chips > 1 else None,
-            dispatch="fast",
-        )
-        | TIMELINE_VARIABLES
-    )
-    return worker(configuration, answer, "sim"), process_environment(variables)
+    chip = Chip(grid_of(configuration), plan.shape if plan.chips > 1 else None, gated=True, timed=True)
+    return worker(configuration, answer, "sim"), chip.environment()
 
 
 def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
