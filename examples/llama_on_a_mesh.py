@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generate with attention-level speculation on a pair of N150; on a simulated pair, with a tiny random model:
 
-    python -m runtime_patches.simulated_n150 run --mesh 2x1 --grid 2x2 -- python examples/llama_on_a_mesh.py
+    python -m runtime_patches.simulated_n150 run --patch runtime_patches.sgdc --mesh 2x1 --grid 2x2 -- \
+        python examples/llama_on_a_mesh.py
 
 On two boards name a checkpoint: python examples/llama_on_a_mesh.py meta-llama/Llama-3.1-8B-Instruct
 """

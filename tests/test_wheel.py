@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel, installed in an environment of its own, holds and runs what the checkout does."""
+"""Each distribution's wheel, installed in an environment of its own, holds and runs what the checkout does."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,20 @@ from pathlib import Path
 
 import pytest
 
+from runtime_patches.board.runtime_root import SUPPORTED_VERSIONS
+from runtime_patches.simulated_n150.doctor import WOLFPINE_VERSION
+
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("models", "perf", "runtime_patches", "tt_kernels")
+SIMULATOR = "runtime_patches/simulated_n150"
+# Distribution: (its folder, what of the checkout its wheel holds).
+DISTRIBUTIONS = {
+    "llama-alspec": (
+        ".",
+        ("models", "tt_kernels", *(f"runtime_patches/{part}" for part in ("board", "sgdc", "profiling"))),
+    ),
+    "simulated-n150": (SIMULATOR, (SIMULATOR,)),
+}
+NOT_HELD = ("__pycache__", "*.pyc", "*.egg-info", "build", "tests", "pyproject.toml")
 TIMEOUT_S = 600
 # Imports every package, those without __init__.py too, and says where each was found.
 IMPORTS = """
@@ -30,30 +43,28 @@ while packages:
 """
 
 
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory) -> Path:
-    """A copy of what belongs to the distribution: building leaves folders behind."""
-    copy = tmp_path_factory.mktemp("sources")
-    for name in (
-        "setup.py",
-        "pyproject.toml",
-        "MANIFEST.in",
-        "README.md",
-        "CHANGELOG.md",
-        "LICENSE",
-        "constraints.txt",
-    ):
-        shutil.copy(ROOT / name, copy)
-    # The studies below perf are distributions of their own.
-    for name in PACKAGES:
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc", "studies"))
-    return copy
+@pytest.fixture(scope="module", params=DISTRIBUTIONS)
+def held(request) -> list[Path]:
+    """The files that the distribution's wheel should hold."""
+    _, folders = DISTRIBUTIONS[request.param]
+    return [Path(folder) for folder in folders]
 
 
 @pytest.fixture(scope="module")
-def wheel(sources, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, sources)
+def wheel(request, held, tmp_path_factory) -> Path:
+    """The wheel, built from a copy: building leaves folders behind."""
+    (distribution,) = (name for name, (_, folders) in DISTRIBUTIONS.items() if [*map(Path, folders)] == held)
+    copy, folder = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheel")
+    sources, _ = DISTRIBUTIONS[distribution]
+    for file in (ROOT / sources).iterdir():
+        if file.is_file():
+            shutil.copy(file, copy)
+    for inside in held if sources == "." else []:
+        shutil.copytree(ROOT / inside, copy / inside, ignore=shutil.ignore_patterns(*NOT_HELD))
+    if sources != ".":
+        ignored = shutil.ignore_patterns(*(name for name in NOT_HELD if name != "pyproject.toml"))
+        shutil.copytree(ROOT / sources, copy, ignore=ignored, dirs_exist_ok=True)
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, copy)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -85,24 +96,38 @@ def run(command: list, folder: Path, codes: tuple[int, ...] = (0,)) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_every_file_of_the_packages(sources, wheel):
-    held = set(zipfile.ZipFile(wheel).namelist())
-    files = {
-        str(file.relative_to(sources)) for name in PACKAGES for file in (sources / name).rglob("*") if file.is_file()
+def test_the_wheel_holds_its_files_and_they_run_outside_the_checkout(wheel, held, environment, tmp_path):
+    ignored = shutil.ignore_patterns(*NOT_HELD)
+    files = set()
+    for folder in held:
+        for place, folders, names in os.walk(ROOT / folder, followlinks=True):
+            left_out = ignored(place, [*folders, *names])
+            folders[:] = [name for name in folders if name not in left_out]
+            files |= {str((Path(place) / name).relative_to(ROOT)) for name in names if name not in left_out}
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert len(files) > 100 and sorted(files ^ inside) == []
+
+    top = [".".join(folder.parts) for folder in held]
+    lines = [line.split() for line in run([environment / "python", "-c", IMPORTS, *top], tmp_path).splitlines()]
+    assert {name for name, _ in lines} >= {
+        str(Path(file).parent).replace("/", ".") for file in files if "__init__" in file
     }
-    assert len(files) > 300
-    assert sorted(files - held) == []
-    assert {name.split("/")[0] for name in held if ".dist-info/" not in name} == set(PACKAGES)
-
-
-def test_every_package_is_imported_from_the_wheel(environment, tmp_path):
-    lines = [line.split() for line in run([environment / "python", "-c", IMPORTS, *PACKAGES], tmp_path).splitlines()]
-    names = {name for name, _ in lines}
-    assert {"models.llama31_8b.tt", "perf.sweep", "tt_kernels.compute_gate", "runtime_patches.simulated_n150"} <= names
     assert [folder for _, folder in lines if not Path(folder).is_relative_to(environment.parent)] == []
 
+    # 1: this machine lacks a board, or the RISC-V compiler.
+    if Path(SIMULATOR) in held:
+        command = [environment / "python", "-m", "runtime_patches.simulated_n150"]
+        assert "simulator: " in run([*command, "doctor"], tmp_path, codes=(0, 1))
+        assert "--patch" in run([*command, "run", "--help"], tmp_path)
+    else:
+        assert "--attention" in run([environment / "llama-alspec", "--help"], tmp_path)
+        assert "silicon: " in run(
+            [environment / "python", "-m", "runtime_patches.board.doctor"], tmp_path, codes=(0, 1)
+        )
 
-def test_the_commands_run_outside_the_checkout(environment, tmp_path):
-    assert "--attention" in run([environment / "llama-alspec", "--help"], tmp_path)
-    doctor = [environment / "python", "-m", "runtime_patches.simulated_n150", "doctor"]
-    assert "simulator: " in run(doctor, tmp_path, codes=(0, 1))  # 1: this machine lacks the RISC-V compiler
+
+def test_pinned_versions_are_those_that_the_patches_were_made_for():
+    for folder, _ in DISTRIBUTIONS.values():
+        text = (ROOT / folder / "pyproject.toml").read_text(encoding="utf-8")
+        assert set(re.findall(r'"ttnn==([\d.]+)"', text)) == set(SUPPORTED_VERSIONS)
+    assert f'"wolfpine=={WOLFPINE_VERSION}"' in text

@@ -44,10 +44,14 @@ def opening_options() -> dict[str, int]:
 
 
 def command(program: Sequence[str], mesh: tuple[int, int], grid: str, dispatch: str = "fast") -> list[str]:
-    """Return the command line that runs `program` on a mesh of simulated chips of `grid` (columns x rows) cores."""
+    """Return the command line that runs `program` on a mesh of simulated chips of `grid` (columns x rows) cores.
+
+    The chips' runtime has the compute gate.
+    """
     rows, columns = mesh
     several = ["--mesh", f"{rows}x{columns}"] if rows * columns > 1 else []
-    started = [sys.executable, "-m", SIMULATOR, "run", "--grid", grid, "--dispatch", dispatch]
+    started = [sys.executable, "-m", SIMULATOR, "run", "--patch", "runtime_patches.sgdc"]
+    started += ["--grid", grid, "--dispatch", dispatch]
     return [*started, *several, "--", *program]
 
 

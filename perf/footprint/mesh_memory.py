@@ -24,8 +24,8 @@ from models.llama31_8b.tt.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.settings import check_speculation
 from perf.lib.data_file import add_write_option, write
 from runtime_patches import sgdc
-from runtime_patches.board.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150 import doctor
+from runtime_patches.simulated_n150.board.runtime_root import RuntimeRootError
 from runtime_patches.simulated_n150.environment import mock_environment, process_environment
 
 from .roofline import MESHES

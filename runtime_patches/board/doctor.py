@@ -20,9 +20,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from runtime_patches.board import boards
-from runtime_patches.board.environment import SYSTEM_SFPI, real_sfpi
-from runtime_patches.board.runtime_root import (
+from . import boards
+from .environment import SYSTEM_SFPI, real_sfpi
+from .runtime_root import (
     SUPPORTED_VERSIONS,
     RuntimeRootError,
     find_ttnn_dir,

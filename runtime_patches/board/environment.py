@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from runtime_patches.board.runtime_root import (
+from .runtime_root import (
     RuntimeRootError,
     build_runtime_root,
     find_ttnn_dir,

@@ -151,7 +151,7 @@ def require_patched() -> Path:
     raise UnpatchedRuntimeError(
         f"the runtime root {root} has no compute gate ({found}), so nothing could be skipped. Run "
         f"`{_apply_command(root)}` and start again with the TT_METAL_RUNTIME_ROOT it prints; on "
-        "the simulated N150 pass overlays=runtime_patches.sgdc.overlays() to simulated_environment"
+        "the simulated N150 `run` takes --patch runtime_patches.sgdc, and simulated_environment its overlays()"
     )
 
 

@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
-from runtime_patches import sgdc
 from runtime_patches.simulated_n150 import doctor, environment
 from runtime_patches.simulated_n150.dispatch import DISPATCHES
 
@@ -48,11 +50,11 @@ def main(argv: list[str] | None = None) -> int:
         help="slow: the host launches each program (default); fast: command queues on the chip, and traces",
     )
     run.add_argument(
-        "--runtime",
-        choices=("patched", "stock"),
-        default="patched",
-        help="whether the runtime has the compute gate (runtime_patches/sgdc), open unless the program closes it "
-        "(default), or is the wheel's own",
+        "--patch",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module whose overlays() gives files to replace in the runtime, {path: bytes or Path}; may be repeated",
     )
     run.add_argument("--simulator", metavar="PATH", help=library_help)
     run.add_argument("--timeout", type=float, metavar="S", help="end the program after S seconds")
@@ -92,18 +94,26 @@ def _doctor(options: argparse.Namespace) -> int:
     return 0 if ready else 1
 
 
+def _overlays_of(module: str) -> Mapping[str, Path | bytes]:
+    """Return the overlays of a module that --patch names. Raises ValueError when it has none."""
+    try:
+        return importlib.import_module(module).overlays()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"--patch {module}: {error}") from error
+
+
 def _run(options: argparse.Namespace, program: list[str]) -> int:
     # A program that is missing, or a part of the chip, is reported before anything is built.
     mode = doctor.MOCK_MESH if options.mock else doctor.LIBRARY if options.simulator else doctor.SIMULATOR
     if reason := doctor.why_not(mode, doctor.findings(options.simulator)):
         print(f"cannot run: {reason}", file=sys.stderr)
         return 1
-    from runtime_patches.board.runtime_root import RuntimeRootError
+    from runtime_patches.simulated_n150.board.runtime_root import RuntimeRootError, merge_overlays
     from runtime_patches.simulated_n150.clusters import parse_shape
     from runtime_patches.simulated_n150.library import check_library
 
-    overlays = sgdc.overlays() if options.runtime == "patched" else {}
     try:
+        overlays = merge_overlays(**{name: _overlays_of(name) for name in options.patch})
         if options.mock:
             if options.stock_kernels and (sfpi := environment.real_sfpi()):
                 raise ValueError(

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 from loguru import logger
 
-from runtime_patches.board import doctor as board
-from runtime_patches.board.doctor import Finding, disk
 from runtime_patches.simulated_n150 import library
+from runtime_patches.simulated_n150.board import doctor as board
+from runtime_patches.simulated_n150.board.doctor import Finding, disk
 
 WOLFPINE_VERSION = "2.2"
 MODES = SIMULATOR, MOCK_MESH = ("simulator", "mock mesh")

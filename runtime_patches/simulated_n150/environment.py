@@ -15,17 +15,17 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from runtime_patches.board import environment as board
-from runtime_patches.board.environment import Overlays, real_sfpi, root_variables
-from runtime_patches.board.runtime_root import (
+from runtime_patches.simulated_n150 import clusters
+from runtime_patches.simulated_n150 import dispatch as dispatch_modes
+from runtime_patches.simulated_n150.board import environment as board
+from runtime_patches.simulated_n150.board.environment import Overlays, real_sfpi, root_variables
+from runtime_patches.simulated_n150.board.runtime_root import (
     RuntimeRootError,
     build_runtime_root,
     find_ttnn_dir,
     merge_overlays,
     project_cache_dir,
 )
-from runtime_patches.simulated_n150 import clusters
-from runtime_patches.simulated_n150 import dispatch as dispatch_modes
 from runtime_patches.simulated_n150.compiler.driver import EMPTY_STOCK_KERNELS
 from runtime_patches.simulated_n150.grids import CORE_DESCRIPTOR, core_descriptor, grid_name, parse_grid
 from runtime_patches.simulated_n150.library import prepared

@@ -47,9 +47,9 @@ def copy_sources(to: Path) -> None:
         check=True,
     )
     for name in listed.stdout.decode().split("\0"):
-        if name and (ROOT / name).is_file():
+        if name and ((ROOT / name).is_file() or (ROOT / name).is_symlink()):
             (to / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, to / name)
+            shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
 
 
 def outcome(mutation: Mutation, copy: Path, timeout_s: float) -> str:

@@ -10,11 +10,11 @@ from runtime_patches import sgdc
 from runtime_patches.board.boards import visible_boards
 from runtime_patches.board.environment import process_environment, silicon_environment
 from runtime_patches.board.runtime_root import project_cache_dir
-from tests.support.sim_worker import DeviceWorker
+from runtime_patches.simulated_n150.testing.worker import DeviceWorker
 
 
 @pytest.fixture(scope="session")
-def board_mesh(_workers) -> Callable[..., DeviceWorker]:
+def board_mesh(workers) -> Callable[..., DeviceWorker]:
     """``board_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on so many N150, with FABRIC_1D and patched
     kernel stubs. options: of ttnn.open_mesh_device. Skips where there are fewer."""
 
@@ -29,6 +29,6 @@ def board_mesh(_workers) -> Callable[..., DeviceWorker]:
             opening = {"mesh": shape, "fabric": "FABRIC_1D", "options": options}
             return DeviceWorker(title, environment, opening, project_cache_dir() / "workers", False)
 
-        return _workers.get((title, repr(options)), start)
+        return workers.get((title, repr(options)), start)
 
     return mesh

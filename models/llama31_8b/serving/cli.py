@@ -72,7 +72,8 @@ def command(python: Path, model: str, options: argparse.Namespace, overrides: di
     server += options.vllm
     if options.device == "n150":
         return [str(python), *SERVER, "--additional-config", additional, *server]
-    simulator = [str(python), "-m", "runtime_patches.simulated_n150", "run", "--grid", "4x2", "--dispatch", "fast"]
+    simulator = [str(python), "-m", "runtime_patches.simulated_n150", "run", "--dispatch", "fast"]
+    simulator += ["--patch", "runtime_patches.sgdc", "--grid", "4x2"]
     mesh = [] if options.mesh.chips == 1 else ["--mesh", str(options.mesh)]
     return [*simulator, *mesh, "--", str(python), "-m", f"{__package__}.on_simulator", additional, *server]
 

@@ -13,7 +13,6 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-import runtime_patches
 from runtime_patches.simulated_n150.simulator.patch import SIMULATOR_PACKAGE
 
 _TEMPLATE = Path(__file__).with_name("run.sh.template")
@@ -45,7 +44,7 @@ def simulator_dir(cache_dir: Path, grid: tuple[int, int], python: Path) -> Path:
     if not python.is_absolute():
         raise ValueError(f"python must be an absolute path, got {str(python)!r}")
     cache_dir = Path(cache_dir).absolute()
-    project = Path(runtime_patches.__file__).resolve().parent.parent
+    project = Path(__file__).resolve().parents[3]
     script = _TEMPLATE.read_text()
     for name, value in (
         ("@PROJECT@", project),

@@ -385,7 +385,8 @@ def started(monkeypatch, *arguments: str, stdin: str = "") -> tuple[list[str], D
 def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_command(monkeypatch, tmp_path):
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path))
     simulator, options = started(monkeypatch)
-    assert simulator == ["-m", "runtime_patches.simulated_n150", "run", "--grid", "4x2", "--dispatch", "fast"]
+    started_by = ["-m", "runtime_patches.simulated_n150", "run", "--patch", "runtime_patches.sgdc"]
+    assert simulator == [*started_by, "--grid", "4x2", "--dispatch", "fast"]
     assert (options.device, options.mesh, options.chunk_size, options.max_new_tokens) == ("n150", "1x1", 32, 8)
     assert options.prompt and weights.load_model(options.model).config.num_hidden_layers == 2
     simulator, options = started(monkeypatch, "--attention", "alspec", "--json", "--draft", "tiny", stdin="a text\n")

@@ -107,7 +107,8 @@ def test_command_line_and_environment(tmp_path):
     )
     line = cli.command(Path("python"), "folder", options, {"attention": "alspec"})
     server = line[line.index("--") + 1 :]
-    assert line[:5] == ["python", "-m", "runtime_patches.simulated_n150", "run", "--grid"]
+    assert line[:4] == ["python", "-m", "runtime_patches.simulated_n150", "run"]
+    assert line[line.index("--patch") + 1] == "runtime_patches.sgdc"
     assert line[line.index("--mesh") + 1] == "2x1"
     assert server[:3] == ["python", "-m", "models.llama31_8b.serving.on_simulator"] and server[-2:] == ["--seed", "3"]
     assert json.loads(server[server.index("--hf-overrides") + 1]) == {"alspec": {"attention": "alspec"}}

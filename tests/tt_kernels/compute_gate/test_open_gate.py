@@ -13,7 +13,7 @@ import torch
 from models.llama31_8b.tt.mesh import MeshShape
 from runtime_patches import sgdc
 from runtime_patches.board.runtime_root import find_ttnn_dir
-from tests.support import sim_worker
+from runtime_patches.simulated_n150.testing import worker as sim_worker
 from tests.support.made_up_ttnn import make_up_ttnn
 from tt_kernels.compute_gate import op
 
@@ -100,7 +100,7 @@ def body_fails(device):
 
 def served(bodies) -> list[tuple]:
     """What a worker of a device called "chip" answers when it is opened and runs `bodies`."""
-    requests = [("open", sys.path, {})]
+    requests = [("open", sys.path, {"recover": "tests.support.gate:open_gate"})]
     requests += [("run", sys.path, __name__, __file__, body.__name__, pickle.dumps(((), {}))) for body in bodies]
     todo, answers = [pickle.dumps(request) for request in requests], []
 
