@@ -49,7 +49,7 @@ def held_at_start_line(device) -> Iterator[None]:
 def common_start(counts: dict) -> int:
     """Return when the kernels of a program held at the line started, by the 32-bit clock.
 
-    counts: as `runtime_patches.profiling.cycles.measure` returns them. Errors: StartLineError if they did not start
+    counts: as `runtime_patches.profiling.cycles.measure` returns them. Raises StartLineError if they did not start
     together.
     """
     spans = [span for cores in counts.values() for span in (cores.brisc, cores.ncrisc) if span is not None]

@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Results as CSV files that a stopped run continues, and as tables in Markdown."""
+"""Results as files that a stopped run continues, and as tables in Markdown."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 
 def shown(value: object) -> str:
@@ -70,6 +72,27 @@ class Table:
         with self.path.open("a", encoding="utf-8") as file:
             file.write(lines.getvalue())
         self._known += [{name: shown(row[name]) for name in self.keys} for row in rows]
+
+
+class Kept:
+    """Measured steps in a JSON file, which takes each as soon as it is done, so that a stopped run goes on.
+
+    path: None keeps nothing. of: what the steps are of. Raises ValueError for a file with steps of something else.
+    """
+
+    def __init__(self, path: Path | None, of: object) -> None:
+        self.path, self.of = path, of
+        self.steps: dict[str, Any] = {}
+        if path is not None and path.exists():
+            found = json.loads(path.read_text())
+            if found["of"] != of:
+                raise ValueError(f"{path} has steps of {found['of']}, asked for are {of}")
+            self.steps = found["steps"]
+
+    def add(self, name: str, step: Any) -> None:
+        self.steps[name] = step
+        if self.path is not None:
+            self.path.write_text(json.dumps({"of": self.of, "steps": self.steps}) + "\n")
 
 
 def flattened(row: Mapping[str, object]) -> dict[str, object]:

@@ -24,6 +24,7 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
+from perf.lib.tables import Kept
 from perf.ops import attention, sampling, sgdc
 from perf.ops.family import Family, Point, Row, report
 
@@ -53,37 +54,23 @@ def run(name: str, points: Sequence[Point], grid: str | None = None, kept: Path 
     Raises:
         SystemExit: with what went wrong in a process. ValueError: for a file of another family.
     """
-    family, done = FAMILIES[name], _kept(kept, name)
-    rows: list[Row] = []
-    left = [point for point in points if point not in [known for known, _ in done]]
+    family, done = FAMILIES[name], Kept(kept, name)
+    left = [point for point in points if json.dumps(point) not in done.steps]
 
     def place(point: Point) -> tuple[Chip | None, int | None]:
         return _chip(family, point, grid), left.index(point) if family.apart else None
 
     for (chip, _), group in groupby(left, key=place):
-        asked = (name, together := list(group), grid)
-        if chip is None:
-            answer = _work(*asked)
-        else:
-            named = dict(zip(("name", "points", "grid"), asked, strict=True))
-            answer = measure_apart("perf.ops", named, chip.environment(), TIMEOUT_S)
-        done += zip(together, answer, strict=True)
-        if kept is not None:
-            kept.write_text(json.dumps({"family": name, "points": done}) + "\n")
+        asked: dict[str, Any] = {"name": name, "points": (together := list(group)), "grid": grid}
+        answer = measure_apart("perf.ops", asked, chip.environment(), TIMEOUT_S) if chip else _work(**asked)
+        for point, found in zip(together, answer, strict=True):
+            done.add(json.dumps(point), found)
+    rows: list[Row] = []
     for point in points:
-        found = next(found for known, found in done if known == point)
-        for row in (point | row for row in found):
+        for found in done.steps[json.dumps(point)]:
+            row = point | found
             rows.append(row | family.complete(row, rows))
     return rows
-
-
-def _kept(path: Path | None, name: str) -> list[tuple[Point, list[Row]]]:
-    if path is None or not path.exists():
-        return []
-    found = json.loads(path.read_text())
-    if found["family"] != name:
-        raise ValueError(f"{path} has points of {found['family']}, asked for are those of {name}")
-    return [(point, rows) for point, rows in found["points"]]
 
 
 def _chip(family: Family, point: Point, grid: str | None) -> Chip | None:

@@ -36,7 +36,7 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import measure_apart
-from perf.lib.tables import markdown
+from perf.lib.tables import Kept, markdown
 from perf.step.figures import Step, both_levels, chrome_trace, plot, rows, title
 from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, is_own, own_names, part_of
 from runtime_patches.simulated_n150.grids import parse_grid
@@ -67,7 +67,7 @@ def run(
     Raises:
         SystemExit: with what went wrong there. ValueError: for a file with steps of another shape.
     """
-    done = steps_kept(kept, shape)
+    done = Kept(kept, dict(shape)).steps
     names = [EXACT, *(f"{rate:g}" for rate in rates if mesh[0] == 2)]
     names += [] if own is None else own_names(shape["walk"])
     if not set(names) <= set(done):
@@ -78,32 +78,15 @@ def run(
     return {name: done[name] for name in names}
 
 
-def steps_kept(kept: Path | None, shape: Mapping[str, Any]) -> dict[str, Step]:
-    """Return the steps in a file of `run`; none where it is not there. Raises ValueError for those of another shape."""
-    if kept is None or not kept.exists():
-        return {}
-    found = json.loads(kept.read_text())
-    if found["shape"] != dict(shape):
-        raise ValueError(f"{kept} has steps of {found['shape']}, asked for are {dict(shape)}")
-    return found["steps"]
-
-
 def work(
-    shape: Mapping[str, Any], rates: Sequence[float], mesh: list[int], own: float | None, kept: str | None
+    shape: dict[str, Any], rates: Sequence[float], mesh: list[int], own: float | None, kept: str | None
 ) -> Mapping[str, Step]:
     """Measure in this process."""
     from perf.step.device import measure_pair
 
-    path = None if kept is None else Path(kept)
-    steps = steps_kept(path, shape)
-
-    def note(name: str, step: Step) -> None:
-        steps[name] = step
-        if path is not None:
-            path.write_text(json.dumps({"shape": dict(shape), "steps": steps}) + "\n")
-
+    done = Kept(None if kept is None else Path(kept), shape)
     with Chip(FULL_GRID, (mesh[0], mesh[1]), timed=True).opened() as device:
-        return measure_pair(device, Shape(**shape), rates, own, done=list(steps), note=note)
+        return measure_pair(device, Shape(**shape), rates, own, done=list(done.steps), note=done.add)
 
 
 def grid_of(options: argparse.Namespace) -> str:

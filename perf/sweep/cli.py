@@ -140,7 +140,7 @@ def _swept(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 
 def _ready(source: str) -> None:
-    """Check the source. Errors: ValueError when nothing of this source could run at all."""
+    """Check the source. Raises ValueError when nothing of this source could run at all."""
     if source == "model":
         return
     if source == "n150":

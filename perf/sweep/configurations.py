@@ -70,7 +70,7 @@ class Configuration:
 
     @classmethod
     def make(cls, family: str, **options: Value) -> Configuration:
-        """Make one with the family's defaults. Errors: ValueError, with the value and what is allowed."""
+        """Make one with the family's defaults. Raises ValueError, with the value and what is allowed."""
         if family not in FAMILIES:
             raise ValueError(f"no family {family!r}: {', '.join(FAMILIES)}")
         known = FAMILIES[family]
@@ -122,7 +122,7 @@ def cache_bytes(chosen: Mapping[str, Any] | Configuration) -> int:
 
 
 def _check_cache(family: str, chosen: Mapping[str, Any]) -> None:
-    """Errors: ValueError where keys and values are more than a chip's DRAM."""
+    """Raises ValueError where keys and values are more than a chip's DRAM."""
     size = cache_bytes(chosen)
     if size > DRAM_BYTES:
         raise ValueError(
@@ -142,7 +142,7 @@ def from_file(path: Path) -> list[Configuration]:
     """Return the configurations of a YAML file: a mapping of families to lists of mappings, option to value or list of
     values.
 
-    Errors: ValueError with the entry.
+    Raises ValueError with the entry.
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -160,7 +160,7 @@ def from_file(path: Path) -> list[Configuration]:
 
 
 def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
-    """Return them in their order, each once. Errors: ValueError for none, or too many."""
+    """Return them in their order, each once. Raises ValueError for none, or too many."""
     found = list(dict.fromkeys(configurations))
     if not found:
         raise ValueError("no configuration: the suite is empty")
@@ -173,7 +173,7 @@ def chosen(configurations: Sequence[Configuration], filters: Sequence[str]) -> l
     """Return those of any of the named families (all, if none is named) that match every other filter: option=value,
     option<=number or option>=number.
 
-    Errors: ValueError for a filter that no family has an option for, and when none is left."""
+    Raises ValueError for a filter that no family has an option for, and when none is left."""
     for text in filters:
         name = text.split("=")[0].rstrip("<>")
         if text not in FAMILIES and ("=" not in text or not any(name in f for f in FAMILIES.values())):

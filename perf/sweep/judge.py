@@ -68,7 +68,7 @@ def compare(before: Sequence[Block], after: Sequence[Block]) -> list[Difference]
     """Return every op of the configurations (and time sources) that both sweeps passed, and those that one did not
     pass.
 
-    Errors: ValueError where they have no configuration in common.
+    Raises ValueError where they have no configuration in common.
     """
     old, new = ({(b.name, b.source): b for b in blocks} for blocks in (before, after))
     if not old.keys() & new.keys():
@@ -125,7 +125,7 @@ class Kind:
 
 
 def configuration_of(block: Block) -> Configuration:
-    """Return the configuration of a name. Errors: ValueError for one of another version."""
+    """Return the configuration of a name. Raises ValueError for one of another version."""
     options = block.options()
     family = options.pop("family")
     known = FAMILIES.get(family, {})
@@ -141,7 +141,7 @@ def kind_of(row: Mapping[str, str]) -> str:
 
 
 def against_model(block: Block) -> list[Kind]:
-    """Compare by group and kind, in the model's plan of the same name. Errors: ValueError for what is no passed decode
+    """Compare by group and kind, in the model's plan of the same name. Raises ValueError for what is no passed decode
     step, or one that the model does not know."""
     configuration = configuration_of(block)
     if configuration.family != "decode" or block.status != PASS:

@@ -38,7 +38,7 @@ EXCHANGE_TIMEOUT_S = 0.05
 
 
 def build(mesh, configuration: Configuration) -> Launch:
-    """Return the launch of a configuration. Errors: ValueError (UnsupportedError among them) where the op refuses the
+    """Return the launch of a configuration. Raises ValueError (UnsupportedError among them) where the op refuses the
     shape."""
     torch.manual_seed(0)
     makers = {

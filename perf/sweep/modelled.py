@@ -34,7 +34,7 @@ class NotModelled(ValueError):
 
 
 def rows(configuration: Configuration) -> list[dict[str, object]]:
-    """Return the configuration's rows. Errors: NotModelled, NotIdentified, and ValueError for shapes the model
+    """Return the configuration's rows. Raises NotModelled, NotIdentified, and ValueError for shapes the model
     refuses."""
     if configuration.family == "decode":
         return _decode(configuration)

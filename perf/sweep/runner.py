@@ -40,7 +40,7 @@ Start = Callable[[Configuration, Path], tuple[list[str], Mapping[str, str]]]
 def grid_of(configuration: Configuration) -> str:
     """Return the simulated chip's cores: as few as the op asks for, since every one is executed, else the chip's 8x8.
 
-    Errors: ValueError where it asks for more than a chip has.
+    Raises ValueError where it asks for more than a chip has.
     """
     family, get = configuration.family, configuration.get
     whole = f"{GRID[0]}x{GRID[1]}"
@@ -80,7 +80,7 @@ def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 
 
 def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """Return a worker on the boards of this machine. Errors: ValueError where there are too few."""
+    """Return a worker on the boards of this machine. Raises ValueError where there are too few."""
     from runtime_patches import sgdc
     from runtime_patches.board.boards import visible_boards
     from runtime_patches.board.environment import process_environment, silicon_environment

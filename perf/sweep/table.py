@@ -110,7 +110,7 @@ def cell(value: object) -> str:
 
 
 def line(row: Mapping[str, object]) -> str:
-    """Return a row of the CSV. Errors: ValueError for a column that is not of HEADER."""
+    """Return a row of the CSV. Raises ValueError for a column that is not of HEADER."""
     if unknown := set(row) - set(HEADER):
         raise ValueError(f"no column {sorted(unknown)[0]!r}")
     text = io.StringIO()
@@ -142,7 +142,7 @@ def as_block(outcome: Outcome) -> Block:
 
 
 def read(path: Path) -> list[Block]:
-    """Return all complete configurations of a file. Errors: TableError."""
+    """Return all complete configurations of a file. Raises TableError."""
     return [block for block, _ in _blocks(path)]
 
 
@@ -211,7 +211,7 @@ class Table:
 def opened(path: Path, retry_failed: bool = False) -> Iterator[Table]:
     """Open the sweep file `path`, made if it is not there; what a killed sweep left half written is cut off.
 
-    retry_failed: configurations that did not pass are taken out, to be run again. Errors: TableError.
+    retry_failed: configurations that did not pass are taken out, to be run again. Raises TableError.
     """
     with _locked(path) as handle:
         if path.stat().st_size == 0:

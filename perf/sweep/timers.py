@@ -120,7 +120,7 @@ def simulated_timer(mesh) -> Timer:
 def realtime_timer(mesh) -> Timer:
     """Return the real-time profiler of the stock wheel: needs fast dispatch from worker cores and a chip of this host.
 
-    Errors: NoProfiler where it is not active, or gave less than what ran.
+    Raises NoProfiler where it is not active, or gave less than what ran.
     """
     import ttnn
 
@@ -165,7 +165,7 @@ def plain(records: Iterable[Any]) -> list[tuple[int, int, float, float]]:
 
 
 def by_chip(records: Sequence[tuple[int, int, float, float]]) -> list[list[Ran]]:
-    """Return each chip's programs in order, chips by their number. Errors: NoProfiler without records."""
+    """Return each chip's programs in order, chips by their number. Raises NoProfiler without records."""
     if not records:
         raise NoProfiler("the real-time profiler gave no record of what ran")
     chips = sorted({chip for chip, *_ in records})
@@ -205,7 +205,7 @@ def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) ->
 def rows_of(
     chips: Sequence[Sequence[Ran]], labels: Labels, launch: Launch, configuration: Configuration, workers: int
 ) -> list[dict[str, object]]:
-    """Return a row per program and chip, chip after chip. Errors: NoProfiler where nothing ran."""
+    """Return a row per program and chip, chip after chip. Raises NoProfiler where nothing ran."""
     if not any(chips):
         raise NoProfiler("no program was seen")
     found = []
@@ -339,7 +339,7 @@ def _layers(model: Any, signpost: Callable[[str], Any]) -> Iterator[None]:
 
 
 def tracy_rows(folder: Path, configuration: Configuration) -> list[dict[str, object]]:
-    """Return the rows of the newest report under `folder`. Errors: ValueError where there is none, or no op between the
+    """Return the rows of the newest report under `folder`. Raises ValueError where there is none, or no op between the
     signposts."""
     reports = sorted(folder.rglob("ops_perf_results*.csv"), key=lambda path: path.stat().st_mtime)
     if not reports:

@@ -72,7 +72,8 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, capsys):
     kept, written = tmp_path / "steps.json", tmp_path / "rows.json"
     assert main(["sigmoid", "logits=sharp", "limit=10", "--steps", str(kept)]) == 0
     steps = json.loads(kept.read_text())
-    steps["points"][0][1][0]["sigmoid"] = 0.125
+    (found,) = steps["steps"].values()
+    found[0]["sigmoid"] = 0.125
     kept.write_text(json.dumps(steps))
     asked = ["sigmoid", "logits=flat,sharp", "limit=10", "--steps", str(kept)]
     assert main([*asked, "--write", str(written)]) == 0
@@ -81,7 +82,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, capsys):
     assert 0 < rows[0]["accepted, exact"] < rows[0]["accepted"] <= 1
     with pytest.raises(SystemExit):
         main(["flash_decode", "--steps", str(kept)])
-    assert "has points of sigmoid" in capsys.readouterr().err
+    assert "has steps of sigmoid" in capsys.readouterr().err
 
 
 def test_rows_are_held_against_targets():

@@ -181,7 +181,7 @@ def test_a_chips_part_of_a_model_goes_on_where_the_last_run_stopped(tmp_path, ca
     shape = pair.shape_asked(pair._parser().parse_args(arguments))
     assert (shape["hidden"], shape["intermediate"], shape["heads"], shape["kv_heads"]) == (4096, 3584, 8, 2)
     assert (shape["precision"], shape["sharding"], shape["workers"]) == ("performance", "sharded", None)
-    kept.write_text(json.dumps({"shape": shape, "steps": steps()}))
+    kept.write_text(json.dumps({"of": shape, "steps": steps()}))
     assert main(["pair", *arguments, "--write", str(written)]) == 0
     (row,) = json.loads(written.read_text())["rows"]
     assert (row["speedup"], row["workers"]) == (750 / 550, None) and "formula" in capsys.readouterr().out
