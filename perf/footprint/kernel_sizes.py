@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what each op's program takes of the 69 KB that a core keeps for kernels by default.
+"""What each op's program takes of the 69 KB that a core keeps for kernels by default.
 
 Each op of ours is launched at shapes of Llama 3.1 8B on a mock mesh whose buffer for kernels is too small for any of
 them: the runtime then says how large the program is on the cores that hold the most, and of what. Sizes are those of
@@ -9,16 +9,9 @@ the stand-in compiler where no SFPI is installed.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator
 from typing import Any
-
-from perf.lib.data_file import FOLDER, add_write_option, write
-from perf.lib.measuring_process import answered, measure_apart
 
 # What ttnn keeps on each core for programs in flight, unless a device is opened with another worker_l1_size.
 DEFAULT_BYTES = 69 * 1024
@@ -27,49 +20,26 @@ NCRISC_BYTES = 16 * 1024  # its own memory, which its kernel is copied to
 MAX_ARGUMENTS, MAX_SEMAPHORES, MAX_BUFFERS = 341, 16, 32
 TOO_SMALL = 256
 MESH = (2, 2)
-RECORDED = FOLDER / "footprint" / "kernel_sizes.json"
+# Values of arguments, and descriptions of semaphores and buffers; then the code of a core's processors.
+PARTS = ("args", "semaphores", "buffers", "brisc", "ncrisc", "trisc0", "trisc1", "trisc2")
 _TOTAL = re.compile(r"Program size \((\d+)\) too large for kernel config buffer")
 _PART = re.compile(r"^ +(runtime args|semaphores|circular buffers|brisc|ncrisc|trisc[012]) +(\d+) B$", re.MULTILINE)
-_TIMEOUT_S = 900
 
 
-@dataclass(frozen=True)
-class ProgramSize:
-    """Bytes of a program on the cores that hold the most. args, semaphores, buffers: their values and descriptions.
-    brisc to trisc2: the code of its processors."""
+def size_in(op: str, message: str) -> dict[str, Any]:
+    """Return a program's bytes by PARTS, their `total` and its `share` of the default, from ttnn's error.
 
-    op: str
-    args: int
-    semaphores: int
-    buffers: int
-    brisc: int
-    ncrisc: int
-    trisc0: int
-    trisc1: int
-    trisc2: int
-    total: int
-
-    @classmethod
-    def of_message(cls, op: str, message: str) -> ProgramSize:
-        """Read ttnn's error. Errors: ValueError if it says something else."""
-        total, parts = _TOTAL.search(message), dict(_PART.findall(message))
-        if total is None or len(parts) != 8:
-            raise ValueError(f"{op} ended with another error: {message}")
-        names = [field.name for field in fields(cls)][1:-1]
-        sizes = dict(zip(names, map(int, parts.values()), strict=True))
-        return cls(op, total=int(total[1]), **sizes)
+    Raises ValueError if the error says something else.
+    """
+    total, parts = _TOTAL.search(message), _PART.findall(message)
+    if total is None or len(parts) != len(PARTS):
+        raise ValueError(f"{op} ended with another error: {message}")
+    sizes = dict(zip(PARTS, (int(size) for _, size in parts), strict=True))
+    return {"op": op, **sizes, "total": int(total[1]), "share": int(total[1]) / DEFAULT_BYTES}
 
 
-def measure() -> list[ProgramSize]:
-    """Measure every op, in a process with a mock mesh. Errors: SystemExit when that fails."""
-    from runtime_patches import sgdc
-    from runtime_patches.simulated_n150.environment import mock_environment, process_environment
-
-    environment = process_environment(mock_environment(MESH, sgdc.overlays())) | {"TT_LOGGER_LEVEL": "fatal"}
-    return [ProgramSize(**row) for row in measure_apart("perf.footprint.kernel_sizes", {}, environment, _TIMEOUT_S)]
-
-
-def _work() -> list[dict[str, Any]]:
+def sizes() -> list[dict[str, Any]]:
+    """Return the size of every op's program, in a process in the environment of a mock mesh."""
     import ttnn
 
     ttnn.set_fabric_config(ttnn.FabricConfig.FABRIC_1D)
@@ -81,7 +51,7 @@ def _work() -> list[dict[str, Any]]:
             try:
                 launch()
             except RuntimeError as error:
-                found.append(asdict(ProgramSize.of_message(op, str(error))))
+                found.append(size_in(op, str(error)))
             else:
                 raise RuntimeError(f"{op} takes less than {TOO_SMALL} bytes: its size is not known")
         return found
@@ -199,46 +169,3 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "append_token", lambda: append_token(chosen, 2, chain)
     yield "take_result", lambda: take_result(result, decided)
     yield "guard_tokens", lambda: guard_tokens(chosen, [pairs, group])
-
-
-def table(found: Sequence[ProgramSize]) -> str:
-    """Return a line of Markdown per op."""
-    lines = [
-        "| op | arguments | semaphores | buffers | BRISC | NCRISC | TRISC 0, 1, 2 | all | of 69 KB |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    for one in found:
-        lines.append(
-            f"| {one.op} | {one.args} | {one.semaphores} | {one.buffers} | {one.brisc} | {one.ncrisc} | "
-            f"{one.trisc0}, {one.trisc1}, {one.trisc2} | {one.total} | {one.total / DEFAULT_BYTES:.0%} |"
-        )
-    return "\n".join(lines)
-
-
-def recorded() -> list[ProgramSize]:
-    """Return the figures in perf/data."""
-    rows = json.loads(RECORDED.read_text(encoding="utf-8"))["rows"]
-    names = {field.name for field in fields(ProgramSize)}
-    return [ProgramSize(**{name: value for name, value in row.items() if name in names}) for row in rows]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0; 1 if a program does not fit."""
-    parser = argparse.ArgumentParser(
-        prog="python -m perf.footprint.kernel_sizes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
-    add_write_option(parser)
-    options = parser.parse_args(argv)
-    found = measure()
-    if options.write:
-        rows = [asdict(one) | {"share": one.total / DEFAULT_BYTES} for one in found]
-        write(options.write, parser, argv, rows)
-    print(json.dumps({"rows": [asdict(one) for one in found]}) if options.json else table(found))
-    return int(any(one.total > DEFAULT_BYTES for one in found))
-
-
-if __name__ == "__main__":
-    sys.exit(0 if answered(_work) else main())

@@ -1,17 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Build all of Llama 3.1 8B on a mock mesh by its real modules, execute nothing, and report what that took.
+"""Build Llama 3.1 8B on a mock mesh by its real modules and say what its steps take; nothing executes.
 
-Started by mesh_memory.py for each mesh, in whose environment ttnn has to be imported.
+Imports ttnn: for a process in the environment of a mock mesh, which `python -m perf.footprint` starts.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from collections.abc import Callable
-from dataclasses import asdict
 
 import torch
 import ttnn
@@ -23,10 +19,8 @@ from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from models.llama31_8b.tt.weights import WeightStore
-from runtime_patches.board.environment import real_sfpi
-from runtime_patches.simulated_n150.dispatch import program_room
 
-from .mesh_memory import MODEL, MeshMemory, StepMemory, largest_program, peak_per_bank
+from .graph import MODEL, MeshMemory, StepMemory, largest_program, peak_per_bank
 
 
 class BlankStore(WeightStore):
@@ -78,11 +72,20 @@ def build_model(
     cache_blocks: int = 0,
     predictor: str = "ends",
 ) -> TtLlama:
-    """The model, or its first `layers`, its weights allocated on `mesh` but blank.
+    """Build a model, or its first `layers`, with its weights allocated on `mesh` but blank.
 
-    chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention. model: a preset.
-    fuzzy: layers that a draft model runs in parallel. cache_blocks: of a paged cache, see ModelSettings. predictor: of
-    what the guess of speculation reads.
+    Args:
+        mesh: that it is built on.
+        precision: performance or accuracy.
+        users: decoded together.
+        capacity: cached positions of each.
+        layers: None for all.
+        chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention.
+        model: a preset.
+        fuzzy: layers that a draft model runs in parallel.
+        decode_sharding: of decode steps.
+        cache_blocks: of a paged cache, see ModelSettings.
+        predictor: of what the guess of speculation reads.
     """
     mesh_shape, config = MeshShape(*mesh.shape), preset(model)
     config = config if layers is None else config.with_layers(layers)
@@ -91,9 +94,7 @@ def build_model(
         users=users,
         capacity=capacity,
         precision=precision,
-        attention=AttentionSettings()
-        if chunk_size is None
-        else AttentionSettings("alspec", chunk_size, predictor=predictor),
+        attention=AttentionSettings("alspec", chunk_size, predictor=predictor) if chunk_size else AttentionSettings(),
         decode_sharding=decode_sharding,
         layer_assignment=None if fuzzy is None else LayerAssignment.make(config, mesh_shape, fuzzy),
         zeroed=False,
@@ -114,11 +115,10 @@ def measure(
     decode_sharding: str = "interleaved",
     predictor: str = "ends",
 ) -> MeshMemory:
-    """Build the model, a decode step of all users at the last position, and the last prefill chunk of one
-    user.
+    """Build the model, a decode step of all users at the last position, and the last prefill chunk of one user.
 
-    capacity: cached positions per user; chunk: a power of two that divides it. layers, chunk_size, decode_sharding,
-    predictor: see `build_model`. Drops the mesh's compiled programs, to count those of this model.
+    Drops the mesh's compiled programs, to count those of this model. capacity: cached positions per user; chunk: a
+    power of two that divides it; the rest as in `build_model`.
     """
     mesh.clear_program_cache()
     empty = in_use(mesh)
@@ -143,16 +143,16 @@ def measure(
 
 
 def in_use(mesh: ttnn.MeshDevice) -> tuple[int, int]:
-    """Bytes of a DRAM bank, and of a core's L1."""
+    """Return the allocated bytes of a DRAM bank, and of a core's L1."""
     kinds = (ttnn.BufferType.DRAM, ttnn.BufferType.L1)
     return tuple(ttnn.get_memory_view(mesh, kind).total_bytes_allocated_per_bank for kind in kinds)
 
 
 def step_memory(step: Callable[[], ttnn.Tensor]) -> tuple[StepMemory, tuple[int, ...]]:
-    """What `step` takes, and the shape of its result.
+    """Return what `step` takes, and the shape of its result.
 
-    It runs twice: as it is, when ttnn refuses what does not fit beside what is allocated, and recorded
-    without dispatch, the only mode in which every program tells its buffers.
+    It runs twice: as it is, when ttnn refuses what does not fit beside what is allocated, and recorded without
+    dispatch, the only mode in which every program tells its buffers.
     """
     shape = tuple(step().shape)
     ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
@@ -163,32 +163,3 @@ def step_memory(step: Callable[[], ttnn.Tensor]) -> tuple[StepMemory, tuple[int,
     usage = ttnn.graph.extract_resource_usage_per_core(graph)
     size, operation = largest_program(graph)
     return StepMemory(size, operation, usage.peak_l1, usage.peak_total, peak_per_bank(graph, "DRAM")), shape
-
-
-def main(arguments: list[str]) -> int:
-    """In a mock mesh's environment: measure, and print one JSON object as the last line."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("mesh", type=MeshShape.parse)
-    parser.add_argument("precision")
-    for name in ("users", "capacity", "chunk"):
-        parser.add_argument(name, type=int)
-    parser.add_argument("chunk_size", type=int, nargs="?", help="of attention-level speculation")
-    options = parser.parse_args(arguments)
-    mesh = options.mesh.open(**(program_room() if real_sfpi() is None else {}))
-    try:
-        found = measure(
-            mesh,
-            options.precision,
-            options.users,
-            options.capacity,
-            options.chunk,
-            chunk_size=options.chunk_size,
-        )
-    finally:
-        options.mesh.close(mesh)
-    print(json.dumps(asdict(found)), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,49 +1,52 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """The programs of a decode step as they are launched: what each reads of DRAM, on how many cores, and what it only
-moves. Runs in a process on a mock mesh (perf/footprint/decode_programs.py), where nothing executes."""
+moves. Runs in a process on a mock mesh, where nothing executes."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import ttnn
 from ttnn import decorators
 
-from models.llama31_8b.tt import attention_policies as exact_attention
+from models.llama31_8b.tt import attention_policies
 from models.llama31_8b.tt.mesh import TILE
+from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import dtype_name
 from models.llama31_8b.tt.precision import TILE_BYTES
 from models.llama31_8b.tt.sharding import FLASH_DECODE
 from perf.lib.launch_labels import around, in_layers
 
+from .graph import calls_of
+from .mesh_build import build_model
+
 # Ops that leave numbers as they are: what they write is only moved.
-MOVES = {
-    "interleaved_to_sharded",
-    "sharded_to_interleaved",
-    "to_memory_config",
-    "to_layout",
-    "transpose",
-    "concat",
-    "slice",
-    "copy",
-}
+MOVES = {"interleaved_to_sharded", "sharded_to_interleaved", "to_memory_config", "to_layout"}
+MOVES |= {"transpose", "concat", "slice", "copy"}
 # Ops on the cache that touch a tile of positions of each head, not all of it.
 UPDATES = {"paged_update_cache", "paged_fused_update_cache"}
 GENERIC = "generic_op"  # what launches programs of ours, named here by the function that calls it
 _VIEWS = {"unsqueeze_to_4D", "deallocate", "reshape"}
-_RANGE = re.compile(r"(\d+)\D+?(\d+)\D+?(\d+)\D+?(\d+)")
 
 
 @dataclass
 class Launch:
-    """One op of a step; layer: None outside the layers. Bytes of a chip: dram: read of DRAM; padding: of that, columns
-    past the weight's own; moved: written by an op that changes nothing but the place. cores: that have buffers in its
-    programs, for a sharded product all that the multicast reaches, of which 12 read and multiply."""
+    """One op of a step on a chip, in bytes.
+
+    Attributes:
+        op: its name.
+        layer: None outside the layers.
+        dram: read of DRAM; padding: of that, columns past the weight's own.
+        moved: written by an op that changes nothing but the place.
+        cores: that have buffers in its programs, for a sharded product all that the multicast reaches, of which 12 read
+            and multiply.
+        programs: its device operations.
+    """
 
     op: str
     layer: int | None
@@ -54,8 +57,21 @@ class Launch:
     programs: list[str] = field(default_factory=list)
 
 
-def record(model, step: Callable[[], object]) -> list[Launch]:
-    """Return the launches of `step`, without dispatch; `model` tells their layers. Launches without a program are left
+def launches(mesh: ttnn.MeshDevice, asked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the launches of a step at the last position, as dictionaries.
+
+    asked: decode_sharding, precision, users, context, and layers of the model that is built.
+    """
+    users, context = asked["users"], asked["context"]
+    sharding = asked["decode_sharding"]
+    model = build_model(mesh, asked["precision"], users, context, asked["layers"], decode_sharding=sharding)
+    inputs = model.step_inputs([0] * users, [context - 1] * users)
+    model.decode(inputs, gather_logits=False)  # as it is: ttnn refuses what does not fit
+    return [asdict(launch) for launch in record(model, lambda: model.decode(inputs, gather_logits=False))]
+
+
+def record(model: TtLlama, step: Callable[[], object]) -> list[Launch]:
+    """Return the launches of `step`, without dispatch; `model` tells their layers. Calls without a program are left
     out."""
     found: list[tuple[str, Launch]] = []  # by the name of the ttnn op
     ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
@@ -64,53 +80,20 @@ def record(model, step: Callable[[], object]) -> list[Launch]:
             step()
     finally:
         graph = ttnn.graph.end_graph_capture()
-    calls = calls_of(graph)
+    calls = iter(calls_of(graph))
     for name, launch in found:
-        while calls and calls[0][0] != name:
-            calls.pop(0)
-        if not calls:
+        call = next((call for call in calls if call[0] == name), None)
+        if call is None:
             raise RuntimeError(f"the captured graph lacks {name} of {launch.op}")
-        _, launch.programs, launch.cores = calls.pop(0)
+        _, launch.programs, launch.cores = call
     return [launch for _, launch in found if launch.programs]
 
 
-def calls_of(graph: list[dict]) -> list[tuple[str, list[str], int]]:
-    """Return the outermost calls of a captured graph: the op's last name, its device operations, and how many cores had
-    circular buffers in any of them."""
-    found: list[tuple[str, list[str], int]] = []
-    open_calls: list[str] = []
-    programs: list[str] = []
-    cores: set[tuple[int, int]] = set()
-    for node in graph:
-        kind, params = node["node_type"], node["params"] or {}
-        if kind == "function_start":
-            if not open_calls:
-                programs, cores = [], set()
-            open_calls.append(re.split(r"::|\.", params["name"])[-1])
-            if params["name"].endswith("DeviceOperation"):
-                programs.append(open_calls[-1].removesuffix("DeviceOperation"))
-        elif kind == "function_end":
-            name = open_calls.pop()
-            if not open_calls:
-                found.append((name, programs, len(cores)))
-        elif "core_range_set" in params:
-            cores |= cores_of(params["core_range_set"])
-    return found
-
-
-def cores_of(text: str) -> set[tuple[int, int]]:
-    """Return the number of cores in a set of ranges as ttnn writes it, "{[0-0 - 7-3]}"."""
-    found = set()
-    for left, top, right, bottom in (map(int, match) for match in _RANGE.findall(str(text))):
-        found |= {(x, y) for x in range(left, right + 1) for y in range(top, bottom + 1)}
-    return found
-
-
 @contextlib.contextmanager
-def _noted(model, found: list[tuple[str, Launch]]) -> Iterator[None]:
-    """Note every op that is called from Python, with the layer and the part of it that calls. Errors: RuntimeError for
-    a program of ours other than flash decode: what it reads is not known here."""
-    now: dict = {"layer": None, "inside": False, "ours": None}
+def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
+    """Note every op that is called from Python, with the layer that calls. Raises RuntimeError for a program of ours
+    other than flash decode: what it reads is not known here."""
+    now: dict[str, Any] = {"layer": None, "inside": False, "ours": None}
     originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
 
     def noting(original):
@@ -130,7 +113,7 @@ def _noted(model, found: list[tuple[str, Launch]]) -> Iterator[None]:
             finally:
                 now["inside"] = False
             if name not in _VIEWS:
-                dram, padding = (sum(parts) for parts in zip(*read, strict=True)) if read else (0, 0)
+                dram, padding = (sum(part) for part in zip(*read, strict=True)) if read else (0, 0)
                 if name == "embedding":  # rows that are looked up, of a table
                     dram, padding = _bytes(out), 0
                 moved = _bytes(out) if name in MOVES else 0
@@ -145,11 +128,11 @@ def _noted(model, found: list[tuple[str, Launch]]) -> Iterator[None]:
             kind.__call__ = noting(original)
         stack.enter_context(in_layers(model, now))
         ours = (lambda value=value: now.update(ours=value) for value in (FLASH_DECODE, None))
-        stack.enter_context(around(exact_attention, FLASH_DECODE, *ours))
+        stack.enter_context(around(attention_policies, FLASH_DECODE, *ours))
         yield
 
 
-def _in_dram(value) -> bool:
+def _in_dram(value: Any) -> bool:
     return isinstance(value, ttnn.Tensor) and value.memory_config().buffer_type == ttnn.BufferType.DRAM
 
 
@@ -169,8 +152,7 @@ def _read(op: str, tensor: ttnn.Tensor) -> tuple[int, int]:
 
 def _bytes(tensor: ttnn.Tensor) -> int:
     """Return the bytes of a chip's part, padding of tiles included."""
-    numbers = math.prod(tensor.padded_shape)
-    dtype = dtype_name(tensor)
+    numbers, dtype = math.prod(tensor.padded_shape), dtype_name(tensor)
     if dtype in TILE_BYTES and tensor.layout == ttnn.TILE_LAYOUT:
         return numbers // TILE**2 * TILE_BYTES[dtype]
     return numbers * tensor.element_size()

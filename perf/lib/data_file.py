@@ -146,3 +146,12 @@ def markdown(heading: str, cells: str, rows: Sequence[Mapping[str, Any]]) -> str
     right = [all(re.match(r" *(?:\**[-+]?(?:\d|inf)|- *$)", cell) for cell in column) for column in columns]
     rule = "|" + "|".join("---:" if numbers else "---" for numbers in right) + "|"
     return "\n".join([heading, rule, *lines])
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: str) -> str:
+    """Return the named columns of `rows` as a table in Markdown, floats with four digits."""
+    names = columns.split()
+    shown = [
+        {name: f"{row[name]:.4g}" if isinstance(row[name], float) else row[name] for name in names} for row in rows
+    ]
+    return markdown(f"| {' | '.join(names)} |", "".join(f"| {{{name}}} " for name in names) + "|", shown)

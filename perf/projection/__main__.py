@@ -13,7 +13,7 @@ from models.llama31_8b.command_line import OneLineParser, run_command
 from models.llama31_8b.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS
-from perf.lib.data_file import Row, add_write_option, markdown, read, write
+from perf.lib.data_file import Row, add_write_option, read, table, write
 from perf.lib.files import new_file
 from perf.projection import decode, drafts, gains
 
@@ -70,29 +70,18 @@ def _tokens(options: argparse.Namespace) -> Answer:
         options.chunk_size,
         times,
     )
-    rows = gains.estimate_rows(points)
     if options.plot:
         gains.save_plot(points, options.plot)
-    table = markdown(
-        "| tokens | chips | mode | hits | tokens/s/user | over full TP on as many chips |",
-        "| {context} | {chips} | {mode} | {hit_rate:.1%} | {tokens_per_s_per_user:.1f} | {over_tp:.2f}x |",
-        rows,
-    )
-    return rows, f"{table}\n\nLlama 3.1 8B, batch 1, kernels alone, assuming that\n{_listed(told)}"
+    rows = gains.estimate_rows(points)
+    text = table(rows, "context chips mode hit_rate tokens_per_s_per_user over_tp")
+    return rows, f"{text}\n\nLlama 3.1 8B, batch 1, kernels alone, assuming that\n{_listed(told)}"
 
 
 def _gains(options: argparse.Namespace) -> Answer:
     chips = [n for n in options.chips or CHIP_COUNTS if n > 1]
     rates = options.hit_rate or gains.GAIN_HIT_RATES
     rows = gains.gain_rows(options.context or gains.GAIN_CONTEXTS, chips, rates, options.chunk_size)
-    names = [name for name in rows[0] if name.startswith("at_")]
-    heads = "".join(f" {rate:.4g} |" for rate in (100 * rate for rate in rates))
-    return rows, markdown(
-        f"| chips | tokens | TP, tokens/s | on half of the chips | faster above |{heads}",
-        "| {chips} | {context} | {tp_tokens_per_s:.1f} | {half_tp_tokens_per_s:.1f} | {needed:.0%} |"
-        + "".join(f" {{{name}:.2f}} |" for name in names),
-        rows,
-    )
+    return rows, table(rows, " ".join(name for name in rows[0] if name != "chunk_size"))
 
 
 def _ops(options: argparse.Namespace) -> Answer:
@@ -107,34 +96,22 @@ def _ops(options: argparse.Namespace) -> Answer:
             unknown.append(f"{mesh}: {error}")
     if not told:
         raise ValueError("; ".join(unknown))
-    checks = decode.check_rows(parameters)
-    rows = [*decode.step_rows(told), *checks]
+    steps, checks = decode.step_rows(told), decode.check_rows(parameters)
     ops = [
         {"mesh": step.step.mesh, "op": timed.op.name, "role": timed.op.role, "us": timed.ns / 1000}
         for step in told
         for timed in (*step.before, *step.layers[0], *step.after)
     ]
-    of = {part: [row for row in rows if row["part"] == part] for part in ("step", "table", "published")}
     tables = [
-        markdown("| mesh | op | role | us |", "| {mesh} | {op} | {role} | {us:.1f} |", ops),
-        markdown(
-            "| mesh | tokens/s/user | of the 288 GB/s roofline |",
-            "| {mesh} | {tokens_per_s:.1f} | {roofline_share:.0%} |",
-            of["step"],
+        table(ops, "mesh op role us"),
+        table(steps, "mesh plan precision context tokens_per_s roofline_share"),
+        table([row for row in checks if row["part"] == "table"], "chips fitted token_error error_by_time"),
+        table(
+            [row for row in checks if row["part"] == "published"],
+            "chips precision context published modelled error gap_ns",
         ),
-        markdown(
-            "| table of | its own fit | a whole token | mean error by time |",
-            "| {chips} chips | {fitted} | {token_error:+.1%} | {error_by_time:.1%} |",
-            of["table"],
-        ),
-        markdown(
-            "| chips | precision | tokens | published | modelled | off by | gap per program that explains it, ns |",
-            "| {chips} | {precision} | {context} | {published:.1f} | {modelled:.1f} | {error:+.0%} | {gap_ns:.0f} |",
-            of["published"],
-        ),
-        *unknown,
     ]
-    return rows, "\n\n".join(tables)
+    return [*steps, *checks], "\n\n".join([*tables, *unknown])
 
 
 def _hits(options: argparse.Namespace) -> Answer:
@@ -142,45 +119,27 @@ def _hits(options: argparse.Namespace) -> Answer:
     rows = gains.hit_rows(row for row in _read(options.files) if row.items() >= wanted.items())
     if not rows:
         raise ValueError(f"no row of {', '.join(map(str, options.files))} has {wanted}")
-    table = markdown(
-        "| guess | nodes | rule | measured at | hits | tokens per step | projected to | tokens/s | over TP | /misses |",
-        "| {predictor} | {nodes} | {rule} | {context} | {hit_rate:.1%} | {tokens_per_step:.2f} | {projected} | "
-        "{tokens_per_s:.1f} | {over_tp:.2f}x | {over_misses:.2f}x |",
-        rows,
-    )
-    return rows, f"{table}\n\nassuming that\n{_listed(gains.HITS_ASSUMPTIONS)}"
+    names = "predictor nodes rule context hit_rate tokens_per_step projected tokens_per_s over_tp over_misses"
+    return rows, f"{table(rows, names)}\n\nassuming that\n{_listed(gains.HITS_ASSUMPTIONS)}"
 
 
 def _layers(options: argparse.Namespace) -> Answer:
     rows = [row for path in options.files for row in gains.layer_rows(read(path)[1], options.chips)]
-    return rows, markdown(
-        "| tokens | hits | executed | appendix F with these parts | estimate |",
-        "| {context} | {hit_rate:.1%} | {gain:.2f}x | {formula_gain:.2f}x | {estimator_gain:.2f}x |",
-        rows,
-    )
+    return rows, table(rows, "context hit_rate gain formula_gain estimator_gain")
 
 
 def _predictors(options: argparse.Namespace) -> Answer:
     rows = gains.predictor_rows(_read(options.files))
     if not rows:
         raise ValueError("these files have no cycles of both predictors at the same context and workers")
-    return rows, markdown(
-        "| cycles of | tokens | workers | ends hit | followed hit | ends | followed | ends over followed |",
-        "| {part} | {context} | {workers} | {ends_hits:.1%} | {followed_hits:.1%} | {ends} | {followed} | {gain:.3f} |",
-        rows,
-    )
+    return rows, table(rows, "part context workers ends_hits followed_hits ends followed gain")
 
 
 def _drafts(options: argparse.Namespace) -> Answer:
     rows = drafts.draft_rows(options.chips, options.size, options.length)
-    table = markdown(
-        "| chips | acceptance | draft step, ms | of one chip | calibration | target | drafting over TP | "
-        "over one chip | tokens/s/user | over plain decoding |",
-        "| {chips} | {acceptance} | {fuzzy_ms:.2f} | {alone_ms:.2f} | {calibration_ms:.2f} | {target_ms:.2f} | "
-        "{over_tensor_parallel:.2f}x | {over_one_chip:.2f}x | {fuzzy_tokens_per_s:.1f} | {fuzzy_gain:.2f}x |",
-        rows,
-    )
-    return rows, f"{table}\n\n{drafts.DRAFT} drafts for {drafts.TARGET}, assuming that\n{_listed(drafts.ASSUMPTIONS)}"
+    names = "chips acceptance fuzzy_ms alone_ms calibration_ms target_ms over_tensor_parallel over_one_chip"
+    text = table(rows, f"{names} fuzzy_tokens_per_s fuzzy_gain")
+    return rows, f"{text}\n\n{drafts.DRAFT} drafts for {drafts.TARGET}, assuming that\n{_listed(drafts.ASSUMPTIONS)}"
 
 
 def _read(files: Sequence[Path]) -> list[Row]:

@@ -75,18 +75,13 @@ class NotIdentified(ValueError):
 
 @dataclass(frozen=True)
 class Op:
-    """One launch on one chip.
+    """One launch on one chip. name: its op code, as profilers print it; role: what it does in the model.
 
-    Attributes:
-        name: its op code, as profilers print it.
-        role: what it does in the model.
-        kind: MATMUL, ATTENTION, COLLECTIVE, STREAM (bytes alone), or a name of its own, whose time is a launch and
-            `work` times a fitted unit.
-        dram_bytes: read from DRAM, at `dram_share` of the fitted rate where a layout is known not to reach it.
-        products: 32 x 32 x 32 tile products over `cores` at `fidelity`.
-        hops: blocks of the activation that a matmul multicasts one after another.
-        chips, link_bytes: of a collective, and the bytes of its whole tensor.
-        pairs: KV heads times users of attention.
+    kind: MATMUL, ATTENTION, COLLECTIVE, STREAM (bytes alone), or a name of its own, whose time is a launch and `work`
+    times a fitted unit. dram_bytes: read, at `dram_share` of the fitted rate where a layout is known not to reach it.
+    products: of 32 x 32 x 32 tiles over `cores` at `fidelity`. hops: blocks of the activation that a matmul multicasts
+    one after another. chips, link_bytes: of a collective, and the bytes of its whole tensor. pairs: KV heads times
+    users of attention.
     """
 
     name: str
@@ -107,16 +102,11 @@ class Op:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Fitted costs in nanoseconds, and bytes/s for the rate.
+    """Costs in nanoseconds, fitted to the table of `chips`; bytes/s of a DRAM-sharded matmul.
 
-    Attributes:
-        chips: of the fit's table.
-        dram_bytes_per_s: what a DRAM-sharded matmul reads at.
-        launch: of any op.
-        matmul_start: of a matmul, until its readers stream.
-        hop: one block of a matmul's activation, None where no matmul of the table waits for its blocks.
-        attention_start: of flash decode, beside its reading.
-        units: by kind, a unit of work.
+    launch: of any op. matmul_start: of a matmul, until its readers stream. hop: one block of a matmul's activation,
+    None where none of the table waits for its blocks. attention_start: of flash decode, beside its reading. units: by
+    kind, a unit of work.
     """
 
     chips: int
@@ -161,19 +151,10 @@ def reading_ns(op: Op) -> float:
 
 
 def matmul(role: str, k: int, n: int, dtype: str, *, cores: int, dram_sharded: bool = True, m: int = 1) -> Op:
-    """Return the product [m, k] x [k, n] with weights in `dtype`.
+    """Return the product [m, k] x [k, n] with weights in `dtype`; ValueError for sizes that are not there.
 
-    Args:
-        role: of the product in the model.
-        k: rows of the weight, whole tiles.
-        n: its columns.
-        dtype: bfloat16, bfloat8_b or bfloat4_b.
-        cores: of the activation's shards.
-        dram_sharded: the weight's width is over the 12 banks, in whole tiles of each; else it is interleaved.
-        m: rows of the activation.
-
-    Raises:
-        ValueError: for sizes below 1 or k that is no whole number of tiles.
+    cores: of the activation's shards. dram_sharded: the weight's width is over the 12 banks, in whole tiles of each;
+    else it is interleaved.
     """
     if min(k, n, m, cores) < 1 or k % TILE:
         raise ValueError(f"a matmul needs sizes of at least 1 and k in tiles of {TILE}, got m {m}, k {k}, n {n}")
@@ -250,18 +231,12 @@ class Step:
 
     def before(self) -> list[Op]:
         """Return the cosines and sines of the position and, but for the paper's tables, the token's embedding."""
-        embed, transpose, cut, shard = (
-            [_simple(name, kind)] * 2
-            for name, kind in (
-                ("Embeddings", "embed"),
-                ("Transpose", "transpose"),
-                ("Slice", "slice"),
-                ("InterleavedToSharded", "shard"),
-            )
-        )
+        ops = [_simple("Embeddings", "embed"), _simple("Transpose", "transpose"), _simple("Slice", "slice")]
+        ops.append(_simple("InterleavedToSharded", "shard"))
         if self.plan == "paper":
-            return [*embed, *transpose, *cut, *shard]
-        return [*embed, *transpose, *shard, _simple("Embeddings", "embed", role="token embedding")]
+            return [op for op in ops for _ in range(2)]
+        twice = [op for op in ops if op.kind != "slice" for _ in range(2)]
+        return [*twice, _simple("Embeddings", "embed", role="token embedding")]
 
     def after(self) -> list[Op]:
         """Return what a step does once, after its layers."""
@@ -359,9 +334,7 @@ def _after(step: Step) -> Iterator[Op]:
 def table_ops(chips: int) -> list[tuple[str, Op, int]]:
     """Return (section, op, measured ns) of the paper's table of `chips`, an op of the plan "paper" for each row.
 
-    Raises:
-        ValueError: where there is no such table.
-        RuntimeError: if plan and table name other ops.
+    Raises ValueError where there is no such table, RuntimeError if plan and table name other ops.
     """
     table, step = op_table(chips), Step(MeshShape(1, chips), TABLE_CONTEXT, plan="paper")
     # The tables' layer has gate and up in bfloat4_b, as all layers but the last.
@@ -501,16 +474,10 @@ def guess_ns(told: Prediction, chunk_size: int, sender: float) -> float:
 
 
 def predict(step: Step, parameters: Parameters | None = None, hit_rate: float | None = None) -> Prediction:
-    """Predict a step.
+    """Predict a step, by default by the fit to the table of four chips. hit_rate: 0 to 1, for meshes of two rows alone.
 
-    Args:
-        step: what is decoded, on which mesh.
-        parameters: by default the fit to the paper's table of four chips.
-        hit_rate: 0 to 1, for meshes of two rows and no other.
-
-    Raises:
-        ValueError: for a hit rate without two rows, or two rows without one.
-        NotIdentified: where the fit's table says nothing about an op.
+    Raises ValueError for a hit rate without two rows, or two rows without one; NotIdentified for an op that the fit's
+    table says nothing about.
     """
     if (hit_rate is None) != (step.mesh.sp == 1):
         raise ValueError(f"a hit rate is for meshes of two rows: got {hit_rate} for {step.mesh}")

@@ -152,21 +152,12 @@ class DraftCost:
 def draft_rows(
     counts: Sequence[int] = (4, 8), size: int = 4, length: int = 4, acceptances: Sequence[float] = ACCEPTANCES
 ) -> list[dict[str, Any]]:
-    """Project rounds of drafting and one step of the target.
+    """Return rounds of `length` drafted tokens with `size` layers in parallel and one step of the target.
 
-    Args:
-        counts: numbers of chips.
-        size: layers in parallel.
-        length: drafted tokens.
-        acceptances: the chance of each drafted token, given those before it.
-
-    Returns:
-        Per number of chips and acceptance: times in ms, tokens/s/user, and the gains over drafting on the same chips by
-        tensor parallelism, over drafting on one chip (EasySpec's baseline) and over plain decoding. Columns `lossy_`
-        have the acceptance lowered by what EasySpec loses at most.
-
-    Raises:
-        ValueError: for a size that the draft has not, or an acceptance outside 0 to 1.
+    A row per number of chips and acceptance (the chance of each drafted token, given those before it) has times in ms,
+    tokens/s/user, and the gains over drafting on the same chips by tensor parallelism, over drafting on one chip
+    (EasySpec's baseline) and over plain decoding; `lossy_`: with the acceptance lowered by what EasySpec loses at most.
+    Raises ValueError for a size that the draft has not, or an acceptance outside 0 to 1.
     """
     config = preset(DRAFT)
     layer_groups(config.num_hidden_layers, size)

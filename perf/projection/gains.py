@@ -100,19 +100,12 @@ def gain_rows(contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence
 
 
 def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072), chips: int = 8) -> list[Row]:
-    """Return what hit rates that perf.studies.quality measured are worth at long contexts, by HITS_ASSUMPTIONS.
+    """Return what measured hit rates are worth at long contexts on `chips` chips, by HITS_ASSUMPTIONS.
 
-    Args:
-        measured: rows of `perplexity`, `followed`, `trees` or `chains`; their windows are averaged.
-        contexts: projected cached positions.
-        chips: of both groups.
-
-    Returns:
-        By group and context tokens/s/user, and the gains over exact attention in steps of as many nodes: `over_tp` with
-        full tensor parallelism on as many chips, `over_misses` with a pair that never hits.
-
-    Raises:
-        ValueError: for rows without hit rates, or of a chunk size without estimates.
+    measured: rows of the quality study's `perplexity`, `followed`, `trees` or `chains`; their windows are averaged.
+    contexts: projected. A row has tokens/s/user, and the gains over exact attention in steps of as many nodes:
+    `over_tp` with full tensor parallelism on as many chips, `over_misses` with a pair that never hits. Raises
+    ValueError for rows without hit rates, or of a chunk size without estimates.
     """
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in measured:
@@ -140,18 +133,11 @@ def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072),
 
 
 def layer_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] = LAYERS_HIT_RATES) -> list[Row]:
-    """Return what two executed layers make of a whole model, beside appendix F and the estimate.
+    """Return what two executed layers make of a whole model, beside appendix F and the estimate, by hit rate.
 
     Each further layer adds the cycles from one layer's attention to the next one's, exchange included, which appendix F
-    has not. Gains are over exact attention on a row's chips.
-
-    Args:
-        executed: rows of `perf.step pair --layers 2` at one context; those with half of the hits are left out.
-        chips: of a row.
-        hit_rates: of the whole model.
-
-    Raises:
-        ValueError: unless there are a hit and a miss, of two layers or more.
+    has not. Gains are over exact attention on a row of `chips`. executed: rows of perf.step pair --layers 2 at one
+    context. Raises ValueError unless there are a hit and a miss, of two layers or more.
     """
     found = {row["hit_rate"]: row for row in executed}
     if not {0.0, 1.0} <= set(found) or any(row["layers"] < 2 for row in found.values()):
@@ -184,18 +170,10 @@ def layer_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] =
 def predictor_rows(rows: Iterable[Row], threshold: float = 0.1, chunk_size: int = 128) -> list[Row]:
     """Return which guess makes a pair of chips faster: the cycles of hits and misses weighed by measured hit rates.
 
-    Args:
-        rows: of the quality study's `perplexity` and `followed`, of the op bench's predictors (a layer's attention: the
-            sender's cycles where the guess fails, the receiver's where it passes), and of `perf.step pair`.
-        threshold: of the hit rates.
-        chunk_size: S of all of them.
-
-    Returns:
-        Per kind of cycles, context and number of workers measured with both predictors: hit rates, expected cycles, and
-        `gain`, those of `ends` over those of `followed`.
-
-    Raises:
-        ValueError: where hit rates of the context are missing.
+    rows: of the quality study's `perplexity` and `followed`, of the op bench's predictors (a layer's attention: the
+    sender's cycles where the guess fails, the receiver's where it passes), and of perf.step pair --predictor. A row is
+    of a context and number of workers measured with both predictors; `gain`: expected cycles of `ends` over `followed`.
+    Raises ValueError where hit rates of the context are missing.
     """
     rates: dict[tuple[str, int], list[float]] = {}
     costs: dict[tuple[str, int, int], dict[str, dict[float, float]]] = {}

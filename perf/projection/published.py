@@ -120,3 +120,11 @@ def collective_ns(collective: str, chips: int, size: int) -> float:
 def exchange_ns(size: int) -> float:
     """Return what two chips take to send each other `size` bytes each: an all-to-all of twice as much."""
     return collective_ns(ALL_TO_ALL, 2, 2 * size)
+
+
+def published_tokens_per_s(chips: int, precision: str, context: int) -> float | None:
+    """Return the tokens/s/user that tt-metal publishes for Llama 3.1 8B at batch 1, None for what it does not."""
+    for row in read_rows("published_decode.csv"):
+        if (int(row["chips"]), row["plan"], int(row["context"])) == (chips, precision, context):
+            return float(row["tokens_per_s"])
+    return None

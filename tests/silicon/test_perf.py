@@ -20,7 +20,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
-from perf.footprint.roofline import published
+from perf.projection.published import published_tokens_per_s
 from perf.sweep.judge import against_model, report
 from perf.sweep.table import NOT_RUN, read
 from runtime_patches.board.boards import visible_boards
@@ -70,7 +70,7 @@ def test_tokens_a_second_against_the_published(request, mesh, precision):
         else request.getfixturevalue("board_mesh")(plan.shape, **trace)
     )
     told = worker.run(decode_speed, source, precision, text(512, source), 200, timeout=3500)
-    known = published(plan.chips, precision, 1024)
+    known = published_tokens_per_s(plan.chips, precision, 1024)
     bound = budget(config, plan, precision_config(precision, config.num_hidden_layers), 1024).tokens_per_s()
     logger.info(
         "{} {}: {:.1f} tokens/s/user; published {:.1f} ({:.0%} of it); bound {:.1f}",

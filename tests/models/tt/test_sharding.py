@@ -25,8 +25,8 @@ from models.llama31_8b.tt.sharding import (
     check_decode_sharding,
     check_sharding_of_rows,
 )
-from perf.footprint import decode_programs
-from perf.footprint.mesh_memory import CAPACITY
+from perf.footprint.__main__ import program_row, step_totals
+from perf.footprint.graph import CAPACITY
 from tests.models.tt.sharding_programs import modules, steps_of_row, tokens
 from tests.support.tt_programs import figures
 
@@ -115,7 +115,9 @@ def test_what_sharded_steps_refuse():
 
 def launched(mesh, plan: str, users: int) -> list:
     """In the worker: the launches of a step."""
-    return decode_programs.launches(
+    from perf.footprint.step_programs import launches
+
+    return launches(
         mesh, {"decode_sharding": plan, "precision": "performance", "users": users, "context": CAPACITY, "layers": 2}
     )
 
@@ -135,7 +137,7 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
     for plan in DECODE_SHARDINGS:
         found = mock_mesh(shape).run(launched, plan, users, timeout=1700)
         asked = {"decode_sharding": plan, "precision": "performance", "users": users, "context": CAPACITY}
-        step = decode_programs.step_totals(mesh, asked, found)
+        step = step_totals(mesh, asked, found)
         logger.info("{} {}: {}", mesh, plan, step)
         assert abs(step["dram"] - step["roofline"]) <= 0.01 * step["roofline"]
         held = budget(LLAMA, mesh, performance, CAPACITY, users)
@@ -156,7 +158,7 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
             assert norms == [32, 32], "the interleaved norm has a core for a tile of users"
         else:
             assert step["padding"] == 0
-        assert re.search(r"\d+ ops per layer, \d+ per step", decode_programs.report(mesh, asked, found))
+        assert program_row(mesh, asked, found)["ops_per_layer"] == len(layer)
     assert ops["interleaved"] - ops["sharded"] == 3, "rotation and cache update are one op each, one move is gone"
 
 

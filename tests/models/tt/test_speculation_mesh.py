@@ -8,7 +8,7 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from perf.footprint.mesh_memory import MeshMemory
+from perf.footprint.graph import MeshMemory
 
 LLAMA = preset("llama-3.1-8b")
 CAPACITY, CHUNK_SIZE = 4096, 128

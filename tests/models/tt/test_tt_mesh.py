@@ -5,7 +5,6 @@
 Nothing executes; what is allocated, and every program's circular buffers, are the real ones.
 """
 
-import json
 import re
 from dataclasses import asdict
 
@@ -17,8 +16,9 @@ from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
 from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.precision import precision_config
-from perf.footprint import mesh_memory
-from perf.footprint.mesh_memory import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
+from perf.footprint import __main__ as footprint
+from perf.footprint.graph import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
+from perf.lib.data_file import read
 
 LLAMA = preset("llama-3.1-8b")
 L1_BYTES = 1464 * 1024  # of a Wormhole core, firmware and kernels included
@@ -47,7 +47,7 @@ def test_a_context_of_128k_builds_and_fits_on_two_chips(mock_mesh):
 def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) -> None:
     """Build on a worker's mesh; what it takes agrees with the budget and fits."""
     found = MeshMemory.of_dict(worker.run(measured, precision, users, capacity, timeout=1500))
-    logger.info("{} x {}: {}", users, capacity, mesh_memory.row(plan, precision, found))
+    logger.info("{} x {}: {}", users, capacity, footprint.memory_row(plan, precision, found))
     assert found.logits == ((1, 1, users, LLAMA.vocab_size), (1, 1, 32, LLAMA.vocab_size))
     assert found.programs > 30
     expected, banks = budget(LLAMA, plan, precision_config(precision, 32), capacity, users), found.dram_banks
@@ -129,17 +129,15 @@ def test_the_peak_of_a_bank_in_a_captured_graph():
     ],
 )
 def test_the_command_refuses_before_it_builds(arguments, words, capsys, monkeypatch):
-    monkeypatch.setattr(mesh_memory, "build", lambda *_: pytest.fail("a mesh was built"))
-    with pytest.raises(SystemExit) as ended:
-        mesh_memory.main(arguments)
+    monkeypatch.setattr(footprint, "build", lambda *_, **__: pytest.fail("a mesh was built"))
+    assert footprint.main(["memory", *arguments]) == 2
     out, err = capsys.readouterr()
-    assert ended.value.code == 2 and not out
-    assert re.search(words, err)
+    assert not out and re.search(words, err)
 
 
 @pytest.mark.mock_mesh
-def test_the_command_prints_a_line_a_build(capsys):
-    assert mesh_memory.main(["--mesh", "1x2", "--json"]) == 0
-    (line,) = json.loads(capsys.readouterr().out)["rows"]
+def test_the_command_writes_a_row_a_build(tmp_path):
+    assert footprint.main(["memory", "--mesh", "1x2", "--write", str(tmp_path / "rows.json")]) == 0
+    (line,) = read(tmp_path / "rows.json")[1]
     assert line["mesh"] == "1x2" and 0 < line["largest_program"] < line["l1_prefill"] <= line["l1_size"]
-    assert line["dram_held"] < line["dram_peak"] < line["dram_size"]
+    assert line["dram_held"] < line["dram_peak"] < line["dram_size"] == 1e9 * line["dram_size_gb"]

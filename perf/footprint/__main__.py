@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Say what a model takes of a chip: bytes counted, and memory, programs and kernels as built on mock meshes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import product
+from typing import Any
+
+from models.llama31_8b.command_line import OneLineParser, run_command
+from models.llama31_8b.config import PRESETS, preset
+from models.llama31_8b.tt.dram_budget import MAX_USERS, DoesNotFit, budget
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import PRECISIONS, precision_config
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, ShardedDecodeConfig
+from perf.footprint.graph import CAPACITY, CHUNK, MODEL, USERS, MeshMemory
+from perf.footprint.kernel_sizes import DEFAULT_BYTES, MESH, PARTS
+from perf.lib.data_file import Row, add_write_option, table, write
+from perf.lib.measuring_process import answered, measure_apart
+from perf.projection.published import published_tokens_per_s
+
+MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
+CONTEXTS = (1024, 32768, 65536, 131072)
+BUILD_TIMEOUT_S = 1800.0  # compiles some hundred kernels the first time
+MB = 1e6
+
+
+def byte_rows(
+    model: str,
+    meshes: Sequence[str],
+    contexts: Sequence[int],
+    precisions: Sequence[str],
+    users: int = 1,
+    overrides: str | None = None,
+    shardings: Sequence[str] = ("interleaved",),
+) -> list[Row]:
+    """Return a row per combination: what a chip must hold and a decode step read, and the speed that 288 GB/s allow.
+
+    "refused" has the reason where a model does not fit, else None. "read_per_step" is as decode shardings lay weights,
+    "numbers_per_step" without the padding of tiles and banks. Raises ValueError for values that make no sense.
+    """
+    config, rows = preset(model), []
+    for name, precision_name, sharding, context in product(meshes, precisions, shardings, contexts):
+        mesh, precision = MeshShape.parse(name), precision_config(precision_name, config.num_hidden_layers, overrides)
+        found, refused = budget(config, mesh, precision, context, users, sharding), None
+        try:
+            found.check(f"{model} on {mesh} in {precision.name}, {sharding}, with {users} x {context} positions")
+        except DoesNotFit as error:
+            refused = str(error)
+        known = model == MODEL and users == 1 and mesh.sp == 1 and overrides is None
+        rows.append(
+            {"mesh": str(mesh), "sp": mesh.sp, "tp": mesh.tp, "precision": precision.name, "decode_sharding": sharding}
+            | {"context": context, "users": users, **asdict(found)}
+            | {"held": found.held, "needed": found.needed, "numbers_per_step": found.numbers_per_step}
+            | {"bound_tokens_per_s": None if refused else found.tokens_per_s(), "refused": refused}
+            | {"published_tokens_per_s": published_tokens_per_s(mesh.chips, precision_name, context) if known else None}
+        )
+    return rows
+
+
+def memory_row(mesh: MeshShape, precision: str, found: MeshMemory) -> Row:
+    """Return DRAM of a chip and L1 of a core, in bytes, GB (1e9) and KB (1e3)."""
+    worst = max(("decode", "prefill"), key=lambda name: getattr(found, name).largest_program)
+    step, banks = getattr(found, worst), found.dram_banks
+    gb = {"dram_held": found.dram_held, "dram_peak": found.dram_peak, "dram_size": found.dram_size}
+    gb = {name: size * banks for name, size in gb.items()}
+    kb = {"l1_decode": found.l1_held + found.decode.l1_peak, "l1_prefill": found.l1_held + found.prefill.l1_peak}
+    kb["l1_size"] = found.l1_size
+    operation = step.largest_op.removesuffix("Operation").removesuffix("Device")
+    row = {"mesh": str(mesh), "plan": precision, **gb, **kb, "largest_program": step.largest_program}
+    row |= {"largest_op": f"{operation} ({worst})", "programs": found.programs}
+    row |= {f"{name}_gb": size / 1e9 for name, size in gb.items()}
+    return row | {f"{name}_kb": size / 1e3 for name, size in kb.items()}
+
+
+def step_totals(mesh: MeshShape, asked: Mapping[str, Any], launches: Sequence[Row]) -> dict[str, int]:
+    """Return dram, padding, moved and ops of a step of the whole model, with the bytes that the sharding's "roofline"
+    counts, and of its "numbers" without padding. launches: of a model of two layers, whose last has the formats of the
+    whole model's last."""
+    config = preset(MODEL)
+    times = {0: config.num_hidden_layers - 1, 1: 1, None: 1}
+    sums = {
+        key: sum(launch[key] * times[launch["layer"]] for launch in launches) for key in ("dram", "padding", "moved")
+    }
+    precision = precision_config(asked["precision"], config.num_hidden_layers)
+    known = budget(config, mesh, precision, asked["context"], asked["users"], asked["decode_sharding"])
+    ops = sum(times[launch["layer"]] for launch in launches)
+    return sums | {"ops": ops, "roofline": known.read_per_step, "numbers": known.numbers_per_step}
+
+
+def program_row(mesh: MeshShape, asked: Mapping[str, Any], launches: Sequence[Row]) -> Row:
+    """Return the totals of a step in MB (1e6), and how they stand to the roofline's."""
+    step = step_totals(mesh, asked, launches)
+    row = {"mesh": str(mesh)} | {name: asked[name] for name in ("decode_sharding", "precision", "users", "context")}
+    row |= {"ops_per_layer": sum(launch["layer"] == 0 for launch in launches), "ops": step["ops"]}
+    row |= {f"{name}_mb": step[name] / MB for name in ("dram", "padding", "moved", "roofline", "numbers")}
+    return row | {f"over_{name}": step["dram"] / step[name] - 1 for name in ("roofline", "numbers")}
+
+
+def build(what: str, mesh: tuple[int, int], **asked: Any) -> Any:
+    """Return `_work`'s answer from a process on a mock mesh whose runtime has the patch of SGDC.
+
+    Raises RuntimeRootError when mock meshes cannot run here, and SystemExit when the build fails.
+    """
+    from runtime_patches import sgdc
+    from runtime_patches.simulated_n150.environment import mock_environment, process_environment
+
+    environment = process_environment(mock_environment(mesh, sgdc.overlays())) | {"TT_LOGGER_LEVEL": "fatal"}
+    return measure_apart("perf.footprint", {"what": what, "mesh": mesh, "asked": asked}, environment, BUILD_TIMEOUT_S)
+
+
+def _work(what: str, mesh: Sequence[int], asked: Mapping[str, Any]) -> Any:
+    from perf.footprint import kernel_sizes, mesh_build, step_programs
+    from runtime_patches.board.environment import real_sfpi
+    from runtime_patches.simulated_n150.dispatch import program_room
+
+    if what == "kernels":
+        return kernel_sizes.sizes()
+    shape = MeshShape(*mesh)
+    device = shape.open(**(program_room() if real_sfpi() is None else {}))
+    try:
+        if what == "memory":
+            return asdict(mesh_build.measure(device, **asked))
+        return step_programs.launches(device, asked)
+    finally:
+        shape.close(device)
+
+
+def _needs_mock_meshes() -> None:
+    from runtime_patches.simulated_n150 import doctor
+
+    if reason := doctor.why_not("mock mesh"):
+        raise ValueError(reason)
+
+
+def _bytes(options: argparse.Namespace) -> tuple[list[Row], str]:
+    given = (options.mesh, options.context, options.precision, options.users, options.precision_overrides)
+    rows = byte_rows(options.model, *given, options.decode_sharding)
+    refused = [row["refused"] for row in rows if row["refused"]]
+    if len(refused) == len(rows):
+        raise DoesNotFit(refused[0])
+    names = "mesh precision decode_sharding context held needed numbers_per_step read_per_step"
+    text = table(rows, f"{names} bound_tokens_per_s published_tokens_per_s")
+    return rows, "\n".join([text, *(f"refused: {why}" for why in refused)])
+
+
+def _memory(options: argparse.Namespace) -> tuple[list[Row], str]:
+    from models.llama31_8b.tt.settings import check_speculation
+
+    chunk, context, config = options.chunk, options.context, preset(MODEL)
+    if chunk < 32 or chunk & (chunk - 1) or context % chunk:
+        raise ValueError(
+            f"--chunk must be a power of two of at least 32 that divides --context, got {chunk} and {context}"
+        )
+    asked = list(product(map(MeshShape.parse, options.mesh), options.precision))
+    for mesh, name in asked:
+        if options.speculate is not None:
+            check_speculation(mesh, options.users, context, options.speculate, 0.1)
+        held = budget(config, mesh, precision_config(name, config.num_hidden_layers), context, options.users)
+        held.check(f"{MODEL} on {mesh} in {name} with {options.users} x {context} positions")
+    _needs_mock_meshes()
+    given = {"users": options.users, "capacity": context, "chunk": chunk, "chunk_size": options.speculate}
+    built = [(mesh, name, build("memory", mesh.shape, precision=name, **given)) for mesh, name in asked]
+    rows = [given | memory_row(mesh, name, MeshMemory.of_dict(found)) for mesh, name, found in built]
+    names = "mesh plan dram_held_gb dram_peak_gb dram_size_gb l1_decode_kb l1_prefill_kb l1_size_kb"
+    return rows, table(rows, f"{names} largest_program largest_op programs")
+
+
+def _programs(options: argparse.Namespace) -> tuple[list[Row], str]:
+    users, context = options.users, options.context
+    if not 1 <= users <= MAX_USERS or context < 32 or context % 32:
+        raise ValueError(f"--users must be 1 to {MAX_USERS} and --context a multiple of 32, got {users} and {context}")
+    meshes = [MeshShape.parse(text) for text in options.mesh]
+    for mesh in meshes if "sharded" in options.decode_sharding else ():
+        ShardedDecodeConfig.of(preset(MODEL), mesh, users)
+    _needs_mock_meshes()
+    rows, text = [], []
+    for mesh, sharding in product(meshes, options.decode_sharding):
+        asked = {"decode_sharding": sharding, "precision": options.precision, "users": users, "context": context}
+        launches = build("programs", mesh.shape, layers=2, **asked)
+        rows.append(program_row(mesh, asked, launches))
+        first = [launch for launch in launches if launch["layer"] in (None, 0)]
+        text += [f"{mesh}, {sharding}:", table(first, "layer op cores dram padding moved"), ""]
+    names = "mesh decode_sharding ops_per_layer ops dram_mb padding_mb moved_mb over_roofline over_numbers"
+    return rows, "\n".join([*text, table(rows, names)])
+
+
+def _kernels(options: argparse.Namespace) -> tuple[list[Row], str]:
+    _needs_mock_meshes()
+    rows = build("kernels", MESH)
+    if too_large := [row["op"] for row in rows if row["total"] > DEFAULT_BYTES]:
+        raise ValueError(f"beyond {DEFAULT_BYTES} bytes: {', '.join(too_large)}")
+    return rows, table(rows, f"op {' '.join(PARTS)} total share")
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(prog="python -m perf.footprint", description=__doc__, allow_abbrev=False)
+    questions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
+
+    def add(name: str, answer: Callable[..., tuple[list[Row], str]], text: str) -> argparse.ArgumentParser:
+        question = questions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        question.set_defaults(answer=answer)
+        if name != "kernels":
+            question.add_argument(
+                "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
+            )
+        add_write_option(question)
+        return question
+
+    counted = add("bytes", _bytes, "what a chip must hold and a decode step read, and the speed that allows")
+    counted.add_argument("--model", default=MODEL, choices=sorted(PRESETS))
+    counted.add_argument("--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions")
+    counted.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PRECISIONS)
+    counted.add_argument("--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/precision.py")
+    memory = add("memory", _memory, "DRAM and L1 of a chip as ttnn allocates them on mock meshes")
+    memory.add_argument("--precision", nargs="+", default=("performance",), choices=PRECISIONS)
+    memory.add_argument("--users", type=int, default=USERS, help=f"decoded together (default {USERS})")
+    memory.add_argument(
+        "--context", type=int, default=CAPACITY, metavar="N", help="of each user, a multiple of --chunk"
+    )
+    memory.add_argument("--chunk", type=int, default=CHUNK, metavar="N", help=f"of a prefill (default {CHUNK})")
+    memory.add_argument("--speculate", type=int, metavar="S", help="between the rows, S tokens at either end")
+    programs = add("programs", _programs, "the programs of a decode step with their reads, built on mock meshes")
+    programs.add_argument("--precision", default="performance", choices=PRECISIONS)
+    programs.add_argument("--context", type=int, default=1024, help="cached positions per user (default 1024)")
+    for question, shardings in ((counted, ("interleaved",)), (programs, DECODE_SHARDINGS)):
+        question.add_argument("--decode-sharding", nargs="+", default=shardings, choices=DECODE_SHARDINGS)
+        question.add_argument("--users", type=int, default=1, help="decoded together (default 1)")
+    add("kernels", _kernels, "what each op's program takes of the 69 KB that a core keeps for kernels by default")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0; 2 with one line for values that make no sense, what cannot fit, or no mock meshes."""
+    from runtime_patches.board.runtime_root import RuntimeRootError
+
+    parser = _parser()
+    options = parser.parse_args(argv)
+
+    def answer() -> int:
+        rows, text = options.answer(options)
+        if options.write:
+            write(options.write, parser, argv, rows)
+        print(text)
+        return 0
+
+    return run_command(parser.prog, answer, (ValueError, RuntimeRootError))
+
+
+if __name__ == "__main__":
+    sys.exit(0 if answered(_work) else main())

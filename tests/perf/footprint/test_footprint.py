@@ -1,0 +1,228 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a model takes of a chip: the DRAM budget against independent counts, the sizes of programs, the command."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
+from models.llama31_8b.config import preset
+from models.llama31_8b.tt import dram_budget as memory
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import precision_config
+from perf.footprint.__main__ import byte_rows, main
+from perf.footprint.kernel_sizes import (
+    DEFAULT_BYTES,
+    MAX_ARGUMENTS,
+    MAX_BUFFERS,
+    MAX_SEMAPHORES,
+    NCRISC_BYTES,
+    PARTS,
+    size_in,
+)
+from perf.lib.data_file import FOLDER, ROOT, read
+from runtime_patches.board.environment import real_sfpi
+from runtime_patches.board.runtime_root import find_ttnn_dir
+
+LLAMA = preset("llama-3.1-8b")
+MESHES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
+
+
+def budget(mesh=(1, 1), precision="performance", context=1024, users=1, decode_sharding="interleaved"):
+    return memory.budget(LLAMA, MeshShape(*mesh), precision_config(precision, 32), context, users, decode_sharding)
+
+
+def test_weights_are_those_of_the_checkpoint():
+    """Every matrix of the checkpoint but the embedding, in bfloat8_b: 1088 bytes for 1024 numbers."""
+    elements = sum(
+        shape[0] * shape[1] for name, shape in tensor_shapes(LLAMA).items() if len(shape) == 2 and "embed" not in name
+    )
+    assert budget(precision="accuracy").weights == elements * 1088 // 1024
+    four_bit = 31 * 2 * 4096 * 14336 // 1024 * (1088 - 576)
+    assert budget(precision="performance").weights == elements * 1088 // 1024 - four_bit
+
+
+def test_sharded_weights_fill_twelve_banks_alike():
+    """On one chip 128 tile columns of a matrix become 12 x 11, 448 become 12 x 38, 192 are 12 x 16; those of the LM
+    head, 1008 and 996 a block, are whole rounds."""
+    simple, fast = budget(), budget(decode_sharding="sharded")
+    tile = {"bfloat4_b": 576, "bfloat8_b": 1088}
+    wo, ff2 = (rows * (12 * 11 - 128) * tile["bfloat8_b"] for rows in (128, 448))
+    up = 128 * (12 * 38 - 448)
+    padding = 32 * (wo + ff2) + 2 * up * (31 * tile["bfloat4_b"] + tile["bfloat8_b"])
+    more = fast.padding - simple.padding
+    assert more == padding == fast.weights - simple.weights == fast.read_per_step - simple.read_per_step
+    assert fast.numbers_per_step == simple.numbers_per_step
+    assert fast.held == simple.held + padding and fast.tokens_per_s() < simple.tokens_per_s()
+    with pytest.raises(ValueError, match="no decode sharding 'fastest'"):
+        budget(decode_sharding="fastest")
+
+
+def test_the_numbers_of_a_step_are_those_of_the_checkpoint():
+    """Matrices in bfloat8_b, 65 norms of 4096 bfloat16 numbers (0.5 MB, read as 17.0 MB of tiles), the cache, a row of
+    the embedding and of either table of angles."""
+    found = budget(precision="accuracy")
+    norms = 65 * 4096 * 2
+    assert found.norms == 32 * norms and found.padding == 31 * norms
+    assert found.numbers_per_step == found.weights + norms + found.kv_cache + 2 * 4096 + 2 * 2 * 128
+
+
+def test_cache_bytes_a_position():
+    """2 x 32 layers x 8 heads x 128 in bfloat8_b: 69632 bytes, for each user."""
+    assert budget(context=2048).kv_cache - budget(context=1024).kv_cache == 1024 * 69632
+    assert budget(context=1024, users=7).kv_cache == 7 * budget(context=1024).kv_cache
+    assert budget(context=1).kv_cache == 32 * 69632, "whole tiles"
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("precision", ["performance", "accuracy"])
+def test_columns_share_what_a_row_holds(mesh, precision):
+    one, shared = budget(precision=precision), budget(mesh, precision)
+    assert abs(shared.weights * mesh[1] / one.weights - 1) < 0.001  # the vocabulary is padded for 8 chips
+    assert shared.kv_cache * mesh[1] == one.kv_cache
+    assert shared.tokens_per_s() > one.tokens_per_s() * mesh[1] * 0.95
+    assert shared.norms == one.norms, "every chip norms the whole residual"
+
+
+def test_bound_falls_with_context_and_users():
+    assert budget(context=65536).tokens_per_s() < budget(context=1024).tokens_per_s()
+    assert budget(users=32).tokens_per_s() < budget(users=1).tokens_per_s()
+
+
+def test_published_speeds_are_below_the_bound():
+    """28.3 t/s/u on an N150 is 61 % of the bound; none of nine published rows beats its own."""
+    rows = byte_rows("llama-3.1-8b", ["1x1", "1x2", "1x8"], [1024, 65536], ["performance", "accuracy"])
+    compared = [row for row in rows if row["published_tokens_per_s"]]
+    assert len(compared) == 9
+    assert all(row["published_tokens_per_s"] < row["bound_tokens_per_s"] for row in compared)
+    one = next(row for row in compared if row["mesh"] == "1x1" and row["precision"] == "performance")
+    assert one["published_tokens_per_s"] == 28.3 and 0.60 < 28.3 / one["bound_tokens_per_s"] < 0.63
+
+
+def test_a_model_beyond_12_gb_is_refused_with_both_numbers():
+    found = budget(context=131072)
+    with pytest.raises(memory.DoesNotFit, match=f"needs {found.needed} bytes per chip.*12884901888"):
+        found.check("it")
+    budget((1, 2), context=131072).check("it")
+
+
+@pytest.mark.parametrize("users, context", [(0, 1024), (33, 1024), (1, 0), (1, 131073)])
+def test_values_out_of_range_are_refused(users, context):
+    with pytest.raises(ValueError, match="must be 1 to"):
+        budget(context=context, users=users)
+
+
+def test_the_recorded_bytes_are_counted_again(tmp_path, capsys):
+    facts, rows = read(FOLDER / "footprint" / "roofline.json")
+    words = facts["command"].split()
+    assert words[:4] == ["python", "-m", "perf.footprint", "bytes"]
+    assert main([*words[3:], "--write", str(tmp_path / "again.json")]) == 0
+    assert read(tmp_path / "again.json")[1] == rows and "46.14" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_refused_with_its_bytes(capsys):
+    assert main(["bytes", "--mesh", "1x1", "1x2", "--context", "131072", "--precision", "performance"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("refused: llama-3.1-8b on 1x1 in performance") == 1 and "| 1x1 " in out and "| - | - |" in out
+    assert main(["bytes", "--mesh", "1x1", "--context", "131072"]) == 2
+    said = capsys.readouterr()
+    assert not said.out and "needs 16951869440 bytes per chip" in said.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["bytes", "--mesh", "3x3"], "3x3"),
+        (["bytes", "--users", "40"], "40"),
+        (["bytes", "--context", "0"], "0"),
+        (["bytes", "--precision-overrides", "x"], "x"),
+        (["bytes", "--precision-overrides", "."], "."),
+        (["programs", "--context", "100"], "--context a multiple of 32, got 1 and 100"),
+        (["programs", "--users", "33"], "--users must be 1 to 32"),
+    ],
+)
+def test_bad_arguments_end_before_any_output(arguments, named, capsys):
+    assert main(arguments) == 2
+    said = capsys.readouterr()
+    assert not said.out and said.err.count("\n") == 1 and named in said.err
+
+
+def test_overrides_that_make_no_sense_are_one_line(tmp_path, capsys):
+    path = tmp_path / "plan.json"
+    path.write_text('{"layers": {"0": {"ff1": ["x"]}}}')
+    assert main(["bytes", "--precision-overrides", str(path)]) == 2
+    assert f"{path}: layers.0.ff1 is ['x']; formats: " in capsys.readouterr().err
+
+
+MESSAGE = """TT_FATAL @ program.cpp:3759: state.offset <= max_size
+info:
+Program size (58304) too large for kernel config buffer (57344) on TENSIX, 960 B over:
+  runtime args                 304 B
+  semaphores                   80 B
+  circular buffers             352 B
+  dataflow buffers             0 B
+  kernel text                  57568 B
+    brisc                      3500 B
+    ncrisc                     6232 B
+    trisc0                     19600 B
+    trisc1                     11676 B
+    trisc2                     16540 B
+    text-sizing group, cores   {[0-0 - 7-7]}
+"""
+
+
+def test_the_message_of_the_runtime_is_read():
+    found = size_in("op", MESSAGE)
+    assert [found[name] for name in PARTS] == [304, 80, 352, 3500, 6232, 19600, 11676, 16540]
+    assert (found["op"], found["total"]) == ("op", 58304) and found["share"] == 58304 / DEFAULT_BYTES
+    with pytest.raises(ValueError, match="op ended with another error: out of L1"):
+        size_in("op", "out of L1")
+
+
+RECORDED = read(FOLDER / "footprint" / "kernel_sizes.json")[1]
+GROWTH = 1.02  # of a program beyond its figure in perf/data, before it has to be recorded again
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.timeout(900)
+def test_every_op_fits_the_default_buffer_and_is_as_large_as_recorded(tmp_path):
+    assert main(["kernels", "--write", str(tmp_path / "sizes.json")]) == 0
+    sizes = {row["op"]: row["total"] for row in read(tmp_path / "sizes.json")[1]}
+    known = {row["op"]: row["total"] for row in RECORDED}
+    assert list(sizes) == list(known) and max(sizes.values()) <= DEFAULT_BYTES
+    if real_sfpi() is None:  # figures are of the stand-in compiler
+        grown = {op: (size, known[op]) for op, size in sizes.items() if size > GROWTH * known[op]}
+        assert not grown, "python -m perf.footprint kernels --write perf/data/footprint/kernel_sizes.json"
+
+
+@pytest.mark.parametrize("row", RECORDED, ids=lambda row: row["op"])
+def test_recorded_programs_keep_the_limits(row):
+    assert sum(row[name] for name in PARTS) <= row["total"] <= DEFAULT_BYTES
+    assert row["ncrisc"] <= NCRISC_BYTES and row["args"] <= 4 * MAX_ARGUMENTS
+    assert row["semaphores"] <= 16 * MAX_SEMAPHORES and row["buffers"] <= 16 * MAX_BUFFERS
+
+
+def test_the_figures_name_every_op():
+    """Each module of tt_kernels that launches programs is one of ours."""
+    ops = {path.parent.name for path in ROOT.glob("tt_kernels/*/op.py")}
+    named = {
+        "compute_gate": "set_compute_gate",
+        "device_exchange": "device_exchange",
+        "draft_round": "begin_chain",
+        "speculative_flash_decode": "flash_decode",
+        "speculative_sampling": "speculative_sampling",
+        "tile_selection": "select_tiles",
+        "token_guard": "guard_tokens",
+        "tree_attention": "tree_attention",
+        "tree_cache": "commit_path",
+    }
+    assert set(named) == ops and set(named.values()) <= {row["op"] for row in RECORDED}
+
+
+def test_the_memory_of_ncrisc_is_that_of_the_runtime():
+    memory = find_ttnn_dir() / "tt_metal/hw/inc/internal/tt-1xx/wormhole/dev_mem_map.h"
+    (size,) = re.findall(r"#define MEM_NCRISC_IRAM_SIZE \((\d+) \* 1024\)", memory.read_text())
+    assert int(size) * 1024 == NCRISC_BYTES
