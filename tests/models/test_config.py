@@ -64,44 +64,29 @@ def test_defaults_of_missing_fields():
     assert LlamaConfig.from_hf_dict({**BASE, "eos_token_id": [5, 6]}).eos_token_ids == (5, 6)
 
 
-REFUSED = {
-    "architecture": (
-        {"architectures": ["MistralForCausalLM"]},
-        "'MistralForCausalLM' is not supported; supported: LlamaForCausalLM",
-    ),
-    "model type": ({"architectures": None, "model_type": "gpt2"}, "architecture 'gpt2' is not supported"),
-    "bias": ({"attention_bias": True}, "attention_bias=True is not supported"),
-    "mlp bias": ({"mlp_bias": True}, "mlp_bias=True is not supported"),
-    "activation": ({"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
-    "rope": (
-        {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-        "RoPE scaling type 'yarn' is not supported",
-    ),
-    "rope factor": ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, "at least 1, got 0.5"),
-    "rope blend": (
-        {
-            "rope_scaling": {
-                "rope_type": "llama3",
-                "factor": 8.0,
-                "low_freq_factor": 4.0,
-                "high_freq_factor": 4.0,
-            }
-        },
-        "high_freq_factor > low_freq_factor, got 4.0 and 4.0",
-    ),
-    "heads": (
-        {"num_key_value_heads": 4},
-        r"num_attention_heads \(9\) is not a multiple of num_key_value_heads \(4\)",
-    ),
-    "odd head": ({"head_dim": 63}, "head_dim must be even for RoPE, got 63"),
-    "no layers": ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, got 0"),
-    "text": ({"hidden_size": "576"}, 'hidden_size must be a positive integer, got "576"'),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused_with_the_field_and_its_value(case):
-    change, message = REFUSED[case]
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            {"architectures": ["MistralForCausalLM"]},
+            "'MistralForCausalLM' is not supported; supported: LlamaForCausalLM",
+        ),
+        ({"architectures": None, "model_type": "gpt2"}, "architecture 'gpt2' is not supported"),
+        ({"attention_bias": True}, "attention_bias=True is not supported"),
+        ({"mlp_bias": True}, "mlp_bias=True is not supported"),
+        ({"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "RoPE scaling type 'yarn' is not supported"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, "at least 1, got 0.5"),
+        (
+            {"rope_scaling": {"rope_type": "llama3", "low_freq_factor": 4.0}},
+            "high_freq_factor > low_freq_factor, got 4.0 and 4.0",
+        ),
+        ({"num_key_value_heads": 4}, r"num_attention_heads \(9\) is not a multiple of num_key_value_heads \(4\)"),
+        ({"head_dim": 63}, "head_dim must be even for RoPE, got 63"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, got 0"),
+    ],
+)
+def test_refused_with_the_field_and_its_value(change, message):
     with pytest.raises(UnsupportedModelError, match=message):
         LlamaConfig.from_hf_dict({**BASE, **change})
 
@@ -137,7 +122,6 @@ ODD = {
     '{"architectures": 7}': "architectures must be a list of names, got 7",
     '{"architectures": [["x"]]}': r"architecture .*x.* is not supported",
     '{"hidden_size": "64"}': 'hidden_size must be a positive integer, got "64"',
-    '{"num_attention_heads": 0}': "num_attention_heads must be a positive integer, got 0",
     '{"rope_theta": "1e4"}': 'rope_theta must be a number, got "1e4"',
     '{"rms_norm_eps": []}': r"rms_norm_eps must be a number, got \[\]",
     '{"rms_norm_eps": 0}': "rms_norm_eps must be finite and above 0, got 0",

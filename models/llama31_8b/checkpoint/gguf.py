@@ -37,7 +37,7 @@ from .tensor_shapes import check_shapes
 from .tokenizer import pointer
 
 # Part of every key: raise it when the converted files change.
-CONVERTER_VERSION = 2
+CONVERTER_VERSION = 3
 _MANIFEST = "conversion.json"
 _SHARD_BYTES = 2 * 1024**3
 _SAMPLE_BYTES = 1024 * 1024

@@ -392,4 +392,4 @@ def bar(rate: float, width: int = _BAR_WIDTH, encoding: str | None = None) -> st
 
 
 def _rate(value: float | None) -> str:
-    return "no token" if value is None else f"{value:.1f} tokens/s"
+    return "no token" if value is None else f"{value:.{1 if value >= 1 else 3}f} tokens/s"

@@ -7,7 +7,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 from loguru import logger
@@ -62,14 +62,11 @@ def token_callback(
 
 
 class TextPrinter:
-    """Writes tokens to a stream as whole characters, as they come; ends of turn are not shown."""
+    """Writes tokens to a stream as whole characters, as they come; ends of turn are not shown. stream: None shows
+    nothing."""
 
     def __init__(self, checkpoint: Checkpoint, stream: TextIO | None) -> None:
-        self._decoder = checkpoint.tokenizer.stream()
-        self._stream = stream
-        # A model can write escape sequences; a terminal must not obey them.
-        self._plain = stream is not None and stream.isatty()
-        self._last = "\n"
+        self._decoder, self._stream, self._last = checkpoint.tokenizer.stream(), stream, "\n"
 
     def push(self, token: int) -> None:
         self._write(self._decoder.push(token))
@@ -77,24 +74,21 @@ class TextPrinter:
     def finish(self) -> None:
         """Write what is held back, and a line end if there is none."""
         self._write(self._decoder.flush())
-        if self._stream is not None and not self._last.endswith("\n"):
+        if not self._last.endswith("\n"):
             self._write("\n")
 
     def _write(self, text: str) -> None:
         if self._stream is None or not text:
             return
         self._last = text
-        if self._plain:
+        if self._stream.isatty():  # a model can write escape sequences; a terminal must not obey them
             text = "".join(c for c in text if c in "\n\t" or c.isprintable() or c in "\u200d\ufe0f")
         self._stream.write(text)
         self._stream.flush()
 
 
 class TextsPrinter:
-    """Shows a run's texts: one as it comes, several whole when all have ended, each under its number.
-
-    stream: None shows nothing.
-    """
+    """Shows a run's texts: one as it comes, several whole when all have ended, each under its number."""
 
     def __init__(self, checkpoint: Checkpoint, users: int, stream: TextIO | None) -> None:
         self._printers = [TextPrinter(checkpoint, stream) for _ in range(users)]
@@ -107,12 +101,11 @@ class TextsPrinter:
 
     def finish(self, texts: Sequence[Sequence[int]]) -> None:
         """Show what is left. texts: all tokens of every text."""
-        if len(self._printers) == 1:
-            return self._printers[0].finish()
+        several = len(texts) > 1
         for number, (printer, tokens) in enumerate(zip(self._printers, texts, strict=True), 1):
-            if self._stream is not None:
+            if several and self._stream is not None:
                 self._stream.write(f"── text {number} of {len(texts)} ──\n")
-            for token in tokens:
+            for token in tokens if several else ():
                 printer.push(token)
             printer.finish()
 
@@ -143,9 +136,7 @@ class EndAtToken:
             self._before = signal.signal(signal.SIGINT, self._interrupted)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
 

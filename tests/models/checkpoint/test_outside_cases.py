@@ -167,6 +167,24 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         config(rope_theta=1e4, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
         r"rope_theta is 10000.0 but rope_parameters.rope_theta is 500000.0",
     ),
+    "a tensor is missing": (tensors(lambda state: state.pop(NORM)), f"tensor {NORM} is missing"),
+    "a tensor of another shape": (
+        tensors(lambda state: state.update({NORM: torch.ones(255)})),
+        rf"{NORM} has shape \[255\], the config needs \[256\]",
+    ),
+    "a tensor too many": (
+        tensors(lambda state: state.update({"model.layers.0.self_attn.q_proj.bias": torch.ones(256)})),
+        "unexpected tensor model.layers.0.self_attn.q_proj.bias",
+    ),
+    "a pickle": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+        "pytorch_model.bin is a pickle, convert it",
+    ),
+    "another architecture": (
+        config(architectures=["Qwen2ForCausalLM"], model_type="qwen2"),
+        "'Qwen2ForCausalLM' is not supported; supported: LlamaForCausalLM",
+    ),
+    "more tokens than rows": (config(vocab_size=300), "tokens but the model only 300|has shape .* the config needs"),
     "weights are a pointer": (pickled, r"model.safetensors .*Git LFS pointer.*git lfs pull"),
     "tokenizer is a pointer": (pointer, r"tokenizer.json .*Git LFS pointer.*git lfs pull"),
     "an adapter": (adapter, "no config.json .* it holds an adapter .*merge"),

@@ -88,25 +88,6 @@ def test_texts_side_by_side_are_those_of_each_prompt_alone(capsys, folder, chips
     assert board["warm_up_tokens"] == 3 and [model.users for model in chips] == [3]
 
 
-def test_several_texts_are_shown_whole_under_their_numbers(capsys, folder, chips, tmp_path):
-    files = []
-    for number, prompt in enumerate(PROMPTS[:2]):
-        (tmp_path / str(number)).write_text(prompt)
-        files += ["--prompt-file", str(tmp_path / str(number))]
-    common = ["--model", folder, "--raw", "--max-new-tokens", "5"]
-    assert cli.main([*common, *files, "--json", "--device", "cpu"]) == 0
-    texts = [text["text"] for text in json.loads(capsys.readouterr().out)["texts"]]
-    for device in (CPU, BOARDS):
-        assert cli.main([*common, *files, *device]) == 0
-        out = capsys.readouterr().out
-        shown, report = out.split("\nreport ──")
-        assert shown == "".join(
-            f"── text {number} of 2 ──\n{text}" + "\n" * (not text.endswith("\n"))
-            for number, text in enumerate(texts, 1)
-        )
-        assert re.search(r"decode .* tokens of 2 users", report)
-
-
 def test_ctrl_c_ends_every_text_and_says_which_it_ended(capsys, folder, chips, monkeypatch):
     """The second text has come to its end a token before."""
     exact = ["--raw", "--attention", "exact"]
@@ -213,31 +194,6 @@ def test_an_interrupted_reply_on_boards_keeps_what_was_said(host_ttnn, folder, s
     fresh = generate(loaded.model, [ids], max_new_tokens=6, eos_token_ids=loaded.tokenizer.eos_token_ids)
     assert loaded.tokenizer.decode(fresh.token_ids[0]) == second
     assert generator.model.prefilled[-1][1] == len(held[:asked]) // BLOCK * BLOCK > 0
-
-
-def test_an_interrupted_prefill_leaves_what_was_kept(host_ttnn, folder, monkeypatch):
-    """A message cut short while it is cached: its chunk may have overwritten anything behind the kept blocks."""
-    talk = conversation(folder)
-    loaded, model = talk.session.checkpoint, talk.session.generator.model
-    talk.reply("the end and the 12 " * 3, TextPrinter(loaded, None))
-    prefill = model.prefill
-
-    def cut_short(*arguments, **named):
-        prefill(*arguments, **named)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(model, "prefill", cut_short)
-    talk.reply("and then?", TextPrinter(loaded, None))
-    monkeypatch.undo()
-    kept = model.prefilled[-1][1]
-    assert kept > 0 and len(talk.cached_ids) == talk.session.cached == kept
-    stand_in = pytest.MonkeyPatch()
-    stand_in_for_ttnn(stand_in, pytest.importorskip("ttnn"))
-    last = talk.reply("go on", TextPrinter(loaded, None))
-    stand_in.undo()
-    ids = loaded.tokenizer.apply_chat_template(talk.messages[:-1])
-    fresh = generate(loaded.model, [ids], max_new_tokens=6, eos_token_ids=loaded.tokenizer.eos_token_ids)
-    assert loaded.tokenizer.decode(fresh.token_ids[0]) == last
 
 
 def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,18 +90,30 @@ def test_text_is_streamed_before_the_report(model, capsys):
         assert word in report, word
 
 
-def test_infinite_threshold_accepts_everything_and_is_written_as_text(model, capsys):
-    got = run_json(capsys, model, *SMALL, "--threshold", "inf")
-    assert got["hit_rate"] == 1.0 and got["hit_rate_per_layer"] == [1.0, 1.0] and got["misses"] == 0
-    assert got["options"]["threshold"] == "inf"
-    assert run_json(capsys, model, *SMALL, "--attention", "sink")["token_ids"] == got["token_ids"]
-
-
-def test_zero_threshold_is_exact(model, capsys):
+def test_thresholds_and_static_layers_between_exact_and_sink_attention(model, capsys):
+    """Threshold 0 is exact, inf is sink, and so is static over all layers; JSON has no number for inf."""
     exact = run_json(capsys, model, *SMALL, "--attention", "exact")
     assert exact["hit_rate"] is None and exact["estimate"] == [] and exact["hit_rate_per_layer"] == []
-    zero = run_json(capsys, model, *SMALL, "--threshold", "0")
+    zero, inf = (run_json(capsys, model, *SMALL, "--threshold", value) for value in ("0", "inf"))
     assert zero["hit_rate"] == 0.0 and zero["token_ids"] == exact["token_ids"]
+    assert inf["hit_rate_per_layer"] == [1.0, 1.0] and inf["misses"] == 0 and inf["options"]["threshold"] == "inf"
+    for more in (["sink"], ["static", "--static-layers", "0-1"]):
+        guessed = run_json(capsys, model, *SMALL, "--attention", *more)["token_ids"]
+        assert guessed == inf["token_ids"] != exact["token_ids"]
+
+
+def test_several_texts_are_shown_whole_under_their_numbers(model, capsys, tmp_path):
+    files = []
+    for number, prompt in enumerate((PROMPT, "the end")):
+        (tmp_path / str(number)).write_text(prompt)
+        files += ["--prompt-file", str(tmp_path / str(number))]
+    asked = [*files, "--raw", "--max-new-tokens", "5"]
+    texts = [text["text"] for text in run_json(capsys, model, *asked)["texts"]]
+    assert cli.main(["--model", model, *asked]) == 0
+    shown, report = capsys.readouterr().out.split("\nreport ──")
+    lines = [f"── text {number} of 2 ──\n{text}" for number, text in enumerate(texts, 1)]
+    assert shown == "".join(line + "\n" * (not line.endswith("\n")) for line in lines)
+    assert re.search(r"decode .* tokens of 2 users", report)
 
 
 def test_short_contexts_are_bypassed(model, capsys):
@@ -112,13 +125,6 @@ def test_short_contexts_are_bypassed(model, capsys):
     said = " ".join(capsys.readouterr().out.split())
     reached = got["prefill_tokens"] + 5
     assert f"speculation starts at 256 cached tokens, 2S; this text reached {reached}." in said
-
-
-def test_static_layers(model, capsys):
-    exact = run_json(capsys, model, *SMALL, "--attention", "exact")["token_ids"]
-    sink = run_json(capsys, model, *SMALL, "--attention", "sink")["token_ids"]
-    static = ("--attention", "static", "--static-layers")
-    assert run_json(capsys, model, *SMALL, *static, "0-1")["token_ids"] == sink != exact
 
 
 def test_seeds(model, capsys):
@@ -237,15 +243,6 @@ def test_a_reader_that_leaves_ends_the_command_quietly(model):
         process.stdout.close()
         errors = process.stderr.read().decode()
         assert process.wait(300) == 0 and "Traceback" not in errors
-
-
-def test_interrupt_ends_with_130(model, monkeypatch, capsys):
-    def interrupted(*args, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("models.llama31_8b.reference.generate.generate", interrupted)
-    assert cli.main(["--model", model, *SMALL]) == 130
-    assert capsys.readouterr().err.endswith("interrupted\n")
 
 
 @pytest.mark.model
