@@ -23,7 +23,7 @@ SIMULATOR = "runtime_patches.simulated_n150"
 TRACE_REGION_BYTES = 4 << 20
 # L1 of a core for programs in flight: the simulator's compiler makes larger kernels than a board's.
 KERNEL_BYTES = 256 * 1024
-LOST_S = 15.0  # how long a program may go on after one of its simulators has ended, for instance to close a device
+LOST_S = 30.0  # how long a program may go on after one of its simulators has ended, for instance to close a device
 
 
 class SimulatorError(RuntimeError):

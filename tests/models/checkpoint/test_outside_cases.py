@@ -81,6 +81,11 @@ SAME: dict[str, Edit] = {
     "strftime": template("{{ strftime_now('%Y') }}" + LOOP),
     "bos in the template": template("{{ bos_token }}" + LOOP),
     "defined or not": template("{% if sep_token is defined and sep_token %}{{ sep_token }}{% endif %}" + LOOP),
+    "Llama 3.1's constructs": template(
+        "{{- bos_token }}{%- if not date_string is defined %}\n    {%- set date_string = strftime_now('%Y') %}\n"
+        "{%- endif %}\n{{ date_string }}{% for m in messages %}\n  {% if m.role == 'skip' %}{% continue %}{% endif %}\n"
+        "{{ m | tojson }}{{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}{{ tools is none }}"
+    ),
     "template in a file": both(template("wrong"), lambda folder: (folder / "chat_template.jinja").write_text(LOOP)),
     "special tokens as objects": edited(
         "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<|im_end|>", "lstrip": False}

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loguru import logger
 
 from models.llama31_8b.checkpoint.errors import ModelLoadError
 from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
@@ -110,6 +111,17 @@ def test_bos_is_added_where_the_model_wants_it():
         make(bos_token_id=None).encode("a", add_bos=True)
 
 
+def test_control_tokens_are_those_of_ids_and_template_whatever_their_type():
+    """Files whose types mark none, or that have no types: as with the types, and one line says so."""
+    said = []
+    sink = logger.add(said.append, format="{message}")
+    backend, _ = build_tokenizer(tables(token_type=None) | {"tokenizer.chat_template": CHAT_TEMPLATE}, Path("a.gguf"))
+    logger.remove(sink)
+    text = "<|im_start|>the<|im_end|>"
+    assert backend.encode(text).ids == make().encode(text) and backend.decode(backend.encode(text).ids) == "the"
+    assert said == ["a.gguf: taken as control tokens, though not marked: <|im_start|>, <|im_end|>\n"]
+
+
 REFUSED = {
     "word pieces": (
         dict(model="bert"),
@@ -145,36 +157,6 @@ def test_refused_by_name(case):
     assert "test.gguf" in str(caught.value)
 
 
-def test_chat_template():
-    tokenizer = make()
-    messages = [{"role": "user", "content": "the <b> & 'x'"}]
-    assert tokenizer.render_chat(messages) == "<|im_start|>user\nthe <b> & 'x'<|im_end|>\n<|im_start|>assistant\n"
-    assert tokenizer.decode(tokenizer.apply_chat_template(messages), False) == tokenizer.render_chat(messages)
-    assert not tokenizer.render_chat(messages, add_generation_prompt=False).endswith("assistant\n")
-
-
-def test_templates_of_the_field_agree_with_transformers(tmp_path):
-    """Constructs that Llama 3.1's template uses: special tokens, dates, loop controls, tojson, exceptions."""
-    from transformers import AutoTokenizer
-
-    template = (
-        "{{- bos_token }}{%- if not date_string is defined %}\n    {%- set date_string = strftime_now('%Y') "
-        "%}\n{%- endif %}\n"
-        "{{ date_string }}{% for m in messages %}\n  {% if m.role == 'skip' %}{% continue %}{% endif %}\n"
-        "{{ m | tojson }}{{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}{{ tools is none }}"
-    )
-    write_hf_folder(tmp_path)
-    (tmp_path / "chat_template.jinja").write_text(template)
-    messages = [
-        {"role": "user", "content": " é <a> "},
-        {"role": "skip", "content": "no"},
-        {"role": "user", "content": "b"},
-    ]
-    expected = AutoTokenizer.from_pretrained(tmp_path).apply_chat_template(messages, tokenize=False)
-    assert Tokenizer.from_folder(tmp_path).render_chat(messages, add_generation_prompt=False) == expected
-    assert "skip" not in expected and "é" in expected
-
-
 def test_templates_are_not_trusted():
     escape = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
     with pytest.raises(ValueError, match="the chat template refuses these messages"):
@@ -194,14 +176,6 @@ def test_streaming_holds_characters_back_until_they_are_whole():
     assert len(ids) == 8
     assert [stream.push(token) for token in ids] == ["a", "", "", "", "🎉", "", "é", "!"]
     assert stream.flush() == ""
-
-
-def test_streaming_an_unfinished_character():
-    tokenizer = make()
-    stream = tokenizer.stream()
-    ids = tokenizer.encode("x🎉")[:-1]
-    assert "".join(stream.push(token) for token in ids) == "x"
-    assert stream.flush() == "\ufffd" and stream.flush() == ""
 
 
 @settings(max_examples=60, deadline=None)
