@@ -54,7 +54,7 @@ def run(name: str, points: Sequence[Point], grid: str | None = None, kept: Path 
     Raises:
         SystemExit: with what went wrong in a process. ValueError: for a file of another family.
     """
-    family, done = FAMILIES[name], Kept(kept, name)
+    family, done = FAMILIES[name], Kept(kept, name if grid is None else f"{name} on {grid}")
     left = [point for point in points if json.dumps(point) not in done.steps]
 
     def place(point: Point) -> tuple[Chip | None, int | None]:
