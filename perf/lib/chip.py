@@ -117,6 +117,20 @@ def timed_launch(timeline, launch: Callable[[], Any]) -> tuple[Any, list[int]]:
     return output, [program.end - program.start for program in timeline.stop()[0]]
 
 
+def one_after_the_other(spans: Iterable[tuple[float, float]]) -> list[tuple[Any, Any]]:
+    """Return (start, length) of each program of a chip, given its start and end, from the end of those before it.
+
+    Cores that the program before does not use have their go message early, and wait for it: what a program adds begins
+    where those before it end.
+    """
+    found, end = [], 0.0
+    for begin, done in spans:
+        start = min(max(begin, end), done)
+        found.append((start, done - start))
+        end = max(end, done)
+    return found
+
+
 def of_roofline(read: int, cycles: float) -> float | None:
     """Return the share of the time that 288 GB/s take for `read` bytes, None for an op that reads none."""
     return read / (cycles * BYTES_PER_CYCLE) if read else None

@@ -5,13 +5,14 @@ speculation together, and the programs in time, as a Chrome / Perfetto trace and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from models.llama31_8b.latency import token_latency
+from perf.lib.chip import one_after_the_other
 from perf.lib.launch_labels import ATTENTION, EXCHANGE, GATE
 from perf.step.shapes import EXACT, OWN, is_own
 
@@ -182,17 +183,6 @@ def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def one_after_the_other(spans: Sequence[Span]) -> list[tuple[int, int]]:
-    """Return (start, length) of each program of a chip, from the end of those before it: a program's first cores begin
-    to wait for their work while others are still at the one before."""
-    found, end = [], 0
-    for span in spans:
-        start = min(max(span["start"], end), span["end"])
-        found.append((start, span["end"] - start))
-        end = max(end, span["end"])
-    return found
-
-
 def plot(steps: Mapping[str, Step], path: Path) -> None:
     """Draw each step as two bars of programs in time, like the paper's figure 6."""
     import matplotlib
@@ -209,7 +199,7 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
     for axis, (name, step) in zip(axes[:, 0], steps.items(), strict=True):
         for chip, spans in enumerate(step["chips"]):
             faces = [colours.get(span["name"], other) for span in spans]
-            bars, place = one_after_the_other(spans), (chip - 0.4, 0.8)
+            bars, place = one_after_the_other((span["start"], span["end"]) for span in spans), (chip - 0.4, 0.8)
             axis.broken_barh(bars, place, facecolors=faces, edgecolor="white", linewidth=0.2)
         axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
         axis.invert_yaxis()

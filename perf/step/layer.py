@@ -27,7 +27,7 @@ from typing import Any
 from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
-from perf.lib.chip import Chip, of_roofline
+from perf.lib.chip import Chip, of_roofline, one_after_the_other
 from perf.lib.data_file import FOLDER, commit
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
@@ -50,14 +50,12 @@ TIMEOUT_S = 3 * 3600
 
 
 def ops_of(programs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return OP_VALUES of each program, with its part. cycles: from the end of all before it, or its first core's start
-    if later, to its last core's end."""
-    found, end = [], 0
-    for program in programs:
-        took = program["end"] - min(max(program["start"], end), program["end"])
+    """Return OP_VALUES of each program, with its part."""
+    found = []
+    turns = one_after_the_other((program["start"], program["end"]) for program in programs)
+    for program, (_, took) in zip(programs, turns, strict=True):
         row = {name: program[name] for name in ("part", "op", "shape", "cores", "bytes")}
         found.append(row | {"cycles": took, "of_roofline": of_roofline(row["bytes"], took)})
-        end = max(end, program["end"])
     return found
 
 

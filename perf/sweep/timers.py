@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perf.lib.chip import one_after_the_other
 from perf.lib.launch_labels import Label, Labels, Tensor, around
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import (
@@ -211,16 +212,15 @@ def rows_of(
     found = []
     for chip, programs in enumerate(chips):
         end, begun = None, False
-        for ran in programs:
+        turns = one_after_the_other((ran.start, ran.end) for ran in programs)
+        for ran, (_, took) in zip(programs, turns, strict=True):
             label = labels.of(ran.number)
             layer = None if label is None else label.layer
             begun = begun or layer is not None
             group = launch.group if launch.model is None else group_of(layer, begun)
             row = _row(ran, label, launch, configuration, workers)
             row |= {"DEVICE ID": chip, GROUP: group, LAYER: layer}
-            # Cores that the program before does not use have their go message early, and wait for it: what a program
-            # adds begins where those before it end.
-            row[KERNEL_NS] = ran.end - min(max(ran.start, ran.start if end is None else end), ran.end)
+            row[KERNEL_NS] = took
             row[GAP_NS] = None if end is None else max(0.0, ran.start - end)
             end = ran.end if end is None else max(end, ran.end)
             found.append(row)

@@ -8,10 +8,11 @@ import json
 
 import pytest
 
+from perf.lib.chip import one_after_the_other
 from perf.lib.launch_labels import ATTENTION, EXCHANGE
 from perf.step import pair
 from perf.step.__main__ import main
-from perf.step.figures import both_levels, chrome_trace, cycles, layer_pitch, one_after_the_other, parts_of, rows, title
+from perf.step.figures import both_levels, chrome_trace, cycles, layer_pitch, parts_of, rows, title
 from perf.step.shapes import hit_pattern
 from runtime_patches.profiling.timeline import ProgramSpan, spans_of
 
@@ -205,8 +206,7 @@ def test_gains_multiply_where_a_pair_shortens_both_steps_alike():
 
 
 def test_programs_are_drawn_one_after_the_other():
-    spans = [{"start": start, "end": end} for start, end in ((0, 10), (4, 12), (5, 9), (20, 30))]
-    assert one_after_the_other(spans) == [(0, 10), (10, 2), (9, 0), (20, 10)]
+    assert one_after_the_other([(0, 10), (4, 12), (5, 9), (20, 30)]) == [(0, 10), (10, 2), (9, 0), (20, 10)]
 
 
 def test_pictures_are_written(tmp_path, monkeypatch):
