@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Sequence, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, Sequence, cast
 
 if TYPE_CHECKING:
     from .generation.sequences import SequenceState
-
-_Result = TypeVar("_Result", bound="GenerationResult")
+    from .spec_decode.metrics import TokenSpeculationMetrics
 
 
 class AttentionStatistics(Protocol):
@@ -42,7 +41,8 @@ class GenerationResult:
     token_ids: new tokens of each user, the one that ended the text included. finish_reason of each user: "eos", "stop"
     (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback". prefill_seconds ends
     with each user's first token, no decode token: decode_tokens counts the rest. statistics: the attention policy's,
-    None for policies without speculation.
+    None for policies without speculation. speculation: of drafts, None without a drafter; prefill_seconds then includes
+    the draft model's.
     """
 
     token_ids: list[list[int]]
@@ -52,18 +52,19 @@ class GenerationResult:
     decode_tokens: int
     decode_seconds: float
     statistics: AttentionStatistics | None = None
+    speculation: TokenSpeculationMetrics | None = None
 
     @classmethod
     def of(
-        cls: type[_Result],
+        cls,
         sequences: Sequence[SequenceState],
         prompts: Sequence[Sequence[int]],
         times: tuple[float, float, float],
         statistics: AttentionStatistics | None = None,
-        **more: object,
-    ) -> _Result:
+        speculation: TokenSpeculationMetrics | None = None,
+    ) -> GenerationResult:
         """Make a result of ended sequences. times: start, end of prefill and end, in seconds. statistics: the attention
-        policy's, None where nothing speculated. more: a subclass's fields."""
+        policy's, None where nothing speculated. speculation: of drafts, None without a drafter."""
         start, prefilled, ended = times
         return cls(
             token_ids=[sequence.token_ids for sequence in sequences],
@@ -73,7 +74,7 @@ class GenerationResult:
             decode_tokens=sum(len(sequence.token_ids) for sequence in sequences) - len(sequences),
             decode_seconds=ended - prefilled,
             statistics=statistics,
-            **more,
+            speculation=speculation,
         )
 
     @property

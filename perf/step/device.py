@@ -309,7 +309,7 @@ def measure_drafting(mesh, layers: int, heads: int, drafted: int, context: int) 
     tokens = [1] * len(chain)
     nodes = draft.tree_inputs(torch.tensor([tokens]), [context], chain.enter[None], chain.leave[None])
     step = TreeStep(target, len(chain), SamplingParams(0.0))
-    step.load({0: (chain, tokens)}, [context], ())
+    step.load({0: (chain, tokens)}, [context])
 
     def sequential() -> None:
         draft.groups = None

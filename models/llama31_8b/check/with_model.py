@@ -195,7 +195,7 @@ def token_trees(context: Context) -> list[Check]:
     step, tree = TreeStep(model, len(PARENTS), SamplingParams(0.0)), TokenTree.from_parents(PARENTS)
     made, paths = [TREE_TOKEN], []
     for right in RIGHT:
-        step.load({0: (tree, drafted(text[len(made) - 1 :], right))}, [TREE_CACHED + len(made) - 1], ())
+        step.load({0: (tree, drafted(text[len(made) - 1 :], right))}, [TREE_CACHED + len(made) - 1])
         (outcome,) = step().check()
         made += outcome.tokens
         paths.append(list(outcome.path))

@@ -6,6 +6,7 @@ user."""
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Sequence
 
 import torch
@@ -63,6 +64,18 @@ def make_generators(params: SamplingParams, batch: int) -> list[torch.Generator]
 def draw_uniforms(generators: Sequence[torch.Generator], count: int) -> torch.Tensor:
     """Return [len(generators), count] float64 in [0, 1): row u from generator u alone."""
     return torch.stack([torch.rand(count, generator=g, dtype=torch.float64) for g in generators])
+
+
+@dataclass
+class Draws:
+    """How the texts of one call are sampled, and each user's own generator."""
+
+    sampling: SamplingParams
+    generators: list[torch.Generator]
+
+    def uniforms(self, users: Sequence[int], count: int) -> torch.Tensor:
+        """Draw `count` numbers in [0, 1) for each of these users, float64 [users, count]."""
+        return draw_uniforms([self.generators[user] for user in users], count)
 
 
 def inverse_cdf(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:

@@ -14,9 +14,10 @@ class TextDecoder(Protocol):
 
 
 class StopStrings:
-    """A token callback of `generate` and `speculative_generate` that returns True, which ends the text, once a stop
-    string is complete. Several tokens of an accepted block arrive one by one, so a text ends inside a block as it would
-    in plain decoding. new_decoder: makes one user's decoder. Raises ValueError for no or empty strings.
+    """A token callback of `generate` that returns True, which ends the text, once a stop string is complete.
+
+    Several tokens of an accepted block arrive one by one, so a text ends inside a block as it would in plain
+    decoding. new_decoder: makes one user's decoder. Raises ValueError for no or empty strings.
     """
 
     def __init__(self, strings: Sequence[str], new_decoder: Callable[[], TextDecoder]) -> None:

@@ -1,73 +1,279 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Plain generation: prefill the prompts, then decode one token per step for every user who is not finished."""
+"""The reference as an engine of the generation loop, and as a model that drafts. Loop and drafters are those of all
+backends; the model, its attention policies and the rules of verification are its own."""
 
 from __future__ import annotations
 
-import time
-from typing import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator as Yielding
+from typing import NamedTuple
 
 import torch
 
-from ..generation.sampling import SamplingParams, choose_tokens, make_generators
-from ..generation.sequences import TokenCallback, open_sequences
-from ..results import GenerationResult
-from .alspec.policies import AttentionPolicy, ExactAttention
+from ..generation.sampling import Draws, SamplingParams, choose_tokens, warp_logits
+from ..results import AttentionStatistics, GenerationResult
+from ..spec_decode import drafters
+from ..spec_decode.draft_shape import SELF_WINDOW, DraftShape
+from ..spec_decode.layer_groups import resolve
+from ..spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
+from ..spec_decode.sigmoid import SigmoidApproximation
+from ..spec_decode.tree import TokenTree, TokenTreeBatch
+from .alspec.policies import AttentionPolicy, ExactAttention, SinkAttention
 from .model.kv_cache import KVCache
 from .model.model import ReferenceLlama
+from .spec_decode.draft_verification import verify_exact, verify_greedy, verify_sigmoid
 
 
-def cache_for(model: ReferenceLlama, prompts: Sequence[Sequence[int]], max_new_tokens: int, extra: int = 0) -> KVCache:
-    """Return a cache for every prompt, its new tokens and `extra` others, within the model's context."""
-    wanted = max(map(len, prompts)) + max_new_tokens + extra
-    return model.new_cache(len(prompts), min(wanted, model.config.max_position_embeddings))
+class TorchStep(NamedTuple):
+    """A step over trees. tokens: int64 [users, nodes]. logits: float32 [users, nodes, vocab]."""
+
+    users: list[int]
+    trees: TokenTreeBatch
+    tokens: torch.Tensor
+    logits: torch.Tensor
 
 
-@torch.inference_mode()
+class TorchEngine(Engine):
+    """The reference model. policy: attention of its steps, exact by default; prefill is exact. capacity: cached
+    positions per user of a cache that is kept from call to call; None for a new cache, as large as needed, in each.
+    on_prefill(done, total): counts prompt tokens."""
+
+    def __init__(
+        self,
+        model: ReferenceLlama,
+        policy: AttentionPolicy | None = None,
+        *,
+        capacity: int | None = None,
+        lossy: SigmoidApproximation | None = None,
+        prefill_chunk: int = 512,
+        on_prefill: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.model, self.config, self.policy = model, model.config, policy or ExactAttention()
+        self.capacity = capacity or self.config.max_position_embeddings
+        self.lossy, self.prefill_chunk, self.on_prefill = lossy, prefill_chunk, on_prefill
+        self.cache = None if capacity is None else model.new_cache(1, capacity)
+        self._keeps = capacity is not None
+        self._view: KVCache | None = None
+
+    def open(self, texts: int, positions: int, draws: Draws) -> None:
+        self.draws, cache = draws, self.cache
+        if cache is None or cache.batch != texts or not self._keeps:
+            wanted = self.capacity if self._keeps else min(positions, self.capacity)
+            self.cache, self._view = self.model.new_cache(texts, wanted), None
+
+    def kept(self, user: int, cached: int) -> int:
+        return min(cached, int(self._open_cache.lengths[user]))
+
+    def prefill(self, texts: Sequence[Sequence[int]], starts: Sequence[int]) -> Yielding[tuple[int, int], None, None]:
+        cache = self._open_cache
+        cache.truncate(starts)
+        new = [text[start:] for text, start in zip(texts, starts)]
+        logits = self.model.prefill(new, cache, self.prefill_chunk, progress=self.on_prefill)
+        yield from enumerate(choose_tokens(logits, self.draws.sampling, self.draws.generators))
+
+    def step(
+        self, tokens: Mapping[int, Sequence[int]], trees: Mapping[int, TokenTree], positions: Mapping[int, int]
+    ) -> TorchStep:
+        users = list(positions)
+        self._view = view = _view(self._open_cache, self._view, users)
+        view.truncate(list(positions.values()))
+        batch = TokenTreeBatch.stack([trees[user] for user in users])
+        ids = torch.tensor([[*tokens[user], *[0] * (batch.width - len(tokens[user]))] for user in users])
+        tree = None if batch.width == 1 else batch
+        logits = self.model.forward(ids, view, policy=self.policy, tree=tree, commit=False, logits="all")
+        return TorchStep(users, batch, ids, logits)
+
+    def verify(self, step: TorchStep, drafts: Drafts) -> dict[int, Outcome]:
+        users, trees, tokens, logits = step
+        sampling = self.draws.sampling
+        if trees.width == 1:
+            chosen = choose_tokens(logits[:, 0], sampling, [self.draws.generators[user] for user in users])
+            return {user: Outcome([], [token]) for user, token in zip(users, chosen)}
+        if sampling.greedy:
+            best, choices = logits.max(dim=-1)
+            if best.isnan().any():
+                raise ValueError("the target's logits hold NaN")
+            verified = verify_greedy(trees, tokens, choices)
+        else:
+            # Each user draws for its own nodes only: padding to a neighbour's larger tree must not shift its draws.
+            uniforms = torch.zeros(trees.batch, trees.width, dtype=torch.float64)
+            for row, (user, count) in enumerate(zip(users, trees.counts.tolist())):
+                uniforms[row, :count] = self.draws.uniforms([user], count)[0]
+            if self.lossy is not None:
+                verified = verify_sigmoid(trees, tokens, logits, drafts.logits, uniforms, sampling, self.lossy)
+            else:
+                drawn = warp_logits(drafts.logits, sampling) if drafts.drawn else None
+                verified = verify_exact(trees, tokens, warp_logits(logits, sampling), drawn, uniforms)
+        outcomes = {}
+        for row, user in enumerate(users):
+            path = verified.nodes(row)
+            outcomes[user] = Outcome(path, [*tokens[row, path].tolist(), int(verified.bonus[row])])
+        return outcomes
+
+    def commit(self, user: int, nodes: Sequence[int]) -> None:
+        """Keep what is text: neither kept nor counted is what follows its end inside an accepted path."""
+        statistics = self.policy.statistics
+        if self._view is None:
+            raise RuntimeError("a commit follows a step")
+        row = self._view.rows.index(user)
+        self._view.keep(row, nodes)
+        if statistics is not None and statistics.steps[-1].counted.shape[1] > 1:
+            statistics.keep_queries(row, nodes)
+
+    def statistics(self) -> AttentionStatistics | None:
+        return self.policy.statistics
+
+    @property
+    def _open_cache(self) -> KVCache:
+        if self.cache is None:
+            raise RuntimeError("an engine has a cache once it is open")
+        return self.cache
+
+
+class TorchScores(NamedTuple):
+    """See Scores."""
+
+    users: list[int]
+    logits: torch.Tensor
+
+    def top(self, width: int) -> dict[int, list[list[int]]]:
+        return dict(zip(self.users, self.logits.topk(min(width, self.logits.shape[-1]), dim=-1).indices.tolist()))
+
+
+class TorchDraft:
+    """A DraftModel in torch. fuzzy: None for sequential layers, a layer-parallel size, or a list of layer groups.
+    policy: its attention. own_cache: False drafts in the target's, of which it must be the model."""
+
+    gives_logits = True
+
+    def __init__(
+        self,
+        model: ReferenceLlama,
+        *,
+        fuzzy: int | Sequence[Sequence[int]] | None = None,
+        policy: AttentionPolicy | None = None,
+        own_cache: bool = True,
+    ) -> None:
+        self.model, self.config, self.policy, self.own_cache = model, model.config, policy, own_cache
+        self.layer_groups = resolve(self.config.num_hidden_layers, fuzzy)
+        self.cache = self._view = model.new_cache(1, 1)
+
+    @property
+    def capacity(self) -> int:
+        return self.cache.capacity
+
+    def check(self, shape: DraftShape, engine: Engine) -> None:
+        if not self.own_cache and getattr(engine, "model", None) is not self.model:
+            raise ValueError("a model drafts for itself, not for another")
+
+    def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
+        capacity = min(positions, self.config.max_position_embeddings)
+        if self.cache.batch != len(texts) or self.cache.capacity < capacity:
+            self.cache = self._view = self.model.new_cache(len(texts), capacity)
+        held = self.cache.lengths.tolist()
+        # Prefill needs at least one token per user.
+        starts = [min(count, has, len(text) - 1) for count, has, text in zip(known, held, texts)]
+        self.cache.truncate(starts)
+        self.model.prefill([text[start:] for text, start in zip(texts, starts)], self.cache)
+
+    def begin(self, engine: Engine, shape: DraftShape) -> None:
+        if not self.own_cache and isinstance(engine, TorchEngine):
+            self.cache = self._view = engine._open_cache
+
+    def exact(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> TorchScores:
+        users = list(decided)
+        self._view = view = _view(self.cache, self._view, users)
+        view.truncate([starts[user] for user in users])
+        counts = [len(tokens) for tokens in decided.values()]
+        longest = max(counts)
+        if min(counts) == longest:
+            return TorchScores(
+                users, self.model.forward(torch.tensor(list(decided.values())), view, policy=self.policy)
+            )
+        if max(starts.values()) + longest > view.capacity:  # padding would not fit after the longest text
+            rows = [
+                self.model.forward(torch.tensor([tokens]), view.user(row), policy=self.policy)
+                for row, tokens in enumerate(decided.values())
+            ]
+            return TorchScores(users, torch.cat(rows))
+        padded = torch.tensor([[*tokens, *[0] * (longest - len(tokens))] for tokens in decided.values()])
+        every = self.model.forward(padded, view, policy=self.policy, commit=False, logits="all")
+        for row, count in enumerate(counts):
+            view.keep(row, range(count))
+        return TorchScores(users, every[torch.arange(len(users)), torch.tensor(counts) - 1][:, None])
+
+    def follow(self, tokens: Mapping[int, int], positions: Mapping[int, int]) -> TorchScores:
+        self._view.truncate(list(positions.values()))
+        ids = torch.tensor(list(tokens.values()))[:, None]
+        logits = self.model.forward(ids, self._view, policy=self.policy, layer_groups=self.layer_groups)
+        return TorchScores(list(tokens), logits)
+
+    def level(
+        self,
+        forests: Mapping[int, TokenTree],
+        tokens: Mapping[int, Sequence[int]],
+        positions: Mapping[int, int],
+        span: slice,
+    ) -> TorchScores:
+        batch = TokenTreeBatch.stack(list(forests.values()))
+        parts = {name: getattr(batch, name)[:, : span.stop] for name in ("parents", "enter", "leave", "depth")}
+        logits = self.model.forward(
+            torch.tensor([list(given[span]) for given in tokens.values()]),
+            self._view,
+            policy=self.policy,
+            tree=TokenTreeBatch(**parts, counts=batch.counts),
+            layer_groups=self.layer_groups,
+            commit=False,
+            logits="all",
+        )
+        return TorchScores(list(tokens), logits)
+
+    def end(self) -> None:
+        """Nothing to release."""
+
+
+def model_drafter(
+    model: ReferenceLlama, *, fuzzy: int | Sequence[Sequence[int]] | None = None
+) -> drafters.ModelDrafter:
+    """Return a drafter with a Llama of the target's vocabulary. fuzzy: see TorchDraft. Raises ValueError."""
+    return drafters.ModelDrafter(TorchDraft(model, fuzzy=fuzzy))
+
+
+def self_drafter(
+    model: ReferenceLlama, window: int = SELF_WINDOW, *, fuzzy: int | Sequence[Sequence[int]] | None = None
+) -> drafters.SelfDrafter:
+    """Return a drafter by which a model drafts for itself. fuzzy: see TorchDraft. Raises ValueError."""
+    return drafters.SelfDrafter(TorchDraft(model, fuzzy=fuzzy, policy=SinkAttention(window), own_cache=False), window)
+
+
 def generate(
     model: ReferenceLlama,
     prompts: Sequence[Sequence[int]],
     *,
-    max_new_tokens: int = 128,
-    sampling: SamplingParams | None = None,
     policy: AttentionPolicy | None = None,
-    eos_token_ids: Collection[int] | None = None,
-    stop_token_ids: Collection[int] = (),
-    on_token: TokenCallback | None = None,
-    on_prefill: Callable[[int, int], None] | None = None,
+    drafter: Drafter | None = None,
+    shape: DraftShape = DraftShape(),
+    adaptive: bool = False,
+    lossy: SigmoidApproximation | None = None,
+    sampling: SamplingParams | None = None,
+    max_new_tokens: int = 128,
     prefill_chunk: int = 512,
-    cache: KVCache | None = None,
+    on_prefill: Callable[[int, int], None] | None = None,
+    **request,
 ) -> GenerationResult:
-    """Continue each prompt (one id list per user, lengths may differ).
+    """Continue each prompt (one id list per user, lengths may differ), with a drafter several tokens per step.
 
-    sampling: greedy by default. policy: attention of the decode steps, ExactAttention by default; prefill is exact.
-    on_token receives ids in the order they are made; on_prefill(done, total) counts prompt tokens.
-    cache: continue after what it holds (a chat's earlier turns) instead of in a new one; its capacity limits the text.
-    The last new token is not in it afterwards.
-    A text ends at an eos or stop id, after max_new_tokens, or when the model's context is full; others go on.
-    Raises as open_sequences and ReferenceLlama.prefill do, before any work.
+    policy, lossy, prefill_chunk, on_prefill: see TorchEngine. shape, adaptive: of the drafts, see Generator. sampling,
+    request: see Generator.generate, which raises.
     """
-    sampling = sampling if sampling is not None else SamplingParams()
-    policy = policy if policy is not None else ExactAttention()
-    room = None if cache is None else cache.capacity - int(cache.lengths.max())
-    sequences = open_sequences(model.config, prompts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, room)
-    generators = make_generators(sampling, len(prompts))
-    cache = cache_for(model, prompts, max_new_tokens) if cache is None else cache
+    engine = TorchEngine(model, policy, lossy=lossy, prefill_chunk=prefill_chunk, on_prefill=on_prefill)
+    generator = Generator(engine, drafter, shape, adaptive=adaptive)
+    return generator.generate(prompts, max_new_tokens=max_new_tokens, sampling=sampling, **request)
 
-    start = time.perf_counter()
-    logits = model.prefill(prompts, cache, prefill_chunk, progress=on_prefill)
-    tokens = choose_tokens(logits, sampling, generators)
-    prefilled = time.perf_counter()
-    active = [sequence for sequence, token in zip(sequences, tokens) if sequence.push(token)]
-    view = None
-    while active:
-        users = [sequence.user for sequence in active]
-        if view is None or view.rows != users:
-            view = cache.view(users)
-        last = torch.tensor([sequence.token_ids[-1] for sequence in active])[:, None]
-        logits = model.forward(last, view, policy=policy)[:, 0]
-        tokens = choose_tokens(logits, sampling, [generators[user] for user in users])
-        active = [sequence for sequence, token in zip(active, tokens) if sequence.push(token)]
-    ended = time.perf_counter()
 
-    return GenerationResult.of(sequences, prompts, (start, prefilled, ended), policy.statistics)
+def _view(cache: KVCache, last: KVCache | None, users: list[int]) -> KVCache:
+    """Return a view of these users, the last one if it is theirs."""
+    if last is not None and last.rows == users and last.keys is cache.keys:
+        return last
+    return cache.view(users)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Iterable
 
-from ..results import GenerationResult
-
 
 @dataclass
 class TokenSpeculationMetrics:
@@ -47,6 +45,13 @@ class TokenSpeculationMetrics:
         for position in range(accepted):
             self.num_accepted_tokens_per_pos[position] += 1
         self.histogram_by_length.setdefault(depth, Counter())[accepted] += 1
+
+    def record_step(self, users: int, tokens: int, draft_seconds: float, target_seconds: float) -> None:
+        """Count one step of the target for so many users, and the tokens and seconds of all of them."""
+        self.num_target_steps += users
+        self.num_output_tokens += tokens
+        self.draft_seconds += draft_seconds
+        self.target_seconds += target_seconds
 
     @classmethod
     def merged(cls, parts: Iterable[TokenSpeculationMetrics]) -> TokenSpeculationMetrics:
@@ -117,11 +122,3 @@ class TokenSpeculationMetrics:
             "target_seconds": self.target_seconds,
             "calibration_seconds": self.calibration_seconds,
         }
-
-
-@dataclass(frozen=True)
-class SpeculativeResult(GenerationResult):
-    """GenerationResult plus the metrics of token-level speculation. prefill_seconds includes the draft
-    model's."""
-
-    speculation: TokenSpeculationMetrics = field(default_factory=TokenSpeculationMetrics)

@@ -113,6 +113,10 @@ class TokenTree:
         return nodes[::-1]
 
 
+#: A tree that drafts nothing.
+ROOT = TokenTree.chain(1)
+
+
 def interval_mask(enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last: int | None = None) -> torch.Tensor:
     """Build rows [first, last) of the mask: enter, leave [..., N] -> bool [..., last - first, N]; row i sees column j
     iff j is i or its ancestor."""
@@ -144,6 +148,8 @@ class TokenTreeBatch:
             raise TokenTreeError("a batch of trees needs at least one tree, got none")
         largest = max(len(tree) for tree in trees)
         width = largest if width is None else width
+        if len(trees) > 1 and largest == width and all(tree is trees[0] for tree in trees):
+            return cls.shared(trees[0], len(trees))
         if largest > width:
             raise TokenTreeError(f"a tree of {largest} nodes does not fit a width of {width}")
         columns = torch.arange(width, dtype=torch.int32)

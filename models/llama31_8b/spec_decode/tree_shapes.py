@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import torch
 
 from .draft_shape import DEFAULT_TREE_BUDGET
-from .tree import TokenTree, TokenTreeBatch, TokenTreeError
+from .tree import TokenTree, TokenTreeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class ConfidenceTree:
         order = torch.sort(scores, dim=1, descending=True, stable=True).indices[:, : self.branching]
         self.frontier = first + torch.sort(order, dim=1).values
 
-    def finish(self) -> tuple[TokenTreeBatch, torch.Tensor, torch.Tensor]:
+    def finish(self) -> tuple[list[TokenTree], torch.Tensor, torch.Tensor]:
         """Return the kept trees: (trees, tokens [batch, N], kept [batch, N] node numbers during growth, increasing)."""
         batch, total = self.tokens.shape
         keep = min(self.budget, total)
@@ -117,5 +117,5 @@ class ConfidenceTree:
         renumber = torch.full((batch, total), -1).scatter(1, kept, torch.arange(keep).expand(batch, -1))
         old_parents = self.parents.gather(1, kept)
         parents = torch.where(old_parents < 0, old_parents, renumber.gather(1, old_parents.clamp(min=0)))
-        trees = TokenTreeBatch.stack([TokenTree.from_parents(row) for row in parents.tolist()])
+        trees = [TokenTree.from_parents(row) for row in parents.tolist()]
         return trees, self.tokens.gather(1, kept), kept

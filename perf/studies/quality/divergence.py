@@ -14,8 +14,9 @@ from functools import lru_cache, partial
 import torch
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
-from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.reference.generate import TorchEngine
 from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.spec_decode.loop import Generator
 
 from .forward import text_pass
 from .study import KEYS, Cell, Study
@@ -39,8 +40,10 @@ def cells(study: Study) -> Iterator[Cell]:
         """The cache of the prompt but for its last token, and that token with the exact text after it."""
         room = settings.new_tokens + 1
         prompt = study.window(context, start)[: context - room]
-        cache = model.new_cache(1, context)
-        made = generate(model, [prompt], max_new_tokens=settings.new_tokens, eos_token_ids=(), cache=cache).token_ids[0]
+        engine = TorchEngine(model, capacity=context)
+        made = Generator(engine).generate([prompt], max_new_tokens=settings.new_tokens, eos_token_ids=()).token_ids[0]
+        cache = engine.cache
+        assert cache is not None
         cache.truncate(len(prompt) - 1)
         return cache, [prompt[-1], *made]
 

@@ -23,12 +23,10 @@ from pathlib import Path
 from tqdm import tqdm
 
 from models.llama31_8b.checkpoint.load import LoadedModel, load_model
-from models.llama31_8b.demo.backends.cpu.drafting import make_drafter
-from models.llama31_8b.demo.backends.cpu.generation import generate_texts
+from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
 from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from models.llama31_8b.results import GenerationResult
-from models.llama31_8b.spec_decode.metrics import SpeculativeResult
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -135,14 +133,8 @@ def answer(loaded: LoadedModel, options: DemoOptions, turns: Sequence[str]) -> d
     for turn in turns:
         messages.append({"role": "user", "content": turn})
         start = time.perf_counter()
-        result = generate_texts(
-            loaded,
-            options,
-            options.policy(),
-            [_prompt(loaded, messages)],
-            on_token=lambda user, token: False,
-            drafter=make_drafter(loaded, options),
-        )
+        session = ReferenceSession(loaded, options, options.policy())
+        result = session.generate([_prompt(loaded, messages)], lambda user, token: False)
         wall_time = time.perf_counter() - start
         text = loaded.tokenizer.decode(result.token_ids[0]).strip()
         messages.append({"role": "assistant", "content": text})
@@ -164,7 +156,7 @@ def _prompt(loaded: LoadedModel, messages: list[dict[str, str]]) -> list[int]:
 def accept_lengths(result: GenerationResult) -> list[int]:
     """Return the tokens that each target step verified, the bonus token counted, smallest first; without drafts 1 each.
     The first token comes from the prefill and is not among them."""
-    if not isinstance(result, SpeculativeResult):
+    if result.speculation is None:
         return [1] * result.decode_tokens
     metrics = result.speculation
     drafted = [taken + 1 for taken, count in enumerate(metrics.acceptance_histogram) for _ in range(count)]

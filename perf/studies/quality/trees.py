@@ -16,14 +16,14 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from models.llama31_8b.generation.sampling import SamplingParams, make_generators
+from models.llama31_8b.generation.sampling import Draws, SamplingParams
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy, ExactAttention
+from models.llama31_8b.reference.generate import TorchEngine, self_drafter
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.spec_decode.draft_verification import DraftVerification, verify_greedy
-from models.llama31_8b.reference.spec_decode.drafter import Draft
-from models.llama31_8b.reference.spec_decode.model_drafter import SelfDrafter
 from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.tree import TokenTreeBatch
 
 from .perplexity import join_rates
 from .study import KEYS, Cell, Study
@@ -60,7 +60,8 @@ ROOM = 64  # of a step's nodes after the longest prefix
 class _Site(NamedTuple):
     """A drafted tree, the likeliest of its paths, its exact log probabilities [N, vocab] and what they emit."""
 
-    draft: Draft
+    trees: TokenTreeBatch
+    tokens: torch.Tensor
     path: list[int]
     exact: torch.Tensor
     verified: DraftVerification
@@ -99,7 +100,7 @@ def _measure(study: Study, context: int, start: int, chunk_size: int, nodes: int
         cache.truncate(length)
         site = _site(study, window[: length + 1], cache, SHAPES[nodes])
         for found, (rule, threshold) in zip(steps, runs):
-            width = site.draft.trees.width
+            width = site.trees.width
             policy = StepSpeculation(threshold, study.settings.guess_range(chunk_size), width, rule, site.path)
             found.append(_step(model, cache, site, policy))
     return [{"rule": rule, "threshold": threshold, **_row(found)} for found, (rule, threshold) in zip(steps, runs)]
@@ -107,34 +108,38 @@ def _measure(study: Study, context: int, start: int, chunk_size: int, nodes: int
 
 def _site(study: Study, ids: list[int], cache: KVCache, shape: DraftShape) -> _Site:
     """Draft after all of the ids but the last, which is the root and not in the cache."""
-    model, greedy = study.loaded.model, SamplingParams()
-    drafter = SelfDrafter(model, shape, window=WINDOW)
-    drafter.start([ids[:-1]], cache, greedy, make_generators(greedy, 1), cache.capacity)
-    draft = drafter.draft([0], [ids[-1:]], shape)
-    first, path = draft.trees.first_child[0].tolist(), [0]
+    engine, drafter = TorchEngine(study.loaded.model), self_drafter(study.loaded.model, WINDOW)
+    engine.cache = cache
+    drafter.begin(engine, shape)
+    draft = drafter.draft({0: ids}, {0: len(ids) - 1}, shape, Draws(SamplingParams(), []))
+    cache.truncate(len(ids) - 1)
+    trees, tokens = TokenTreeBatch.stack([draft.trees[0]]), torch.tensor([draft.tokens[0]])
+    first, path = trees.first_child[0].tolist(), [0]
     while first[path[-1]] >= 0:
         path.append(first[path[-1]])
-    exact = _scores(model, cache, draft, ExactAttention())
-    return _Site(draft, path, exact, verify_greedy(draft.trees, draft.tokens, exact.argmax(-1)[None]))
+    exact = _scores(study.loaded.model, cache, trees, tokens, ExactAttention())
+    return _Site(trees, tokens, path, exact, verify_greedy(trees, tokens, exact.argmax(-1)[None]))
 
 
-def _scores(model: ReferenceLlama, cache: KVCache, draft: Draft, policy: AttentionPolicy) -> torch.Tensor:
-    logits = model.forward(draft.tokens, cache, policy=policy, tree=draft.trees, commit=False, logits="all")
+def _scores(
+    model: ReferenceLlama, cache: KVCache, trees: TokenTreeBatch, tokens: torch.Tensor, policy: AttentionPolicy
+) -> torch.Tensor:
+    logits = model.forward(tokens, cache, policy=policy, tree=trees, commit=False, logits="all")
     assert isinstance(logits, torch.Tensor)
     return F.log_softmax(logits[0], dim=-1)
 
 
 def _step(model: ReferenceLlama, cache: KVCache, site: _Site, policy: StepSpeculation) -> _Step:
-    scores = _scores(model, cache, site.draft, policy)
-    verified = verify_greedy(site.draft.trees, site.draft.tokens, scores.argmax(-1)[None])
+    scores = _scores(model, cache, site.trees, site.tokens, policy)
+    verified = verify_greedy(site.trees, site.tokens, scores.argmax(-1)[None])
     nodes = [0, *verified.nodes(0)]
-    emitted = torch.cat((site.draft.tokens[0, nodes[1:]], verified.bonus))
+    emitted = torch.cat((site.tokens[0, nodes[1:]], verified.bonus))
     exact = site.exact[nodes]
     decisions = policy.statistics.steps[-1]
     return _Step(
         decisions.accepted[:, 0].double().mean(1),
         torch.cat(policy.passed).double().mean(0),
-        site.draft.trees.depth[0],
+        site.trees.depth[0],
         len(nodes),
         1 + int(site.verified.lengths[0]),
         float(F.kl_div(scores[nodes], exact, log_target=True, reduction="sum")),

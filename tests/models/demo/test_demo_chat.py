@@ -35,23 +35,23 @@ def conversation(folder, **options) -> Conversation:
 
 def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
     talk = conversation(folder, attention="exact")
-    printer = TextPrinter(talk.session.loaded, None)
+    printer = TextPrinter(talk.session.checkpoint, None)
     first = talk.reply("the 12 and the end", printer)
     second = talk.reply("and then?", printer)
     messages = talk.messages[:1] + [{"role": "assistant", "content": first}] + talk.messages[2:3]
     assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3]["content"] == second
-    ids = talk.session.loaded.tokenizer.apply_chat_template(messages)
+    ids = talk.session.checkpoint.tokenizer.apply_chat_template(messages)
     # The reply's random bytes may be tokenized otherwise when rendered again; the first prompt never is.
     already = talk.results[0].prefill_tokens
     assert talk.results[1].prefill_tokens <= len(ids) - already, "the second turn prefilled the first prompt again"
     fresh = generate(
-        talk.session.loaded.model,
+        talk.session.checkpoint.model,
         [ids],
         max_new_tokens=6,
-        eos_token_ids=talk.session.loaded.tokenizer.eos_token_ids,
+        eos_token_ids=talk.session.checkpoint.tokenizer.eos_token_ids,
     )
-    assert talk.session.loaded.tokenizer.decode(fresh.token_ids[0]) == second
-    assert talk.cached_ids == (ids + fresh.token_ids[0])[: int(talk.session.cache.lengths[0])]
+    assert talk.session.checkpoint.tokenizer.decode(fresh.token_ids[0]) == second
+    assert talk.cached_ids == (ids + fresh.token_ids[0])[: talk.session.cached]
 
 
 def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
@@ -64,11 +64,11 @@ def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
             if len(said) == 3:
                 raise KeyboardInterrupt
 
-    talk.reply("the end", Interrupting(talk.session.loaded, None))
-    assert talk.messages[1]["content"] == talk.session.loaded.tokenizer.decode(said) and not talk.results
+    talk.reply("the end", Interrupting(talk.session.checkpoint, None))
+    assert talk.messages[1]["content"] == talk.session.checkpoint.tokenizer.decode(said) and not talk.results
     assert talk.session.policy.statistics.step_count == 0, "what has no result counts nowhere"
-    assert len(talk.cached_ids) == int(talk.session.cache.lengths[0])
-    talk.reply("go on", TextPrinter(talk.session.loaded, None))
+    assert len(talk.cached_ids) == talk.session.cached
+    talk.reply("go on", TextPrinter(talk.session.checkpoint, None))
     assert len(talk.messages) == 4 and len(talk.results) == 1
 
 
@@ -80,11 +80,11 @@ def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
         def push(self, token):
             os.kill(os.getpid(), signal.SIGINT)
 
-    talk.reply("the 12 and the end " * 10, Stopping(talk.session.loaded, None))
+    talk.reply("the 12 and the end " * 10, Stopping(talk.session.checkpoint, None))
     (result,) = talk.results
     assert len(result.token_ids[0]) == 1 and talk.session.policy.statistics.step_count == result.decode_tokens == 0
     assert signal.getsignal(signal.SIGINT) is before
-    talk.reply("go on", TextPrinter(talk.session.loaded, None))
+    talk.reply("go on", TextPrinter(talk.session.checkpoint, None))
     assert talk.session.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)
 
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama31_8b.spec_decode.tree import TokenTreeError
+from models.llama31_8b.spec_decode.tree import TokenTreeBatch, TokenTreeError
 from models.llama31_8b.spec_decode.tree_shapes import ConfidenceTree, fixed_shape
 
 
@@ -59,7 +59,8 @@ def grow(table: torch.Tensor, root: int, depth: int, branching: int, budget: int
     tree = ConfidenceTree(torch.tensor([root]), depth, branching, budget)
     for _ in range(depth):
         tree.expand(table[tree.tokens.gather(1, tree.frontier)])
-    return tree.finish()
+    trees, tokens, kept = tree.finish()
+    return TokenTreeBatch.stack(trees), tokens, kept
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -114,5 +115,5 @@ def test_every_user_grows_its_own_tree():
     trees, tokens, kept = together.finish()
     for user in range(3):
         alone_trees, alone_tokens, alone_kept = grow(tables[user], user, 3, 2, 8)
-        assert torch.equal(trees.parents[user], alone_trees.parents[0])
+        assert torch.equal(trees[user].parents, alone_trees.parents[0])
         assert torch.equal(tokens[user], alone_tokens[0]) and torch.equal(kept[user], alone_kept[0])

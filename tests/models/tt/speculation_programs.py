@@ -175,7 +175,7 @@ def guarded(model) -> dict:
     import torch
     import ttnn
 
-    from models.llama31_8b.tt.generator import _result
+    from models.llama31_8b.tt.generator import agreed_tokens
     from tt_kernels.common.peer import PeerError
 
     attend, told = model.decode_attention, []
@@ -185,7 +185,7 @@ def guarded(model) -> dict:
         attend.guard_tokens(tokens)
         seen = [int(ttnn.to_torch(part)) & 0xFFFFFFFF for part in ttnn.get_device_tensors(tokens)]
         try:
-            outcome = _result(model, tokens, chosen=True).tolist()
+            outcome = agreed_tokens(model, tokens).tolist()
         except PeerError as error:
             outcome = str(error)
         told.append((seen, outcome))

@@ -23,8 +23,8 @@ class Spy:
         from models.llama31_8b.tt import generator
 
         self.calls: dict[str, int] = {}
-        self._step, self._real_step, self._capturing = step, generator._step, False
-        self._patches = [mock.patch.object(generator, "_step", self._any_step)]
+        self._step, self._real_step, self._capturing = step, generator.decode_and_choose, False
+        self._patches = [mock.patch.object(generator, "decode_and_choose", self._any_step)]
         for name in ("begin_trace_capture", "end_trace_capture", "execute_trace", "release_trace"):
             self._patches.append(mock.patch.object(ttnn, name, self._counted(name, getattr(ttnn, name))))
 

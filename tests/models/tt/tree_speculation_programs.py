@@ -32,7 +32,7 @@ def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity:
     told: dict = {"rounds": []}
     for number, planned in enumerate(rounds):
         pair.threshold = planned.threshold
-        step.load(planned.drafts, planned.lengths, ())
+        step.load(planned.drafts, planned.lengths)
         verified = traced()
         pair.check()
         parts = ttnn.get_device_tensors(step.logits)
@@ -70,17 +70,15 @@ def tree_texts(
     and `guarded_results`.
     """
     from models.llama31_8b.generation.sampling import SamplingParams
+    from models.llama31_8b.reference import generate as by_reference
     from models.llama31_8b.reference.alspec.policies import ALSpecAttention
-    from models.llama31_8b.reference.generate import generate
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.reference.model.step import GuessRange
-    from models.llama31_8b.reference.spec_decode import model_drafter
-    from models.llama31_8b.reference.spec_decode.generate import speculative_generate
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import ModelSettings
-    from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
-    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+    from models.llama31_8b.tt.spec_decode.drafters import ModelDrafter, self_drafter
 
     model, pair = build_pair(mesh, config, state, capacity=capacity, chunk_size=ends[0], ends=ends)
     reference = ReferenceLlama.from_state_dict(config, state)
@@ -89,13 +87,14 @@ def tree_texts(
     for name, threshold in runs:
         pair.threshold, shape = threshold, DraftShape(2)
         if name == "self":
-            drafters = SelfDrafter(model, ends[0]), model_drafter.SelfDrafter(reference, shape, window=ends[0])
+            drafters = self_drafter(model, ends[0]), by_reference.self_drafter(reference, ends[0])
         else:
             draft = TtLlama.from_state_dict(config, state, mesh, ModelSettings(1, capacity, "bfloat16"))
-            drafters = ModelDrafter(draft, prefill_chunk=32), model_drafter.ModelDrafter(reference, shape)
-        found = TreeGenerator(model, shape, drafters[0], prefill_chunk=32).generate([prompt], **request)
+            drafters = ModelDrafter(draft, prefill_chunk=32), by_reference.model_drafter(reference)
+        found = Generator(model, shape, drafters[0], prefill_chunk=32).generate([prompt], **request)
         policy = ALSpecAttention(threshold, GuessRange(*ends))
-        wanted = speculative_generate(reference, [prompt], drafters[1], policy=policy, adaptive=False, **request)
+        drafted = {"drafter": drafters[1], "shape": shape, "policy": policy}
+        wanted = by_reference.generate(reference, [prompt], **drafted, **request)
         hits = [int(step.accepted[:, 0, 0].sum()) for step in policy.statistics.steps]
         counted = found.statistics
         told["runs"].append(
@@ -107,7 +106,7 @@ def tree_texts(
             }
         )
     told["guarded"] = guarded_results(model)
-    told["plain"] = generate(reference, [prompt], **request).token_ids[0]
+    told["plain"] = by_reference.generate(reference, [prompt], **request).token_ids[0]
     return told
 
 
@@ -142,7 +141,7 @@ def step_with_a_cut_cable(mesh, config, state, ends: tuple[int, int], capacity: 
     model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=ends[0], ends=ends, timeout_s=timeout_s)
     step, told = TreeStep(model, 3, SamplingParams(0.0)), []
     for cut in (False, True):
-        step.load({0: (TokenTree.chain(3), [1, 2, 3])}, [capacity - 3], ())
+        step.load({0: (TokenTree.chain(3), [1, 2, 3])}, [capacity - 3])
         if cut:
             Links(os.getpid()).cut()
         told.append(as_told(model, step()))
@@ -152,12 +151,12 @@ def step_with_a_cut_cable(mesh, config, state, ends: tuple[int, int], capacity: 
 def as_told(model, verified) -> tuple:
     """What both chips say of a verification, (status, tokens) of each user; and what the generator makes of it, tokens
     or an error."""
-    from models.llama31_8b.tt.spec_decode.tree_generator import _outcomes
+    from models.llama31_8b.tt.generator import agreed_outcomes
     from tt_kernels.common.peer import PeerError
 
     seen = [[(outcome.status, outcome.tokens) for outcome in verified.read(chip)] for chip in (0, 1)]
     try:
-        return seen, [found.tokens for found in _outcomes(model, verified)]
+        return seen, [found.tokens for found in agreed_outcomes(model, verified)]
     except PeerError as error:
         return seen, str(error)
 

@@ -37,9 +37,7 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
     from models.llama31_8b.tt.generator import Generator
-    from models.llama31_8b.tt.spec_decode.drafters import NGramDrafter
-    from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter
-    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+    from models.llama31_8b.tt.spec_decode.drafters import ModelDrafter
 
     def made():
         model, _ = build(mesh, SMALLEST, capacity=96)
@@ -47,9 +45,9 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
 
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     models = [made(), made()] if by_model else [made()]
-    drafter = ModelDrafter(models[1], prefill_chunk=32) if by_model else NGramDrafter()
-    generator = TreeGenerator(models[0], DraftShape(2), drafter, prefill_chunk=32)
-    told: dict = {"texts": [], "counts": [], "starts": [], "draft lengths": []}
+    drafter = ModelDrafter(models[1], prefill_chunk=32) if by_model else None
+    generator = Generator(models[0], DraftShape(2), drafter, prefill_chunk=32)
+    told: dict = {"texts": [], "counts": [], "starts": []}
     for prompt in (first, more):
         held = generator.cached_ids(0)
         begun: list[list[int]] = [[] for _ in models]
@@ -61,7 +59,6 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
         counts = result.speculation
         told["counts"].append((counts.num_accepted_tokens, counts.num_draft_tokens))
         told["starts"].append(begun)
-        told["draft lengths"].append(drafter.lengths if by_model else None)
     whole = Generator(models[0], prefill_chunk=32).generate([[*held, *more]], **request)
     return told | {"held": held, "whole": whole.token_ids[0]}
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import ttnn
@@ -18,13 +18,11 @@ from tt_kernels.speculative_sampling.op import (
 from tt_kernels.speculative_sampling.program import RESULT_HEAD
 from tt_kernels.speculative_sampling.uniforms import uniform_words
 
-from ...generation.sampling import SamplingParams, draw_uniforms
+from ...generation.sampling import Draws, SamplingParams
 from ...spec_decode.sigmoid import SigmoidApproximation
-from ...spec_decode.tree import TokenTree, TokenTreeBatch
+from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch
 from ..model import TtLlama, overwrite
 from ..sampling.top_k import greedy
-
-ROOT = TokenTree.chain(1)
 
 
 class TreeStep:
@@ -34,7 +32,7 @@ class TreeStep:
     sampling: greedy verification compares arg-maxima; at a temperature drafts are verified exactly, or by `lossy`.
     inputs, tokens: what the model and verification read. draft_logits: the logits that each node's children were drawn
     from, bfloat16 [users, 1, vocab], ROW_MAJOR; None for drafts that are point masses. logits: all nodes' in the last
-    step, bfloat16 [1, 1, users * nodes, vocab] on every chip.
+    step, bfloat16 [1, 1, users * nodes, vocab] on every chip. after: runs at the end of a step, on its verification.
     """
 
     def __init__(
@@ -42,6 +40,7 @@ class TreeStep:
     ) -> None:
         self.model, self.nodes, self.sampling, self.lossy = model, nodes, sampling, lossy
         self.draft_logits: Sequence[ttnn.Tensor] | None = None
+        self.after: Callable[[Verified], None] | None = None
         nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
         blank = torch.zeros(model.users, nodes, dtype=torch.int64)
         skipped = [-1] * model.users
@@ -52,17 +51,9 @@ class TreeStep:
         self._words = None if sampling.greedy else self._put_words(blank, on_device=True)
 
     def load(
-        self,
-        drafts: Mapping[int, tuple[TokenTree, Sequence[int]]],
-        lengths: Sequence[int],
-        generators: Sequence[torch.Generator],
+        self, drafts: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Mapping[int, int] | Sequence[int]
     ) -> None:
-        """Do `load_trees`, and `draw` for the trees' nodes."""
-        self.load_trees(drafts, lengths)
-        self.draw({user: len(tree) for user, (tree, _) in drafts.items()}, generators)
-
-    def load_trees(self, drafts: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Sequence[int]) -> None:
-        """Write some users' trees and tokens to the device; the others are skipped. lengths: all users' cached tokens.
+        """Write some users' trees and tokens to the device; the others are skipped. lengths: their cached tokens.
         Raises ValueError (tree_inputs) if a tree does not fit."""
         model, users = self.model, self.model.users
         trees = [drafts[user][0] if user in drafts else ROOT for user in range(users)]
@@ -82,14 +73,14 @@ class TreeStep:
         parents = TokenTreeBatch.stack(cut, self.nodes).parents
         overwrite([self._parents], [self.model.put_integers(parents, "int32", on_device=False)])
 
-    def draw(self, nodes: Mapping[int, int], generators: Sequence[torch.Generator]) -> None:
-        """Write the random numbers that decide so many nodes of some users; none if sampling is greedy. generators: of
-        all users; each draws only for its own nodes."""
+    def draw(self, nodes: Mapping[int, int], draws: Draws) -> None:
+        """Write the random numbers that decide so many nodes of some users, each from its own generator; none if
+        sampling is greedy."""
         if self._words is None:
             return
         uniforms = torch.zeros(self.model.users, self.nodes, dtype=torch.float64)
         for user, count in nodes.items():
-            uniforms[user, :count] = draw_uniforms([generators[user]], count)[0]
+            uniforms[user, :count] = draws.uniforms([user], count)[0]
         overwrite([self._words], [self._put_words(uniform_words(uniforms), on_device=False)])
 
     def __call__(self) -> Verified:
@@ -117,6 +108,8 @@ class TreeStep:
                 verified = lossy_sigmoid_sampling(*drafted, alpha=alpha, beta=beta, temperature=temperature)
         model.cache.commit(self.inputs.prefix, verified.result, nodes, first_column=RESULT_HEAD)
         model.decode_attention.guard_result(verified.result)
+        if self.after is not None:
+            self.after(verified)
         return verified
 
     def _put_words(self, words: torch.Tensor, on_device: bool) -> ttnn.Tensor:

@@ -23,14 +23,13 @@ from models.llama31_8b.generation.sampling import (
     warp_logits,
 )
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+from models.llama31_8b.reference.generate import generate, model_drafter
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.reference.spec_decode import draft_verification as verification
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact
-from models.llama31_8b.reference.spec_decode.generate import speculative_generate
-from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter
-from models.llama31_8b.reference.spec_decode.ngram_drafter import NGramDrafter
 from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.drafters import NGramDrafter
 from models.llama31_8b.spec_decode.layer_groups import layer_groups
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 
@@ -160,10 +159,10 @@ def test_a_wrong_verifier_fails_the_same_test(form, monkeypatch):
 
 
 LOOPS = {
-    "chain-fuzzy": (700, lambda: ModelDrafter(model("draft"), DraftShape(2), fuzzy=2)),
-    "drawn-tree": (700, lambda: ModelDrafter(model("draft"), DraftShape(2, 2, budget=7), sampled=True)),
-    "grown": (700, lambda: ModelDrafter(model("draft"), DraftShape(2, 3, grown=True, budget=6))),
-    "ngram": (1200, lambda: NGramDrafter(DraftShape(2, 2), smallest=1)),
+    "chain-fuzzy": (700, lambda: model_drafter(model("draft"), fuzzy=2), DraftShape(2)),
+    "tree": (700, lambda: model_drafter(model("draft")), DraftShape(2, 2, budget=7)),
+    "grown": (700, lambda: model_drafter(model("draft")), DraftShape(2, 3, grown=True, budget=6)),
+    "ngram": (1200, lambda: NGramDrafter(smallest=1), DraftShape(2, 2)),
 }
 
 
@@ -172,16 +171,9 @@ def test_the_whole_loop_keeps_the_distribution(name):
     """Three tokens a text: the first from prefill, the others from speculation; distribution of (first, second) and of
     (second, third)."""
     params = SamplingParams(1.0, top_p=0.95, seed=17)
-    users, drafter = LOOPS[name][0], LOOPS[name][1]()
-    result = speculative_generate(
-        model("target"),
-        [PROMPT] * users,
-        drafter,
-        max_new_tokens=3,
-        sampling=params,
-        adaptive=False,
-        eos_token_ids=(),
-    )
+    users, drafter, shape = LOOPS[name]
+    prompts, request = [PROMPT] * users, {"max_new_tokens": 3, "sampling": params, "eos_token_ids": ()}
+    result = generate(model("target"), prompts, drafter=drafter(), shape=shape, **request)
     texts = torch.tensor(result.token_ids)
     p = distributions("target", params)
     first_second = p[0][0].unsqueeze(1) * p[1]
@@ -219,20 +211,20 @@ def likeliest_after(roots: torch.Tensor, width: int) -> torch.Tensor:
     return model("draft").forward(roots[:, None], cache)[:, 0].topk(width).indices
 
 
-@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("width", [2, 3])
 def test_texts_have_the_distribution_of_the_speculating_target(width):
     """Which is a function of the text where drafts are: each token after a root is distributed as the target's that
     speculates on this very tree, and so is the one after an accepted draft. It is another target than the exact one.
     """
     users, params = 2500, SamplingParams(1.0, seed=70000)
-    result = speculative_generate(
+    result = generate(
         model("target"),
         [LONG_PROMPT] * users,
-        ModelDrafter(model("draft"), DraftShape(1, width), sampled=False),
+        drafter=model_drafter(model("draft")),
+        shape=DraftShape(1, width),
         policy=ALSpecAttention(THRESHOLD, GUESS),
         max_new_tokens=3,
         sampling=params,
-        adaptive=False,
         eos_token_ids=(),
     )
     texts = torch.tensor(result.token_ids)

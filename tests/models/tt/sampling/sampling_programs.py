@@ -121,8 +121,8 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
     model, _ = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=64)
     masses: list[list[torch.Tensor]] = [[] for _ in prompts]
 
-    def texts(choose, prompts, params, **options):
-        generator = Generator(model, sample_on=choose, prefill_chunk=32)
+    def texts(choose, prompts, params, on_logits=None, **options):
+        generator = Generator(model, sample_on=choose, prefill_chunk=32, on_logits=on_logits)
         found = generator.generate(prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options)
         return found.token_ids
 
@@ -150,8 +150,8 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
     tokens, and the transfers from or to the host in a step and in giving it new numbers. Nothing executes."""
     from dataclasses import asdict
 
-    from models.llama31_8b.generation.sampling import SamplingParams
-    from models.llama31_8b.tt.generator import _step, _TokenSource
+    from models.llama31_8b.generation.sampling import Draws, SamplingParams, make_generators
+    from models.llama31_8b.tt.generator import PlainSteps
     from models.llama31_8b.tt.sampling.top_k import Sampler
     from perf.footprint.mesh_build import build_model, step_memory
 
@@ -165,17 +165,17 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
         ("by temperature", SamplingParams(0.7)),
     ):
         sampler = Sampler(mesh, model.mesh_shape, model.config, params)
-        source = _TokenSource(model, params, users, sampler, None)
+        steps, draws = PlainSteps(model, params, sampler, eager=True), Draws(params, make_generators(params, users))
+        wanted = {user: (0, 0) for user in range(users)}
+        steps.load(wanted, draws)
         # The first run also writes what programs keep on the device.
-        _step(model, inputs, source)
-        memory, ids = step_memory(
-            lambda sampler=sampler, source=source: sampler(logits, source.uniforms, inputs.tokens)
-        )
+        steps.run()
+        memory, ids = step_memory(lambda sampler=sampler, steps=steps: sampler(logits, steps.uniforms, inputs.tokens))
         found[name] = asdict(memory) | {
             "ids": ids,
             "blocks": sampler.blocks,
-            "step": transfers(lambda source=source: _step(model, inputs, source)),
-            "draw": transfers(lambda source=source: source.draw(range(users))),
+            "step": transfers(steps.run),
+            "draw": transfers(lambda steps=steps, draws=draws, wanted=wanted: steps.load(wanted, draws)),
         }
     return found
 

@@ -38,6 +38,11 @@ def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None
     )
 
 
+def engine(model):
+    """What a drafter's checks look at."""
+    return SimpleNamespace(model=model, config=model.config)
+
+
 def test_positions_are_those_of_each_nodes_path():
     from models.llama31_8b.tt.model import node_positions
 
@@ -66,19 +71,19 @@ def test_positions_are_those_of_each_nodes_path():
     ],
 )
 def test_what_no_step_over_trees_does(model, shape, words):
-    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+    from models.llama31_8b.tt.generator import Generator
 
     with pytest.raises(ValueError, match=words):
-        TreeGenerator(model, shape)
+        Generator(model, shape)
 
 
 def test_a_request_is_checked_before_its_drafter_starts():
     """A draft model's start caches the prompts: work that a wrong prompt must not cause."""
-    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+    from models.llama31_8b.tt.generator import Generator
 
-    generator = TreeGenerator(llama(), DraftShape(3))
+    generator = Generator(llama(), DraftShape(3))
     started = []
-    generator.drafter.start = started.append
+    generator.drafter.prefill = lambda *told: started.append(told)
     for prompts, words in (
         ([[]], "empty"),
         ([[1], [2]], "2 prompts for a model of 1"),
@@ -90,14 +95,12 @@ def test_a_request_is_checked_before_its_drafter_starts():
 
 
 def test_what_a_generator_of_trees_does_not_sample():
-    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+    from models.llama31_8b.tt.generator import Generator
 
-    generator = TreeGenerator(llama(), DraftShape(3))
+    generator = Generator(llama(), DraftShape(3))
     for params in (SamplingParams(1.0, top_k=5), SamplingParams(1.0, top_p=0.5)):
         with pytest.raises(ValueError, match=f"top_k {params.top_k} and top_p {params.top_p} are for decoding"):
             generator.generate([[1, 2]], max_new_tokens=4, sampling=params)
-    with pytest.raises(ValueError, match="on_logits"):
-        generator.generate([[1, 2]], max_new_tokens=4, on_logits=lambda *_: None)
 
 
 @pytest.mark.parametrize(
@@ -114,23 +117,23 @@ def test_what_a_generator_of_trees_does_not_sample():
     ],
 )
 def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
-    from models.llama31_8b.tt.spec_decode import model_drafters
+    from models.llama31_8b.tt.spec_decode import drafters
 
-    monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
+    monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
     draft.mesh_shape = None
     with pytest.raises(ValueError, match=words):
-        model_drafters.ModelDrafter(draft).check(shape, llama())
+        drafters.ModelDrafter(draft).check(shape, engine(llama()))
 
 
 def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
-    from models.llama31_8b.tt.spec_decode import model_drafters
+    from models.llama31_8b.tt.spec_decode import drafters
 
-    monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
+    monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
     draft = llama(users=8)
     draft.mesh_shape = None
-    model_drafters.ModelDrafter(draft).check(DraftShape(3), llama(users=8))
+    drafters.ModelDrafter(draft).check(DraftShape(3), engine(llama(users=8)))
     with pytest.raises(ValueError, match="8 users and drafts of 4 tokens with 1 candidates per node need 40 rows"):
-        model_drafters.ModelDrafter(draft).check(DraftShape(4), llama(users=8))
+        drafters.ModelDrafter(draft).check(DraftShape(4), engine(llama(users=8)))
 
 
 def test_the_nodes_of_a_draft_models_passes():
@@ -158,21 +161,21 @@ def test_the_nodes_of_a_draft_models_passes():
     ],
 )
 def test_what_no_model_drafts_for_itself(target, window, words):
-    from models.llama31_8b.tt.spec_decode.model_drafters import SelfDrafter
+    from models.llama31_8b.tt.spec_decode.drafters import self_drafter
 
     with pytest.raises(ValueError, match=words):
-        SelfDrafter(target, window)
+        self_drafter(target, window)
 
 
 def test_a_model_drafts_chains_for_itself_alone(monkeypatch):
-    from models.llama31_8b.tt.spec_decode import model_drafters
+    from models.llama31_8b.tt.spec_decode import drafters
 
-    monkeypatch.setattr(model_drafters, "Sampler", lambda *_: None)
+    monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
     target = llama()
     target.mesh_shape, target.with_attention = None, lambda attend: target
-    drafter = model_drafters.SelfDrafter(target, 64)
-    drafter.check(DraftShape(3), target)
+    drafter = drafters.self_drafter(target, 64)
+    drafter.check(DraftShape(3), engine(target))
     with pytest.raises(ValueError, match="drafts for itself, not for another"):
-        drafter.check(DraftShape(3), llama())
+        drafter.check(DraftShape(3), engine(llama()))
     with pytest.raises(ValueError, match="drafts chains, not .*width=2"):
-        drafter.check(DraftShape(3, 2), target)
+        drafter.check(DraftShape(3, 2), engine(target))

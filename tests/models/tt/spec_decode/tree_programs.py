@@ -67,7 +67,7 @@ def rounds(mesh, prompts: list[list[int]], hits: list[list[int]], config=TINY) -
         for user, right in enumerate(row):
             parents, tokens = drafted(texts[user][done[user] :], right, config.vocab_size)
             drafts[user] = (TokenTree.from_parents(parents), tokens)
-        step.load(drafts, lengths, ())
+        step.load(drafts, lengths)
         verified = step()
         got = read(step.logits)[0, 0].float().reshape(users, NODES, -1)
         batch = TokenTreeBatch.stack([tree for tree, _ in drafts.values()])
@@ -100,23 +100,22 @@ def row_config(mesh, config):
 
 
 def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
-    """The texts of TreeGenerator with trees of 3 x 2 in 7 nodes, those of the reference's loop with equal drafts and
+    """The texts of the generator with trees of 3 x 2 in 7 nodes, those of the reference's loop with equal drafts and
     seeds and of plain decoding, how often a trace was replayed, and the metrics of both."""
     from dataclasses import asdict
 
     from models.llama31_8b.reference.generate import generate
-    from models.llama31_8b.reference.spec_decode.generate import speculative_generate
-    from models.llama31_8b.reference.spec_decode.ngram_drafter import NGramDrafter
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
-    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+    from models.llama31_8b.spec_decode.drafters import NGramDrafter
+    from models.llama31_8b.tt.generator import Generator
     from tests.models.tt.trace_programs import SMALLEST
 
     shape = DraftShape(3, 2, budget=7)
     model, reference = build(mesh, row_config(mesh, SMALLEST), users=len(prompts), capacity=CAPACITY)
-    generator = TreeGenerator(model, shape, prefill_chunk=32)
+    generator = Generator(model, shape, prefill_chunk=32)
     request = {"max_new_tokens": new_tokens, "sampling": params, "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
-    wanted = speculative_generate(reference, prompts, NGramDrafter(shape), adaptive=False, **request)
+    wanted = generate(reference, prompts, drafter=NGramDrafter(), shape=shape, **request)
     told = {"replays": generator.replays, "why_eager": generator.why_eager}
     told["plain"] = generate(reference, prompts, **request).token_ids
     for name, result in (("found", found), ("wanted", wanted)):
@@ -148,17 +147,15 @@ def texts_by_a_draft_model(
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
     from models.llama31_8b.generation.sampling import SamplingParams
-    from models.llama31_8b.reference.generate import generate
+    from models.llama31_8b.reference.generate import generate, model_drafter
     from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.reference.spec_decode.generate import speculative_generate
-    from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter as Reference
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.layer_parallel import LayerAssignment
     from models.llama31_8b.tt.mesh import MeshShape
-    from models.llama31_8b.tt.model import TtLlama
+    from models.llama31_8b.tt.model import TtLlama, read
     from models.llama31_8b.tt.settings import ModelSettings
-    from models.llama31_8b.tt.spec_decode.model_drafters import ModelDrafter
-    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+    from models.llama31_8b.tt.spec_decode.drafters import ModelDrafter
 
     users, shape = len(prompts), DraftShape(length, width)
     config = row_config(mesh, replace(TINY, num_attention_heads=1))
@@ -171,18 +168,17 @@ def texts_by_a_draft_model(
     small_reference = ReferenceLlama.from_state_dict(small, state)
     drafter, rounds = ModelDrafter(draft, prefill_chunk=32), []
 
-    def record(step, drafts, verified) -> None:
-        outcomes = verified.read()
-        rounds.append({user: (tokens, outcomes[user].tokens) for user, (_, tokens) in drafts.items()})
+    def record(engine, drafts, outcomes) -> None:
+        rows = read(engine.tree_step.tokens).tolist()  # chains stay on the chips
+        told = {user: [int(token) for token in rows[user][: len(tree)]] for user, tree in drafts.trees.items()}
+        rounds.append({user: (tokens, outcomes[user].tokens) for user, tokens in told.items()})
 
-    generator = TreeGenerator(model, shape, drafter, prefill_chunk=32, on_step=record)
+    generator = Generator(model, shape, drafter, prefill_chunk=32, on_step=record)
     request = {"max_new_tokens": new_tokens, "sampling": params or SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
     # A step on the chips has as many nodes as `width` chains.
     form = replace(shape, budget=shape.most_nodes)
-    wanted = speculative_generate(
-        reference, prompts, Reference(small_reference, form, fuzzy=fuzzy), adaptive=False, **request
-    )
+    wanted = generate(reference, prompts, drafter=model_drafter(small_reference, fuzzy=fuzzy), shape=form, **request)
     plain = generate(reference, prompts, **request)
     chains, texts = [], [prompt + text[:1] for prompt, text in zip(prompts, found.token_ids, strict=True)]
     for drafts in rounds:
@@ -191,7 +187,7 @@ def texts_by_a_draft_model(
                 chains.append(below_the_best(small_reference, texts[user], tokens[1:], fuzzy))
             texts[user] = texts[user] + new
     decided = [prompt + text for prompt, text in zip(prompts, found.token_ids, strict=True)]
-    lengths = [min(known, len(text)) for known, text in zip(drafter.lengths, decided, strict=True)]
+    lengths = [min(known, len(text)) for known, text in zip(generator._known, decided, strict=True)]
     cache = small_reference.new_cache(users, CAPACITY)
     small_reference.prefill([text[:known] for text, known in zip(decided, lengths, strict=True)], cache)
     return {
@@ -233,20 +229,18 @@ def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int
 
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.reference.generate import generate
-    from models.llama31_8b.reference.spec_decode.generate import speculative_generate
-    from models.llama31_8b.reference.spec_decode.model_drafter import SelfDrafter as Reference
+    from models.llama31_8b.reference.generate import self_drafter as reference_drafter
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
-    from models.llama31_8b.tt.spec_decode.model_drafters import SelfDrafter
-    from models.llama31_8b.tt.spec_decode.tree_generator import TreeGenerator
+    from models.llama31_8b.tt.generator import Generator
+    from models.llama31_8b.tt.spec_decode.drafters import self_drafter
 
     shape = DraftShape(length)
     config = row_config(mesh, TINY.with_layers(1))
     model, reference = build(mesh, config, users=len(prompts), capacity=SELF_CAPACITY)
-    generator = TreeGenerator(model, shape, SelfDrafter(model, window), prefill_chunk=32)
+    generator = Generator(model, shape, self_drafter(model, window), prefill_chunk=32)
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     found = generator.generate(prompts, **request)
-    drafter = Reference(reference, shape, window=window)
-    wanted = speculative_generate(reference, prompts, drafter, adaptive=False, **request)
+    wanted = generate(reference, prompts, drafter=reference_drafter(reference, window), shape=shape, **request)
     plain = generate(reference, prompts, **request)
     # The last token of a text has no keys yet.
     decided = [prompt + text[:-1] for prompt, text in zip(prompts, found.token_ids, strict=True)]

@@ -7,9 +7,9 @@ from __future__ import annotations
 from loguru import logger
 
 from ....checkpoint.load import LoadedModel, load_model
-from ....reference.spec_decode.drafter import Drafter
-from ....reference.spec_decode.model_drafter import ModelDrafter, SelfDrafter
-from ....reference.spec_decode.ngram_drafter import NGramDrafter
+from ....reference.generate import model_drafter, self_drafter
+from ....spec_decode.drafters import NGramDrafter
+from ....spec_decode.loop import Drafter
 from ....spec_decode.vocabulary import VocabularyMismatchError, check_vocabularies
 from ...options import DemoOptions, UserError
 
@@ -23,19 +23,15 @@ def make_drafter(loaded: LoadedModel, options: DemoOptions) -> Drafter | None:
     kind = options.drafter
     if kind == "none":
         return None
-    shape = options.draft_shape()
     try:
         if kind == "ngram":
-            return NGramDrafter(shape)
+            return NGramDrafter()
         if kind == "self":
-            return SelfDrafter(loaded.model, shape, fuzzy=options.fuzzy)
+            return self_drafter(loaded.model, fuzzy=options.fuzzy)
         draft = load_model(kind)
-        prints = draft.tokenizer.fingerprint(), loaded.tokenizer.fingerprint()
-        check_vocabularies(loaded.config, draft.config, prints[1], prints[0])
+        check_vocabularies(loaded.config, draft.config, loaded.tokenizer.fingerprint(), draft.tokenizer.fingerprint())
         logger.info("draft model: {}", draft.source)
-        return ModelDrafter(
-            draft.model, shape, fuzzy=options.fuzzy, fingerprint=prints[0], target_fingerprint=prints[1]
-        )
+        return model_drafter(draft.model, fuzzy=options.fuzzy)
     except VocabularyMismatchError as error:
         raise UserError(f"--draft {kind}: {error}") from error
     except ValueError as error:

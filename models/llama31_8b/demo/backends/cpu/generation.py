@@ -1,27 +1,26 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts by the reference model: a session, and the texts of one batch."""
+"""Texts by the reference model."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from tqdm import tqdm
 
-from ....reference import generate as plain
-from ....reference.spec_decode.generate import speculative_generate
-from ...options import DemoOptions
+from ....reference.generate import TorchEngine
+from ....spec_decode.draft_shape import DraftShape
+from ....spec_decode.loop import Generator
+from ...options import DemoOptions, UserError
 from ...session import OnToken, Session
 from .drafting import make_drafter
 
 if TYPE_CHECKING:
     from ....checkpoint.load import LoadedModel
     from ....reference.alspec.policies import AttentionPolicy
-    from ....reference.model.kv_cache import KVCache
-    from ....reference.spec_decode.drafter import Drafter
     from ....results import AttentionStatistics, GenerationResult
 
 
@@ -30,13 +29,20 @@ class ReferenceSession(Session):
 
     def __init__(self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False) -> None:
         """Load a draft model, if any. Raises as make_drafter does."""
-        self.checkpoint = self.loaded = loaded
-        self.options, self.policy = options, policy
+        self.checkpoint, self.options, self.policy = loaded, options, policy
         limit = loaded.config.max_position_embeddings
         self.capacity = options.chat_context(limit) if chat else limit
-        self.cache = loaded.model.new_cache(capacity=self.capacity) if chat else None
+        self.engine = TorchEngine(
+            loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._prefilled
+        )
         self.drafter = make_drafter(loaded, options)
+        try:
+            shape = DraftShape() if self.drafter is None else options.draft_shape()
+            self.generator = Generator(self.engine, self.drafter, shape, adaptive=options.adapt)
+        except ValueError as error:
+            raise UserError(str(error)) from error
         self.threads = torch.get_num_threads()
+        self._bar: tqdm | None = None
 
     def generate(
         self,
@@ -46,78 +52,35 @@ class ReferenceSession(Session):
     ) -> GenerationResult:
         statistics = self.policy.statistics
         steps = statistics.step_count if statistics else 0
-        if context is not None and self.cache is not None:
-            self.cache.truncate([len(ids) for ids in context])
+        # Progress is for a terminal.
+        self._bar = tqdm(desc="prefill", unit="token", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
         try:
-            return generate_texts(
-                self.loaded,
-                self.options,
-                self.policy,
+            return self.generator.generate(
                 prompts,
-                on_token,
-                cache=self.cache,
+                max_new_tokens=self.options.max_new_tokens,
+                sampling=self.options.sampling(),
+                eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
+                on_token=on_token,
                 context=context,
-                drafter=self.drafter,
             )
         except KeyboardInterrupt:
             if statistics:
                 statistics.forget_after(steps)
             raise
+        finally:
+            self._bar.close()
+
+    def _prefilled(self, done: int, total: int) -> None:
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.update(done - self._bar.n)
+            if done == total:
+                self._bar.close()
 
     @property
     def cached(self) -> int:
-        return 0 if self.cache is None else int(self.cache.lengths[0])
+        return len(self.generator.cached_ids(0))
 
     @property
     def statistics(self) -> AttentionStatistics | None:
         return self.policy.statistics
-
-
-def generate_texts(
-    loaded: LoadedModel,
-    options: DemoOptions,
-    policy: AttentionPolicy,
-    prompts: Sequence[Sequence[int]],
-    on_token: Callable[[int, int], bool],
-    cache: KVCache | None = None,
-    context: Sequence[Sequence[int]] | None = None,
-    drafter: Drafter | None = None,
-) -> GenerationResult:
-    """Generate one text per prompt, after what `cache` holds: `context`, the ids of each user. Show prefill progress on
-    stderr."""
-    bar = tqdm(
-        total=sum(map(len, prompts)),
-        desc="prefill",
-        unit="token",
-        file=sys.stderr,
-        leave=False,
-        disable=not sys.stderr.isatty(),
-    )
-
-    def prefilled(done: int, total: int) -> None:
-        bar.update(done - bar.n)
-        if done == total:
-            bar.close()
-
-    request = {
-        "max_new_tokens": options.max_new_tokens,
-        "sampling": options.sampling(),
-        "policy": policy,
-        "eos_token_ids": loaded.tokenizer.eos_token_ids,
-        "on_token": on_token,
-        "on_prefill": prefilled,
-        "cache": cache,
-    }
-    try:
-        if drafter is None:
-            return plain.generate(loaded.model, prompts, **request)
-        return speculative_generate(
-            loaded.model,
-            prompts,
-            drafter,
-            adaptive=options.adapt,
-            context=context,
-            **request,
-        )
-    finally:
-        bar.close()

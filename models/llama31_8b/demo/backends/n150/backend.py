@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ....checkpoint.load import Checkpoint
     from ....checkpoint.tokenizer import Tokenizer
     from ....config import LlamaConfig
+    from ....spec_decode.loop import Drafter
     from ....tt.generator import Generator
     from ....tt.model import TtLlama
     from ....tt.settings import ModelSettings
@@ -377,19 +378,15 @@ def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenize
 
 def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat: bool) -> Generator:
     """chat: one trace of decode steps serves all turns; traces of tree steps are recorded per turn."""
-    if options.drafter != "none":
-        from ....tt.spec_decode.drafters import NGramDrafter, TreeDrafter
-        from ....tt.spec_decode.model_drafters import ModelDrafter, SelfDrafter
-        from ....tt.spec_decode.tree_generator import TreeGenerator
-
-        drafter: TreeDrafter = NGramDrafter()
-        if draft is not None:
-            drafter = ModelDrafter(draft)
-        elif options.draft_kind == "self":
-            drafter = SelfDrafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
-        return TreeGenerator(model, options.draft_shape(), drafter, adaptive=options.adapt)
     from ....tt.generator import Generator
 
+    if options.drafter != "none":
+        from ....tt.spec_decode.drafters import ModelDrafter, self_drafter
+
+        drafter: Drafter | None = None if draft is None else ModelDrafter(draft)
+        if options.draft_kind == "self":
+            drafter = self_drafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
+        return Generator(model, options.draft_shape(), drafter, adaptive=options.adapt)
     return Generator(model, sample_on=options.sample_on or "device", keep_trace=chat)
 
 

@@ -23,7 +23,7 @@ class BoardSession(Session):
 
     def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, limit: int) -> None:
         self.checkpoint, self.options, self.generator, self.limit = checkpoint, options, generator, limit
-        self.capacity = min(generator.model.capacity - generator.spare, limit)
+        self.capacity = min(generator.engine.capacity - generator.engine.spare, limit)
         self.warm_up = (0, 0.0)
         self._counted: list[Any] = []
 

@@ -2,21 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draft shapes, vocabulary checks, n-gram look-up, layer-parallel strategies, and how far to draft."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from loguru import logger
 
-from models.llama31_8b.checkpoint.errors import ContextLengthError
-from models.llama31_8b.generation.sampling import SamplingParams
-from models.llama31_8b.reference.spec_decode.model_drafter import ModelDrafter, SelfDrafter
-from models.llama31_8b.reference.spec_decode.ngram_drafter import NGramDrafter
 from models.llama31_8b.spec_decode import layer_groups as fuzzy
 from models.llama31_8b.spec_decode.draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
 from models.llama31_8b.spec_decode.draft_shape import DraftShape
-from models.llama31_8b.spec_decode.ngram import NGramIndex
-from models.llama31_8b.spec_decode.vocabulary import VocabularyMismatchError
+from models.llama31_8b.spec_decode.vocabulary import VocabularyMismatchError, check_vocabularies
 from tests.support import speculation_models as small
 
 
@@ -99,8 +96,6 @@ def test_bad_shapes_are_refused():
     for fields in ({"length": -1}, {"width": 0}, {"budget": 1}, {"length": 2.5}):
         with pytest.raises(ValueError, match="draft .* must be an integer"):
             DraftShape(**fields)
-    with pytest.raises(ValueError, match="sampled=True"):
-        ModelDrafter(small.target(), DraftShape.parse("auto"), sampled=True)
 
 
 def test_shapes_fit_into_what_room_there_is():
@@ -111,88 +106,12 @@ def test_shapes_fit_into_what_room_there_is():
 
 
 def test_vocabularies_must_match():
-    target, prompts = small.CONFIG, [[1, 2]]
+    target, draft = small.CONFIG, replace(small.CONFIG, name="draft")
     with pytest.raises(VocabularyMismatchError, match="80 token ids.*64"):
-        ModelDrafter(small.resembling(0.1, vocab_size=80)).check(target, prompts, 4)
-    draft = small.resembling(0.1)
-    with pytest.raises(VocabularyMismatchError, match="vocabularies differ.*aaaa.*bbbb"):
-        ModelDrafter(draft, fingerprint="aaaa", target_fingerprint="bbbb").check(target, prompts, 4)
-    ModelDrafter(draft, fingerprint="aaaa", target_fingerprint="aaaa").check(target, prompts, 4)
-
-
-def test_contexts_must_suffice():
-    short = small.resembling(0.1, max_position_embeddings=32)
-    with pytest.raises(ContextLengthError, match=r"context of 32 tokens; the longest prompt \(20\) and 13 new"):
-        ModelDrafter(short).check(small.CONFIG, [[1] * 20], 13)
-    with pytest.raises(ContextLengthError, match="draft length 9 after a prompt of 250 tokens exceeds .* 256"):
-        NGramDrafter(DraftShape(9)).check(small.CONFIG, [[1] * 250], 4)
-    with pytest.raises(ContextLengthError, match="draft length 9 .*draft model's context of 32"):
-        ModelDrafter(short, DraftShape(9)).check(small.CONFIG, [[1] * 25], 2)
-    with pytest.raises(ValueError, match="width 65 exceeds the vocabulary of 64"):
-        SelfDrafter(small.target(), DraftShape(2, 65, budget=99)).check(small.CONFIG, [[1]], 4)
-
-
-def test_estimated_costs_count_what_a_step_reads():
-    """Weights of the small models by hand, embedding aside: 6 layers, 64 ids of 32 values."""
-    target = small.target()
-    layer = 32 * 8 * 2 * (4 + 2) + 3 * 32 * 48
-    weights, entry = 6 * layer + 64 * 32, 2 * 6 * 2 * 8
-    drafter = SelfDrafter(target, window=32)
-    drafter.check(small.CONFIG, [[1] * 200, [1] * 20], 4)
-    assert drafter.step_cost == pytest.approx((weights + 64 * entry) / (weights + 200 * entry))
-    drafter.check(small.CONFIG, [[1] * 60], 4)
-    assert drafter.step_cost == 1.0
-    half = ModelDrafter(small.resembling(0.1, num_hidden_layers=3))
-    half.check(small.CONFIG, [[1] * 60], 4)
-    assert half.step_cost == pytest.approx((3 * layer + 64 * 32) / weights)
-    assert NGramDrafter().step_cost == 0.0
-
-
-def brute_force_continuations(tokens, sizes, count, length):
-    found = []
-    for size in sizes:
-        if size > len(tokens):
-            continue
-        for end in range(len(tokens) - 1, size - 1, -1):
-            following = tokens[end : end + length]
-            if tokens[end - size : end] == tokens[-size:] and following not in found:
-                found.append(following)
-    return found[:count]
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 5))
-def test_ngram_look_up_against_brute_force(tokens, count, length):
-    index = NGramIndex(1, 3)
-    index.extend(tokens[: len(tokens) // 2])
-    index.extend(tokens[len(tokens) // 2 :])
-    assert index.continuations(count, length) == brute_force_continuations(tokens, (3, 2, 1), count, length)
-
-
-def start(drafter, prompts):
-    drafter.start(prompts, None, SamplingParams(), [], 64)
-    return drafter
-
-
-def test_ngram_drafts_chains_and_merged_trees():
-    prompts = [[7, 1, 2, 3, 9, 1, 2, 4, 9, 1], [5, 6, 7]]
-    chain = start(NGramDrafter(DraftShape(3), smallest=1), prompts)
-    draft = chain.draft([0, 1], [[2], [8]], chain.shape)
-    assert draft.tokens[0].tolist() == [2, 4, 9, 1] and draft.trees.parents[0].tolist() == [-1, 0, 1, 2]
-    assert draft.trees.counts.tolist() == [4, 1] and draft.probabilities is None
-    tree = start(NGramDrafter(DraftShape(3, 2), smallest=1), prompts)
-    draft = tree.draft([0], [[2]], tree.shape)
-    assert draft.tokens[0].tolist() == [2, 4, 9, 1, 3, 9, 1]
-    assert draft.trees.parents[0].tolist() == [-1, 0, 1, 2, 0, 4, 5]
-    draft = tree.draft([0], [[4, 9, 1, 2]], DraftShape(3, 2, budget=5))
-    assert draft.trees.width == 5, "the budget cuts the last sequence"
-
-
-def test_ngram_refuses_what_it_cannot_do():
-    with pytest.raises(ValueError, match="no confidence"):
-        NGramDrafter(DraftShape.parse("auto"))
-    with pytest.raises(ValueError, match="got 3 and 2"):
-        NGramDrafter(smallest=3, largest=2)
+        check_vocabularies(target, replace(draft, vocab_size=80))
+    with pytest.raises(VocabularyMismatchError, match="vocabularies differ.*bbbb.*aaaa"):
+        check_vocabularies(target, draft, "aaaa", "bbbb")
+    check_vocabularies(target, draft, "aaaa", "aaaa")
 
 
 def run(rule, rounds, rate, seed=0, clock=None):

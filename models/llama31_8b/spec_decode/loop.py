@@ -1,0 +1,396 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The generation loop of every backend: draft, step, verify, commit.
+
+An engine runs a model and owns its cache; a drafter proposes token trees that may follow each text. Plain decoding is
+the loop over trees of one node. Greedy text is, token for token, that of plain decoding on the same engine, up to ties
+that rounding breaks; sampled text has the target's distribution. With attention-level speculation the target whose text
+or distribution this is, is the speculating one, which depends on what was drafted with a token.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Generator as Yielding
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from ..config import LlamaConfig
+from ..generation.sampling import Draws, SamplingParams, make_generators
+from ..generation.sequences import SequenceState, TokenCallback, open_sequences
+from ..results import AttentionStatistics, GenerationResult
+from .draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
+from .draft_shape import DraftShape
+from .metrics import TokenSpeculationMetrics
+from .sigmoid import SigmoidApproximation
+from .tree import ROOT, TokenTree
+
+
+class Outcome(NamedTuple):
+    """What a step decided for one user. path: the accepted nodes in order, without the root. tokens: theirs and the
+    one after them."""
+
+    path: list[int]
+    tokens: list[int]
+
+
+@dataclass
+class Drafts:
+    """Drafted trees by user; node 0 is the root, the last decided token.
+
+    tokens: of each tree's nodes; no users where a drafter has put them on the engine's device. logits: float
+    [users, nodes, vocab], what each node's children come from, None where a verifier must not read any. drawn: whether
+    children were drawn from them, and not picked.
+    """
+
+    trees: dict[int, TokenTree]
+    tokens: dict[int, list[int]]
+    logits: torch.Tensor | None = None
+    drawn: bool = False
+
+    @classmethod
+    def roots(cls, tokens: Mapping[int, int]) -> Drafts:
+        """Return trees of one node, which draft nothing."""
+        return cls(dict.fromkeys(tokens, ROOT), {user: [token] for user, token in tokens.items()})
+
+
+class Engine(ABC):
+    """A model with its KV cache, driven step by step.
+
+    config: of the model. capacity: cached positions per text, of which a step may write `spare` after a text. lossy:
+    how sampled drafts are verified, None for exactly. flat: whether a step costs the same whatever its trees are. warm:
+    whether the last step compiled and captured nothing. warm_up_steps: how many of this text's steps did.
+    """
+
+    config: LlamaConfig
+    capacity: int
+    spare = 0
+    lossy: SigmoidApproximation | None = None
+    flat = False
+
+    @property
+    def warm(self) -> bool:
+        return True
+
+    @property
+    def warm_up_steps(self) -> int:
+        return 0
+
+    @abstractmethod
+    def open(self, texts: int, positions: int, draws: Draws) -> None:
+        """Prepare for new texts, which need up to `positions` cached positions each. Raises ValueError for what the
+        engine does not serve; nothing is computed before."""
+
+    @abstractmethod
+    def kept(self, user: int, cached: int) -> int:
+        """Return how many of a user's first `cached` tokens, cached by earlier calls, a prefill need not compute."""
+
+    @abstractmethod
+    def prefill(self, texts: Sequence[Sequence[int]], starts: Sequence[int]) -> Yielding[tuple[int, int], None, None]:
+        """Cache each text from its start, as of `kept`; yield users and their first new tokens as they come."""
+
+    def begin(self) -> None:
+        """Prepare the steps, after the prefill."""
+
+    @abstractmethod
+    def step(
+        self, tokens: Mapping[int, Sequence[int]], trees: Mapping[int, TokenTree], positions: Mapping[int, int]
+    ) -> Any:
+        """Start a step over a token tree per user; other users are skipped. Keys and values of node n go to position +
+        n.
+
+        Args:
+            tokens: of each node, by user; empty if they are on the device.
+            trees: parents of the nodes, by user.
+            positions: cached tokens before each tree.
+
+        Returns:
+            What `verify` takes.
+        """
+
+    @abstractmethod
+    def verify(self, step: Any, drafts: Drafts) -> dict[int, Outcome]:
+        """Decide which nodes of a step are accepted, and wait for it. Raises RuntimeError if the step failed."""
+
+    def commit(self, user: int, nodes: Sequence[int]) -> None:
+        """Keep the keys and values of these nodes, root first, and forget the last step's others. An engine whose step
+        commits what it accepts has nothing to do: what follows the end of a text is never read."""
+
+    def end(self, whole: bool) -> None:
+        """Release what `begin` made. whole: whether all texts have ended as they should."""
+
+    def statistics(self) -> AttentionStatistics | None:
+        """Return the counts of attention-level speculation, None where nothing speculates on attention."""
+        return None
+
+
+class Drafter(ABC):
+    """Drafts continuations, on any engine. It keeps nothing of a user but what its model's cache holds at positions
+    that the caller names, so that a scheduler can drive it as well as `Generator` does.
+
+    step_cost: estimated cost of one drafted level, relative to the target's step. min_length: drafting fewer tokens
+    saves nothing; above 0 the drafter takes part in every round. calibration_seconds: the part of the last round's
+    drafting that exact passes over decided tokens took. warm: as of Engine.
+    """
+
+    name: str
+    step_cost = 0.0
+    min_length = 0
+    calibration_seconds = 0.0
+
+    @property
+    def warm(self) -> bool:
+        return True
+
+    def check(self, shape: DraftShape, engine: Engine) -> None:
+        """Raise ValueError for a shape, or a target, that it cannot serve."""
+
+    def check_texts(self, texts: Sequence[Sequence[int]], max_new_tokens: int, engine: Engine) -> None:
+        """Raise ValueError, before any work, for texts that it cannot serve."""
+
+    def has_logits(self, shape: DraftShape) -> bool:
+        """Return whether drafts of this shape come with logits at a temperature above 0."""
+        return False
+
+    def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
+        """Start new texts. known: their first tokens that earlier calls have given it. positions: that a text may
+        need."""
+
+    def begin(self, engine: Engine, shape: DraftShape) -> None:
+        """Prepare the rounds of an engine that has begun."""
+
+    @abstractmethod
+    def draft(
+        self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int], shape: DraftShape, draws: Draws
+    ) -> Drafts:
+        """Draft after each text, whose last token is the root.
+
+        Args:
+            texts: all of each user's tokens so far.
+            starts: how many of them earlier calls, or `prefill`, have given.
+            shape: of the trees, at most.
+            draws: how texts are sampled, and their random numbers.
+        """
+
+    def drafted_at(self, returned: float) -> float:
+        """Return when the last drafts were there, in seconds of time.perf_counter(). returned: when `draft` did."""
+        return returned
+
+    def end(self) -> None:
+        """Release what `begin` made."""
+
+
+class Generator:
+    """Generate texts with an engine, and with a drafter several tokens per step.
+
+    shape: of the drafts. adaptive: choose the draft length that pays best by acceptance and times, up to the shape's,
+    and draft nothing while nothing pays; with a fixed length a user's sampled tokens depend on its prompt and seed
+    alone. on_step(engine, drafts, outcomes): sees every step before its tokens are used. Raises ValueError for a shape
+    that the drafter or the engine does not serve.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        drafter: Drafter | None = None,
+        shape: DraftShape = DraftShape(),
+        *,
+        adaptive: bool = False,
+        on_step: Callable[[Any, Drafts, dict[int, Outcome]], None] | None = None,
+    ) -> None:
+        self.engine, self.drafter, self.shape, self.adaptive, self.on_step = engine, drafter, shape, adaptive, on_step
+        if drafter is not None:
+            drafter.check(shape, engine)
+            if engine.lossy is not None and not drafter.has_logits(shape):
+                raise ValueError(
+                    f"sigmoid verification needs a draft's logits; {shape} by the {drafter.name} drafter has none"
+                )
+        self._texts: list[list[int]] = []  # of the last call, prompts included
+        self._lengths: list[int] = []  # of them, cached tokens
+        self._known: list[int] = []  # of them, tokens that the drafter has seen
+        self._given: list[int] = []  # new tokens of all users, by step
+
+    @property
+    def warm_up_tokens(self) -> int:
+        """Return the tokens, over all users, of the last call's first steps, which compiled or recorded a trace."""
+        return sum(self._given[: self.engine.warm_up_steps])
+
+    def cached_ids(self, user: int) -> list[int]:
+        """Return the ids that a user's cache holds since the last `generate`, even an interrupted one: `context` may be
+        a prefix of them."""
+        return self._texts[user][: self._lengths[user]] if user < len(self._texts) else []
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int,
+        sampling: SamplingParams | None = None,
+        eos_token_ids: Collection[int] | None = None,
+        stop_token_ids: Collection[int] = (),
+        on_token: TokenCallback | None = None,
+        context_limit: int | None = None,
+        context: Sequence[Sequence[int]] | None = None,
+    ) -> GenerationResult:
+        """Continue each prompt until an eos or stop id, `max_new_tokens`, a callback's True, or the context's end.
+
+        Args:
+            prompts: ids, one list per user.
+            max_new_tokens: per user.
+            sampling: greedy by default.
+            eos_token_ids: None for the config's.
+            stop_token_ids: end a text with finish reason "stop".
+            on_token: see TokenCallback; gets the tokens of an accepted path one by one.
+            context_limit: tokens of a prompt and its text, within the cache's capacity; None for the model's context.
+            context: each user's ids that the cache holds from an earlier call (a prefix of `cached_ids`), after which
+                its prompt follows.
+
+        Returns:
+            Texts, times and counts.
+
+        Raises:
+            ValueError: before any work, for what the engine or the drafter does not serve, a context that the cache
+                does not hold, a token outside the vocabulary, and as `open_sequences`, which also raises
+                ContextLengthError.
+        """
+        engine, drafter, sampling = self.engine, self.drafter, sampling or SamplingParams()
+        texts, cached = self._whole_texts(prompts, context), [len(ids) for ids in context or [()] * len(prompts)]
+        limit = min(engine.capacity - engine.spare, context_limit or engine.config.max_position_embeddings)
+        sequences = open_sequences(engine.config, texts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, limit)
+        _check_ids(prompts, engine.config.vocab_size)
+        if engine.lossy is not None:
+            if sampling.greedy:
+                raise ValueError("sigmoid verification needs a temperature above 0; at 0 verification is an arg-max")
+            engine.lossy.announce()
+        positions = max(map(len, texts)) + max_new_tokens
+        if drafter is not None:
+            drafter.check_texts(texts, max_new_tokens, engine)
+            positions += max(self.shape.budget, self.shape.width * self.shape.length + 1)
+        self._draws = Draws(sampling, make_generators(sampling, len(prompts)))
+        engine.open(len(prompts), positions, self._draws)
+
+        starts = [engine.kept(user, count) for user, count in enumerate(cached)]
+        known = [min(count, self._known[user]) if count else 0 for user, count in enumerate(cached)]
+        self._texts, self._lengths, self._known = texts, list(starts), [0] * len(texts)
+        self._given, self._metrics = [], TokenSpeculationMetrics()
+        started = time.perf_counter()
+        if drafter is not None:
+            drafter.prefill(texts, known, positions)
+            self._known = [len(text) for text in texts]
+        with closing(engine.prefill(texts, starts)) as firsts:
+            for user, token in firsts:
+                self._lengths[user] = len(texts[user])
+                sequences[user].push(token)
+        for text, sequence in zip(texts, sequences):
+            text += sequence.token_ids
+        decoding, whole = time.perf_counter(), False
+        try:
+            engine.begin()
+            if drafter is not None:
+                drafter.begin(engine, self.shape)
+            self._decode(sequences)
+            whole = True
+        finally:
+            if drafter is not None:
+                drafter.end()
+            engine.end(whole)
+        times = started, decoding, time.perf_counter()
+        drafted = None if drafter is None else self._metrics
+        return GenerationResult.of(sequences, prompts, times, engine.statistics(), drafted)
+
+    def _decode(self, sequences: Sequence[SequenceState]) -> None:
+        """Draft, step, verify and commit until every text has ended."""
+        engine, metrics, rule = self.engine, self._metrics, self._length_rule()
+        while active := [sequence for sequence in sequences if sequence.finish_reason is None]:
+            began = time.perf_counter()
+            drafts, length = self._draft(active, rule.next_length())
+            drafted = time.perf_counter()
+            step = engine.step(drafts.tokens, drafts.trees, {s.user: self._lengths[s.user] for s in active})
+            outcomes = engine.verify(step, drafts)
+            ended = time.perf_counter()
+            if self.on_step is not None:
+                self.on_step(engine, drafts, outcomes)
+            accepted, given = [], 0
+            for sequence in active:
+                user, (path, tokens), tree = sequence.user, outcomes[sequence.user], drafts.trees[sequence.user]
+                self._lengths[user] += 1  # the root
+                used = sequence.push_all(tokens)
+                engine.commit(user, [0, *path][: len(used)])
+                self._lengths[user] += len(used) - 1
+                self._texts[user] += used
+                given += len(used)
+                if len(tree) > 1:
+                    metrics.record_draft(tree.max_depth, len(tree) - 1, len(path))
+                    accepted.append((tree.max_depth, len(path)))
+            self._given.append(given)
+            if self.drafter is None:
+                continue
+            if length or self.drafter.min_length:
+                drafted = self.drafter.drafted_at(drafted)
+                metrics.calibration_seconds += self.drafter.calibration_seconds
+            metrics.record_step(len(active), given, drafted - began, ended - drafted)
+            warm, rows = engine.warm and self.drafter.warm, max(map(len, drafts.trees.values()))
+            seconds = (drafted - began, ended - drafted) if warm else None
+            rule.observe(length, 1 if engine.flat else rows, accepted, seconds)
+
+    def _draft(self, active: Sequence[SequenceState], length: int) -> tuple[Drafts, int]:
+        """Draft at most `length` levels, fewer where all texts or a context are about to end. Return the drafts and how
+        many levels were asked for."""
+        drafter, users = self.drafter, [sequence.user for sequence in active]
+        if drafter is not None:
+            length = max(length, drafter.min_length)
+            # Drafting less near the end of the longest text would let it decide where its neighbours' draws are spent.
+            if self._draws.sampling.greedy or self.adaptive:
+                # Every step yields one token more than it accepts, so drafting the last token is never worth it.
+                length = min(length, max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in active) - 1)
+            room = self.engine.capacity - max(self._lengths[user] for user in users)
+            length = max(0, min(length, room - 1))
+            if length or drafter.min_length:
+                starts = {user: self._known[user] for user in users}
+                shape = self.shape.within(length, max(2, min(room, self.engine.spare or room)))
+                drafts = drafter.draft({user: self._texts[user] for user in users}, starts, shape, self._draws)
+                for user in users:
+                    self._known[user] = len(self._texts[user])
+                return drafts, length
+        return Drafts.roots({user: self._texts[user][-1] for user in users}), 0
+
+    def _length_rule(self) -> FixedDraftLength | AdaptiveDraftLength:
+        shape, flat = self.shape, self.engine.flat
+        if self.drafter is None or not self.adaptive or shape.length == 0:
+            return FixedDraftLength(0 if self.drafter is None else shape.length)
+        rows = 0.0 if flat else 1.0 if shape.width == 1 else (shape.budget - 1) / shape.length
+        greedy, first = self._draws.sampling.greedy, shape.length if flat else 0
+        return AdaptiveDraftLength(shape.length, StepCosts(self.drafter.step_cost), rows, measured=greedy, first=first)
+
+    def _whole_texts(
+        self, prompts: Sequence[Sequence[int]], context: Sequence[Sequence[int]] | None
+    ) -> list[list[int]]:
+        """Join contexts and prompts. Raises ValueError unless the cache holds `context`."""
+        if context is None:
+            return [list(prompt) for prompt in prompts]
+        if len(context) != len(prompts):
+            raise ValueError(f"{len(prompts)} prompts for the contexts of {len(context)} users")
+        for user, (ids, prompt) in enumerate(zip(context, prompts)):
+            same = len(os.path.commonprefix([list(ids), self.cached_ids(user)]))
+            if same < len(ids):
+                raise ValueError(
+                    f"the context of user {user} has {len(ids)} tokens, of which the cache holds the first {same}"
+                )
+            if not prompt:
+                raise ValueError(f"the prompt of user {user} is empty")
+        return [[*ids, *prompt] for ids, prompt in zip(context, prompts)]
+
+
+def _check_ids(prompts: Sequence[Sequence[int]], vocab: int) -> None:
+    for user, prompt in enumerate(prompts):
+        if wrong := [token for token in prompt if not 0 <= token < vocab]:
+            raise ValueError(
+                f"the prompt of user {user} holds token id {wrong[0]}, outside the vocabulary of {vocab} ids"
+            )

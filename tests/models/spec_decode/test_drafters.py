@@ -1,0 +1,196 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What drafters draft, over models in torch: n-gram look-up, bonus calibration, and that logits are those that tokens
+were drawn from. Each call names positions; nothing else is kept between calls."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loguru import logger
+
+from models.llama31_8b.generation.sampling import Draws, SamplingParams, make_generators
+from models.llama31_8b.reference.alspec.policies import SinkAttention
+from models.llama31_8b.reference.generate import TorchEngine, model_drafter, self_drafter
+from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.drafters import NGramDrafter, continuations
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
+from tests.support import speculation_models as small
+
+SHAPES = {
+    "chain": DraftShape(4),
+    "tree": DraftShape(3, 2, budget=12),
+    "grown": DraftShape(3, 2, grown=True, budget=8),
+}
+PROMPTS = [small.prompts(1, n, seed=n)[0] for n in (20, 33, 27)]
+GREEDY = SamplingParams()
+
+
+def draws(sampling=GREEDY, users=3) -> Draws:
+    return Draws(sampling, make_generators(sampling, users))
+
+
+def entries(cache, user, length):
+    return [e[user, :, :length] for e in (*cache.keys, *cache.values)]
+
+
+def iterate(drafter, shape, rounds=6, sampling=GREEDY):
+    """Draft rounds over texts that go on by random tokens, by a number of them that differs by user. Yields each
+    draft with the texts it continues."""
+    generator = torch.Generator().manual_seed(0)
+    drafter.prefill(PROMPTS, [0] * 3, 200)
+    texts = {user: list(prompt) for user, prompt in enumerate(PROMPTS)}
+    drawn = draws(sampling)
+    for _ in range(rounds):
+        starts = {user: len(text) for user, text in texts.items()}
+        for text in texts.values():
+            count = int(torch.randint(1, 5, (1,), generator=generator))
+            text += torch.randint(0, 64, (count,), generator=generator).tolist()
+        yield drafter.draft(texts, starts, shape, drawn), texts
+
+
+@pytest.mark.parametrize("form", SHAPES)
+@pytest.mark.parametrize("fuzzy", [None, 4, [[0, 1, 2], [3], [4, 5]]], ids=["sequential", "4", "custom"])
+def test_the_draft_cache_is_that_of_a_sequential_pass(form, fuzzy):
+    """Over what was decided before the last draft: what drafting left there has been overwritten exactly."""
+    drafter, worst = model_drafter(small.resembling(0.1), fuzzy=fuzzy), 0.0
+    for _, texts in iterate(drafter, SHAPES[form]):
+        model, cache = drafter.model.model, drafter.model.cache
+        sequential = model.new_cache(3, 200)
+        model.prefill(list(texts.values()), sequential)
+        for user, text in texts.items():
+            pairs = zip(entries(cache, user, len(text)), entries(sequential, user, len(text)))
+            worst = max(worst, *(float((a - b).norm() / b.norm()) for a, b in pairs))
+    logger.info("{} fuzzy {}: largest relative error of the draft cache {:.2e}", form, fuzzy, worst)
+    assert worst < 1e-5
+
+
+def test_fuzzy_passes_do_change_the_draft():
+    """So that the calibration tests compare something."""
+    sampling = SamplingParams(1.0)
+    sequential, fuzzy = (
+        next(iterate(model_drafter(small.resembling(0.1), fuzzy=size), DraftShape(6), sampling=sampling))[0].logits
+        for size in (None, 4)
+    )
+    assert torch.allclose(sequential[:, 0], fuzzy[:, 0], atol=1e-5), "the first token is exact"
+    assert not torch.allclose(sequential[:, 1], fuzzy[:, 1], atol=1e-2)
+
+
+@pytest.mark.parametrize("fuzzy", [None, 3])
+@pytest.mark.parametrize("form", SHAPES)
+def test_logits_are_those_of_the_drafted_paths(form, fuzzy):
+    """Row i is what the draft model, run along the path to node i, says: what exactness needs of a drawn chain. The
+    children of a tree's node are its likeliest tokens."""
+    drafter = model_drafter(small.resembling(0.1), fuzzy=fuzzy)
+    model, groups = drafter.model.model, drafter.model.layer_groups
+    for drafts, texts in iterate(drafter, SHAPES[form], rounds=2, sampling=SamplingParams(0.8)):
+        assert drafts.drawn == (form == "chain")
+        for user, text in texts.items():
+            tree, tokens = drafts.trees[user], drafts.tokens[user]
+            assert tokens[0] == text[-1]
+            for node in range(len(tree)):
+                children = [c for c in range(len(tree)) if tree.parents[c] == node]
+                if not children:
+                    continue
+                cache = model.new_cache(1, 200)
+                logits = model.prefill([text], cache)
+                for step in tree.path(node)[1:]:
+                    logits = model.forward(torch.tensor([[tokens[step]]]), cache, layer_groups=groups)[:, 0]
+                torch.testing.assert_close(drafts.logits[user, node], logits[0], atol=2e-4, rtol=1e-3)
+                if form != "chain":
+                    likeliest = logits[0].topk(SHAPES[form].width).indices.tolist()
+                    kept = [likeliest.index(tokens[child]) for child in children]
+                    assert kept == sorted(kept), "the likeliest first"
+
+
+@pytest.mark.parametrize("form", SHAPES)
+def test_a_model_that_drafts_for_itself_reads_both_ends_of_its_cache(form):
+    """It writes after the decided tokens alone, and its first candidate is its own choice over the window."""
+    model, texts = small.target(), small.prompts(2, 101, seed=4)
+    engine = TorchEngine(model)
+    engine.cache = cache = model.new_cache(2, 160)
+    model.prefill([text[:-1] for text in texts], cache)
+    before, drafter = cache.clone(), self_drafter(model, 32, fuzzy=2)
+    drafter.begin(engine, SHAPES[form])
+    drafts = drafter.draft(dict(enumerate(texts)), {0: 100, 1: 100}, SHAPES[form], draws(users=2))
+    for user, text in enumerate(texts):
+        assert all(torch.equal(a, b) for a, b in zip(entries(cache, user, 100), entries(before, user, 100)))
+        root = torch.tensor([text[-1:]])
+        logits = model.forward(root, before.user(user), policy=SinkAttention(32), commit=False)
+        assert drafts.tokens[user][1] == int(logits.argmax())
+        exact = model.forward(root, before.user(user), commit=False)
+        assert not torch.allclose(logits, exact, atol=1e-3), "the window must matter here"
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_a_tree_written_level_by_level_is_the_tree_written_at_once(levels):
+    """The model's forward with more tree nodes than tokens, which tree drafting rests on."""
+    model = small.target()
+    tree = TokenTree.from_parents([-1, 0, 0, 1, 1, 2, 3, 3, 5])
+    trees, tokens = TokenTreeBatch.shared(tree, 2), torch.tensor(small.prompts(2, 9, seed=8))
+    cache = model.new_cache(2, 64)
+    model.prefill(small.prompts(2, 30), cache)
+    together = model.forward(tokens, cache, tree=trees, commit=False, logits="all")
+    bounds, parts = {1: [0, 9], 2: [0, 4, 9], 3: [0, 1, 3, 9]}[levels], []
+    for first, last in zip(bounds, bounds[1:]):
+        rows = {name: getattr(trees, name)[:, :last] for name in ("parents", "enter", "leave", "depth")}
+        seen = TokenTreeBatch(**rows, counts=trees.counts)
+        parts.append(model.forward(tokens[:, first:last], cache, tree=seen, commit=False, logits="all"))
+    torch.testing.assert_close(torch.cat(parts, 1), together, atol=1e-5, rtol=1e-5)
+    chain = model.forward(tokens[:, tree.path(6)], cache, commit=False, logits="all")
+    torch.testing.assert_close(together[:, tree.path(6)], chain, atol=1e-5, rtol=1e-5)
+
+
+def test_estimated_costs_count_what_a_step_reads():
+    """Weights of the small models by hand, embedding aside: 6 layers, 64 ids of 32 values."""
+    target, engine = small.target(), TorchEngine(small.target())
+    layer = 32 * 8 * 2 * (4 + 2) + 3 * 32 * 48
+    weights, entry = 6 * layer + 64 * 32, 2 * 6 * 2 * 8
+    drafter = self_drafter(target, 32)
+    drafter.check_texts([[1] * 200, [1] * 20], 4, engine)
+    assert drafter.step_cost == pytest.approx((weights + 64 * entry) / (weights + 200 * entry))
+    drafter.check_texts([[1] * 60], 4, engine)
+    assert drafter.step_cost == 1.0
+    half = model_drafter(small.resembling(0.1, num_hidden_layers=3))
+    half.check(DraftShape(4), engine)
+    assert half.step_cost == pytest.approx((3 * layer + 64 * 32) / weights)
+    assert NGramDrafter().step_cost == 0.0
+
+
+def brute_force_continuations(tokens, sizes, count, length):
+    found = []
+    for size in sizes:
+        if size > len(tokens):
+            continue
+        for end in range(len(tokens) - 1, size - 1, -1):
+            following = tokens[end : end + length]
+            if tokens[end - size : end] == tokens[-size:] and following not in found:
+                found.append(following)
+    return found[:count]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([0, 1, 256, 65793]), min_size=1, max_size=40), st.integers(1, 4), st.integers(1, 5))
+def test_ngram_look_up_against_brute_force(tokens, count, length):
+    """Ids whose bytes also match between two ids."""
+    assert continuations(tokens, (3, 2, 1), count, length) == brute_force_continuations(
+        tokens, (3, 2, 1), count, length
+    )
+
+
+def test_ngram_drafts_chains_and_merged_trees():
+    texts = {0: [7, 1, 2, 3, 9, 1, 2, 4, 9, 1, 2], 1: [5, 6, 7, 8]}
+    drafter = NGramDrafter(smallest=1)
+    chains = drafter.draft(texts, {}, DraftShape(3), draws())
+    assert chains.tokens == {0: [2, 4, 9, 1], 1: [8]} and chains.logits is None
+    assert chains.trees[0].parents.tolist() == [-1, 0, 1, 2]
+    tree = drafter.draft({0: texts[0]}, {}, DraftShape(3, 2), draws())
+    assert tree.tokens[0] == [2, 4, 9, 1, 3, 9, 1] and tree.trees[0].parents.tolist() == [-1, 0, 1, 2, 0, 4, 5]
+    cut = drafter.draft({0: [*texts[0], 4, 9, 1, 2]}, {}, DraftShape(3, 2, budget=5), draws())
+    assert len(cut.trees[0]) == 5, "the budget cuts the last sequence"
+    longer = drafter.draft({0: [1, 2, 3, 9, 5, 3, 7, 1, 2, 3]}, {}, DraftShape(1), draws())
+    assert longer.tokens[0] == [3, 9], "a longer match counts more than a later one"
+    with pytest.raises(ValueError, match="got 3 and 2"):
+        NGramDrafter(smallest=3, largest=2)

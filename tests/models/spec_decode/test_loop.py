@@ -1,0 +1,340 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The generation loop over the reference: greedy text with drafts is the plain text, whatever drafts; ends of texts
+inside accepted paths, batches, contexts, conversations, the lossy mode, refusals."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+import torch
+from loguru import logger
+
+from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.generation.sampling import SamplingParams
+from models.llama31_8b.generation.stop_strings import StopStrings
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
+from models.llama31_8b.reference.generate import TorchEngine, generate, model_drafter, self_drafter
+from models.llama31_8b.reference.model.step import GuessRange
+from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.drafters import NGramDrafter
+from models.llama31_8b.spec_decode.loop import Generator
+from models.llama31_8b.spec_decode.sigmoid import SigmoidApproximation
+from models.llama31_8b.spec_decode.vocabulary import VocabularyMismatchError
+from tests.support import speculation_models as small
+
+PROMPTS = [small.prompts(1, n, seed=n)[0] for n in (70, 31, 50)]
+MANY = small.prompts(20, 64)
+NEW_TOKENS = 24
+
+
+def model(kind: str = "ordinary"):
+    return made(kind)
+
+
+@lru_cache
+def made(kind: str):
+    make = {
+        "ordinary": small.target,
+        "close": lambda: small.near_ties(1e-4),
+        "ties": small.near_ties,
+        "draft": lambda: small.resembling(0.12),
+        "near draft": lambda: small.resembling(0.05),
+    }
+    return make[kind]()
+
+
+CHAIN, TREE, GROWN = DraftShape(4), DraftShape(3, 3, budget=16), DraftShape(3, 3, grown=True, budget=12)
+#: By name what drafts for a model of this kind, and in which shape.
+DRAFTS = {
+    "chain": lambda kind: (model_drafter(model("draft")), CHAIN),
+    "chain-fuzzy2": lambda kind: (model_drafter(model("draft"), fuzzy=2), CHAIN),
+    "chain-fuzzy4": lambda kind: (model_drafter(model("draft"), fuzzy=4), CHAIN),
+    "tree": lambda kind: (model_drafter(model("draft")), TREE),
+    "tree-fuzzy3": lambda kind: (model_drafter(model("draft"), fuzzy=3), TREE),
+    "long-tree": lambda kind: (model_drafter(model("draft")), DraftShape(6, 2, budget=20)),
+    "grown": lambda kind: (model_drafter(model("draft")), GROWN),
+    "grown-custom": lambda kind: (model_drafter(model("draft"), fuzzy=[[0, 1], [2, 3, 4], [5]]), GROWN),
+    "self-chain": lambda kind: (self_drafter(model(kind), 32), CHAIN),
+    "self-tree-fuzzy2": lambda kind: (self_drafter(model(kind), 32, fuzzy=2), TREE),
+    "self-grown": lambda kind: (self_drafter(model(kind), 32), GROWN),
+    "ngram-chain": lambda kind: (NGramDrafter(smallest=1), DraftShape(6)),
+    "ngram-tree": lambda kind: (NGramDrafter(smallest=1), DraftShape(4, 3)),
+}
+FEW = ("chain", "tree", "grown", "self-chain", "ngram-tree")
+
+
+def run(drafts, prompts=PROMPTS, kind="ordinary", **options):
+    """Generate with drafts: a name, or a drafter and its shape."""
+    drafter, shape = DRAFTS[drafts](kind) if isinstance(drafts, str) else drafts
+    options = {"max_new_tokens": NEW_TOKENS, "eos_token_ids": (), **options}
+    return generate(model(kind), prompts, drafter=drafter, shape=shape, **options)
+
+
+def perfect(shape=DraftShape(6)):
+    """A draft model that is the target: every token of every block is accepted."""
+    return model_drafter(model()), shape
+
+
+@lru_cache
+def plain_of_many(kind: str, policy) -> list[list[int]]:
+    return generate(model(kind), MANY, max_new_tokens=NEW_TOKENS, policy=policy(), eos_token_ids=()).token_ids
+
+
+def plain(prompts=PROMPTS, **options):
+    return generate(model(), prompts, **{"max_new_tokens": NEW_TOKENS, "eos_token_ids": (), **options})
+
+
+def check(kind: str, name: str, policy=ExactAttention, adaptive: bool = False):
+    result = run(name, MANY, kind, policy=policy(), adaptive=adaptive)
+    broken = small.same_greedy_text(model(kind), MANY, plain_of_many(kind, policy), result.token_ids, policy)
+    logger.info("{} {}: {} broken ties, {}", kind, name, broken, result.speculation.mean_acceptance_length)
+    return result, broken
+
+
+@pytest.mark.parametrize("name", DRAFTS)
+def test_greedy_output_is_the_plain_output(name):
+    result, broken = check("ordinary", name)
+    assert broken == 0
+    assert result.speculation.num_drafts > 0 and result.speculation.num_accepted_tokens > 0
+
+
+@pytest.mark.parametrize("name", ["chain", "self-grown", "ngram-tree"])
+def test_adaptive_length_changes_no_token(name):
+    assert check("ordinary", name, adaptive=True)[1] == 0
+
+
+@pytest.mark.parametrize("name", ["chain-fuzzy2", "self-grown"])
+def test_close_logits_are_told_apart(name):
+    """Twins 1e-4 apart: one wrong token in 480 would show."""
+    assert check("close", name)[1] == 0
+
+
+@pytest.mark.parametrize("name", ["tree", "ngram-chain"])
+def test_rounding_ties_differ_only_by_the_tie(name):
+    """Twins one rounding error apart: outputs do differ, and every difference is shown to be such a tie."""
+    check("ties", name)
+
+
+@pytest.mark.parametrize("name", ["tree-fuzzy3", "self-chain", "ngram-tree"])
+def test_composed_with_alspec(name):
+    """Threshold 0 gives the text of exact attention. Above it every kept token is counted as its tree was decided."""
+    never = check("ordinary", name, lambda: ALSpecAttention(0.0, GuessRange(32, 32)))[0]
+    assert never.token_ids == check("ordinary", name)[0].token_ids
+    # The short tail misses at short texts too.
+    result = run(name, MANY, policy=ALSpecAttention(0.4, GuessRange(32, 32)))
+    assert result.speculation.num_accepted_tokens > 0
+    for statistics in (never.statistics, result.statistics):
+        counted = statistics.hits + statistics.misses + statistics.bypassed
+        # The first token of a text comes from prefill, where nothing speculates.
+        assert counted == model().config.num_hidden_layers * len(MANY) * (NEW_TOKENS - 1)
+    assert never.statistics.hits == 0 < min(result.statistics.hits, result.statistics.misses)
+    assert 0 < result.statistics.hit_rate_per_step < 1 and 0 < result.statistics.hit_rate_of_roots_alone < 1
+
+
+def test_a_perfect_draft_fills_every_block():
+    result = run(perfect(), max_new_tokens=22)
+    assert result.token_ids == plain(max_new_tokens=22).token_ids
+    metrics = result.speculation
+    # 21 tokens after the first, 7 per step.
+    assert metrics.num_drafts == 9 and metrics.mean_acceptance_length == 7.0 and metrics.draft_acceptance_rate == 1.0
+    assert metrics.acceptance_histogram == [0] * 6 + [9] and metrics.tokens_per_target_step == 7.0
+    assert result.decode_tokens == 63 == metrics.num_output_tokens
+
+
+@pytest.mark.parametrize("at", [2, 4, 7, 8])
+@pytest.mark.parametrize("kind", ["eos", "stop", "callback"])
+def test_a_text_ends_inside_an_accepted_block(kind, at):
+    """The end comes at every place of a block: nothing after it is returned, called back, cached or counted."""
+    ids = plain(PROMPTS[:1]).token_ids[0]
+    end, seen = ids[at], []
+    expected = ids[: ids.index(end) + 1]
+
+    def on_token(user, token):
+        seen.append(token)
+        return kind == "callback" and token == end
+
+    ends = {"eos": {"eos_token_ids": [end]}, "stop": {"eos_token_ids": (), "stop_token_ids": [end]}}
+    policy = ALSpecAttention(0.0, 32)
+    engine = TorchEngine(model(), policy, capacity=200)
+    generator = Generator(engine, *perfect())
+    request = ends.get(kind, {"eos_token_ids": ()})
+    result = generator.generate(PROMPTS[:1], max_new_tokens=NEW_TOKENS, on_token=on_token, **request)
+    assert result.token_ids == [expected] and seen == expected and result.finish_reason == [kind]
+    assert engine.cache.lengths.tolist() == [70 + len(expected) - 1], "the last token is not cached, nor any later one"
+    assert generator.cached_ids(0) == [*PROMPTS[0], *expected[:-1]]
+    decided = policy.statistics.hits + policy.statistics.misses + policy.statistics.bypassed
+    assert decided == model().config.num_hidden_layers * (len(expected) - 1)
+
+
+class Letters:
+    """Token t is the letter pair 'ab', 'bc', ... by t mod 26."""
+
+    def push(self, token):
+        return chr(97 + token % 26) + chr(97 + (token + 1) % 26)
+
+
+def test_stop_strings_end_a_text_inside_a_block():
+    ids = plain(PROMPTS[:1]).token_ids[0]
+    text = "".join(Letters().push(t) for t in ids)
+    stop = text[9:12]  # begins inside token 4, ends with token 5
+    expected = ids[: next(i for i in range(len(ids)) if stop in "".join(Letters().push(t) for t in ids[: i + 1])) + 1]
+    for shape in (DraftShape(6), DraftShape(3, 2)):
+        result = run(perfect(shape), PROMPTS[:1], on_token=StopStrings([stop, "#"], Letters))
+        assert result.token_ids == [expected] and result.finish_reason == ["callback"]
+    assert plain(PROMPTS[:1], on_token=StopStrings([stop], Letters)).token_ids == [expected]
+    with pytest.raises(ValueError, match="must not be empty"):
+        StopStrings(["a", ""], Letters)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 9])
+def test_the_number_of_tokens_is_exact(limit):
+    result = run(perfect(), max_new_tokens=limit)
+    assert [len(ids) for ids in result.token_ids] == [limit] * 3 and result.finish_reason == ["length"] * 3
+    assert result.token_ids == plain(max_new_tokens=limit).token_ids
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_texts_run_to_the_end_of_the_context(name):
+    """Drafts shrink as the context fills, to nothing at its end; users reach it at different times."""
+    prompts = [small.prompts(1, n, seed=n)[0] for n in (240, 233, 248)]
+    result, expected = run(name, prompts, max_new_tokens=50), plain(prompts, max_new_tokens=50)
+    assert result.token_ids == expected.token_ids
+    assert result.finish_reason == expected.finish_reason == ["context"] * 3
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_users_sampled_text_does_not_depend_on_its_neighbours(name):
+    sampling = SamplingParams(0.8, top_p=0.9, seed=5)
+    together = run(name, sampling=sampling)
+    assert run(name, sampling=sampling).token_ids == together.token_ids
+    for user, prompt in enumerate(PROMPTS):
+        alone = run(name, [prompt], sampling=SamplingParams(0.8, top_p=0.9, seed=5 + user))
+        assert alone.token_ids[0] == together.token_ids[user]
+
+
+def test_adaptive_sampling_is_repeatable():
+    sampling = SamplingParams(1.0, seed=3)
+    texts = [run("chain", sampling=sampling, adaptive=True).token_ids for _ in range(2)]
+    assert texts[0] == texts[1], "no clock may decide where draws are spent"
+
+
+@pytest.mark.parametrize("name", ["plain", *FEW])
+def test_a_conversation_continues_after_its_cache(name):
+    """Each turn computes what is new; one may be cut back, as when a chat template renders it otherwise."""
+    drafter, shape = (None, CHAIN) if name == "plain" else DRAFTS[name]("ordinary")
+    done: list[int] = []
+    engine = TorchEngine(model(), capacity=256, on_prefill=lambda _, total: done.append(total))
+    generator, held = Generator(engine, drafter, shape), []
+    for turn in range(3):
+        new = small.prompts(1, 12, seed=50 + turn)[0]
+        result = generator.generate([new], max_new_tokens=10, eos_token_ids=(), context=[held])
+        text = [*held, *new]
+        assert result.token_ids == plain([text], max_new_tokens=10).token_ids and done[-1] == 12
+        held = generator.cached_ids(0)
+        assert held == [*text, *result.token_ids[0]][:-1]
+        held = held[: len(held) - 3 * turn]
+    with pytest.raises(ValueError, match=r"user 0 has 2 tokens, of which the cache holds the first 0"):
+        generator.generate([[4]], max_new_tokens=2, context=[[-1, 2]])
+
+
+def test_what_an_interrupted_round_leaves_can_be_continued():
+    """Ctrl-C anywhere in a round of a model that drafts for itself, in the target's cache."""
+    target = small.target()
+    text = [*PROMPTS[0], *plain(PROMPTS[:1]).token_ids[0]]
+    for stop in range(2, 12):
+        engine = TorchEngine(target, capacity=200)
+        generator = Generator(engine, self_drafter(target, 32), DraftShape(5))
+        calls, forward = [], target.forward
+
+        def interrupted(*args, calls=calls, forward=forward, stop=stop, **kwargs):
+            calls.append(args)
+            if len(calls) == stop:
+                raise KeyboardInterrupt
+            return forward(*args, **kwargs)
+
+        target.forward = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            generator.generate(PROMPTS[:1], max_new_tokens=NEW_TOKENS, eos_token_ids=())
+        del target.forward
+        held = generator.cached_ids(0)
+        assert held == text[: len(held)] and len(held) >= 70
+        rest = generator.generate([text[len(held) : 80]], max_new_tokens=10, eos_token_ids=(), context=[held])
+        assert rest.token_ids[0] == text[80:90]
+
+
+def test_the_lossy_mode_runs_and_says_so():
+    messages = []
+    sink = logger.add(messages.append, level="WARNING", format="{message}")
+    for shape in (DraftShape(4), DraftShape(3, 2), DraftShape(3, 2, grown=True)):
+        drafts = model_drafter(model("near draft")), shape
+        result = run(drafts, sampling=SamplingParams(1.0, seed=1), lossy=SigmoidApproximation())
+        assert [len(ids) for ids in result.token_ids] == [24] * 3
+        # Nearly everything is accepted: that is what makes it lossy.
+        assert result.speculation.mean_acceptance_length > 1 + 0.95 * shape.length * 0.9
+    logger.remove(sink)
+    assert sum("LOSSY" in message for message in messages) == 3
+
+
+@pytest.mark.parametrize(
+    "drafts, options, error, words",
+    [
+        (perfect, {"lossy": SigmoidApproximation()}, ValueError, "temperature above 0"),
+        (
+            lambda: (NGramDrafter(), CHAIN),
+            {"lossy": SigmoidApproximation(), "sampling": SamplingParams(1.0)},
+            ValueError,
+            "by the ngram drafter has none",
+        ),
+        (lambda: (NGramDrafter(), GROWN), {}, ValueError, "no confidence"),
+        (
+            lambda: (model_drafter(small.resembling(0.1, vocab_size=80)), CHAIN),
+            {},
+            VocabularyMismatchError,
+            "80 token ids.*64",
+        ),
+        (
+            lambda: (model_drafter(small.resembling(0.1, max_position_embeddings=32)), CHAIN),
+            {},
+            ContextLengthError,
+            r"context of 32 tokens; the longest prompt \(70\) and 24 new tokens",
+        ),
+        (lambda: (self_drafter(model("draft"), 32), CHAIN), {}, ValueError, "for itself, not for another"),
+        (lambda: (self_drafter(model(), 32), DraftShape(2, 65, budget=99)), {}, ValueError, "width 65 exceeds .* 64"),
+        (perfect, {"prompts": [[1], []]}, ValueError, "prompt of user 1 is empty"),
+        (perfect, {"prompts": [[1], [64]]}, ValueError, "prompt of user 1 holds token id 64"),
+        (perfect, {"context": [[1]] * 3}, ValueError, "holds the first 0"),
+    ],
+)
+def test_requests_that_cannot_be_served_are_refused_before_any_work(drafts, options, error, words):
+    def worked(done, total):
+        raise AssertionError("the request was worked on")
+
+    with pytest.raises(error, match=words):
+        run(drafts(), on_prefill=worked, **options)
+
+
+def test_length_zero_is_plain_decoding():
+    result = run((model_drafter(model("draft")), DraftShape(0)))
+    assert result.token_ids == plain().token_ids
+    assert result.speculation.num_drafts == 0 and result.speculation.mean_acceptance_length is None
+
+
+def test_what_cannot_pay_is_turned_off():
+    """The target drafting for itself on a short context costs a target step per token: off from the start."""
+    messages = []
+    sink = logger.add(messages.append, level="INFO", format="{message}")
+    # Estimated costs, so that the outcome does not hang on this machine's clock.
+    result = run("self-chain", adaptive=True, sampling=SamplingParams(1.0))
+    logger.remove(sink)
+    assert result.speculation.num_drafts == 0 and result.speculation.tokens_per_target_step == 1.0
+    assert any("drafting is off" in message for message in messages)
+
+
+def test_a_nan_is_no_token():
+    broken = small.target()
+    broken.head.weight.data[3] = torch.nan
+    for shape in (DraftShape(0), CHAIN):
+        with pytest.raises(ValueError, match="NaN"):
+            generate(broken, PROMPTS, max_new_tokens=4, drafter=NGramDrafter(1), shape=shape)
