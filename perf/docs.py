@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from perf.__main__ import commands
-from perf.lib.data_file import FOLDER, ROOT, Cells, Row, markdown, read, value_of
+from perf.lib.data_file import FOLDER, ROOT, Row, markdown, read, value_of
 
 _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-- /table -->", re.DOTALL)
-_FIGURE = re.compile(r"<!-- figure ((?:(?!-->).)+?) -->.*?<!-- /figure -->", re.DOTALL)
 _OUTPUT = re.compile(r"<!-- output (\S+) -->.*?<!-- /output -->", re.DOTALL)
 _COMMANDS = re.compile(r"<!-- commands -->.*?<!-- /commands -->", re.DOTALL)
 
@@ -52,11 +51,8 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
     paths = [path for pattern in patterns for path in sorted(FOLDER.glob(pattern), key=_by_number)]
     if not paths:
         raise ValueError(f"{asked!r}: no such file in perf/data")
-    files, found = [], []
-    for path in paths:
-        facts, rows = read(path)
-        files.append(facts)
-        found += [facts | row for row in rows]
+    files = [read(path) for path in paths]
+    found = [facts | row for facts, rows in files for row in rows]
     for word in words:
         name, equals, values = word.partition("=")
         if name == "mean":
@@ -66,7 +62,7 @@ def select(asked: str) -> tuple[list[Row], list[Row]]:
             found = [row for row in found if row.get(name) in wanted]
     if not found:
         raise ValueError(f"{asked!r} selects no row")
-    return files, found
+    return [facts for facts, _ in files], found
 
 
 def _means(rows: Sequence[Row], columns: Sequence[str]) -> list[Row]:
@@ -96,24 +92,13 @@ def _by_number(path: Path) -> list[Any]:
 def _table(match: re.Match[str]) -> str:
     asked, heading, cells = match.groups()
     files, rows = select(asked)
-    sources = [] if "commands=none" in asked.split() else ["", *map(_source, files)]
-    body = "\n".join([markdown(heading, cells, rows), *sources])
+    lines = [markdown(heading, cells, rows)]
+    if "commands=none" not in asked.split():
+        costs = [f", {facts['seconds']} s" if "seconds" in facts else "" for facts in files]
+        sources = zip(files, costs, strict=True)
+        lines += ["", *(f"- `{file['command']}` ({file['commit']}, {file['date']}{cost})" for file, cost in sources)]
+    body = "\n".join(lines)
     return f"<!-- table {asked}\n{heading}\n{cells}\n-->\n\n{body}\n\n<!-- /table -->"
-
-
-def _source(facts: Row) -> str:
-    """Return the command that made a file's rows, its commit, its day and its seconds."""
-    cost = f", {facts['seconds']} s" if "seconds" in facts else ""
-    return f"- `{facts['command']}` ({facts['commit']}, {facts['date']}{cost})"
-
-
-def _figure(match: re.Match[str]) -> str:
-    asked = match[1]
-    selection, brace, cell = asked.partition(" {")
-    _, rows = select(selection)
-    if not brace or len(rows) != 1:
-        raise ValueError(f"figure {asked!r}: {len(rows)} rows; a figure has one row and a format such as {{hits:.0%}}")
-    return f"<!-- figure {asked} -->{Cells().vformat('{' + cell, (), rows[0])}<!-- /figure -->"
 
 
 def _output(match: re.Match[str]) -> str:
@@ -125,7 +110,7 @@ def _output(match: re.Match[str]) -> str:
 def generated(text: str) -> str:
     """Return a document with all its tables as the data have them. Raises ValueError or KeyError for what is not
     there."""
-    text = _OUTPUT.sub(_output, _FIGURE.sub(_figure, _TABLE.sub(_table, text)))
+    text = _OUTPUT.sub(_output, _TABLE.sub(_table, text))
     return _COMMANDS.sub(lambda _: f"<!-- commands -->\n\n{_command_table()}\n\n<!-- /commands -->", text)
 
 
@@ -151,25 +136,23 @@ def _command_table() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0; 1 for markers without data, and with --check when a document differs from its data."""
+    """Return 0; with --check 1 when a document differs from its data. 2 for a marker without data."""
     parser = argparse.ArgumentParser(prog="python -m perf.docs", description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 where text and data differ")
     options = parser.parse_args(argv)
-    wrong, bad = [], False
+    wrong = []
     for path in documents():
-        name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
         try:
             new = generated(text)
         except (ValueError, KeyError) as error:
-            print(f"{name}: {error!r}")
-            bad = True
-            continue
+            parser.error(f"{path.relative_to(ROOT)}: {error!r}")
         if new != text:
-            wrong.append(name)
+            wrong.append(path.relative_to(ROOT).as_posix())
             if not options.check:
                 path.write_text(new, encoding="utf-8")
     print(f"{'differ from perf/data' if options.check else 'written'}: {', '.join(wrong) or 'none'}")
-    return 1 if bad or (wrong and options.check) else 0
+    return 1 if wrong and options.check else 0
 
 
 if __name__ == "__main__":

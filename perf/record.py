@@ -2,31 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record what a command prints as a data file, for documents that show it.
 
-`python -m perf.record FILE COMMAND ...`; an `output` marker shows the lines (perf/docs.py). One JSON object on standard
-output becomes the file's row, so that figures can name its entries; else every line is a row with the column `line`.
+`python -m perf.record FILE COMMAND ...`: every printed line is a row, and an `output` marker shows them (perf/docs.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from perf.lib.data_file import ROOT, save
 from perf.lib.files import new_file
-
-
-def rows(printed: str) -> list[dict[str, Any]]:
-    """Return the rows of a data file for what a command printed."""
-    try:
-        found = json.loads(printed)
-    except json.JSONDecodeError:
-        found = None
-    return [found] if isinstance(found, dict) else [{"line": line.rstrip()} for line in printed.splitlines()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,9 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(done.stdout, end="")
     if done.returncode:
         print(f"ended with status {done.returncode}: nothing is recorded", file=sys.stderr)
-        return done.returncode
-    save(options.file, shlex.join(options.command), rows(done.stdout))
-    return 0
+    else:
+        save(options.file, shlex.join(options.command), [{"line": line.rstrip()} for line in done.stdout.splitlines()])
+    return done.returncode
 
 
 if __name__ == "__main__":

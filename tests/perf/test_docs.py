@@ -51,32 +51,22 @@ def test_a_table_is_made_of_its_marker(folder):
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("asked", "cells", "shown"),
     [
-        ('x_1.json name="a b" {gain:.1f}x', "1.5x"),
-        ("x_*.json gain=4 {size} of {chips}", "3 of 4"),
-        ("x_1.json mean=size {gain:.2f} ± {gain_error:.1f}, {size} ± {size_error:.0f}", "2.00 ± 0.5, 1 ± 0"),
-        ("x_*.json name=c mean=size,chips {gain:.1f} ± {gain_error}", "4.0 ± -"),
+        ('x_1.json name="a b"', "| {gain:.1f}x |", "| 1.5x |"),
+        ("x_*.json gain=4|7", "| {size} of {chips} |", "| 3 of 4 |"),
+        ("x_1.json mean=size", "| {gain:.2f} ± {gain_error:.1f}, {size} ± {size_error:.0f} |", "| 2.00 ± 0.5, 1 ± 0 |"),
+        ("x_*.json name=c mean=size,chips", "| {gain:.1f} ± {gain_error} |", "| 4.0 ± - |"),
     ],
 )
-def test_a_figure_is_that_of_one_row(folder, asked, shown):
-    assert (
-        docs.generated(f"<!-- figure {asked} -->9<!-- /figure -->") == f"<!-- figure {asked} -->{shown}<!-- /figure -->"
-    )
+def test_rows_of_a_table_are_selected_and_averaged(folder, asked, cells, shown):
+    assert f"\n{shown}\n" in docs.generated(f"<!-- table {asked}\n| a |\n{cells}\n--><!-- /table -->")
 
 
-@pytest.mark.parametrize(
-    ("asked", "why"),
-    [
-        ("y.json {gain}", "no such file"),
-        ("x_1.json {gain}", "2 rows; a figure has one row"),
-        ("x_1.json gain=7 {gain}", "selects no row"),
-        ("x_10.json gain", "a format such as"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "why"), [("y.json", "no such file"), ("x_1.json gain=7", "selects no row")])
 def test_markers_without_data_are_refused(folder, asked, why):
     with pytest.raises(ValueError, match=why):
-        docs.generated(f"<!-- figure {asked} --><!-- /figure -->")
+        docs.generated(f"<!-- table {asked}\n| a |\n| {{gain}} |\n--><!-- /table -->")
 
 
 def test_data_files_keep_what_chooses_the_results():
@@ -89,8 +79,6 @@ def test_what_a_command_prints_is_shown_as_it_was(folder, capfd):
     assert record.main([str(folder / "said.json"), sys.executable, "-c", script]) == 0
     made = docs.generated("<!-- output said.json -->old<!-- /output -->")
     assert made == "<!-- output said.json -->\n\n```\npcc 1.0000\ndistance 0.6\n```\n\n<!-- /output -->"
-    assert record.main([str(folder / "json.json"), sys.executable, "-c", "print('{\"hits\": 0.5}')"]) == 0
-    assert docs.generated("<!-- figure json.json {hits:.0%} --><!-- /figure -->").count("50%") == 1
     assert record.main([str(folder / "none.json"), sys.executable, "-c", "raise SystemExit(3)"]) == 3
     assert not (folder / "none.json").exists()
 
