@@ -25,7 +25,8 @@ class Mutation(NamedTuple):
 COMMON, SFD, TREE = (f"tt_kernels/{name}/kernels" for name in ("common", "speculative_flash_decode", "tree_attention"))
 VERIFY = "tt_kernels/speculative_sampling/kernels"
 MODEL = "models/llama31_8b"
-KERNEL_TESTS, FLASH = "tests/tt_kernels", "tests/tt_kernels/speculative_flash_decode/test_speculative_flash_decode"
+KERNEL_TESTS, ATTENTION = "tests/tt_kernels", "tests/tt_kernels/test_attention"
+SAMPLING = f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py"
 SPEC = "tests/models/reference/spec_decode"
 
 MUTATIONS = [
@@ -35,70 +36,70 @@ MUTATIONS = [
         f"{COMMON}/online_softmax.hpp",
         "add_rescaled(state, 0, stride, rescale)",
         "add_rescaled(state, 0, stride - 1, rescale)",
-        (f"{FLASH}.py::test_fewer_keys_at_once_than_a_chunk_of_the_guess_has",),
+        (f"{ATTENTION}.py::test_chunks_of_keys_of_any_size",),
     ),
     Mutation(
         "weights are powers of 2",
         f"{COMMON}/register_rows.hpp",
         "log2_e = 0x3FB8AA3B",
         "log2_e = 0x3F800000",
-        (f"{FLASH}.py::test_another_fidelity_keeps_the_tolerances",),
+        (f"{ATTENTION}.py::test_other_settings_keep_the_tolerances",),
     ),
     Mutation(
         "mask of the last key tile shows one token too many",
         f"{COMMON}/chunk_split.hpp",
         "(tokens - 1) % tile_tokens + 1;",
         "(tokens - 1) % tile_tokens + 2;",
-        (f"{FLASH}.py::test_boundaries_of_tiles_chunks_and_the_cache[32/8]",),
+        (f"{ATTENTION}.py::test_every_boundary_of_tiles_chunks_and_the_cache[1: 32/8]",),
     ),
     Mutation(
         "merge of partial results takes one factor twice",
         f"{COMMON}/register_rows.hpp",
         "sfpi::vFloat own = 1.0f;",
         "sfpi::vFloat own = lower;",
-        (f"{FLASH}.py::test_partial_results_of_any_number_of_workers_are_merged[2]",),
+        (f"{ATTENTION}.py::test_partial_results_of_any_number_of_workers_are_merged[1: 2]",),
     ),
     Mutation(
         "merge tree sends to a wrong worker",
         f"{COMMON}/merge_tree.hpp",
         "return worker & (worker - 1);",
         "return worker - 1;",
-        (f"{FLASH}_split.py::test_the_kernels_merge_tree_is_the_hosts",),
+        (f"{ATTENTION}_host.py::test_the_kernels_merge_tree_is_the_hosts",),
     ),
     Mutation(
         "kernel accepts at equality",
         f"{COMMON}/guess_decision.hpp",
         "distance_sq < bound;",
         "distance_sq <= bound;",
-        (f"{FLASH}_decisions.py::test_mixed_outcomes_of_several_users",),
+        (f"{ATTENTION}_decisions.py::test_mixed_outcomes_of_several_users[1]",),
     ),
     Mutation(
         "kernel sums half of the squares",
         f"{COMMON}/register_rows.hpp",
         "add_rotated<4>();",
         "add_rotated<1>();",
-        (f"{FLASH}.py::test_another_fidelity_keeps_the_tolerances",),
+        (f"{ATTENTION}.py::test_other_settings_keep_the_tolerances",),
     ),
     Mutation(
         "an accepted guess holds the layer",
         f"{COMMON}/guess_decision.hpp",
         "given_away ? priority::yielded : priority::holds_exact",
         "given_away ? priority::holds_exact : priority::yielded",
-        (f"{FLASH}_decisions.py::test_a_closed_gate_does_not_stop_it",),
+        (f"{ATTENTION}_decisions.py::test_a_closed_gate_does_not_stop_it",),
     ),
     Mutation(
         "the lower priority sends",
         f"{COMMON}/priority.hpp",
         "mine > peers || (mine",
         "mine < peers || (mine",
-        (f"{FLASH}_reference.py::test_the_kernels_decide_who_sends_as_the_reference_does",),
+        (f"{ATTENTION}_host.py::test_the_kernels_decide_who_sends_as_the_reference_does",),
     ),
     Mutation(
         "a bypassed user counts as rejected",
         f"{COMMON}/priority.hpp",
         "holds_exact_unverified = 3;",
         "holds_exact_unverified = 2;",
-        (f"{FLASH}_decisions.py::test_mixed_outcomes_of_several_users",),
+        (f"{ATTENTION}_decisions.py::test_mixed_outcomes_of_several_users[1]",),
     ),
     Mutation(
         "a wait that ended counts as heard",
@@ -114,35 +115,35 @@ MUTATIONS = [
         f"{COMMON}/peer_session.hpp",
         "|| fail(unacknowledged)",
         "|| true",
-        (f"{FLASH}_pair.py::test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart[no acknowledgement]",),
+        (f"{ATTENTION}_faults.py::test_a_fault_of_a_member_is_told_and_leaves_the_layer_to_one_rank",),
     ),
     Mutation(
         "a receiver with a guess holds nothing",
         f"{COMMON}/guess_exchange.hpp",
         "call.users, priority::holds_guess)",
         "call.users, priority::yielded)",
-        (f"{FLASH}_pair.py::test_on_a_tie_the_first_member_sends",),
+        (f"{ATTENTION}_faults.py::test_on_a_tie_the_first_member_sends",),
     ),
     Mutation(
         "a TP group decides by its own heads",
         f"{COMMON}/tp_session.hpp",
         "numbers[kind][user] = __builtin_bit_cast(uint32_t, total);",
         "(void)total;",
-        (f"{FLASH}_tp.py::test_a_tp_group_decides_by_all_heads",),
+        (f"{ATTENTION}_mesh.py::test_a_tp_group_decides_by_all_heads",),
     ),
     Mutation(
         "a paged cache is read from a wrong block",
         f"{COMMON}/head_rows.hpp",
         "blocks[row >> shift];",
         "blocks[0];",
-        (f"{KERNEL_TESTS}/common/test_page_table.py::test_listed_tiles_from_pages_are_bitwise_those_of_a_plain_cache",),
+        (f"{KERNEL_TESTS}/common/test_page_table.py::test_decoding_from_pages[bfloat16]",),
     ),
     Mutation(
         "the guess's tail lacks its last tile",
         f"{COMMON}/chunk_split.hpp",
         "own % tile_tokens != 0 ? 1 : 0",
         "own % tile_tokens != 0 ? 0 : 0",
-        (f"{FLASH}_split.py::test_the_kernels_split_is_the_hosts",),
+        (f"{ATTENTION}_host.py::test_the_kernels_split_is_the_hosts",),
     ),
     Mutation(
         "of equally heavy tiles the last is listed",
@@ -156,14 +157,14 @@ MUTATIONS = [
         f"{TREE}/interval_tiles.hpp",
         "leave = leaves[position - span.prefix];",
         "leave = enters[position - span.prefix];",
-        (f"{KERNEL_TESTS}/tree_attention/test_tree_attention.py::test_queries_in_l1_and_another_scale",),
+        (f"{ATTENTION}.py::test_other_settings_keep_the_tolerances",),
     ),
     Mutation(
         "a tree's padding nodes count in its norm",
         f"{TREE}/interval_tiles.hpp",
         "words(0)[node] <= last;",
         "words(0)[node] <= last + nodes;",
-        (f"{KERNEL_TESTS}/tree_attention/test_speculative_tree_attention.py::test_guess_exact_result_and_decision[1]",),
+        (f"{ATTENTION}_decisions.py::test_decisions_follow_thresholds_close_to_the_ratio[8]",),
     ),
     Mutation(
         "new rows go behind their place in the cache",
@@ -204,21 +205,21 @@ MUTATIONS = [
         f"{VERIFY}/exact_walk.hpp",
         "wide::scaled_target(p_[child], draft_sum_)",
         "wide::scaled_target(q_[child], draft_sum_)",
-        (f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py::test_with_replacement_from_tiles",),
+        (f"{SAMPLING}::test_decisions_are_the_models[with replacement, from tiles]",),
     ),
     Mutation(
         "the residual keeps what the draft has more of",
         f"{VERIFY}/weights.hpp",
         "v_if(left < 0.0f) { left = 0.0f; }",
         "v_if(left < 0.0f) { left = -left; }",
-        (f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py::test_with_replacement_from_tiles",),
+        (f"{SAMPLING}::test_decisions_are_the_models[with replacement, from tiles]",),
     ),
     Mutation(
         "greedy verification compares with the wrong node's choice",
         f"{VERIFY}/greedy.cpp",
         "token[child] == choice[node]",
         "token[child] == choice[child]",
-        (f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py::test_greedy",),
+        (f"{SAMPLING}::test_greedy",),
     ),
     Mutation(
         "a round forgets the bonus token's place",
@@ -249,7 +250,7 @@ MUTATIONS = [
         "tt_kernels/speculative_flash_decode/guess_range.py",
         "tokens % TILE != 0",
         "tokens % TILE == 1",
-        (f"{FLASH}_split.py::test_guesses_read_the_keys_of_the_reference",),
+        (f"{ATTENTION}_host.py::test_guesses_read_the_keys_of_the_reference",),
     ),
     Mutation(
         "a user at the bypass's border is bypassed",

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pearson's correlation, for tests and for what they run in a worker (see sim_worker.py)."""
+"""Pearson's correlation and bits of bfloat16 numbers, for tests and for what they run in a worker."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ def agreement(got, expected) -> float:
         return 1.0
     found = correlation(got, expected)
     return 0.0 if math.isnan(found) else found
+
+
+def set_bits(values, place: tuple[int, ...], bits: int) -> None:
+    """Write the bits of a bfloat16 number at a place of a contiguous tensor: torch would make one NaN of many."""
+    import torch
+
+    values.view(torch.int16)[place] = bits - (bits >> 15 << 16)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -43,9 +44,10 @@ class In:
 
 
 class Make:
-    """``module:name(*arguments, **options)``, in the worker; with ``device`` the open device comes first."""
+    """``module:name(*arguments, **options)``, or what is no function itself, in the worker. what: may be a Make whose
+    result is called. device: the device comes first."""
 
-    def __init__(self, what: str, *arguments, device: bool = False, **options):
+    def __init__(self, what: str | Make, *arguments, device: bool = False, **options):
         self.what, self.arguments, self.device, self.options = what, arguments, device, options
 
 
@@ -56,14 +58,15 @@ class Call(Make):
     groups) that it is given are reset before. links: calls (method, options) of Links just before the launch.
     """
 
-    def __init__(self, what: str, *arguments, padded=(), inside=None, reset=False, links=(), **options):
+    def __init__(self, what: str | Make, *arguments, padded=(), inside=None, reset=False, links=(), **options):
         super().__init__(what, *arguments, **options)
         self.padded, self.inside, self.reset, self.links = padded, inside, reset, links
 
 
 def run_ops(worker, calls: Sequence[Call], timeout: float = LIMIT_S, **options) -> list[dict[str, Any]]:
     """Return the results of each call: its outputs by name ("out" for a lone tensor), what Ins with `read` hold,
-    "errors" (of check() of each state, by class), "states" (what these tell) and "entries" of the program cache.
+    "errors" (of check() of each state, by class), "states" (what these tell) and "entries" of the program cache. After
+    a call with links also the cycle of its "start", and the "deliveries" that were recorded.
 
     at_once: read nothing before all are launched. traced: capture the first and replay it with the inputs of each.
     """
@@ -115,17 +118,8 @@ def gathered_words(rows: Sequence[Sequence[int]]) -> torch.Tensor:
 # ------------------------------------------------------------------------------ in the worker
 
 
-def host_tensor(value: In, mapper=None):
-    """Return an In as a ttnn tensor in host memory."""
-    import ttnn
-
-    values = value.values
-    if value.dtype == "uint32":
-        values = (values.to(torch.int64) & 0xFFFFFFFF).to(torch.uint32)
-    elif value.dtype == "int32":
-        values = values.to(torch.int32)
-    layout = getattr(ttnn, f"{value.layout}_LAYOUT")
-    return ttnn.from_torch(values, dtype=getattr(ttnn, value.dtype), layout=layout, mesh_mapper=mapper)
+def nothing(*given) -> None:
+    """Do nothing, so that what is given is read as it was uploaded."""
 
 
 def to_torch(tensor, padded: bool = False) -> torch.Tensor:
@@ -144,14 +138,30 @@ class World:
         shape = tuple(device.shape)
         self.places = [(row, column) for row in range(shape[0]) for column in range(shape[1])]
 
+    @property
+    def links(self):
+        from runtime_patches.simulated_n150.links import Links
+
+        return Links(os.getpid())
+
+    def host(self, value: In):
+        """Return an In as a ttnn tensor in host memory."""
+        import ttnn
+
+        mapper, values = None, value.values
+        if len(self.places) > 1:
+            mapper = ttnn.ShardTensor2dMesh(self.device, dims=value.split, mesh_shape=tuple(self.device.shape))
+        if value.dtype == "uint32":
+            values = (values.to(torch.int64) & 0xFFFFFFFF).to(torch.uint32)
+        elif value.dtype == "int32":
+            values = values.to(torch.int32)
+        layout = getattr(ttnn, f"{value.layout}_LAYOUT")
+        return ttnn.from_torch(values, dtype=getattr(ttnn, value.dtype), layout=layout, mesh_mapper=mapper)
+
     def put(self, value: In):
         import ttnn
 
-        mapper = None
-        if len(self.places) > 1:
-            shape = tuple(self.device.shape)
-            mapper = ttnn.ShardTensor2dMesh(self.device, dims=value.split, mesh_shape=shape)
-        host = host_tensor(value, mapper)
+        host = self.host(value)
         if value.memory == "HOST":
             return host
         # Converted by the host: chips would do it by programs that take the simulator longer than most tests.
@@ -175,10 +185,14 @@ class World:
         return {name: self.of(part) for name, part in value.items()} if type(value) is dict else value
 
     def call(self, what: Make):
+        if isinstance(what.what, Make):
+            return self.of(what.what)(*map(self.of, what.arguments), **{k: self.of(v) for k, v in what.options.items()})
         module, _, name = what.what.partition(":")
         function = importlib.import_module(module)
         for part in name.split("."):
             function = getattr(function, part)
+        if not callable(function):
+            return function
         first = [self.device] if what.device else []
         return function(*first, *map(self.of, what.arguments), **{key: self.of(v) for key, v in what.options.items()})
 
@@ -187,7 +201,7 @@ class World:
         if isinstance(value, (In, Make)):
             yield value
         if isinstance(value, Make):
-            value = (value.arguments, value.options)
+            value = (value.what, value.arguments, value.options)
         if isinstance(value, dict):
             value = list(value.values())
         if isinstance(value, (list, tuple)):
@@ -212,7 +226,10 @@ class World:
         if isinstance(outputs, list):
             return {"ranks": [self.named(each, padded) for each in outputs]}
         named = outputs._asdict() if hasattr(outputs, "_asdict") else {} if outputs is None else {"out": outputs}
-        return {name: self.read(tensor, name in padded) for name, tensor in named.items()}
+        return {
+            name: self.read(value, name in padded) if hasattr(value, "buffer_address") else value
+            for name, value in named.items()
+        }
 
     def results(self, call: Call, outputs) -> dict[str, Any]:
         found = self.named(outputs, call.padded)
@@ -223,14 +240,12 @@ class World:
         found["errors"] = {name: error_of(state) for name, state in states.items()}
         found["states"] = {name: state.states() for name, state in states.items() if hasattr(state, "states")}
         found["entries"] = self.device.num_program_cache_entries()
+        if call.links:
+            found["start"], found["deliveries"] = self.start, self.links.recorded()
         return found
 
     def launch(self, call: Call):
-        import os
-
         import ttnn
-
-        from runtime_patches.simulated_n150.links import Links
 
         for part in self.parts(call):
             if part is not call:
@@ -240,8 +255,9 @@ class World:
                 state.reset()
         if call.links:
             ttnn.synchronize_device(self.device)
+            self.start = self.links.cycle()
             for method, options in call.links:
-                getattr(Links(os.getpid()), method)(**options)
+                getattr(self.links, method)(**options)
         with contextlib.nullcontext() if call.inside is None else self.call(call.inside):
             return self.call(call)
 
@@ -254,11 +270,11 @@ class World:
         trace = ttnn.begin_trace_capture(self.device, cq_id=0)
         outputs = self.launch(first)
         ttnn.end_trace_capture(self.device, trace, cq_id=0)
-        found = []
+        found, shared = [], {id(part) for part in self.parts(calls[-1])} if len(calls) > 1 else set()
         for call in calls:
             for mine, theirs in zip(self.parts(first), self.parts(call), strict=True):
-                if isinstance(mine, In) and mine is not theirs:
-                    ttnn.copy_host_to_device_tensor(host_tensor(theirs), self.of(mine))
+                if isinstance(mine, In) and id(mine) not in shared:
+                    ttnn.copy_host_to_device_tensor(self.host(theirs), self.of(mine))
             ttnn.execute_trace(self.device, trace, cq_id=0, blocking=True)
             found.append(self.results(first, outputs))
         ttnn.release_trace(self.device, trace)

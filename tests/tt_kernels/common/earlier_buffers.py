@@ -5,20 +5,20 @@ the same numbers. An op that uses one which its own program lacks writes whereve
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
+
+from tests.support.run_op import Call, World
 
 KERNEL = Path(__file__).parent / "kernels" / "earlier_buffers.cpp"
 BUFFERS, PAGE_BYTES, PATTERN = 32, 64, 0x5EED5EED
 BELOW = 900 * 1024  # bytes of L1 below the pages, for the op's own buffers
 
 
-def touched_body(device, body: Callable[..., Any], *arguments) -> dict[tuple[int, int], list[int]]:
-    """Run `body(device, *arguments)` after a program that has every circular buffer on all cores; return the numbers of
-    those in whose place the body has written, by core."""
+def touched_body(device, calls: list[Call]) -> dict[tuple[int, int], list[int]]:
+    """Make calls after a program that has every circular buffer on all cores; return the numbers of those in whose
+    place they have written, by core."""
     import ttnn
 
     from tt_kernels.common.cores import all_worker_cores, core_list
@@ -31,7 +31,9 @@ def touched_body(device, body: Callable[..., Any], *arguments) -> dict[tuple[int
         device=device,
     )
     ttnn.generic_op([found, found], _program(cores, found, fill=True))
-    body(device, *arguments)
+    world = World(device)
+    for call in calls:
+        world.launch(call)
     ttnn.generic_op([found, found], _program(cores, found, fill=False))
     words = ttnn.to_torch(found)[:, 0].long().tolist()
     return {

@@ -1,106 +1,178 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cache in pages gives what the same tokens in a plain cache give, bit for bit, on the simulated N150."""
+"""A cache in pages gives what the same tokens in a plain cache give, bit for bit, on the simulated N150; free blocks
+hold NaN. Some tables are drawn: the blocks' size and order, the prefix that two users share, positions, trees."""
 
 from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.tt_kernels.common.paged_programs import attention_body, from_blocks, in_blocks, tree_body
-from tt_kernels.common.page_table import Paging, check_page_table
+from tests.support.run_op import Call, In, run_ops, words
+from tests.tt_kernels.attention import CHIP, Case, random_tree
+from tt_kernels.common.page_table import BLOCKS, Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import check_problem
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.tile_lists import list_rows
+from tt_kernels.tree_attention.reference import path_of
 
-LIMIT_S = 900
-USERS, HEADS, KV_HEADS, HEAD_DIM, CAPACITY = 2, 4, 2, 64, 256
-GARBAGE = math.nan
+CAPACITY, SHARED = 256, 128
 
 
-def tables(block: int, seed: int) -> tuple[torch.Tensor, int]:
-    """A page table of blocks in a random order, some of which nobody has, and the number of blocks."""
-    random = torch.Generator().manual_seed(seed)
+def tables(block: int, seed: int, shared: int = 0) -> tuple[torch.Tensor, int]:
+    """Return a page table of two users with blocks in a random order, some of which nobody has, and their number.
+    shared: tokens of a prefix that both users have."""
     width = CAPACITY // block
-    blocks = USERS * width + 3
-    return torch.randperm(blocks, generator=random)[: USERS * width].view(USERS, width).to(torch.int32), blocks
+    blocks = 2 * width + 3
+    order = torch.randperm(blocks, generator=torch.Generator().manual_seed(seed))
+    table = order[: 2 * width].view(2, width).to(torch.int32)
+    table[1, : shared // block] = table[0, : shared // block]
+    return table, blocks
 
 
-def cache_rows(seed: int) -> list[torch.Tensor]:
-    random = torch.Generator().manual_seed(seed)
-    return [torch.randn(USERS, KV_HEADS, CAPACITY, HEAD_DIM, generator=random).bfloat16() for _ in range(2)]
+def in_blocks(cache: torch.Tensor, table: torch.Tensor, block: int, blocks: int) -> torch.Tensor:
+    """Lay a cache [users, kv_heads, capacity, head_dim] out as [blocks, kv_heads, block, head_dim]."""
+    users, heads, capacity, head_dim = cache.shape
+    laid = torch.full((blocks, heads, block, head_dim), math.nan, dtype=cache.dtype)
+    for user in range(users):
+        for column in range(capacity // block):
+            laid[table[user, column]] = cache[user, :, column * block : (column + 1) * block]
+    return laid
 
 
-@pytest.mark.sim
-@pytest.mark.parametrize("dtype", ["bfloat16", "bfloat8_b"])
-def test_flash_decode_from_pages_is_bitwise_that_of_a_plain_cache(sim_device, dtype):
-    keys, values = cache_rows(1)
-    queries = torch.randn(1, USERS, HEADS, HEAD_DIM, generator=torch.Generator().manual_seed(2)).bfloat16()
-    keys[1, :, :128], values[1, :, :128] = keys[0, :, :128], values[0, :, :128]  # a prefix that both users have
-    positions = {32: [5, 255], 64: [130, 63], 128: [200, -1]}
-    cases = [(*_case(block, shared=block < 128), positions[block]) for block in (32, 64, 128)]
-    device = sim_device("4x2")
-    results, entries = device.run(attention_body, dtype, queries, keys, values, cases, 64, timeout=LIMIT_S)
-    for plain, paged in results:
-        for a, b in zip(plain, paged, strict=True):
-            assert torch.isfinite(a).all() and torch.equal(a, b)
-    assert not torch.equal(results[0][0][0], results[0][0][1]), "a guess that is the exact result shows nothing"
-    assert entries == 4, "one result and all results, plain and paged: blocks and tables are data"
+def from_blocks(laid: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    """Return the inverse of `in_blocks`."""
+    return torch.stack([laid[row.long()].transpose(0, 1).flatten(1, 2) for row in table])
 
 
-@pytest.mark.sim
-def test_listed_tiles_from_pages_are_bitwise_those_of_a_plain_cache(sim_device):
-    keys, values = cache_rows(5)
-    queries = torch.randn(1, USERS, HEADS, HEAD_DIM, generator=torch.Generator().manual_seed(6)).bfloat16()
-    positions = [255, 230]
-    rows = list_rows([256, 231], [[[2, 5], [6]], [[1, 4], []]])
-    guess_range = GuessRange(32, 32, tiles=2)
-    case = (*_case(64, shared=False), positions)
-    ((plain, paged),), _ = sim_device("4x2").run(
-        attention_body, "bfloat16", queries, keys, values, [case], 32, guess_range, rows, timeout=LIMIT_S
-    )
-    for a, b in zip(plain, paged, strict=True):
-        assert torch.isfinite(a).all() and torch.equal(a, b)
-    assert not torch.equal(plain[0], plain[1]), "a guess that is the exact result shows nothing"
+def both(case: Case, q, caches, table, blocks, mode: str, at, parents=None, **options) -> list[Call]:
+    """Return a call on plain caches and on paged ones, whose tables and caches follow the query."""
+    block = CAPACITY // table.shape[1]
+    paged = [in_blocks(cache, table, block, blocks) for cache in caches]
+    return [
+        case.call(mode, case.inputs(q, *caches), at, parents, **options),
+        case.call(mode, case.inputs(q, *paged), at, parents, page_table=words(table), **options),
+    ]
 
 
-def _case(block: int, shared: bool) -> tuple[torch.Tensor, int, int, float]:
-    table, blocks = tables(block, block)
-    if shared:
-        table[1, : 128 // block] = table[0, : 128 // block]
-    return table, block, blocks, GARBAGE
+def check_pairs(results: list[dict[str, Any]]) -> None:
+    for plain, paged in zip(results[::2], results[1::2], strict=True):
+        for name, value in plain.items():
+            if isinstance(value, torch.Tensor):
+                assert torch.isfinite(value).all() and torch.equal(value, paged[name]), name
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("dtype", ["bfloat16", "bfloat8_b"])
-def test_trees_in_pages_are_bitwise_those_of_a_plain_cache(sim_device, dtype):
+@pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
+def test_decoding_from_pages(sim_device, cache):
+    """Exact, the guess, both; blocks of all sizes, a shared prefix, listed tiles."""
+    case = Case(1, 4, 2, 64, CAPACITY, users=2, cache=cache, workers=None, grid=(4, 2))
+    q, *caches = case.random(1)
+    for part in caches:
+        part[1, :, :SHARED] = part[0, :, :SHARED]
+    calls = []
+    for block, at in ((32, [5, 255]), (64, [130, 63]), (128, [200, -1])):
+        table, blocks = tables(block, block, SHARED if block < 128 else 0)
+        for mode in ("exact", "guess", "speculate"):
+            calls += both(case, q, caches, table, blocks, mode, at, chunk_size=64)
+    lists = {"guess_range": GuessRange(32, 32, tiles=2)}
+    lists["tile_lists"] = words(list_rows([256, 231], [[[2, 5], [6]], [[1, 4], []]]), "uint32")
+    calls += both(case, q, caches, *tables(64, 64), "speculate", [255, 230], **lists)
+    results = run_ops(sim_device(CHIP), calls)
+    check_pairs(results)
+    for found in (results[4], results[-1]):
+        assert not torch.equal(found["exact"], found["guess"]), "a guess that is the exact result shows nothing"
+    assert results[-3]["entries"] == results[5]["entries"], "blocks and tables are data"
+
+
+def tree_calls(case: Case, q, caches, new, table, blocks, prefixes, parents, paths) -> list[Call]:
+    """Return calls that write nodes, attend to them, guess, and commit paths; on plain caches, then on paged ones."""
+    block, calls = CAPACITY // table.shape[1], []
+    fresh = [In(rows, case.cache) for rows in new]
+    path = words([each + [-1] * (case.nodes - len(each)) for each in paths])
+    for paged in (False, True):
+        held = [in_blocks(cache, table, block, blocks) if paged else cache for cache in caches]
+        inputs = case.inputs(q, *held)
+        inputs[1].read, inputs[2].read = "keys", "values"
+        more = {"page_table": words(table)} if paged else {}
+        prefix, op = words(prefixes), "tt_kernels.tree_cache.op"
+        calls.append(Call(f"{op}:write_nodes", *inputs[1:], *fresh, prefix, case.nodes, **more))
+        calls.append(case.call("speculate", inputs, prefixes, parents, program_config=None, **more))
+        calls.append(case.call("exact", inputs, prefixes, parents, program_config=None, **more))
+        calls.append(Call(f"{op}:commit_path", inputs[1:], prefix, path, case.nodes, **more))
+    return calls
+
+
+def check_trees(results: list[dict[str, Any]], cases: list[torch.Tensor]) -> None:
+    for number, table in enumerate(cases):
+        plain, paged = results[8 * number : 8 * number + 4], results[8 * number + 4 : 8 * number + 8]
+        for mine, theirs in zip(plain, paged, strict=True):
+            for name, value in mine.items():
+                if isinstance(value, torch.Tensor):
+                    other = from_blocks(theirs[name], table) if name in ("keys", "values") else theirs[name]
+                    assert torch.isfinite(value).all() and torch.equal(value, other), name
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
+def test_trees_in_pages(sim_device, cache):
     """Trees are written, attended to and committed across the border of a block."""
-    nodes = 6
-    keys, values = cache_rows(3)
+    case = Case(6, 4, 2, 64, CAPACITY, users=2, cache=cache)
+    q, *caches = case.random(3)
     random = torch.Generator().manual_seed(4)
-    queries = torch.randn(1, HEADS, USERS * nodes, HEAD_DIM, generator=random).bfloat16()
-    new = [torch.randn(1, KV_HEADS, USERS * nodes, HEAD_DIM, generator=random).bfloat16() for _ in range(2)]
-    intervals = [[[0, 1, 2, 3, 4, 5], [5, 3, 2, 3, 5, 5]]] * USERS
-    starts = {32: ([30, 96], [[1, 3], [4, 5]]), 64: ([61, -1], [[4, 5], [1]]), 128: ([125, 0], [[2], []])}
-    cases = [(*_case(block, shared=False), *starts[block]) for block in (32, 64, 128)]
-    results = sim_device("4x2").run(tree_body, dtype, queries, keys, values, new, cases, intervals, timeout=LIMIT_S)
-    for plain, paged in results:
-        for a, b in zip(plain, paged, strict=True):
-            assert torch.isfinite(a).all() and torch.equal(a, b)
+    new = [torch.randn(1, 2, 12, 64, generator=random).bfloat16() for _ in range(2)]
+    parents = [[-1, 0, 1, 1, 0, 4]] * 2
+    starts = {32: ([30, 96], [[1, 3], [4, 5]]), 64: ([61, -1], [[4, 5], [1]]), 128: ([125, 0], [[1], []])}
+    calls, used = [], []
+    for block, (prefixes, paths) in starts.items():
+        table, blocks = tables(block, block)
+        used.append(table)
+        calls += tree_calls(case, q, caches, new, table, blocks, prefixes, parents, paths)
+    check_trees(run_ops(sim_device(CHIP), calls), used)
 
 
-def test_blocks_are_a_layout():
-    keys, _ = cache_rows(5)
-    for block in (32, 64, 128):
-        table, blocks = tables(block, 7)
-        assert torch.equal(from_blocks(in_blocks(keys, table, block, blocks, GARBAGE), table), keys)
+@pytest.mark.sim
+@settings(max_examples=3)
+@given(data=st.data())
+def test_drawn_tables(sim_device, data):
+    """Positions and trees that begin up to four tokens before the border of a block, any node's path committed."""
+    single, tree = Case(1, 2, 1, 64, CAPACITY, users=2), Case(5, 2, 1, 64, CAPACITY, users=2)
+    q, *caches = single.random(1)
+    for part in caches:
+        part[1, :, :SHARED] = part[0, :, :SHARED]
+    random = torch.Generator().manual_seed(4)
+    of_trees = torch.randn(1, 2, 10, 64, generator=random).bfloat16()
+    new = [torch.randn(1, 1, 10, 64, generator=random).bfloat16() for _ in range(2)]
+    calls, calls_of_trees, used = [], [], []
+    for _ in range(2):
+        block, seed = data.draw(st.sampled_from(BLOCKS)), data.draw(st.integers(0, 2**31))
+        shared = data.draw(st.integers(0, SHARED // 2 // block)) * block
+        table, blocks = tables(block, seed, shared)
+        at = data.draw(st.lists(st.integers(-1, CAPACITY - 1), min_size=2, max_size=2))
+        calls += both(single, q, caches, table, blocks, "speculate", at)
+        parents, prefixes, paths = random_tree(5, seed, 0.0), [], []
+        for _ in range(2):
+            border = data.draw(st.integers(shared // block + 1, CAPACITY // block - 1)) * block
+            prefixes.append(data.draw(st.sampled_from((-1, *range(border - 4, border + 1)))))
+            paths.append(path_of(parents, data.draw(st.integers(0, 4)))[1:])
+        used.append(table)
+        calls_of_trees += tree_calls(tree, of_trees, caches, new, table, blocks, prefixes, [parents] * 2, paths)
+    check_pairs(run_ops(sim_device("2x1"), calls))
+    check_trees(run_ops(sim_device("2x1"), calls_of_trees), used)
 
 
 def test_shapes_of_pages():
+    for block in BLOCKS:
+        table, blocks = tables(block, 7)
+        keys = Case(1, 4, 2, 64, CAPACITY, users=2).random(5)[1]
+        assert torch.equal(from_blocks(in_blocks(keys, table, block, blocks), table), keys)
     paging = Paging(64, 100)
     assert (paging.shift, paging.capacity, paging.row_bytes) == (1, 6400, 448)
     q, positions = TensorFacts((1, 2, 32, 128), "BFLOAT16"), TensorFacts((2,), "INT32", "ROW_MAJOR")

@@ -4,67 +4,53 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest import mock
+
 import pytest
 import torch
 
 from runtime_patches import sgdc
+from tests.support.pcc import correlation
+from tests.support.run_op import Call, In, Make, priorities, run_ops, words
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 
 pytestmark = pytest.mark.sim
+
+PROGRAMS, OP = "tests.tt_kernels.compute_gate.programs", "tt_kernels.compute_gate.op"
 
 
 @pytest.fixture(scope="module")
 def gated(sim_device):
     """A chip of two cores whose kernel stubs have the gate."""
-    return lambda: sim_device("2x1", overlays=sgdc.overlays())
+    return lambda grid="2x1": sim_device(grid, overlays=sgdc.overlays())
 
 
-def tile(device, values):
-    import ttnn
-
-    return ttnn.from_torch(values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+def rows(count: int, name: str = "rows") -> In:
+    return words(torch.zeros(1, 1, count, 64), "uint32", read=name)
 
 
-def untouched_body(device):
-    import ttnn
+def gate(row, users: int = 1, **options) -> Make:
+    """Return a region under a chip's priorities."""
+    return Make(f"{OP}:skip_compute", row if isinstance(row, In) else priorities(row, None), users=users, **options)
 
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
-    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
 
-    clear_compute_gate(device)
-    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(1, 0))])
-    semaphore = ttnn.create_global_semaphore(device, cores, 0)
-    counter = ttnn.get_global_semaphore_address(semaphore)
-    other = device.worker_core_from_logical_core(ttnn.CoreCoord(1, 0))
-    output, view = programs.words(device, 3), programs.words(device, 4)
-    closed, opened = programs.priorities(device, YIELDED), programs.priorities(device, HOLDS_EXACT)
-
-    def run(row, seed):
-        programs.stamp(output, row, seed, counter=counter, other=(other.x, other.y))
-
-    def look():
-        """The circular buffer, and the semaphore on both cores."""
-        address = int(ttnn.to_torch(output)[0, 0, 0, 0]) & 0xFFFFFFFF
-        programs.probe(view, address, programs.PAGE_BYTES, 0)
-        for row, core in ((1, (0, 0)), (2, (1, 0))):
-            programs.probe(view, counter, 32, row, core)
-        seen = ttnn.to_torch(view)[0, 0].to(torch.int64)
-        return seen[0], [int(seen[1, 0]), int(seen[2, 0])], ttnn.to_torch(output)[0, 0].to(torch.int64)
-
-    run(0, 1000)
-    first = look()
-    with skip_compute(closed, users=1):
-        run(1, 2000)
-    skipped = look()
-    with skip_compute(opened, users=1):
-        run(1, 3000)
-    gate_open = look()
-    run(2, 4000)
-    return first, skipped, gate_open, look()
+def launch(name: str, *arguments, inside: Make | None = None, **options) -> Call:
+    return Call(f"{PROGRAMS}:{name}", *arguments, inside=inside, **options)
 
 
 def test_a_skipped_program_leaves_outputs_buffers_and_semaphores(gated):
-    first, skipped, gate_open, after = gated().run(untouched_body)
+    output, view, counter = rows(3, "output"), rows(4, "view"), Make(f"{PROGRAMS}:Counter", device=True)
+    calls = []
+    for row, seed, inside in ((0, 1000, None), (1, 2000, gate(YIELDED)), (1, 3000, gate(HOLDS_EXACT)), (2, 4000, None)):
+        calls.append(launch("stamp", output, row, seed, counter=counter, inside=inside))
+        # The circular buffer, and the semaphore on both cores.
+        calls.append(launch("look", output, view, counter))
+    seen = []
+    for found in run_ops(gated(), calls)[1::2]:
+        view_rows = found["view"][0, 0]
+        seen.append((view_rows[0], view_rows[1:3, 0].tolist(), found["output"][0, 0]))
+    first, skipped, gate_open, after = seen
 
     def row(seed):
         return torch.arange(seed, seed + 64)[1:]
@@ -80,161 +66,107 @@ def test_a_skipped_program_leaves_outputs_buffers_and_semaphores(gated):
     assert torch.equal(after[2][:2], gate_open[2][:2])
 
 
-def mixed_body(device, two_cores):
-    import ttnn
-
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.priority import HOLDS_GUESS, YIELDED
-    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
-
-    clear_compute_gate(device)
-    output = programs.words(device, 3)
-    target = device.worker_core_from_logical_core(ttnn.CoreCoord(0, 0))
-    where = {"target": (target.x, target.y), "signaller": (1, 0) if two_cores else None}
-    for row, value in ((0, YIELDED), (1, HOLDS_GUESS)):
-        with skip_compute(programs.priorities(device, value), users=1):
-            programs.watched_signal(output, row, **where)
-    programs.watched_signal(output, 2, **where)
-    return ttnn.to_torch(output)[0, 0, :, :2].tolist()
-
-
-@pytest.mark.parametrize("two_cores", [False, True], ids=["two RISCs of a core", "two cores"])
-def test_a_kernel_that_opted_out_runs_beside_one_that_is_skipped(gated, two_cores):
-    closed, opened, outside = gated().run(mixed_body, two_cores)
+@pytest.mark.parametrize("signaller", [None, (1, 0)], ids=["two RISCs of a core", "two cores"])
+def test_a_kernel_that_opted_out_runs_beside_one_that_is_skipped(gated, signaller):
+    output = rows(3)
+    calls = [
+        launch("watched_signal", output, row, signaller=signaller, inside=inside)
+        for row, inside in enumerate((gate(YIELDED), gate(HOLDS_GUESS), None))
+    ]
+    closed, opened, outside = run_ops(gated(), calls)[-1]["rows"][0, 0, :, :2].tolist()
     assert closed == [1, 0], "it ran, and the semaphore of its program kept its initial value"
     assert opened == outside == [1, 1]
 
 
-def opted_out_body(device):
-    """What each RISC of a compute kernel has counted after each launch under a closed gate, and at its end."""
-    import ttnn
-
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.cores import core_set
-    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
-
-    clear_compute_gate(device)
-    view, closed = programs.words(device, 3), programs.priorities(device, 0)
-    semaphores = [ttnn.create_global_semaphore(device, core_set((0, 0)), 0) for _ in range(3)]
-    addresses = [ttnn.get_global_semaphore_address(semaphore) for semaphore in semaphores]
-
-    def run(**how):
-        programs.count(view, addresses, **how)
-        for row, address in enumerate(addresses):
-            programs.probe(view, address, 32, row)
-        return ttnn.to_torch(view)[0, 0, :, 0].tolist()
-
-    with skip_compute(closed, users=1):
-        found = [run(), run(defines=programs.UNGATED), run(head="#define SGDC_UNGATED 1\n")]
-    return [*found, run()]
-
-
 def test_a_compute_kernel_is_skipped_on_its_three_riscs_unless_it_opted_out(gated):
-    gate_closed, by_descriptor, by_source, gate_open = gated().run(opted_out_body)
-    assert gate_closed == [0, 0, 0]
-    assert by_descriptor == [1, 1, 1]
-    assert by_source == [2, 2, 2], "a define in the kernel's source counts as one of its descriptor"
-    assert gate_open == [3, 3, 3]
+    view, counters = rows(3), [Make(f"{PROGRAMS}:Counter", device=True) for _ in range(3)]
+    calls = [
+        launch("count", view, counters, inside=gate(YIELDED)),
+        launch("count", view, counters, inside=gate(YIELDED), defines=[("SGDC_UNGATED", "1")]),
+        launch("count", view, counters, inside=gate(YIELDED), head="#define SGDC_UNGATED 1\n"),
+        launch("count", view, counters),
+    ]
+    counted = [found["rows"][0, 0, :, 0].tolist() for found in run_ops(gated(), calls)]
+    # A define in the kernel's source counts as one of its descriptor.
+    assert counted == [[0, 0, 0], [1, 1, 1], [2, 2, 2], [3, 3, 3]]
 
 
-def stock_body(device, name):
+def rms_norm(given, out):
+    """Return the norm where `out` was: it takes no output tensor, but is given the memory that was freed last."""
     import ttnn
 
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
-    from tt_kernels.compute_gate.op import clear_compute_gate, skip_compute
+    place = out.buffer_address()
+    ttnn.deallocate(out)
+    found = ttnn.rms_norm(given)
+    assert found.buffer_address() == place, "the op must write where the blank lies"
+    return found
 
-    clear_compute_gate(device)
+
+def test_stock_ops_are_skipped_and_run_from_one_cache_entry(gated):
     torch.manual_seed(7)
-    a, b = (tile(device, torch.randn(32, 64).bfloat16()) for _ in range(2))
-    weights = tile(device, torch.randn(64, 32).bfloat16())
-    ops = {
-        "add": lambda out: ttnn.add(a, b, output_tensor=out),
-        "matmul": lambda out: ttnn.matmul(a, weights, optional_output_tensor=out),
-        "silu": lambda out: ttnn.silu(a, output_tensor=out),
-        "rms_norm": lambda out: ttnn.rms_norm(a),
+    a, b, weights = (torch.randn(shape).bfloat16().float() for shape in ((32, 64), (32, 64), (64, 32)))
+    x, y, w = In(a), In(b), In(weights)
+    ops: dict[str, tuple[torch.Tensor, Any]] = {
+        "add": (a + b, lambda out: ("ttnn:add", [x, y], {"output_tensor": out})),
+        "matmul": (a @ weights, lambda out: ("ttnn:matmul", [x, w], {"optional_output_tensor": out})),
+        "silu": (torch.nn.functional.silu(a), lambda out: ("ttnn:silu", [x], {"output_tensor": out})),
+        "rms_norm": (torch.nn.functional.rms_norm(a, (64,)), lambda out: (f"{__name__}:rms_norm", [x, out], {})),
     }
-    width = 32 if name == "matmul" else 64
-    expected = {
-        "add": lambda: ttnn.to_torch(a).float() + ttnn.to_torch(b).float(),
-        "matmul": lambda: ttnn.to_torch(a).float() @ ttnn.to_torch(weights).float(),
-        "silu": lambda: torch.nn.functional.silu(ttnn.to_torch(a).float()),
-        "rms_norm": lambda: torch.nn.functional.rms_norm(ttnn.to_torch(a).float(), (64,)),
-    }[name]()
-    blank = torch.full((32, width), 3.0).bfloat16()
-    priority = programs.priorities(device, HOLDS_EXACT)
-    results, entries = [], []
-    for value in (HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED):
-        programs.write_priorities(priority, value)
-        out = tile(device, blank)
-        place = out.buffer_address()
-        if name == "rms_norm":  # it takes no output tensor, but is given the memory that was freed last
-            ttnn.deallocate(out)
-        with skip_compute(priority, users=1):
-            result = ops[name](out)
-        assert result.buffer_address() == place, "the op must write where the blank lies"
-        results.append(ttnn.to_torch(result).float())
-        entries.append(device.num_program_cache_entries())
-        ttnn.deallocate(result)
-    return results, entries, expected
+    for name, (expected, call) in ops.items():
+        calls = []
+        for value in (HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED):
+            what, given, options = call(In(torch.full(expected.shape, 3.0)))
+            calls.append(Call(what, *given, inside=gate(value), **options))
+        results = run_ops(gated(), calls)
+        for found in results[1::2]:
+            assert (found["out"] == 3).all(), f"{name} ran although its chip has priority 0"
+        for found in results[::2]:
+            assert correlation(found["out"], expected) > 0.999, name
+        assert torch.equal(results[0]["out"], results[2]["out"])
+        assert len({found["entries"] for found in results}) == 1, f"{name}: the program cache grew"
 
 
-@pytest.mark.parametrize("name", ["add", "matmul", "silu", "rms_norm"])
-def test_stock_ops_are_skipped_and_run_from_one_cache_entry(gated, name):
-    results, entries, expected = gated().run(stock_body, name)
-    for number, result in enumerate(results):
-        if number % 2:
-            assert torch.equal(result, torch.full_like(result, 3.0)), "the op ran although its chip has priority 0"
-        else:
-            pcc = torch.corrcoef(torch.stack([result.flatten(), expected.flatten()]))[0, 1].item()
-            assert pcc > 0.999, f"PCC {pcc}, largest error {(result - expected).abs().max().item()}"
-    assert torch.equal(results[0], results[2])
-    assert len(set(entries)) == 1, f"the program cache grew: {entries}"
-
-
-def users_body(device, rows):
-    import ttnn
-
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
-    from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate, skip_compute
-
-    clear_compute_gate(device)
-    output, log = programs.words(device, len(rows)), OutcomeLog(device, layers=3, users=4)
-    for number, values in enumerate(rows):
-        with skip_compute(programs.priorities(device, values), users=4, log=log, layer=number % 2):
-            programs.stamp(output, number, 100)
-    ran = (ttnn.to_torch(output)[0, 0, :, 1] != 0).tolist()
-    counted = log.read()
+def counts(log) -> dict[str, Any]:
+    """Return what a log counted of each layer, and reset it."""
+    (found,) = log.read()
     log.reset()
-    # Without users=: all that a row can hold, or those of the log.
-    last = programs.priorities(device, [0] * 31 + [2])
-    for number, options in enumerate(({}, {"log": log, "layer": 2})):
-        with skip_compute(last, **options):
-            programs.stamp(output, number, 200)
-    by_default = (ttnn.to_torch(output)[0, 0, :2, 1] == 201).tolist()
-    logged = log.read()
-    log.reset()
-    return ran, counted, by_default, logged, log.read()
+    return dict(enumerate(found))
 
 
 def test_one_user_above_zero_keeps_the_chip_at_work_and_outcomes_are_counted(gated):
-    rows = [[0, 0, 0, 0], [0, 0, 2, 0], [1, 1, 1, 1], [0, 3, 0, 2], [0, 0, 0, 0, 2, 2]]
-    ran, (counted,), by_default, (logged,), (cleared,) = gated().run(users_body, rows)
-    assert ran == [False, True, True, True, False], "only the first four entries are users"
-    even, odd, unused = counted
+    work = [[0, 0, 0, 0], [0, 0, 2, 0], [1, 1, 1, 1], [0, 3, 0, 2], [0, 0, 0, 0, 2, 2]]
+    output, log = rows(7), Make(f"{OP}:OutcomeLog", layers=3, users=4, device=True)
+    calls = [
+        launch("stamp", output, number, 100, inside=gate(row, 4, log=log, layer=number % 2))
+        for number, row in enumerate(work)
+    ]
+    calls.append(Call(f"{__name__}:counts", log))
+    # Without users=: all that a row can hold, or those of the log.
+    last = priorities([0] * 31 + [2], None)
+    for number, options in enumerate(({}, {"log": log, "layer": 2})):
+        calls.append(launch("stamp", output, 5 + number, 200, inside=Make(f"{OP}:skip_compute", last, **options)))
+    calls += [Call(f"{__name__}:counts", log)] * 2
+    *_, counted, _, by_default, logged, cleared = run_ops(gated(), calls)
+    ran = (by_default["rows"][0, 0, :, 1] != 0).tolist()
+    assert ran[:5] == [False, True, True, True, False], "only the first four entries are users"
+    even, odd, unused = counted["out"].values()
     assert (even.calls, even.accepted, even.received, even.rejected, even.bypassed) == (3, 8, 4, 0, 0)
     assert (odd.calls, odd.accepted, odd.received, odd.rejected, odd.bypassed) == (2, 5, 0, 2, 1)
     assert even.last == (0, 0, 0, 0) and odd.last == (0, 3, 0, 2)
     assert odd.hit_rate == 5 / 7 and unused.hit_rate is None
-    assert by_default == [True, False], "the last of 32 users works, but is none of the log's four"
-    assert (logged[2].calls, logged[2].accepted) == (1, 4)
-    assert unused.calls == 0 and all(row.calls == 0 and row.last == (0, 0, 0, 0) for row in cleared)
+    assert ran[5:] == [True, False], "the last of 32 users works, but is none of the log's four"
+    assert (logged["out"][2].calls, logged["out"][2].accepted) == (1, 4)
+    assert unused.calls == 0
+    assert all(row.calls == 0 and row.last == (0, 0, 0, 0) for row in cleared["out"].values())
+
+
+# ------------------------------------------------------------------------------ a gate that was left closed
 
 
 def exception_body(device):
     import ttnn
 
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
+    from tests.tt_kernels.compute_gate import programs
     from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate, skip_compute
     from tt_kernels.compute_gate.region import active_region
 
@@ -261,10 +193,53 @@ def test_the_gate_opens_after_an_exception_and_when_it_was_left_closed(gated):
     assert region is None
 
 
+def add(device, x):
+    import ttnn
+
+    on_device = ttnn.from_torch(x, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    return ttnn.to_torch(ttnn.add(on_device, on_device))
+
+
+def close_gate(device) -> None:
+    from tests.tt_kernels.compute_gate import programs
+    from tt_kernels.compute_gate.op import set_compute_gate
+
+    set_compute_gate(programs.priorities(device, YIELDED), users=1)
+
+
+def fails_with_the_gate_closed(device, x):
+    close_gate(device)
+    raise ArithmeticError("added" if torch.equal(add(device, x), x + x) else "skipped")
+
+
+def opens_the_mesh_of_the_model(device, x):
+    """Return whether the device as a killed run left it skips, and what it adds once the model has opened it."""
+    import ttnn
+    from models.llama31_8b.tt.mesh import MeshShape
+
+    close_gate(device)
+    skipped = not torch.equal(add(device, x), x + x)
+    with (
+        mock.patch.object(ttnn, "open_mesh_device", lambda shape: device),
+        mock.patch.object(ttnn, "get_num_devices", lambda: 1),
+    ):
+        MeshShape().open()
+    return skipped, add(device, x)
+
+
+def test_the_gate_is_open_after_a_body_that_failed_and_when_the_model_opens_its_mesh(gated):
+    x, y, z = (torch.randn(32, 32).bfloat16() for _ in range(3))  # what is skipped leaves what was there before
+    with pytest.raises(ArithmeticError, match="skipped"):
+        gated("1x1").run(fails_with_the_gate_closed, x)
+    assert torch.equal(gated("1x1").run(add, y), y + y)
+    skipped, found = gated("1x1").run(opens_the_mesh_of_the_model, z)
+    assert skipped and torch.equal(found, z + z)
+
+
 def define_body(device):
     import ttnn
 
-    from tests.tt_kernels.compute_gate import sgdc_programs as programs
+    from tests.tt_kernels.compute_gate import programs
     from tt_kernels.common.ungated import require_ungated
     from tt_kernels.compute_gate import op
 

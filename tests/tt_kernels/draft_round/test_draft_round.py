@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 import torch
 
-from tests.tt_kernels.draft_round.draft_round_programs import Round, rounds
+from tests.support.run_op import Call, In, Make, run_ops, words
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.draft_round.reference import (
     Decided,
@@ -16,7 +18,21 @@ from tt_kernels.draft_round.reference import (
     take_result_reference,
 )
 
-LIMIT_S = 600
+OP = "tt_kernels.draft_round.op"
+FIELDS = {
+    "DraftStep": ["uint32", "int32", "uint32"],
+    "Chain": ["uint32", "int32", "uint32", "uint32"],
+    "Decided": ["uint32", "int32", "uint32", "int32", "uint32"],
+}
+
+
+class Round(NamedTuple):
+    """decided: before the round. choices, chosen (by node from the second on), result: what its steps yield."""
+
+    decided: Decided
+    choices: torch.Tensor
+    chosen: list[torch.Tensor]
+    result: torch.Tensor
 
 
 def by_hand() -> Round:
@@ -89,16 +105,42 @@ def test_the_reference_by_hand():
     ]
 
 
+def tensors(kind: str, values) -> Make:
+    """Return a named tuple of the op, whose fields are read under their names."""
+    return Make(
+        f"{OP}:{kind}",
+        *(
+            In(each, dtype, read=f"{kind} {i}")
+            for i, (each, dtype) in enumerate(zip(values, FIELDS[kind], strict=True))
+        ),
+    )
+
+
+def calls_of(case: Round) -> list[Call]:
+    """Return the calls of a round, on tensors that held other numbers before."""
+    users, nodes = case.result.shape[0], len(case.chosen) + 2
+    flat, row = torch.full((1, users * nodes), 77), torch.full((1, users), 77)
+    decided, step = tensors("Decided", case.decided), tensors("DraftStep", (row, row[0], row))
+    chain = tensors("Chain", (flat, row[0], flat, flat.view(users, nodes)))
+    calls = [Call(f"{OP}:begin_chain", decided, words(case.choices, "uint32"), step, chain)]
+    for node, tokens in enumerate(case.chosen, start=2):
+        calls.append(Call(f"{OP}:append_token", words(tokens, "uint32"), node, chain))
+    return [*calls, Call(f"{OP}:take_result", words(case.result), decided)]
+
+
 @pytest.mark.sim
-@pytest.mark.timeout(LIMIT_S)
 def test_what_one_step_decides_is_what_the_next_one_reads(sim_device):
     """Rows shorter and longer than what one transfer aligns to, one user and eight, a chain of one drafted token."""
     cases = [by_hand(), drawn(1, 1, 2), drawn(2, 8, 4), drawn(3, 2, 16)]
     assert any((case.decided.cached < 0).any() for case in cases[1:])
-    for case, told in zip(cases, sim_device("2x1").run(rounds, cases, timeout=LIMIT_S), strict=True):
-        for ours, theirs in zip(told, expected(case), strict=True):
-            for name, values in zip(theirs._fields, ours, strict=True):
-                assert torch.equal(values, getattr(theirs, name)), (type(theirs).__name__, name)
+    for case in cases:
+        told: dict = {}
+        for found in run_ops(sim_device("2x1"), calls_of(case)):
+            told |= found  # what a later call reads is what an earlier one left
+        for right in expected(case):
+            for index, name in enumerate(right._fields):
+                kind = type(right).__name__
+                assert torch.equal(told[f"{kind} {index}"], getattr(right, name).long()), (kind, name)
 
 
 def test_what_is_no_chain_is_refused():

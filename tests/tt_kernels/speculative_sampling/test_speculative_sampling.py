@@ -1,136 +1,292 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of speculative sampling on the simulated N150 against the torch model of their arithmetic."""
+"""The kernels of speculative sampling on simulated N150 against the torch model of their arithmetic: on one core or
+several of a chip, over the chips of a TP group, and built at full size on mock N150."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from loguru import logger
 
-from tests.tt_kernels.speculative_sampling.sampling_cases import (
+from tests.support import run_op
+from tests.support.run_op import Make, run_ops, words
+from tests.tt_kernels.speculative_sampling.sampling import (
+    EXACT,
+    PARTS,
+    SIGMOID,
     Batch,
-    greedy_body,
+    Call,
+    as_rows,
+    check_rows,
     likely_rejections,
+    outcome_rows,
+    part_of_two_thousand,
     random_batch,
-    sampling_body,
+    random_calls,
     spoiled_batch,
     spoiled_beside_the_draft,
 )
-from tests.tt_kernels.speculative_sampling.sampling_checks import (
-    EXACT,
-    SIGMOID,
-    Tally,
-    as_rows,
-    check_rows,
-    outcome_rows,
-)
-from tt_kernels.speculative_sampling.reference import BAD_TARGET, greedy_reference
+from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.speculative_sampling.reference import BAD_TARGET, GROUP_BROKEN, greedy_reference
 
-pytestmark = pytest.mark.sim
-
-LIMIT_S = 900
+OP = "tt_kernels.speculative_sampling.op"
 CHIP = "1x1"
+SIGMOIDS = {"alpha": -20.0, "beta": 30.0}
+HEATS = {"temperature": 0.7, "draft_temperature": 1.2}
 
 
-def check(device, batches: list[Batch], options: dict, layout: str = "ROW_MAJOR_LAYOUT", op: str = EXACT) -> None:
-    found = device.run(sampling_body, batches, options, layout, op, timeout=LIMIT_S)
-    tallies = [check_rows(batch, rows.tolist(), options, op) for batch, rows in zip(batches, found, strict=True)]
-    total = sum(tallies, Tally())
-    logger.info(f"on the chip: {total}")
-    assert total.near <= max(1, total.verified // 20)
+def check(device, calls: list[Call], least: int = 1) -> None:
+    found = run_ops(device, [call.given() for call in calls], timeout=1800)
+    check_rows(calls, [each["result"].tolist() for each in found], least=least)
 
 
-def test_without_replacement(sim_device):
-    batches = [
-        random_batch(10, 3, 5, 100, "flat"),
-        random_batch(20, 3, 4, 33, "sharp"),
-        random_batch(30, 3, 4, 70, "masked"),
-        random_batch(40, 1, 9, 1100, "flat"),
-        random_batch(50, 1, 3, 40, "disjoint"),
-    ]
-    check(sim_device(CHIP), batches, {"temperature": 0.7, "draft_temperature": 1.2})
+# ------------------------------------------------------------------------------ one chip
+
+CASES = {
+    "without replacement": [
+        Call(random_batch(10, 3, 5, 100, "flat"), HEATS),
+        Call(random_batch(20, 3, 4, 33, "sharp"), HEATS),
+        Call(random_batch(30, 3, 4, 70, "masked"), HEATS),
+        Call(random_batch(40, 1, 9, 1100, "flat"), HEATS),
+        Call(random_batch(50, 1, 3, 40, "disjoint"), HEATS),
+    ],
+    "with replacement, from tiles": [
+        Call(random_batch(60, 4, 5, 100, "flat", True), {"with_replacement": True}, layout="TILE"),
+        Call(random_batch(70, 2, 20, 50, "equal", True), {"with_replacement": True}, layout="TILE"),
+    ],
+    "point masses": [
+        Call(random_batch(80, 4, 5, 90, "points"), {}),
+        Call(random_batch(90, 1, 1, 32, "points"), {}),
+    ],
+    # Flat, sharp, and draft equal to the target (so that nothing is left to resample from), from both layouts.
+    "sigmoids": [
+        Call(random_batch(100, 6, 4, 100, "flat", True), {"temperature": 0.7} | SIGMOIDS, SIGMOID, "TILE"),
+        Call(random_batch(110, 4, 9, 1100, "sharp"), {"temperature": 0.7} | SIGMOIDS, SIGMOID, "TILE"),
+        Call(random_batch(120, 3, 4, 70, "masked"), {"temperature": 0.7} | SIGMOIDS, SIGMOID, "TILE"),
+        Call(likely_rejections(130, 6, 3, 90), {"temperature": 0.7} | SIGMOIDS, SIGMOID, "TILE"),
+        Call(likely_rejections(140, 6, 4, 120), {}, SIGMOID),
+        Call(random_batch(150, 3, 3, 50, "equal"), {}, SIGMOID),
+    ],
+}
 
 
-def test_with_replacement_from_tiles(sim_device):
-    batches = [random_batch(60, 4, 5, 100, "flat", True), random_batch(70, 2, 20, 50, "equal", True)]
-    check(sim_device(CHIP), batches, {"with_replacement": True}, "TILE_LAYOUT")
+@pytest.mark.sim
+@pytest.mark.parametrize("calls", CASES.values(), ids=CASES)
+def test_decisions_are_the_models(sim_device, calls):
+    check(sim_device(CHIP), calls)
 
 
-def test_point_masses(sim_device):
-    check(sim_device(CHIP), [random_batch(80, 4, 5, 90, "points"), random_batch(90, 1, 1, 32, "points")], {})
+@pytest.mark.sim
+def test_random_cases(sim_device):
+    check(sim_device(CHIP), random_calls(1, 16), least=2)
 
 
-def test_sigmoids(sim_device):
-    """Flat, sharp, and draft equal to the target (so that nothing is left to resample from), from both layouts."""
-    batches = [
-        random_batch(100, 6, 4, 100, "flat", True),
-        random_batch(110, 4, 9, 1100, "sharp"),
-        random_batch(120, 3, 4, 70, "masked"),
-        likely_rejections(130, 6, 3, 90),
-    ]
-    device, options = sim_device(CHIP), {"temperature": 0.7, "alpha": -20.0, "beta": 30.0}
-    check(device, batches, options, "TILE_LAYOUT", SIGMOID)
-    check(device, [likely_rejections(140, 6, 4, 120), random_batch(150, 3, 3, 50, "equal")], {}, op=SIGMOID)
-
-
-@pytest.mark.parametrize("op", (EXACT, SIGMOID))
-def test_errors_are_statuses(sim_device, op):
-    """NaNs of either sign, infinity, a token and a parent out of range; and a user beside them that is well."""
-    batch, statuses = spoiled_batch(40)
-    rows = sim_device(CHIP).run(sampling_body, [batch], {}, op=op, timeout=LIMIT_S)[0].tolist()
-    assert rows[:-1] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
-    assert rows[-1] == outcome_rows(batch, {}, op)[-1]
-
-
-@pytest.mark.parametrize("op", (EXACT, SIGMOID))
-def test_a_negative_nan_beside_the_drafted_token_is_a_status(sim_device, op):
-    """The vector unit takes it for -infinity, which is allowed; in the row that a token is drawn from."""
-    batch, statuses = spoiled_beside_the_draft(40)
-    options = {"alpha": -20.0, "beta": 30.0} if op == SIGMOID else {}
-    rows = sim_device(CHIP).run(sampling_body, [batch], options, op=op, timeout=LIMIT_S)[0].tolist()
-    assert [row[0] for row in rows] == statuses
-    assert rows == outcome_rows(batch, options, op)
-
-
-def test_a_user_on_several_cores(sim_device):
-    """Two tiles of ids on two cores; users take turns on them."""
-    device, options = sim_device("2x2"), {"cores_per_user": 2}
-    check(device, [random_batch(200, 2, 3, 1100, "flat")], options, "TILE_LAYOUT")
-    check(device, [likely_rejections(240, 2, 3, 1100)], options, "TILE_LAYOUT", SIGMOID)
-
-
+@pytest.mark.sim
 @pytest.mark.slow
-def test_a_user_on_three_cores(sim_device):
-    """Three tiles of ids over two and three cores, in all modes."""
-    device = sim_device("2x2")
-    for op, batches, options in (
-        (EXACT, [random_batch(200, 2, 4, 2100, "flat"), random_batch(210, 1, 3, 2500, "points")], {}),
-        (EXACT, [likely_rejections(220, 2, 5, 2100)], {"with_replacement": True}),
-        (SIGMOID, [random_batch(230, 2, 4, 2500, "flat"), likely_rejections(240, 2, 3, 2100)], {}),
-    ):
-        for cores in (2, 3):
-            check(device, batches, options | {"cores_per_user": cores}, "TILE_LAYOUT", op)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_two_thousand_random_cases(sim_device, part):
+    check(sim_device(CHIP), part_of_two_thousand(part), least=2)
 
 
-@pytest.mark.parametrize("op", (EXACT, pytest.param(SIGMOID, marks=pytest.mark.slow)))
-def test_errors_on_several_cores_are_statuses(sim_device, op):
-    """What is wrong lies with the second core."""
-    batch, statuses = spoiled_batch(1100)
-    options = {"cores_per_user": 2}
-    rows = sim_device("2x2").run(sampling_body, [batch], options, op=op, timeout=LIMIT_S)[0].tolist()
+def check_statuses(rows: list[list[int]], call: Call, statuses: list[int]) -> None:
     assert rows[:-1] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
-    assert rows[-1] == outcome_rows(batch, {}, op)[-1]
+    assert rows[-1] == outcome_rows(call)[-1]
 
 
+@pytest.mark.sim
+@pytest.mark.parametrize("op", [EXACT, SIGMOID])
+def test_errors_are_statuses(sim_device, op):
+    """NaNs of either sign, infinity, a token and a parent out of range; and a user beside them that is well. The vector
+    unit takes a negative NaN for -infinity, which is allowed; also in the row that a token is drawn from."""
+    batch, statuses = spoiled_batch(40)
+    spoiled = Call(batch, {}, op)
+    batch, beside = spoiled_beside_the_draft(40)
+    drawn = Call(batch, SIGMOIDS if op == SIGMOID else {}, op)
+    found = run_ops(sim_device(CHIP), [spoiled.given(), drawn.given()])
+    check_statuses(found[0]["result"].tolist(), spoiled, statuses)
+    rows = found[1]["result"].tolist()
+    assert [row[0] for row in rows] == beside
+    assert rows == outcome_rows(drawn)
+
+
+@pytest.mark.sim
 def test_greedy(sim_device):
     """Trees of a few tokens, so that choices meet them; and a choice that is no token."""
     batch = random_batch(5, 12, 6, 40, "points")
-    tokens, choices = (
-        batch.tokens % 2,
-        torch.randint(0, 2, (12, 6), generator=torch.Generator().manual_seed(1)),
-    )
+    tokens, choices = batch.tokens % 2, torch.randint(0, 2, (12, 6), generator=torch.Generator().manual_seed(1))
     choices[11] = 2**32 - 1
-    rows = sim_device(CHIP).run(greedy_body, tokens, batch.parents, choices, 40, timeout=LIMIT_S).tolist()
+    given = words(tokens, "uint32"), words(batch.parents), words(choices, "uint32"), 40
+    (found,) = run_ops(sim_device(CHIP), [run_op.Call(f"{Call.__module__}:verified", "greedy_verification", *given)])
+    rows = found["result"].tolist()
     assert rows[:11] == as_rows(greedy_reference(tokens, batch.parents, choices), tokens)[:11]
     assert rows[11] == [BAD_TARGET, 0, 0, 0, *12 * [-1]]
+
+
+# Two tiles of ids on two cores; users take turns on them. Then three over two and three cores.
+TWO = {"cores_per_user": 2}
+SEVERAL_CORES = [
+    Call(random_batch(200, 2, 3, 1100, "flat"), TWO, layout="TILE"),
+    Call(likely_rejections(240, 2, 3, 1100), TWO, SIGMOID, "TILE"),
+]
+MORE_CORES = [
+    Call(batch, options | {"cores_per_user": cores}, op, "TILE")
+    for op, batch, options in (
+        (EXACT, random_batch(200, 2, 4, 2100, "flat"), {}),
+        (EXACT, random_batch(210, 1, 3, 2500, "points"), {}),
+        (EXACT, likely_rejections(220, 2, 5, 2100), {"with_replacement": True}),
+        (SIGMOID, random_batch(230, 2, 4, 2500, "flat"), {}),
+        (SIGMOID, likely_rejections(240, 2, 3, 2100), {}),
+    )
+    for cores in (2, 3)
+]
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("calls", [SEVERAL_CORES, pytest.param(MORE_CORES, marks=pytest.mark.slow)], ids=["2", "3"])
+def test_a_user_on_several_cores(sim_device, calls):
+    check(sim_device("2x2"), calls)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("op", [EXACT, pytest.param(SIGMOID, marks=pytest.mark.slow)])
+def test_errors_on_several_cores_are_statuses(sim_device, op):
+    """What is wrong lies with the second core."""
+    batch, statuses = spoiled_batch(1100)
+    (found,) = run_ops(sim_device("2x2"), [Call(batch, TWO, op).given()])
+    check_statuses(found["result"].tolist(), Call(batch, {}, op), statuses)
+
+
+# ------------------------------------------------------------------------------ a TP group
+
+GRID = "2x1"  # of each chip: the hub's core, and one for users
+PATIENCE_S, IMPATIENCE_S = 2.0, 3e-5
+BROKEN = [GROUP_BROKEN, 0, 0, 0]
+
+
+def group(patience_s: float = PATIENCE_S, core=(0, 0)) -> Make:
+    return Make(f"{OP}:VocabTpGroup", 1, core, timeout_s=patience_s, device=True)
+
+
+def check_group(mesh, calls: list[Call], core=(0, 0)) -> None:
+    """Assert that every chip ends with the same tokens: those of a vocabulary that is not split."""
+    hub = group(core=core)
+    found = run_ops(mesh, [call.given(True, tp_group=hub) for call in calls], timeout=1800)
+    for each in found:
+        assert (each["told"], each["errors"]) == (None, {"VocabTpGroup": None})
+        assert all(torch.equal(rows, each["result"][0, 0]) for rows in each["result"].values())
+    check_rows(calls, [each["result"][0, 0].tolist() for each in found])
+
+
+def tiled(batch: Batch, options: dict, op: str = EXACT) -> Call:
+    return Call(batch, options, op, "TILE")
+
+
+WARM = {"temperature": 0.8, "draft_temperature": 1.1}
+ON_TWO_CHIPS = [  # residuals of several siblings; parts that are no multiple of 32
+    tiled(random_batch(300, 2, 4, 100, "flat"), WARM),
+    tiled(likely_rejections(310, 2, 4, 66), WARM),
+    tiled(random_batch(340, 1, 4, 100, "flat"), SIGMOIDS, SIGMOID),
+    tiled(likely_rejections(350, 2, 3, 66), SIGMOIDS, SIGMOID),
+]
+MORE_ON_TWO_CHIPS = [  # also mass on one chip alone
+    tiled(random_batch(300, 3, 5, 100, "close"), WARM),
+    tiled(likely_rejections(310, 3, 5, 66), WARM),
+    tiled(random_batch(320, 2, 4, 70, "disjoint"), WARM),
+    tiled(random_batch(330, 4, 5, 90, "points"), {}),
+]
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    "calls", [ON_TWO_CHIPS, pytest.param(MORE_ON_TWO_CHIPS, marks=pytest.mark.slow)], ids=["few", "more"]
+)
+def test_a_vocabulary_over_two_chips(sim_mesh, calls):
+    check_group(sim_mesh((1, 2), GRID), calls)
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+def test_cores_and_chips_together_and_four_chips(sim_mesh):
+    """Users in turn on two cores of each of two chips."""
+    check_group(sim_mesh((1, 2), "2x2"), [tiled(random_batch(370, 2, 2, 2200, "flat"), TWO)], core=(1, 1))
+    check_group(sim_mesh((1, 4), GRID), [tiled(random_batch(390, 2, 4, 132, "flat"), {})])
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("op", [EXACT, pytest.param(SIGMOID, marks=pytest.mark.slow)])
+def test_errors_are_statuses_on_all_chips(sim_mesh, op):
+    """What is wrong lies with the last chip."""
+    batch, statuses = spoiled_batch(64)
+    call = tiled(batch, {}, op)
+    (found,) = run_ops(sim_mesh((1, 2), GRID), [call.given(True, tp_group=group())])
+    assert found["errors"] == {"VocabTpGroup": None} and "user 0: target logits with NaN" in found["told"]
+    for rows in found["result"].values():
+        check_statuses(rows.tolist(), call, statuses)
+
+
+@pytest.mark.sim
+def test_a_chip_that_cannot_be_heard_is_given_up_on(sim_mesh):
+    """The cable is out: both chips end in time with a status and no token, in the next call too."""
+    worker, call = sim_mesh((1, 2), GRID), tiled(random_batch(360, 2, 2, 64, "flat"), {})
+    try:
+        run_ops(worker, [call.given(True, tp_group=group())])
+        worker.links.cut()
+        hub = group(IMPATIENCE_S)
+        results = run_ops(worker, [call.given(True, tp_group=hub) for _ in range(2)])
+    finally:
+        worker.kill()
+    for found in results:
+        for chip in (0, 1):
+            said = f"chip (0, {chip}) gave up in exchange 1 of a user: TP rank {1 - chip}"
+            assert said in found["errors"]["VocabTpGroup"]
+        assert found["told"] == found["errors"]["VocabTpGroup"]
+        assert all(rows.tolist() == 2 * [BROKEN + 4 * [-1]] for rows in found["result"].values())
+
+
+# ------------------------------------------------------------------------------ full size, on mock N150
+
+VOCAB = 128256
+
+
+def build(mesh, users: int, nodes: int, vocab: int, split: bool = False, op: str = EXACT, **options):
+    """Build a call on tensors without contents; return the shape of its result. split: over the chips of a TP group."""
+    import ttnn
+
+    from tt_kernels.speculative_sampling import op as module
+
+    def empty(shape, dtype, layout):
+        return ttnn.empty(shape, dtype, layout, mesh, ttnn.DRAM_MEMORY_CONFIG)
+
+    rows = [empty([users, nodes], dtype, ttnn.ROW_MAJOR_LAYOUT) for dtype in (ttnn.uint32, ttnn.int32, ttnn.uint32)]
+    tokens, parents, uniforms = rows
+    target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
+    if split:
+        options["tp_group"] = module.VocabTpGroup(mesh)
+    found = getattr(module, op)(tokens, parents, target, draft, uniforms, **options)
+    return tuple(found.result.shape)
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.parametrize("chips", [1, 2, 4, 8])
+def test_the_whole_vocabulary_fits_a_chip_or_the_chips_of_a_row(mock_mesh, chips):
+    for op in (EXACT, SIGMOID):
+        shape = mock_mesh((1, chips)).run(build, 8, 8, VOCAB // chips, split=chips > 1, op=op)
+        assert shape == (8, 4 + 2 * 8)
+
+
+@pytest.mark.mock_mesh
+def test_what_does_not_fit_is_refused_before_any_launch_with_the_values_found(mock_mesh):
+    mesh = mock_mesh((1, 2))
+    assert mesh.run(build, 8, 8, VOCAB) == (8, 4 + 2 * 8)
+    for split, vocab, options, said in (
+        (False, 1_000_000, {"cores_per_user": 1}, "a vocabulary of 1000000 needs 40.* bytes of L1 on each core"),
+        (False, 64, {"tp_group": "here"}, "tp_group must be a VocabTpGroup, it is a str"),
+        (True, 600_000, {}, "vocab of 600000 on each of 2 chips is more than 1048576"),
+        (True, 64, {"grid": (1, 1)}, r"1 cores per user needs these and a hub, \(0, 0\)"),
+        (True, 64, {"cores_per_user": 2}, "cores_per_user must be from 1 to 1, .* got 2"),
+        (True, 64, {"top_p": 0.9}, "top_p=0.9: the op verifies the whole vocabulary"),
+        (True, 64, {"op": SIGMOID, "top_k": 40}, "top_k=40: the op verifies the whole vocabulary"),
+        (True, 64, {"op": SIGMOID, "alpha": 1.0}, "alpha=1.0 and beta=1000.0"),
+    ):
+        with pytest.raises(UnsupportedError, match=said):
+            mesh.run(build, 1, 2, vocab, split=split, **options)

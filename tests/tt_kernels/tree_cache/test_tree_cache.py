@@ -1,17 +1,21 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writing and committing a tree's keys and values on the simulated N150, bit for bit."""
+"""Writing and committing a tree's keys and values on the simulated N150, bit for bit, and what is refused."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 import torch
 
-from tests.tt_kernels.tree_cache.tree_cache_programs import move_body, sequential_body
+from tests.support.run_op import Call, In, run_ops, words
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.tree_cache.checks import MAX_CACHES, MAX_NODES, check_caches, check_new, check_path
 from tt_kernels.tree_cache.reference import commit_path_reference, write_nodes_reference
 
-LIMIT_S = 600
-pytestmark = pytest.mark.sim
+WRITE, COMMIT = "tt_kernels.tree_cache.op:write_nodes", "tt_kernels.tree_cache.op:commit_path"
+FIRST_COLUMN = 4
 
 # users, kv heads, head_dim, capacity, nodes; then calls: a prefix and a path behind the root for each user. Prefixes at
 # every boundary of a tile, a user left out, one whose last nodes do not fit, nodes in an order that is no walk, paths
@@ -33,41 +37,143 @@ CASES = {
 }
 
 
+def padded(paths, nodes: int) -> In:
+    """Return paths as a tree attention's tensors hold them, behind other columns."""
+    return words([[99] * FIRST_COLUMN + path + [-1] * (nodes - len(path)) for path in paths])
+
+
+@pytest.mark.sim
 @pytest.mark.parametrize("dtype", ["bfloat16", "bfloat8_b"])
-@pytest.mark.parametrize("shape, calls", CASES.values(), ids=CASES)
-def test_rows_arrive_and_nothing_else_changes(sim_device, shape, calls, dtype):
+def test_rows_arrive_and_nothing_else_changes(sim_device, dtype):
     """Stored values are compared, so a bfloat8_b row that were rounded again, or took another row's exponents along,
     would differ: rows have scales of their own."""
-    users, heads, head_dim, capacity, nodes = shape
-    random = torch.Generator().manual_seed(nodes)
+    calls, expected = [], []
+    for (users, heads, head_dim, capacity, nodes), steps in CASES.values():
+        random = torch.Generator().manual_seed(nodes)
 
-    def rows(*size: int) -> torch.Tensor:
-        scales = 2.0 ** torch.randint(-12, 12, (*size[:-1], 1), generator=random)
-        return (torch.randn(*size, generator=random) * scales).bfloat16()
+        def rows(*size: int, random=random) -> torch.Tensor:
+            scales = 2.0 ** torch.randint(-12, 12, (*size[:-1], 1), generator=random)
+            return (torch.randn(*size, generator=random) * scales).bfloat16()
 
-    cache_rows = [rows(users, heads, capacity, head_dim) for _ in range(2)]
-    new_rows = [rows(1, heads, users * nodes, head_dim) for _ in range(2)]
-    results, fresh, entries = sim_device("2x1").run(move_body, dtype, cache_rows, new_rows, calls, 4, timeout=LIMIT_S)
-    for (prefixes, paths), stages in zip(calls, results, strict=True):
+        old = [rows(users, heads, capacity, head_dim) for _ in range(2)]
+        new = [In(rows(1, heads, users * nodes, head_dim), dtype, read=f"new {part}") for part in (0, 1)]
+        for prefixes, paths in steps:
+            caches = [In(part, dtype, read=f"cache {index}") for index, part in enumerate(old)]
+            at = words(prefixes)
+            calls += [
+                Call("tests.support.run_op:nothing", caches),
+                Call(WRITE, *caches, *new, at, nodes),
+                Call(COMMIT, caches, at, padded(paths, nodes), nodes, first_column=FIRST_COLUMN),
+            ]
+            expected.append((prefixes, paths, capacity))
+    results = run_ops(sim_device("2x1"), calls)
+    for index, (prefixes, paths, capacity) in enumerate(expected):
+        before, written, committed = results[3 * index : 3 * index + 3]
         # A node that does not fit is not written; its step of a path moves nothing.
-        kept = [[node for node in path if start + node < capacity] for start, path in zip(prefixes, paths)]
-        for before, new, written, committed in zip(stages[0], fresh, *stages[1:], strict=True):
-            roomy = torch.cat([before, torch.zeros_like(before)], dim=2)
-            expected = write_nodes_reference(roomy, new, prefixes)[:, :, :capacity]
-            assert torch.equal(written, expected), prefixes
-            expected = commit_path_reference(written, prefixes, kept)
-            assert torch.equal(committed, expected), (prefixes, paths)
-    assert len(entries) == 1, "prefixes and paths are data: all calls share their programs"
+        kept = [[node for node in path if start + node < capacity] for start, path in zip(prefixes, paths, strict=True)]
+        for part in (0, 1):
+            stored = before[f"cache {part}"]
+            roomy = torch.cat([stored, torch.zeros_like(stored)], dim=2)
+            right = write_nodes_reference(roomy, written[f"new {part}"], prefixes)[:, :, :capacity]
+            assert torch.equal(written[f"cache {part}"], right), prefixes
+            right = commit_path_reference(right, prefixes, kept)
+            assert torch.equal(committed[f"cache {part}"], right), (prefixes, paths)
+        if index and capacity == expected[index - 1][2]:
+            assert committed["entries"] == results[3 * index - 1]["entries"], "prefixes and paths are data"
 
 
+def stock_update(device, cache, rows, starts) -> None:
+    """Write rows [1, users, kv heads, head_dim] into a cache one by one by ttnn's own update."""
+    import ttnn
+
+    for row, start in zip(rows, starts, strict=True):
+        shards = ttnn.create_sharded_memory_config(
+            (32, row.shape[3]),
+            core_grid=ttnn.num_cores_to_corerangeset(1, device.compute_with_storage_grid_size(), row_wise=True),
+            strategy=ttnn.ShardStrategy.HEIGHT,
+            use_height_and_width_as_shard_shape=True,
+        )
+        ttnn.experimental.paged_update_cache(cache, ttnn.to_memory_config(row, shards), update_idxs_tensor=start)
+
+
+@pytest.mark.sim
 def test_a_committed_path_is_what_the_stock_update_writes_token_by_token(sim_device):
     torch.manual_seed(3)
     start, path = 30, [2, 3, 5]
-    cache = torch.randn(1, 2, 64, 64).bfloat16()
-    new = torch.randn(1, 2, 6, 64).bfloat16()
-    device = sim_device("2x1")
-    results, *_ = device.run(move_body, "bfloat16", [cache, cache], [new, new], [([start], [path])], 0, timeout=LIMIT_S)
-    expected = device.run(sequential_body, cache, new[:, :, [0, *path]], start, timeout=LIMIT_S)
+    old, new = torch.randn(1, 2, 64, 64).bfloat16(), torch.randn(1, 2, 6, 64).bfloat16()
+    caches, stock, at = [In(old, read="committed"), In(old)], In(old, read="stock"), words([start])
+    rows = [In(new[:, :, node : node + 1].transpose(1, 2)) for node in (0, *path)]
+    starts = [words([start + step]) for step in range(len(rows))]
+    calls = [
+        Call(WRITE, *caches, In(new), In(new), at, 6),
+        Call(COMMIT, caches, at, padded([path], 6), 6, first_column=FIRST_COLUMN),
+        Call(f"{__name__}:stock_update", stock, rows, starts, device=True),
+    ]
+    *_, mine, theirs = run_ops(sim_device("2x1"), calls)
     end = start + 1 + len(path)
-    for committed in results[0][2]:
-        assert torch.equal(committed[:, :, :end], expected[:, :, :end])
+    assert torch.equal(mine["committed"][:, :, :end], theirs["stock"][:, :, :end])
+
+
+# ------------------------------------------------------------------------------ what is refused
+
+CACHE = TensorFacts((2, 4, 64, 128), "BFLOAT8_B")
+PREFIX = TensorFacts((2,), "INT32", "ROW_MAJOR")
+NEW = TensorFacts((1, 4, 2 * 6, 128), "BFLOAT8_B")
+PATH = TensorFacts((2, 16), "INT32", "ROW_MAJOR")
+
+
+def problem(nodes: int = 6):
+    return check_caches({"keys": CACHE, "values": CACHE}, nodes, PREFIX)
+
+
+def test_what_is_right_is_taken():
+    found = problem()
+    check_new("keys", NEW, found, CACHE.dtype)
+    check_path(PATH, found, 10)
+    assert (found.jobs, found.max_tiles, found.block_float) == (2 * 2 * 4 * 4, 2, True)
+    for nodes, tiles in ((1, 1), (2, 2), (32, 2), (33, 2), (34, 3), (64, 3)):
+        assert problem(nodes).max_tiles == tiles == max((start + nodes - 1) // 32 + 1 for start in range(32))
+
+
+CACHES_REFUSED = [
+    ({}, 6, PREFIX, "there are 0"),
+    ({str(i): CACHE for i in range(MAX_CACHES + 1)}, 6, PREFIX, f"there are {MAX_CACHES + 1}"),
+    ({"k": replace(CACHE, layout="ROW_MAJOR")}, 6, PREFIX, "k must be .*ROW_MAJOR"),
+    ({"k": replace(CACHE, on_device=False)}, 6, PREFIX, "k must be"),
+    ({"k": replace(CACHE, interleaved=False)}, 6, PREFIX, "k must be"),
+    ({"k": CACHE, "v": replace(CACHE, dtype="BFLOAT16")}, 6, PREFIX, "alike: k is BFLOAT8_B.*v is BFLOAT16"),
+    ({"k": CACHE, "v": replace(CACHE, shape=(2, 4, 96, 128))}, 6, PREFIX, "alike.*96"),
+    ({"k": replace(CACHE, dtype="FLOAT32")}, 6, PREFIX, "they are FLOAT32"),
+    ({"k": replace(CACHE, shape=(2, 4, 48, 128))}, 6, PREFIX, "48"),
+    ({"k": replace(CACHE, shape=(2, 4, 64))}, 6, PREFIX, r"\(2, 4, 64\)"),
+    ({"k": CACHE}, 0, PREFIX, "got 0"),
+    ({"k": CACHE}, MAX_NODES + 1, PREFIX, str(MAX_NODES + 1)),
+    ({"k": CACHE}, 2.0, PREFIX, "got 2.0"),
+    ({"k": CACHE}, 65, PREFIX, "65 nodes do not fit caches of 64"),
+    ({"k": CACHE}, 6, replace(PREFIX, shape=(3,)), r"\(2,\).*\(3,\)"),
+    ({"k": CACHE}, 6, replace(PREFIX, dtype="UINT32"), "UINT32"),
+]
+NEW_REFUSED = [
+    (replace(NEW, dtype="BFLOAT16"), "BFLOAT16"),
+    (replace(NEW, shape=(1, 4, 11, 128)), "11"),
+    (replace(NEW, interleaved=False), "interleaved"),
+]
+PATHS_REFUSED = [
+    (PATH, 11, "16 columns, 6 from column 11"),
+    (PATH, -1, "from -1"),
+    (replace(PATH, shape=(16,)), 0, r"\(16,\)"),
+    (replace(PATH, shape=(3, 16)), 0, r"\(3, 16\)"),
+    (replace(PATH, layout="TILE"), 0, "TILE"),
+]
+
+
+def test_what_is_wrong_is_named():
+    for *given, text in CACHES_REFUSED:
+        with pytest.raises(UnsupportedError, match=text):
+            check_caches(*given)
+    for new, text in NEW_REFUSED:
+        with pytest.raises(UnsupportedError, match=text):
+            check_new("keys", new, problem(), CACHE.dtype)
+    for path, first, text in PATHS_REFUSED:
+        with pytest.raises(UnsupportedError, match=text):
+            check_path(path, problem(), first)

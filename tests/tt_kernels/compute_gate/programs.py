@@ -152,12 +152,22 @@ def _run(tensor, kernels, cbs=(), semaphores=()):
     ttnn.generic_op([tensor, tensor], ttnn.ProgramDescriptor(list(kernels), list(semaphores), list(cbs)))
 
 
-def stamp(output, row: int, seed: int, *, core=(0, 0), counter: int = 0, other=(0, 0), defines=(), config=None):
-    """Run STAMP on one core. Its data lie in the second buffer: the gate writer's scratch lies where the
-    first does."""
+class Counter:
+    """A semaphore on two cores. other: the second one, in NoC coordinates."""
+
+    def __init__(self, device):
+        self.semaphore = ttnn.create_global_semaphore(device, core_set((0, 0), (1, 0)), 0)
+        self.address = ttnn.get_global_semaphore_address(self.semaphore)
+        other = device.worker_core_from_logical_core(ttnn.CoreCoord(1, 0))
+        self.other = (other.x, other.y)
+
+
+def stamp(output, row: int, seed: int, *, core=(0, 0), counter: Counter | None = None):
+    """Run STAMP on one core. Its data lie in the second buffer: the gate writer's scratch lies where the first does."""
     cores = core_set(core)
-    common = [output.buffer_address(), row, seed, counter, *other]
-    kernel = _kernel(STAMP, cores, [1, PAGE_WORDS, *_accessor(output)], common, defines, config)
+    counted = [counter.address, *counter.other] if counter else [0, 0, 0]
+    common = [output.buffer_address(), row, seed, *counted]
+    kernel = _kernel(STAMP, cores, [1, PAGE_WORDS, *_accessor(output)], common)
     _run(output, [kernel], [_buffer(0, cores, 4096), _buffer(1, cores, PAGE_BYTES)])
 
 
@@ -167,6 +177,14 @@ def probe(output, address: int, size: int, row: int, core=(0, 0)):
     _run(output, [_kernel(PROBE, core_set(core), _accessor(output), common, UNGATED)])
 
 
+def look(output, view, counter: Counter):
+    """Copy the circular buffer whose address STAMP left in the output, and a counter on both cores, to rows of view."""
+    address = int(ttnn.to_torch(output)[0, 0, 0, 0]) & 0xFFFFFFFF
+    probe(view, address, PAGE_BYTES, 0)
+    for row, core in ((1, (0, 0)), (2, (1, 0))):
+        probe(view, counter.address, 32, row, core)
+
+
 def copy_row(tensor, source: int, target: int, core=(0, 0)):
     """Run COPY_ROW on one core."""
     cores = core_set(core)
@@ -174,22 +192,23 @@ def copy_row(tensor, source: int, target: int, core=(0, 0)):
     _run(tensor, [kernel], [_buffer(0, cores, PAGE_BYTES)])
 
 
-def count(output, addresses, *, defines=(), head: str = ""):
-    """Run COUNT on the first core; `head` comes before its source."""
+def count(view, counters, *, defines=(), head: str = ""):
+    """Run COUNT on the first core, `head` before its source, and copy the counters to rows of view."""
     config = ttnn.ComputeConfigDescriptor()
-    _run(output, [_kernel(head + COUNT, core_set((0, 0)), [], list(addresses), defines, config)])
+    addresses = [counter.address for counter in counters]
+    _run(view, [_kernel(head + COUNT, core_set((0, 0)), [], addresses, defines, config)])
+    for row, address in enumerate(addresses):
+        probe(view, address, 32, row)
 
 
-def watched_signal(output, row: int, *, watcher=(0, 0), signaller=None, target=(0, 0), config=None):
-    """One program of two kernels: an ungated WATCH and a gated SIGNAL, on one core's two RISCs or on two
-    cores.
-
-    target: the watcher's core in NoC coordinates.
-    """
-    signaller = watcher if signaller is None else signaller
-    cores = core_set(*{watcher, signaller})
+def watched_signal(output, row: int, *, signaller=None):
+    """Run a program of two kernels: an ungated WATCH and a gated SIGNAL, on the first core's two RISCs or on two
+    cores."""
+    watcher = (0, 0)
+    cores = core_set(*{watcher, signaller or watcher})
+    target = output.device().worker_core_from_logical_core(ttnn.CoreCoord(*watcher))
     watch = _kernel(WATCH, core_set(watcher), _accessor(output), [output.buffer_address(), row], UNGATED)
-    signal = _kernel(SIGNAL, core_set(signaller), [], list(target), config=READER)
+    signal = _kernel(SIGNAL, core_set(signaller or watcher), [], [target.x, target.y], config=READER)
     semaphore = ttnn.SemaphoreDescriptor(id=0, core_ranges=cores, initial_value=0)
     _run(output, [watch, signal], [_buffer(0, cores, PAGE_BYTES)], [semaphore])
 
@@ -285,8 +304,8 @@ def add_half_peer(program, pairs, link_args, row_value: int, skipped: int) -> No
     program.kernels = [*program.kernels, kernel]
 
 
-def stress_sessions(device, pairs, calls: int) -> list[list[int]]:
-    """Run STRESS on both ranks; each one's report."""
+def stress_sessions(device, pairs, calls: int) -> ttnn.Tensor:
+    """Run STRESS on both ranks; return a page with each one's report."""
     output = words(device, 2)
     cores = core_set(*pairs.cores)
     kernel = _kernel(_with_common(STRESS), cores, _accessor(output), [], [*UNGATED, *pairs.defines])
@@ -296,4 +315,4 @@ def stress_sessions(device, pairs, calls: int) -> list[list[int]]:
         arguments[x][y] = [rank, address, calls, output.buffer_address(), *pairs.link_args(rank)]
     kernel.runtime_args = arguments
     _run(output, [kernel], [_buffer(0, cores, PAGE_BYTES)])
-    return ttnn.to_torch(output)[0, 0, :, :4].tolist()
+    return output

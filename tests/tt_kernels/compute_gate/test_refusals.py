@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the compute gate and the exchange refuse, and whether the error names it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from runtime_patches import sgdc
+from tests.support.run_op import Call, In, Make, priorities, refusals, words
+
+pytestmark = pytest.mark.sim
+
+OP, REGION, NOTHING = "tt_kernels.compute_gate.op", "tt_kernels.compute_gate.region", "tests.support.run_op:nothing"
+EXCHANGE = "tt_kernels.device_exchange.virtual_pair:CorePairExchange"
+
+
+def row(value: int = 2, **options) -> In:
+    return In(priorities(value).values, "uint32", **options)
+
+
+def one_page(value: int = 5) -> In:
+    return words(torch.full((1, 1, 1, 64), value), "uint32")
+
+
+def gate(priority: Any = None, **options) -> Call:
+    """Return a call that enters a region."""
+    return inside(Call(NOTHING), priority or row(), **options)
+
+
+def nothing_gate() -> Call:
+    call = Call(NOTHING)
+    call.inside = Make(f"{OP}:skip_compute", None)
+    return call
+
+
+def inside(call: Call, priority: Any = None, **options) -> Call:
+    call.inside = Make(f"{OP}:skip_compute", row() if priority is None else priority, **options)
+    return call
+
+
+def cores(*pair) -> Make:
+    return Make("tt_kernels.common.core_pair:CorePair", *([pair] if pair else []), device=True)
+
+
+def exchange(tensors: Any, rows: Any = None, *more) -> Call:
+    return Call(Make(EXCHANGE, cores(), users=1), tensors, [row(2), row(1)] if rows is None else rows, *more)
+
+
+def timeout(seconds) -> Call:
+    return Call(EXCHANGE, cores(), users=1, timeout_s=seconds)
+
+
+def within(what: str, *arguments, **options) -> Call:
+    """Return a call inside a region of an open gate whose chips along axis 1 share it."""
+    return inside(Call(what, *arguments, **options), users=1, shared_gate_axis=1)
+
+
+def gather(priority, name: str, **options):
+    """Call an op of ttnn by the name that `from ttnn import` binds, in the worker."""
+    import ttnn
+
+    return (getattr(ttnn, name, None) or getattr(ttnn.experimental, name))(priority, **options)
+
+
+PAIR, LOG = [one_page(5), one_page(6)], Make(f"{OP}:OutcomeLog", layers=2, users=1, device=True)
+HOST, GONE, EMPTY = row(memory="HOST"), row(gone=True), In(torch.zeros(1, 1, 0, 64), "uint32")
+VALUES = {
+    # the gate's arguments
+    "not builtins.NoneType": nothing_gate(),
+    "not torch.Tensor": gate(Make("torch:zeros", 1, 1, 1, 32)),
+    "a ttnn.Tensor, not builtins.list": gate([row()]),
+    "priority must be uint32": gate(one_page()),
+    "interleaved on device": gate(HOST),
+    "from 1 to 32, not 33": gate(users=33),
+    "from 1 to 32, not True": gate(users=True),
+    "layer=0 is given without a log": gate(layer=0),
+    "a log needs the layer": gate(log=LOG),
+    "from 0 to 1, not 2": gate(log=LOG, layer=2),
+    "from 0 to 1, not True": gate(log=LOG, layer=True),
+    "counts 1 users, the gate 2": gate(users=2, log=LOG, layer=1),
+    "OutcomeLog, not builtins.int": gate(log=3, layer=1),
+    "mesh of shape (1, 1), not 9": gate(shared_gate_axis=9),
+    "mesh of shape (1, 1), not True": gate(shared_gate_axis=True),
+    # the exchange
+    "pairs is a ChipPairs, not None": Call("tt_kernels.device_exchange.op:DeviceExchange", None, users=1),
+    "finite number of seconds, not 0": timeout(0),
+    "finite number of seconds, not inf": timeout(float("inf")),
+    "finite number of seconds, not nan": timeout(float("nan")),
+    "finite number of seconds, not '2'": timeout("2"),
+    "a list of two tensors, not a NoneType": exchange(None),
+    "a list of two tensors, not a Tensor": exchange(PAIR[0]),
+    "a tensor each; the same one was given twice": exchange([PAIR[0]] * 2),
+    "takes up to 4 tensors, not 5": exchange(PAIR, None, *[PAIR] * 4),
+    "need a priority each; the same one was given twice": exchange(PAIR, [PRIORITY := row()] * 2),
+    "the tensor is empty, of shape": exchange([EMPTY, EMPTY]),
+    "tensor has been deallocated": exchange([GONE, row()]),
+    "priority has been deallocated": exchange(PAIR, [GONE, row()]),
+    "tensors differ": exchange([PAIR[0], row()]),
+    "must be on the device": exchange([HOST, HOST]),
+    "priority must be uint32, row-major": exchange(PAIR, [PRIORITY, PAIR[1]]),
+    "outside the grid of 2x1": Call("tt_kernels.common.core_pair:CorePair", ((0, 0), (2, 0)), device=True),
+    "rank 0 comes first": Call("tt_kernels.common.core_pair:CorePair", ((1, 0), (0, 0)), device=True),
+    "(x, y) of integers, not (0.0, 0)": Call("tt_kernels.common.core_pair:CorePair", ((0.0, 0), (1, 0)), device=True),
+}
+IN_REGION = {
+    "regions do not nest": within(f"{__name__}:enter_again", PRIORITY),
+    "set_compute_gate inside": within(f"{OP}:set_compute_gate", row()),
+    "clear_compute_gate inside": within(f"{OP}:clear_compute_gate", device=True),
+    "ttnn.all_gather (cluster_axis=0)": within(f"{__name__}:gather", row(), "all_gather", dim=3, cluster_axis=0),
+    "ttnn.experimental.all_gather_async": within(f"{__name__}:gather", row(), "all_gather_async"),
+    "ours (cluster_axis=0) is a cross-chip op": within(f"{REGION}:refuse_in_region", "ours", 0),
+    "device_exchange (cluster_axis=None)": inside(exchange(PAIR), users=1),
+}
+
+
+def enter_again(priority) -> None:
+    """Enter a region, in the worker."""
+    from tt_kernels.compute_gate.op import skip_compute
+
+    with skip_compute(priority, users=1):
+        pass
+
+
+def test_what_cannot_work_is_refused_by_name(sim_device):
+    device = sim_device("2x1", overlays=sgdc.overlays())
+    for kind, calls in (("ValueError", VALUES), ("GatedRegionError", IN_REGION)):
+        for said, message in refusals(device, calls).items():
+            assert message.startswith(f"{kind}: ") and said in message, f"{said}: {message}"
+    allowed = within(f"{REGION}:refuse_in_region", "ours", 1)
+    left = Call(f"{__name__}:no_region")
+    assert refusals(device, {"": allowed, "left": left}) == {"": "nothing", "left": "nothing"}
+
+
+def no_region() -> None:
+    from tt_kernels.compute_gate.region import active_region
+
+    assert active_region() is None, "a refusal left its region open"

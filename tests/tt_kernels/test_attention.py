@@ -1,0 +1,554 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of one token and of token trees, with a guess and without, on the simulated N150 against the oracle."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loguru import logger
+
+from tests.support.run_op import Call, In, Make, priorities, program_entries, refusals, run_ops, words
+from tests.tt_kernels.attention import (
+    BOTH,
+    CHIP,
+    PCC,
+    SHORT,
+    Case,
+    binary,
+    chain,
+    check_numbers,
+    check_rows,
+    garbage_behind,
+    padded,
+    random_tree,
+    run_speculating,
+    star,
+    wanted,
+)
+from tt_kernels.common.priority import HOLDS_EXACT
+from tt_kernels.speculative_flash_decode.checks import MAX_SCALE, MIN_SCALE
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
+from tt_kernels.speculative_flash_decode.reference import guess_positions
+from tt_kernels.tree_attention.reference import path_of
+
+pytestmark = pytest.mark.sim
+
+# Tokens before the root at every boundary of a tile and of a chunk, bypassed, without a middle, the end of the cache.
+ENDS = [0, 30, 31, 32, 63, 64, 89, 127]
+SHAPES = {
+    "1: 4/1": (Case(1, 4, 1, 64, 192, users=6), [[0, 30, 31, 32, 62, 63], [64, 126, 127, 128, 149, 191]], 64),
+    "1: 1/1": (Case(1, 1, 1, 128, 128, users=8, workers=3, grid=(4, 1)), [ENDS], 32),
+    "1: 8/2": (Case(1, 8, 2, 64, 128, users=8, cache="bfloat8_b", grid=(3, 1)), [ENDS], 32),
+    "1: 9/3": (Case(1, 9, 3, 64, 128, users=8, workers=2, grid=(3, 1)), [ENDS], 32),
+    "1: 32/8": (Case(1, 32, 8, 64, 96, users=4, grid=(4, 2)), [[0, 32, 63, 89]], 32),
+    "1: 3 workers, bfloat8_b": (
+        Case(1, 4, 1, 128, 256, cache="bfloat8_b", workers=3, grid=(2, 2)),
+        [[199]],
+        64,
+    ),
+    # As many users as there may be, whose jobs two groups of three workers take in turn.
+    "4: 2/1": (
+        Case(4, 2, 1, 64, 96, users=8, grid=(4, 2), workers=3, key_chunk=32),
+        [[90, 0, 31, 32, -1, 64, 75, 50]],
+        32,
+    ),
+    "5: 8/2": (Case(5, 8, 2, 128, 96, users=3, cache="bfloat8_b", grid=(3, 1), key_chunk=64), [[33, 0, 61]], 32),
+    "8: 4/1": (Case(8, 4, 1, 64, 192, grid=(2, 1), key_chunk=64), [[150], [159], [127], [62], [63]], 32),
+    # Each head has two query tiles; a skipped user, and one whose cache is the tree alone.
+    "16: 8/2": (
+        Case(16, 8, 2, 64, 256, users=2, grid=(4, 2), workers=3, key_chunk=64),
+        [[200, 97], [-1, 0]],
+        32,
+    ),
+    # Chunks that the rest of the guess's end, or of the middle, goes into; the tree within the last tile of its root,
+    # or in the next one too.
+    "16: rest": (Case(16, 4, 1, 64, 512, key_chunk=128), [[400], [440], [471]], 128),
+}
+
+
+@pytest.mark.parametrize("case, calls, chunk", SHAPES.values(), ids=SHAPES)
+def test_every_boundary_of_tiles_chunks_and_the_cache(sim_device, case, calls, chunk):
+    """One group of cores takes the heads of several users in turn, or several groups share them."""
+    ends = {"chunk_size": chunk, "guess_range": GuessRange.both_ends(chunk), "threshold": 0.6}
+    results = run_speculating(sim_device(CHIP), case, [{"at": at} | ends for at in calls])
+    for at, found in zip(calls, results, strict=True):
+        for user, position in enumerate(at):
+            if not case.trees and 0 <= position < 2 * chunk:  # the guess reads it all
+                assert torch.equal(found["exact"][0, user], found["guess"][0, user]), position
+                assert found["distance_sq"].flatten()[user] == 0, position
+
+
+WORKERS = {
+    # 2 tiles, which are the guess alone, and 8, of which each of seven workers has one. Two heads of either user follow
+    # one another in a group, so that slots are used again.
+    **{
+        f"1: {workers}": (
+            Case(1, 4, 2, 64, 256, users=2, workers=workers, grid=(4, 2) if workers > 3 else (workers + 1, 1)),
+            [[32, 249]] * (2 if workers == 7 else 1),
+        )
+        for workers in (1, 2, 3, 4, 5, 7)
+    },
+    # Most of seven have nothing: partial results pass through them. Of four the second has the guess: beside a part of
+    # the middle, alone, and all there is.
+    "4: 7": (Case(4, 2, 1, 64, 256, grid=(4, 2), workers=7, key_chunk=32), [[0], [30], [96], [129], [250]]),
+    "16: 4": (Case(16, 4, 1, 64, 512, grid=(4, 2), workers=4, key_chunk=64), [[490], [150], [0]]),
+}
+
+
+@pytest.mark.parametrize("case, calls", WORKERS.values(), ids=WORKERS)
+def test_partial_results_of_any_number_of_workers_are_merged(sim_device, case, calls):
+    results = run_speculating(sim_device(CHIP), case, [{"at": at, "threshold": 0.6} for at in calls])
+    if calls[0] in calls[1:]:  # a second call gives the same bits
+        for name in ("exact", "guess", "distance_sq", "norm_sq"):
+            assert torch.equal(results[0][name], results[1][name]), name
+
+
+@pytest.mark.parametrize("workers", [5, 8])
+def test_partial_results_of_the_exact_variant_are_merged(sim_device, workers):
+    """Only the first worker has a part, then all, then the first three; 8 workers fill a tree of 3 steps."""
+    case, at = Case(1, 4, 1, 64, 256, users=3, workers=workers, grid=(4, 2)), [30, 249, 64]
+    q, k, v = case.random(1)
+    found, again = run_ops(sim_device(CHIP), [case.call("exact", case.inputs(q, k, v), at)] * 2)
+    check_rows("exact", case.rows(found["out"]), wanted(case, q, k, v, at).exact, PCC[case.cache], at)
+    assert torch.equal(found["out"], again["out"])
+
+
+LARGE = {
+    # Several passes of several query tiles, the last of them of fewer; more jobs than cores. A chain of 64.
+    "70": (
+        Case(70, 2, 1, 64, 160, users=2, query_tiles=2, grid=(4, 1), key_chunk=64),
+        [33, 90],
+        [padded(chain(64), 70), random_tree(70, 3, 0.02)],
+    ),
+    "1000 tokens": (Case(12, 4, 1, 64, 1024, key_chunk=256, grid=(1, 1)), [1000], [random_tree(12, 4)]),
+    # Visiting times of 8 bits, all rows of the mask; nodes that see nothing in the first chunks of an empty prefix.
+    "256": (
+        Case(256, 1, 1, 64, 288, query_tiles=4, key_chunk=96, fidelity="HiFi2"),
+        [0],
+        [padded(random_tree(200, 5, 0.05), 256)],
+    ),
+    # Workers without keys, which the prefix of a user decides; more heads than groups.
+    "4 workers": (
+        Case(9, 4, 1, 64, 160, users=4, workers=4, grid=(4, 1), key_chunk=32),
+        [120, 5, -1, 60],
+        [random_tree(9, 7), binary(9), chain(9), star(9)],
+    ),
+    # Slots of two query tiles, of which the last pass fills one; two groups of three.
+    "3 workers": (
+        Case(20, 4, 1, 128, 160, users=2, workers=3, query_tiles=2, grid=(3, 2), key_chunk=64),
+        [130, 90],
+        [random_tree(20, 8), binary(20)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case, at, parents", LARGE.values(), ids=LARGE)
+def test_large_trees(sim_device, case, at, parents):
+    q, k, v = case.random()
+    found = run_ops(sim_device(CHIP), [case.call("exact", case.inputs(q, k, v), at, parents)])[0]
+    check_rows(str(case), case.rows(found["out"]), wanted(case, q, k, v, at, parents).exact, PCC[case.cache], at)
+
+
+def test_jobs_of_several_passes_with_a_guess(sim_device):
+    """Jobs of three query tiles and of one, head_dim 128, quantised caches, other sizes at the two ends."""
+    case = Case(64, 2, 1, 128, 192, cache="bfloat8_b", grid=(3, 1), workers=2, query_tiles=3, key_chunk=32)
+    call = {"at": [120], "parents": [random_tree(64, 5, 0.0)], "threshold": 0.7, "guess_range": GuessRange(32, 64)}
+    run_speculating(sim_device(CHIP), case, [call])
+
+
+@settings(max_examples=2)
+@given(data=st.data())
+def test_any_trees(sim_device, data):
+    """Eight users with trees and prefixes of their own."""
+    case = Case(10, 2, 1, 64, 64, users=8, grid=(4, 2), key_chunk=64)
+    at = data.draw(st.lists(st.integers(-1, 54), min_size=8, max_size=8))
+    sizes = [data.draw(st.integers(1, 10)) for _ in range(8)]
+    parents = [padded([-1] + [data.draw(st.integers(-1, node - 1)) for node in range(1, size)], 10) for size in sizes]
+    q, k, v = case.random()
+    found = run_ops(sim_device(CHIP), [case.call("exact", case.inputs(q, k, v), at, parents)])[0]
+    check_rows("any trees", case.rows(found["out"]), wanted(case, q, k, v, at, parents).exact, PCC[case.cache], at)
+
+
+@pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
+@pytest.mark.parametrize("nodes, mode", [(1, "speculate"), (1, "exact"), (6, "exact")])
+def test_what_lies_behind_the_nodes_does_not_matter(sim_device, nodes, mode, cache):
+    """Finite garbage, infinities and NaN in keys and values, bit for bit; in the last node's tile and behind it."""
+    case, at = Case(nodes, 4, 1, 64, 128, users=2, cache=cache, key_chunk=32), [70, 97]
+    q, k, v = case.random(11)
+    calls = []
+    for clean in (True, False):
+        caches = [garbage_behind(case, part, at, clean) for part in (k, v)]
+        calls.append(case.call(mode, case.inputs(q, *caches), at))
+    clean, dirty = run_ops(sim_device(CHIP), calls)
+    for name, expected in clean.items():
+        if isinstance(expected, torch.Tensor):
+            assert expected.isfinite().all() and torch.equal(dirty[name], expected), name
+
+
+def test_a_node_that_is_hidden_changes_nothing(sim_device):
+    """A node's result is the same, bit for bit, whatever the keys and values of nodes it does not see."""
+    case = Case(7, 2, 1, 64, 64, key_chunk=64)
+    q, k, v = case.random(5)
+    others = [part.clone() for part in (k, v)]
+    for part in others:
+        part[0, :, [20 + 2, 20 + 5, 20 + 6]] *= -3  # the root's second child and its children
+    inputs = [case.inputs(q, *kv) for kv in ((k, v), others)]
+    first, second = run_ops(sim_device(CHIP), [case.call("exact", each, [20], [binary(7)]) for each in inputs])
+    for node in range(7):
+        same = torch.equal(first["out"][:, :, node], second["out"][:, :, node])
+        assert same == (node in (0, 1, 3, 4)), node
+
+
+@pytest.mark.parametrize("mode", ["exact", "speculate"])
+def test_a_tree_of_one_node_is_decoding_bit_for_bit(sim_device, mode):
+    """Where each head has one worker and chunks of keys have one size; tile boundaries, no prefix, a skipped user."""
+    tree = Case(1, 4, 1, 64, 192, users=8, key_chunk=64, tree=True)
+    alone = replace(tree, tree=None)
+    at = [0, 1, 31, 32, 63, 95, 150, -1]
+    parts = tree.random(9)
+    options = {} if mode == "exact" else {"guess_range": BOTH, "threshold": 0.8}
+    calls = []
+    for case in (tree, alone):
+        more = options | ({"priority": priorities(HOLDS_EXACT)} if options else {})
+        calls.append(case.call(mode, case.inputs(*parts), at, chunk_size=64, **more))
+    of_tree, decoded = run_ops(sim_device(CHIP), calls)
+    for name in ("out",) if mode == "exact" else ("exact", "guess"):
+        assert torch.equal(tree.rows(of_tree[name]), alone.rows(decoded[name])), name
+    if options:
+        for name in ("distance_sq", "norm_sq"):
+            torch.testing.assert_close(of_tree[name], decoded[name], rtol=1e-6, atol=0)
+        assert torch.equal(of_tree["priority"], decoded["priority"])
+
+
+def test_every_node_equals_plain_decoding_of_its_path(sim_device):
+    """Decoding of each node in a cache that holds the prefix and the node's path."""
+    case, prefix, parents = Case(8, 4, 1, 64, 96, key_chunk=64), 45, random_tree(8, 6)
+    q, k, v = case.random(7)
+    paths = [path_of(parents, node) for node in range(8)]
+    assert len({len(path) for path in paths}) > 2
+    caches = []
+    for part in (k, v):
+        cache = torch.zeros(8, *part.shape[1:], dtype=part.dtype)
+        for node, path in enumerate(paths):
+            cache[node, :, :prefix] = part[0, :, :prefix]
+            cache[node, :, prefix : prefix + len(path)] = part[0, :, [prefix + n for n in path]]
+        caches.append(cache)
+    decoding = replace(case, nodes=1, users=8)
+    at = [prefix + len(path) - 1 for path in paths]
+    of_tree, decoded = run_ops(
+        sim_device(CHIP),
+        [
+            case.call("exact", case.inputs(q, k, v), [prefix], [parents]),
+            decoding.call("exact", decoding.inputs(q, *caches), at),
+        ],
+    )
+    check_rows("plain decoding", case.rows(of_tree["out"]), decoding.rows(decoded["out"]).double(), 0.9999)
+
+
+def test_one_huge_value_keeps_the_looser_tolerance(sim_device):
+    """A value a thousand times the others is most of norm and distance: their errors are then those of one bfloat16
+    result and one bfloat16 weight, squared."""
+    case, at = Case(1, 4, 1, 64, 96, users=6), [95, 90, 80, 77, 70, 64]
+    q, k, v = case.random(3)
+    for user in range(case.users):
+        v[user, 0, 40 if user % 2 else 3, 7 * user] = 1000 * (1 + user / 7)
+    found = run_ops(sim_device(CHIP), [case.call("speculate", case.inputs(q, k, v), at, guess_range=SHORT)])[0]
+    expected = wanted(case, q, k, v, at, guess_range=SHORT)
+    for name in ("norm_sq", "distance_sq"):
+        error = (found[name].flatten().double() - getattr(expected, name)).abs() / getattr(expected, name)
+        logger.info(f"{name}: relative errors {error.tolist()}")
+        assert (error <= 0.02).all()
+
+
+def test_positions_past_the_cache_count_as_its_last(sim_device):
+    case = Case(1, 4, 1, 64, 64, users=3)
+    q, k, v = case.random()
+    same = [q[:, :, :1].expand_as(q), k[:1].expand_as(k), v[:1].expand_as(v)]
+    found = run_ops(sim_device(CHIP), [case.call("speculate", case.inputs(*same), [63, 64, 100_000])])[0]
+    assert found["exact"].any()
+    for user in (1, 2):
+        assert torch.equal(found["exact"][0, user], found["exact"][0, 0])
+
+
+def test_chunks_of_keys_of_any_size(sim_device):
+    """Fewer keys at once than a chunk of the guess has, and not a divisor of it: both ends and the middle are processed
+    as 64 and 32 keys. And a chunk that L1 does not hold at once: as many as fit."""
+    device = sim_device(CHIP)
+    ends = {"chunk_size": 96, "guess_range": GuessRange.both_ends(96)}
+    run_speculating(device, Case(1, 4, 1, 64, 320, users=2, key_chunk=64), [{"at": [299, 150]} | ends])
+    whole = {"chunk_size": 4096, "guess_range": GuessRange.both_ends(4096)}
+    run_speculating(device, Case(1, 2, 1, 128, 4096, workers=None), [{"at": [70]} | whole])
+
+
+@pytest.mark.parametrize(
+    "guess_range", [GuessRange(32, 32, True), GuessRange(32, 96), GuessRange(64, 32, True)], ids=str
+)
+def test_guess_ranges(sim_device, guess_range):
+    """Just after a boundary of tiles, in the middle of one, at its end; and bypassed."""
+    case = Case(1, 4, 1, 64, 192, users=4, workers=2, grid=(3, 1))
+    run_speculating(sim_device(CHIP), case, [{"at": [160, 144, 191, 40], "guess_range": guess_range, "threshold": 0.5}])
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("guess_range", [None, GuessRange(64, 32)], ids=str)
+def test_the_guess_alone(sim_device, guess_range, workers):
+    """Whatever lies outside it, NaN too, is not read. A user without speculation, one whose two ends meet, a skipped
+    one, and two at and behind a boundary of tiles."""
+    case = Case(1, 6, 2, 64, 192, users=5, workers=workers, grid=(3, 1) if workers == 3 else (2, 1))
+    at = [40, 95, -1, 159, 160]
+    q, k, v = case.random(5)
+    dirty = [part.clone() for part in (k, v)]
+    for user, position in enumerate(at):
+        outside = ~guess_positions(position, 32, guess_range=guess_range) if position >= 0 else slice(None)
+        for part in dirty:
+            part[user, :, : position + 1][:, outside] = math.nan
+    options = {} if guess_range is None else {"guess_range": guess_range}
+    found = run_ops(sim_device(CHIP), [case.call("guess", case.inputs(q, *dirty), at, **options)])[0]
+    expected = wanted(case, q, k, v, at, guess_range=guess_range or BOTH).guess
+    check_rows(f"guess alone {guess_range} {workers}", case.rows(found["out"]), expected, PCC[case.cache], at)
+
+
+def test_errors_of_a_worker_that_goes_through_128_chunks(sim_device):
+    """As many as one of eight workers has of 128K keys in chunks of 128. Were the state cut off where the matrix unit
+    reads it, each chunk would take half a place of 9 bits of it: 4 % in all when scores are equal. By default there are
+    64 chunks, of 64 keys."""
+    short = Case(1, 4, 1, 64, 4096, workers=1, grid=(1, 1), key_chunk=32)
+    q, k, v = short.random(5)
+    positive = 1 + torch.rand(v.shape, generator=torch.Generator().manual_seed(6)).bfloat16()
+    cases = [
+        (short, torch.zeros_like(q), positive, 0.003),
+        (short, q, v, 0.006),
+        (replace(short, key_chunk=None), q, v, 0.005),
+    ]
+    calls = [case.call("exact", case.inputs(query, k, values), [4095]) for case, query, values, _ in cases]
+    for found, (case, query, values, most) in zip(run_ops(sim_device(CHIP), calls), cases, strict=True):
+        expected = wanted(case, query, k, values, [4095]).exact
+        error = case.rows(found["out"]).double() - expected
+        norm = (error.norm() / expected.norm()).item()
+        bias = ((error * expected).sum() / expected.square().sum()).item()
+        logger.info(f"{case}: error of the norm {norm:.3%}, bias {bias:+.3%}, largest {error.abs().max():.2e}")
+        assert norm <= most and abs(bias) <= 0.002, case
+
+
+@pytest.mark.parametrize("heads, kv_heads", [(32, 1), (8, 2)], ids=["32/1", "8/2"])
+def test_stock_decode_attention_is_a_second_reference(sim_device, heads, kv_heads):
+    """On one core."""
+    case = Case(1, heads, kv_heads, 64, 128, grid=(1, 1))
+    q, k, v = case.random(2)
+    program = Make(
+        "ttnn:SDPAProgramConfig",
+        compute_with_storage_grid_size=Make("ttnn:CoreCoord", 1, 1),
+        q_chunk_size=32,
+        k_chunk_size=32,
+    )
+    op = "ttnn:transformer.scaled_dot_product_attention_decode"
+    inputs = case.inputs(q, k, v)
+    stock = Call(op, *inputs, cur_pos_tensor=words([100]), program_config=program)
+    found, theirs = run_ops(sim_device(CHIP), [case.call("exact", inputs, [100]), stock])
+    expected = wanted(case, q, k, v, [100]).exact
+    check_rows("oracle", case.rows(found["out"]), expected, PCC[case.cache])
+    check_rows("stock", case.rows(found["out"]), theirs["out"][0, :, :heads].transpose(0, 1).double(), 0.999)
+
+
+def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):
+    """The largest that are supported. Their bfloat16 row maxima are off by exponents of either sign."""
+    case = Case(1, 4, 1, 64, 96)
+    q, k, v = case.random(0)
+    scores = q[0, :, 0].double() @ k[0, 0, :71].double().T
+    for scale in (MIN_SCALE, MAX_SCALE):
+        factor = (9900 / scale / scores.abs().max()).sqrt()
+        large_q, large_k = ((part.double() * factor).bfloat16() for part in (q, k))
+        scaled = scale * (large_q[0, :, 0].double() @ large_k[0, 0, :71].double().T)
+        first, second = scaled.topk(2).values.T
+        assert 9700 < scaled.max() < 1e4 and -1e4 < scaled.min() < -9700
+        assert (first - second).min() > 50, "far enough apart for what TF32 holds of a score"
+        off = (first / scale).bfloat16().double() * scale - first
+        logger.info(f"scale {scale}: highest scores {first.tolist()}, their maxima off by {off.tolist()}")
+        assert off.abs().max() > 15
+        inputs = case.inputs(large_q, large_k, v)
+        found = run_ops(sim_device(CHIP), [case.call("speculate", inputs, [70], scale=scale)])[0]
+        expected = wanted(case, large_q, large_k, v, [70], scale=scale)
+        for name in ("exact", "guess"):
+            check_rows(f"scale {scale} {name}", case.rows(found[name]), getattr(expected, name), PCC[case.cache])
+        check_numbers(found, expected)
+
+
+def test_other_settings_keep_the_tolerances(sim_device):
+    """Another fidelity; queries of a tree in L1 and another scale."""
+    device = sim_device(CHIP)
+    run_speculating(device, Case(1, 4, 1, 64, 96, fidelity="HiFi2"), [{"at": [70]}], seed=1)
+    case = Case(4, 4, 1, 64, 128, key_chunk=64)
+    q, k, v = case.random()
+    found = run_ops(device, [case.call("exact", case.inputs(q, k, v, memory="L1"), [40], [binary(4)], scale=0.5)])[0]
+    expected = wanted(case, q, k, v, [40], [binary(4)], scale=0.5).exact
+    check_rows("scale 0.5", case.rows(found["out"]), expected, PCC[case.cache])
+
+
+@pytest.mark.parametrize("mode", ["exact", "guess"])
+def test_a_result_in_l1_is_the_one_in_dram(sim_device, mode):
+    """Two users, one of them skipped in the second pair of calls, whose rows are zeros in either memory."""
+    case = Case(1, 6, 2, 64, 128, users=2, workers=3, grid=(4, 2))
+    inputs = case.inputs(*case.random(3))
+    calls = [
+        case.call(mode, inputs, at, memory_config=Make(f"ttnn:{memory}_MEMORY_CONFIG"))
+        for at in ([127, 40], [70, -1])
+        for memory in ("DRAM", "L1")
+    ]
+    results = [found["out"] for found in run_ops(sim_device(CHIP), calls)]
+    for in_dram, in_l1 in (results[:2], results[2:]):
+        assert torch.equal(in_dram, in_l1) and in_dram.any()
+    assert not results[3][0, 1].any()
+
+
+def test_fifty_repeats_are_bit_equal(sim_device):
+    """Ten calls for five users with the same inputs, which follow each other without a look at the results.
+
+    Three workers share each head, whose partial results reach the reducer in any order.
+    """
+    case = Case(1, 2, 1, 64, 128, users=5, workers=3, grid=(4, 1))
+    one = replace(case, users=1)
+    q, k, v = one.random(4)
+    inputs = case.inputs(q.repeat(1, 1, 5, 1), k.repeat(5, 1, 1, 1), v.repeat(5, 1, 1, 1))
+    calls = [case.call("speculate", inputs, [97] * 5, priority=priorities(HOLDS_EXACT)) for _ in range(10)]
+    results = run_ops(sim_device(CHIP), calls, at_once=True)
+    repeats = [
+        [found[name][0, user] for name in ("exact", "guess")]
+        + [found[name].flatten()[user] for name in ("distance_sq", "norm_sq", "priority")]
+        for found in results
+        for user in range(5)
+    ]
+    check_rows("repeats", repeats[0][0][:, None], wanted(one, q, k, v, [97]).exact, PCC[case.cache])
+    assert len(repeats) == 50
+    for index, found in enumerate(repeats):
+        assert all(torch.equal(value, first) for value, first in zip(found, repeats[0], strict=True)), index
+
+
+@pytest.mark.parametrize("nodes, mode", [(1, "speculate"), (4, "exact"), (8, "speculate")])
+def test_shapes_positions_trees_and_thresholds_are_arguments_of_one_program(sim_device, nodes, mode):
+    """The second call must not run with the first's numbers, neither data nor what leaves the buffers alone."""
+    device = sim_device(CHIP)
+    program_entries(device, forget=True)
+    small = Case(nodes, 2, 1, 64, 128, users=2, key_chunk=32, grid=(2, 1))
+    large = (
+        replace(small, max_tokens=192) if mode == "speculate" and nodes > 1 else replace(small, heads=4, max_tokens=192)
+    )
+    forms = [[chain(nodes), star(nodes)], [star(nodes), binary(nodes)]]
+    calls, expected = [], []
+    for case, at, parents in ((small, [5, 33], forms[0]), (small, [33, -1], forms[1]), (large, [90, 0], forms[0])):
+        q, k, v = case.random(8)
+        options = {} if mode == "exact" else {"guess_range": SHORT if case is small else BOTH, "threshold": 0.1 + at[0]}
+        calls.append(case.call(mode, case.inputs(q, k, v), at, parents, **options))
+        expected.append((case, at, wanted(case, q, k, v, at, parents).exact))
+    for found, (case, at, right) in zip(run_ops(device, calls), expected, strict=True):
+        rows = case.rows(found["out" if mode == "exact" else "exact"])
+        check_rows(f"{case} {at}", rows, right, PCC[case.cache], at)
+        assert found["entries"] == 1
+
+
+def test_one_trace_serves_all_prefixes_and_trees(sim_device):
+    case = Case(5, 2, 1, 64, 64, grid=(1, 1), key_chunk=64)
+    q, k, v = case.random(8)
+    inputs = case.inputs(q, k, v)
+    wheres = [([40], [chain(5)]), ([7], [star(5)])]
+    calls = [case.call("exact", inputs, at, parents) for at, parents in wheres]
+    results = run_ops(sim_device("1x1", dispatch="fast"), calls, traced=True)
+    for (at, parents), found in zip(wheres, results, strict=True):
+        check_rows("trace", case.rows(found["out"]), wanted(case, q, k, v, at, parents).exact, PCC[case.cache])
+
+
+# ------------------------------------------------------------------------------ refusals
+
+
+ONE, TREE = Case(workers=None, max_tokens=256), Case(8, key_chunk=64)
+LONG, LONG_TREE = Case(1, 2, 1, 128, 4096, workers=None, key_chunk=4096), Case(8, 2, 1, 128, 4096, key_chunk=4096)
+HOST, NO_ROW, GONE_ROW = (
+    In(torch.zeros(1, 1, 4, 64), memory="HOST"),
+    In(torch.zeros(1, 1, 32, 32)),
+    In(torch.zeros(1, 1, 1, 32), "uint32", gone=True),
+)
+GONE = "gone"
+
+
+def call_with(case: Case, mode: str, options: dict) -> Call:
+    """Return a call with options; those that are numbers are its inputs. GONE: as it is, but deallocated."""
+    named = {name: value for name, value in options.items() if isinstance(name, str)}
+    call = case.call(mode, case.inputs(*case.random()), [5] * case.users, **named)
+    arguments = list(call.arguments)
+    for index in options.keys() - named.keys():
+        kept, value = arguments[index], options[index]
+        arguments[index] = In(kept.values, kept.dtype, gone=True) if value is GONE else value
+    call.arguments = tuple(arguments)
+    return call
+
+
+def configured(case: Case, **changes) -> dict:
+    return {"program_config": case.config(**changes)}
+
+
+SPECULATING = {
+    "q has been deallocated": {0: GONE},
+    "q must be a ttnn.Tensor, it is a Tensor": {0: torch.zeros(1, 1, 4, 64)},
+    "program_config must be a ProgramConfig, it is a str": {"program_config": "HiFi4"},
+    "peer must be a Peer, it is a str": {"peer": "the next chip"},
+    "origin must be two integers (x, y), got None": configured(ONE, origin=None),
+    "math_fidelity must be one of HiFi2, HiFi3, got None": configured(ONE, math_fidelity=None),
+    "need 2 cores, the grid has 1": configured(ONE, grid=(1, 1)),
+    "workers_per_head must be an integer of at least 1, got 2.5": configured(ONE, workers_per_head=2.5),
+    "grid must be two integers (x, y), got (1.5, 2)": configured(ONE, grid=(1.5, 2)),
+    "threshold must be from 0 to 1e+06, got '0.1'": {"threshold": "0.1"},
+    "scale must be from 0.0001 to 100, got '0.1'": {"scale": "0.1"},
+    "priority has been deallocated": {"priority": GONE_ROW},
+    "priority must be uint32, row-major": {"priority": NO_ROW},
+    "priority must be a ttnn.Tensor, not torch.Tensor": {"priority": torch.zeros(1, 1, 1, 32)},
+}
+EXACT = {
+    "program_config must be a ProgramConfig, it is a dict": {"program_config": {"grid": (2, 1)}},
+    "q must be on device, it is in host memory": {0: HOST},
+    "a grid of 4x1 cores at (1, 0) is not within the device's 4x2": configured(ONE, grid=(4, 1), origin=(1, 0)),
+    "memory_config must be interleaved, it is HEIGHT_SHARDED": {
+        "memory_config": Make("ttnn:L1_HEIGHT_SHARDED_MEMORY_CONFIG")
+    },
+    "memory_config must be a ttnn.MemoryConfig, it is a str": {"memory_config": "L1"},
+}
+TREES = {
+    "q must be on device": {0: HOST},
+    "prefix has been deallocated": {3: GONE},
+    "intervals must be a ttnn.Tensor, it is a Tensor": {4: torch.zeros(1, 2, 8)},
+    "intervals must be INT32 ROW_MAJOR (1, 2, nodes), it is BFLOAT16 TILE (1, 2, 8)": {4: In(torch.zeros(1, 2, 8))},
+    "with 1 * 7 = 7 rows, its shape is (1, 4, 8, 64)": {4: words(torch.zeros(1, 2, 7))},
+    "it is a str": {"program_config": "HiFi4"},
+    "3 workers per head need 3 cores, the grid has 2": configured(TREE, workers_per_head=3),
+    "a grid of 9x1 cores at (0, 0) is not within": configured(TREE, grid=(9, 1)),
+    "math_fidelity must be one of HiFi2, HiFi3, got 'LoFi'": configured(TREE, math_fidelity="LoFi"),
+    "scale must be from 0.0001 to 100, got 0": {"scale": 0},
+}
+SPECULATING_TREES = {
+    "chunk_size must be a positive multiple of 32, got 100": {"chunk_size": 100},
+    "guess_range.last must be a multiple of 32 from 32 to the 128": {"guess_range": GuessRange(32, 20)},
+    "threshold must be from 0 to 1e+06, got -0.1": {"threshold": -0.1},
+    "priority must be a ttnn.Tensor, not builtins.int": {"priority": 1},
+}
+
+
+@pytest.mark.parametrize(
+    "case, mode, refused",
+    [
+        (ONE, "speculate", SPECULATING),
+        (ONE, "exact", EXACT),
+        (LONG, "exact", {"key_chunk 4096 with head_dim 128": {"chunk_size": 4096}}),
+        (TREE, "exact", TREES),
+        (TREE, "speculate", SPECULATING_TREES),
+        (LONG_TREE, "exact", {"query_tiles 1 and key_chunk 4096 with head_dim 128 and 1 worker(s) per head need": {}}),
+    ],
+    ids=["speculate", "exact", "long", "trees", "speculating trees", "long trees"],
+)
+def test_refused_before_anything_runs(sim_device, case, mode, refused):
+    calls = {said: call_with(case, mode, options) for said, options in refused.items()}
+    for said, message in refusals(sim_device(CHIP), calls).items():
+        assert message.startswith("UnsupportedError: ") and said in message, (said, message)

@@ -1,0 +1,180 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Decoding at Llama 3.1 8B shapes on mock meshes: calls validate, fit L1 and compile; nothing executes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.run_op import Call, In, Make, World, gathered, priorities
+from tests.tt_kernels.attention import FLASH
+from tt_kernels.common.priority import HOLDS_EXACT
+
+pytestmark = pytest.mark.mock_mesh
+
+# (mesh, axis of the pairs); the other axis is tensor parallel, and the heads are split over it.
+MESHES = [((1, 2), 1), ((2, 2), 0), ((2, 4), 0)]
+HEAD_DIM, GROUP = 128, 4
+EXCHANGE, OUTPUT = (7, 7), (6, 7)
+PEER = "tt_kernels.common.speculative_chips:Peer"
+
+
+def empty(device, shape, dtype: str, layout: str = "TILE", memory: str = "DRAM"):
+    import ttnn
+
+    layout, memory = getattr(ttnn, f"{layout}_LAYOUT"), getattr(ttnn, f"{memory}_MEMORY_CONFIG")
+    return ttnn.empty(list(shape), getattr(ttnn, dtype), layout, device, memory)
+
+
+def made_empty(*arguments, **options) -> Make:
+    return Make(f"{__name__}:empty", *arguments, device=True, **options)
+
+
+def tp_group(axis: int, core=OUTPUT) -> Make:
+    return Make("tt_kernels.common.tp_group:TpGroup", axis, core, device=True)
+
+
+def pairs(axis: int) -> Make:
+    return Make("tt_kernels.common.peer:ChipPairs", axis, EXCHANGE, device=True)
+
+
+def call(kv_heads, context, chunk_size, users=1, cache="bfloat8_b", axis=1, tp=None, exact=False, **options) -> Call:
+    """Return a call of pairs along an axis, with axis None without a peer."""
+    given = [made_empty((1, users, kv_heads * GROUP, HEAD_DIM), "bfloat16")]
+    given += [made_empty((users, kv_heads, context, HEAD_DIM), cache) for _ in range(2)]
+    given.append(made_empty((users,), "int32", "ROW_MAJOR"))
+    if axis is not None:
+        peer = Make(PEER, pairs(axis), gathered(()))
+        given_by_default: dict[str, Any] = {"peer": peer, "priority": priorities(HOLDS_EXACT), "tp_group": tp}
+        options = given_by_default | options
+    name = "flash_decode" if exact else "speculative_flash_decode"
+    return Call(f"{FLASH}:{name}", *given, chunk_size=chunk_size, **options)
+
+
+def build(device, calls: list[Call]) -> list:
+    """Return the shapes of each call's outputs, or the error that refuses it; last the number of programs."""
+    import ttnn
+
+    before, found = device.num_program_cache_entries(), []
+    for each in calls:
+        world = World(device)
+        try:
+            outputs = world.launch(each)
+            found.append([tuple(tensor.shape) for tensor in (outputs if isinstance(outputs, tuple) else [outputs])])
+        except Exception as error:  # whatever it is, the test compares it
+            found.append(f"{type(error).__name__}: {error}")
+        for made in world.made.values():
+            if isinstance(made, ttnn.Tensor):
+                ttnn.deallocate(made)
+    return [*found, device.num_program_cache_entries() - before]
+
+
+def shapes(kv_heads: int, users: int = 1, exact: bool = False) -> list[tuple[int, ...]]:
+    row, numbers = (1, users, kv_heads * GROUP, HEAD_DIM), (1, 1, 1, users)
+    return [row] if exact else [row, row, numbers, numbers]
+
+
+@pytest.mark.parametrize("mesh, axis", MESHES, ids=["1x2", "2x2", "2x4"])
+def test_llama_shapes_build_on_every_pair(mock_mesh, mesh, axis):
+    columns = mesh[0] * mesh[1] // 2
+    kv_heads, tp = 8 // columns, tp_group(1 - axis) if columns > 1 else None
+    sizes = [(*size, 1) for size in itertools.product((1024, 32768, 131072), (128, 256, 512))]
+    sizes.append((1024, 128, 8))  # the most semaphores
+    *found, programs = mock_mesh(mesh).run(
+        build, [call(kv_heads, *size, axis=axis, tp=tp) for size in sizes], timeout=900
+    )
+    assert found == [shapes(kv_heads, users) for *_, users in sizes]
+    assert 3 <= programs <= len(sizes), "buffers depend on the chunk, contexts may share a program"
+
+
+def test_defaults_serve_what_l1_does_not_hold_at_once_and_chips_without_a_peer(mock_mesh):
+    """One key/value head on the whole grid, large chunks of bfloat16 caches, several users."""
+    paired = [
+        (1, 131072, 128),
+        (1, 131072, 512, 1, "bfloat16"),
+        (2, 4096, 512, 1, "bfloat16"),
+        (8, 2048, 1024, 1, "bfloat16"),
+        (8, 1024, 512, 8, "bfloat16"),
+        (2, 1024, 128, 3),
+    ]
+    alone = [((8, 1024, 128), exact) for exact in (False, True)]
+    alone += [(size, exact) for size in ((8, 1024, 128, 4), (1, 131072, 256)) for exact in (False, True)]
+    calls = [call(*size) for size in paired] + [call(*size, axis=None, exact=exact) for size, exact in alone]
+    *found, _ = mock_mesh((1, 2)).run(build, calls, timeout=900)
+    sizes = [(size, False) for size in paired] + alone
+    assert found == [shapes(size[0], (*size, 1)[3], exact) for size, exact in sizes]
+
+
+def l1_in_use(device, calls: list[Call]) -> tuple[list, list]:
+    """Return what build() says of the calls before and after 864 KB of L1 are taken on every core."""
+    import ttnn
+
+    from tt_kernels.speculative_flash_decode.launch import l1_free
+
+    free = l1_free(device)
+    before = build(device, calls)
+    held = [empty(device, (1, 1, 64 * 32, 216 * 32), "bfloat16", memory="L1") for _ in range(2)]
+    assert l1_free(device) == free - 2 * 216 * 2048, "216 tiles of each on every core"
+    found = before, build(device, calls)
+    for tensor in held:
+        ttnn.deallocate(tensor)
+    return found
+
+
+def test_l1_that_is_in_use_counts(mock_mesh):
+    """A configuration is refused that would fit else; the default takes smaller chunks."""
+    config = Make(f"{FLASH}:ProgramConfig", workers_per_head=7, key_chunk=512)
+    calls = [call(8, 2048, 512, program_config=config), call(8, 2048, 512, cache="bfloat16")]
+    (before, _, _), (refused, default, _) = mock_mesh((1, 2)).run(l1_in_use, calls, timeout=900)
+    assert before == default == shapes(8)
+    assert "key_chunk 512 with head_dim 128, 1 user(s) and 7 worker(s) per head needs" in refused
+
+
+def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_mesh):
+    region = "tt_kernels.compute_gate.region:gated_region"
+    made = Make("tt_kernels.common.core_pair:CorePair", device=True)
+    words = In(torch.zeros(1, 1, 1, 32), "uint32")
+    gated, gated_row = call(8, 512, 128), call(4, 512, 128, axis=0, tp=tp_group(1))
+    gated.inside, gated_row.inside = Make(region), Make(region, shared_gate_axis=1)
+    of_pairs = [
+        (call(8, 512, 128, priority=None), "give priority="),
+        (
+            call(8, 512, 128, peer=Make(PEER, pairs(1), words)),
+            "(1, 1, 2, 32), interleaved, on device; it is UINT32 ROW_MAJOR (1, 1, 1, 32)",
+        ),
+        (
+            call(8, 512, 128, peer=Make(PEER, pairs(1), [words])),
+            "peer.gathered must be a ttnn.Tensor, it is a list",
+        ),
+        (call(8, 512, 128, peer=Make(PEER, made, gathered(()))), "peer.pairs must be a ChipPairs, it is a CorePair"),
+        *(
+            (
+                call(8, 512, 128, peer=Make(PEER, pairs(1), gathered(()), seconds)),
+                f"a positive, finite number of seconds, not {seconds}",
+            )
+            for seconds in (0, float("inf"), float("nan"))
+        ),
+        (gated, "speculative_flash_decode (cluster_axis=1) is a cross-chip op"),
+    ]
+    of_rows = [
+        (
+            call(4, 512, 128, axis=0),
+            "the chips along axis 1 share each user's heads and must decide together: give tp_group=TpGroup",
+        ),
+        (call(4, 512, 128, axis=0, tp="the other chips"), "tp_group must be a TpGroup, it is a str"),
+        (call(4, 512, 128, axis=0, tp=tp_group(0)), "peer.pairs and tp_group both use axis 0 of the mesh"),
+        (
+            call(4, 512, 128, axis=0, tp=tp_group(1, EXCHANGE)),
+            "core (7, 7) cannot be both the exchange core of the pairs and the output core of the TP group",
+        ),
+        (gated_row, "speculative_flash_decode (cluster_axis=0) is a cross-chip op"),
+    ]
+    for mesh, refused in (((1, 2), of_pairs), ((2, 2), of_rows)):
+        *found, _ = mock_mesh(mesh).run(build, [each for each, _ in refused], timeout=900)
+        for (_, text), message in zip(refused, found, strict=True):
+            assert text in message
+            assert message.startswith("GatedRegionError" if "cross-chip" in text else "UnsupportedError")
