@@ -324,10 +324,10 @@ MUTATIONS = [
     ),
     Mutation(
         "the chips' rotary pairs are of the wrong heads",
-        f"{MODEL}/tt/weights/map.py",
+        f"{MODEL}/tt/weights.py",
         "weight.view(heads, 2, rows // heads // 2, inputs)",
         "weight.view(heads, rows // heads // 2, 2, inputs)",
-        ("tests/models/tt/weights/test_weight_map.py::test_adjacent_rotation_is_the_checkpoints",),
+        ("tests/models/tt/test_weight_map.py::test_adjacent_rotation_is_the_checkpoints",),
     ),
     Mutation(
         "a prompt begins with two BOS",

@@ -215,6 +215,7 @@ def fails_with_the_gate_closed(device, x):
 def opens_the_mesh_of_the_model(device, x):
     """Return whether the device as a killed run left it skips, and what it adds once the model has opened it."""
     import ttnn
+
     from models.llama31_8b.tt.mesh import MeshShape
 
     close_gate(device)
