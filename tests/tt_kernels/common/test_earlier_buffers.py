@@ -22,7 +22,7 @@ def attention_calls(nodes: int, workers: int) -> dict[str, Call]:
         more: dict[str, dict] = {"speculate": {"guess_range": SHORT}, "exact": {}}
     else:
         case, at = replace(LISTED, workers=workers), LISTED_AT
-        more = {"guess": {}, "exact": {}, "speculate": {"guess_range": LISTED_RANGE}}
+        more = {"guess": {}, "exact": {}, "speculate": {}}
     inputs = case.inputs(*case.random())
     calls = {mode: case.call(mode, inputs, at, **options) for mode, options in more.items()}
     if nodes == 1:
