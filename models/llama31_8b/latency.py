@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decode latency of Llama 3.1 8B on N150 chips: appendix F of the ALSpec paper over its tables 4 to 7.
 
-The paper prints flash decode at 1K tokens only. Beyond that a longer cache costs
+A token takes fixed + hits * (receiver + max(sender - receiver, layer)) + misses * (layer + sender), or with tensor
+parallelism alone fixed + 32 * (layer + FD). Two groups that speculate have the times of half of the chips. These are
+times of device kernels; the host's are left out. The paper prints flash decode at 1K tokens only; a longer cache costs
 
-    FD(K) = FD(1K) + (K - 1024) * bytes per position and head * (heads / DRAM rate + 1 / head rate)
+    FD(K) = FD(1K) + (K - 1024) * 272 bytes per head * (heads of a chip / DRAM rate + 1 / head rate)
 
-A chip streams `heads` = 8 / chips heads at the DRAM rate. The second term is what each head costs however few of them
-share a chip, which is why splitting attention by head yields less and less (appendix D). `python -m perf.projection
-tokens` prints these assumptions and the model beside what others measured.
+The second term is what each head costs however few of them share a chip, which is why splitting attention by head
+yields less and less (appendix D). The head rate is fitted to published 64K runs on one, two and eight chips. A sender
+takes verify_ns more than flash decode (assumed); a receiver FD(1K), the rest of two chunks on one core, and one hop.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ BYTES_PER_POSITION_AND_HEAD = 2 * HEAD_DIM * 1088 // 1024
 ANCHOR_CHUNK = 256
 CORES_PER_HEAD = 16
 DRAM_BYTES_PER_S = 288e9  # a Wormhole's specification
-# Least squares over seven published pairs of short and 64K decode speeds (perf.projection.published.fitted_head_rate).
+# Least squares over seven published pairs of short and 64K speeds (fitted_head_rate of perf.projection.published).
 HEAD_BYTES_PER_S = 68412202573.049286
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from models.llama31_8b import latency
 from models.llama31_8b.command_line import OneLineParser, run_command
 from models.llama31_8b.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
@@ -52,7 +54,9 @@ def _listed(sentences: Sequence[str]) -> str:
 def _tokens(options: argparse.Namespace) -> Answer:
     chips: Sequence[int] = CHIP_COUNTS
     contexts: Sequence[int] = FIGURE_CONTEXTS
-    times, told = Times(), gains.assumptions(Times())
+    times = Times()
+    costs = [{"chips": count} | asdict(times.costs(count)) for count in CHIP_COUNTS]
+    told = f"{latency.__doc__}\n{table(costs, 'chips fixed_ns per_layer_ns flash_decode_ns')}\n{times}"
     if options.measured:
         from perf.projection.measured import load
 
@@ -60,7 +64,7 @@ def _tokens(options: argparse.Namespace) -> Answer:
         chips = [n for n in CHIP_COUNTS if n in sweep.row_costs and (n == 1 or n // 2 in sweep.row_costs)]
         shortest, longest = sweep.shared_contexts()
         contexts = [at for at in FIGURE_CONTEXTS if shortest <= at <= longest] or [shortest]
-        told = sweep.assumptions()
+        told = _listed(sweep.assumptions())
     elif options.measured_only:
         raise ValueError("--measured-only is of --measured; without it, it changes nothing")
     points = gains.estimates(
@@ -74,7 +78,7 @@ def _tokens(options: argparse.Namespace) -> Answer:
         gains.save_plot(points, options.plot)
     rows = gains.estimate_rows(points)
     text = table(rows, "context chips mode hit_rate tokens_per_s_per_user over_tp")
-    return rows, f"{text}\n\nLlama 3.1 8B, batch 1, kernels alone, assuming that\n{_listed(told)}"
+    return rows, f"{text}\n\n{told}"
 
 
 def _gains(options: argparse.Namespace) -> Answer:

@@ -23,18 +23,15 @@ CONTEXT = 1024  # the tables'
 EASYSPEC_LOSS = 0.07  # of the acceptance, at most
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
 ASSUMPTIONS = (
-    "batch 1, 1K context; times of single ops are appendix F's (tables 4 to 7: Llama 3.1 8B on 1, 2, 4, 8 N150), added "
-    "up one after another; nothing here ran on a board",
-    "a matrix product takes a fixed time and its weights' bytes at a fixed rate, a straight line through the tables' "
-    "products; the draft is in the performance precision (gate and up bfloat4_b, the rest bfloat8_b)",
-    "norms, heads, RoPE, cache writes, flash decode, element-wise ops and gathers of the draft take what the 8B's take "
-    "on as many chips; a sum takes longer in proportion to its columns where a stage's layers have more than 4096",
+    "batch 1 and 1K tokens; times of single ops are those of tables 4 to 7, added up; nothing here ran on a board",
+    "a product takes a fixed time and its weights' bytes at a fixed rate, a line through the tables' products; the "
+    "draft is in the performance precision",
+    "other ops of the draft take what the 8B's take on as many chips; a sum takes longer in proportion to its columns "
+    "where a stage's layers have more than 4096",
     "layers on chips of their own take, but for the sums, what a row of as many chips as share one layer takes; a "
-    "stage adds a masking and, for each layer, a slice, each as long as the residual's addition",
-    "calibration is an exact step over all its tokens (up to 32 rows fill one tile), and in each stage the choice of "
-    "the layers' inputs, a norm, a query/key/value product, heads, a rotation and two cache writes more",
-    "the target's step over the drafted chain takes what its plain step takes; verification, commit, the choice of "
-    "drafted tokens, the host and its reads take nothing",
+    "stage adds a masking and a slice per layer, each as long as the residual's addition",
+    "calibration is an exact step, and per stage choosing inputs, a norm, qkv, heads, a rotation and two cache writes",
+    "the target's step over the drafts takes what a plain step takes; verification, commit and the host take nothing",
     "each drafted token is accepted with the same chance, given those before it; drafting is of a fixed length",
 )
 # Between the two products of an attention.

@@ -11,7 +11,6 @@ from statistics import mean
 from typing import Any
 
 from models.llama31_8b.latency import (
-    BYTES_PER_POSITION_AND_HEAD,
     CHIP_COUNTS,
     CHUNK_SIZES,
     LAYERS,
@@ -38,27 +37,6 @@ HITS_ASSUMPTIONS = (
     "holds up to 32 rows, and 64 nodes are shown under the same assumption",
     "drafting takes no time",
 )
-
-
-def assumptions(times: Times) -> list[str]:
-    """Return what an estimate from the paper's tables follows from, one sentence for each assumption."""
-    costs = [times.costs(chips) for chips in CHIP_COUNTS]
-    layer, fixed, exact = (
-        " ".join(f"{getattr(of, name) / 1000:.1f}" for of in costs)
-        for name in ("per_layer_ns", "fixed_ns", "flash_decode_ns")
-    )
-    dram, head = times.dram_bytes_per_s / 1e9, times.head_bytes_per_s / 1e9
-    return [
-        "a token: fixed + hits * (receiver + max(sender - receiver, layer)) + misses * (layer + sender), appendix F; "
-        f"full TP: fixed + {LAYERS} * (layer + FD); SP+TP has the times of half of the chips; no host time",
-        f"on 1, 2, 4, 8 chips (the paper's tables 4 to 7), us: layer without flash decode {layer}; fixed {fixed}; "
-        f"FD(1K) {exact}",
-        f"FD(K): FD(1K) + (K - 1024) * {BYTES_PER_POSITION_AND_HEAD} B * (heads per chip / {dram:.0f} GB/s of DRAM + 1 "
-        f"/ {head:.2f} GB/s per head), fitted to published 64K runs at 288 GB/s, none of them on 4 chips",
-        f"sender: FD(K) + {times.verify_ns / 1000:.1f} us of verification (assumed)",
-        "receiver: FD(1K), which holds a chunk of 256 positions per core, + (2 S - 256) positions at a sixteenth of "
-        f"the rate per head + {times.hop_ns / 1000:.1f} us for one hop (a measured exchange); at most the sender",
-    ]
 
 
 def estimates(

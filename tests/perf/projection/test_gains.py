@@ -175,6 +175,10 @@ def test_the_report_shows_speeds_and_what_they_follow_from(tmp_path, capsys):
     tp, sp = (estimate(65536, rate, 8) for rate in (None, 0.875))
     assert f"| 65536 | 8 | tp | - | {tp.tokens_per_s_per_user:.4g} | 1 |" in out
     assert f"| 0.875 | {sp.tokens_per_s_per_user:.4g} | {tp.token_latency_ns / sp.token_latency_ns:.4g} |" in out
-    assert "layer without flash decode 846.7 555.0 387.6 440.5" in out and "SP@87.5% + TP" in plot.read_text()
+    assert (
+        "| 4 | 638529 | 387584 | 56024 |" in out
+        and "head_bytes_per_s=684122" in out
+        and "SP@87.5% + TP" in plot.read_text()
+    )
     assert main(["ops", "--mesh", "1x1", "2x4"]) == 0
     assert "| 1 | performance | 1024 | 28.3 | 33.2 | 0.173" in capsys.readouterr().out
