@@ -19,34 +19,21 @@ from typing import Any
 
 import torch
 from loguru import logger
-from torch import nn
 
+from models.llama31_8b.command_line import run_command
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.huggingface import AttentionSpeculation, score
 from models.llama31_8b.huggingface import scoring as whole_texts
 from models.llama31_8b.huggingface.load import load_transformers
 from models.llama31_8b.reference.model.text_attention import text_guess
 from perf.lib.tables import Table
-from perf.studies.quality.texts import Texts
-from perf.studies.quality.torch_device import DTYPES, add_torch_options
 
-COSTS = (
-    ("device", "torch", "transformers", "model", "dtype", "part", "attention", "context"),
-    ("milliseconds", "min", "max", "repeats", "peak_gb", "of_sdpa"),
-)
+from .inputs import DTYPES, Texts, add_torch_options
+
+ON = ("device", "torch", "transformers", "model", "dtype")
+COSTS = ((*ON, "part", "attention", "context"), ("milliseconds", "min", "max", "repeats", "peak_gb", "of_sdpa"))
 DECISIONS = (
-    (
-        "device",
-        "torch",
-        "transformers",
-        "model",
-        "dtype",
-        "text",
-        "context",
-        "threshold",
-        "chunk_size",
-        "against",
-    ),
+    (*ON, "text", "context", "threshold", "chunk_size", "against"),
     ("decisions", "different", "hit_rate", "hit_rate_against", "loss_difference"),
 )
 PARTS = ("scoring", "decode", "decisions")
@@ -54,14 +41,14 @@ PARTS = ("scoring", "decode", "decisions")
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m perf.studies.quality.bench_huggingface", description=__doc__.split("\n\n")[0]
+        prog="perf.studies.quality.bench_huggingface", description=__doc__.split("\n\n")[0]
     )
     add = parser.add_argument
     add("--parts", nargs="+", choices=PARTS, default=PARTS)
     add("--preset", choices=PRESETS, default="llama-3.1-8b", help="shape of the random model (llama-3.1-8b)")
     add("--layers", type=int, help="only so many layers of it, for a small machine")
     add("--model", help="trained model for decisions: folder, hub id or .gguf (SmolLM2-135M-Instruct)")
-    add("--data", type=Path, help="folder with the book for decisions (perf/studies/quality/texts.py)")
+    add("--data", type=Path, help="folder with the book for decisions")
     add("--contexts", type=int, nargs="+", default=(4096, 16384, 32768), help="tokens of a text")
     add("--decision-tokens", type=int, default=2048, help="tokens of the text for decisions")
     add("--steps", type=int, default=32, help="decode steps timed at once")
@@ -74,108 +61,72 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure; 0, or 2 with one line for what cannot be done."""
+    """Measure; 0, 1 where calls failed, or 2 with one line for what cannot be done."""
     args = parse_args(argv)
-    try:
+
+    def run() -> int:
         failed = costs(args) if {"scoring", "decode"} & set(args.parts) else 0
         if "decisions" in args.parts:
             decisions(args)
-    except (ValueError, OSError) as error:
-        print(f"perf.studies.quality.bench_huggingface: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 1 if failed else 0
+        return 1 if failed else 0
+
+    return run_command("perf.studies.quality.bench_huggingface", run, (ValueError,))
 
 
-def surroundings(args: argparse.Namespace) -> dict[str, object]:
+def surroundings(args: argparse.Namespace, model: str) -> dict[str, object]:
+    """Return the columns ON."""
     import transformers
 
     cuda = args.torch_device.type == "cuda"
-    return {
-        "device": torch.cuda.get_device_name(args.torch_device) if cuda else "cpu",
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "dtype": args.dtype,
-    }
+    device = torch.cuda.get_device_name(args.torch_device) if cuda else "cpu"
+    return dict(zip(ON, (device, torch.__version__, transformers.__version__, model, args.dtype)))
 
 
 def random_model(args: argparse.Namespace) -> Any:
     """Return a transformers model of the preset's shape and transformers' own random weights, on the device."""
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import AutoModelForCausalLM, LlamaConfig
 
-    shape = preset(args.preset)
-    if args.layers is not None:
-        shape = shape.with_layers(args.layers)
+    shape = preset(args.preset) if args.layers is None else preset(args.preset).with_layers(args.layers)
+    config = LlamaConfig(**shape.to_hf_dict())
     torch.manual_seed(0)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(DTYPES[args.dtype])
-    try:
-        with torch.device(args.torch_device):
-            model = LlamaForCausalLM(LlamaConfig(**shape.to_hf_dict())).eval()
-    finally:
-        torch.set_default_dtype(before)
-    model.set_attn_implementation("alspec")
-    return model
+    with torch.device(args.torch_device):
+        return AutoModelForCausalLM.from_config(config, dtype=DTYPES[args.dtype], attn_implementation="alspec").eval()
 
 
-class Clock:
-    """Measures times and peak memory of calls on a device."""
+def timed(call: Callable[[], object], device: torch.device, repeats: int, steps: int) -> dict[str, object]:
+    """Return times, per step of the call, and peak memory of a call on a device; one call before is not counted."""
 
-    def __init__(self, device: torch.device, repeats: int) -> None:
-        self.device, self.repeats = device, repeats
-
-    def measure(self, call: Callable[[], object], steps: int = 1) -> dict[str, object]:
-        """Return the columns COSTS[1] of a call that makes so many steps; one call before is not counted."""
+    def finished() -> None:
         call()
-        self._wait()
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-        seconds = []
-        for _ in range(self.repeats):
-            start = time.perf_counter()
-            call()
-            self._wait()
-            seconds.append((time.perf_counter() - start) / steps * 1e3)
-        peak = torch.cuda.max_memory_allocated(self.device) / 1e9 if self.device.type == "cuda" else None
-        return {
-            "milliseconds": statistics.median(seconds),
-            "min": min(seconds),
-            "max": max(seconds),
-            "repeats": self.repeats,
-            "peak_gb": peak,
-        }
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    finished()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    took = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        finished()
+        took.append((time.perf_counter() - start) / steps * 1e3)
+    peak = torch.cuda.max_memory_allocated(device) / 1e9 if device.type == "cuda" else None
+    return dict(zip(COSTS[1], (statistics.median(took), min(took), max(took), repeats, peak)))
 
 
 def costs(args: argparse.Namespace) -> int:
     """Fill costs.csv and return how many calls failed, of too little memory say, which does not stop the others."""
-    failed = 0
-    table = Table(args.out / "costs.csv", *COSTS)
-    model = random_model(args)
-    logger.info("{}: {:.2f} billion weights", args.preset, sum(p.numel() for p in model.parameters()) / 1e9)
-    clock = Clock(args.torch_device, args.repeats)
-    ids = torch.randint(
-        model.config.vocab_size,
-        (max(args.contexts) + args.steps,),
-        generator=torch.Generator().manual_seed(1),
-    ).to(args.torch_device)
+    failed, table, model = 0, Table(args.out / "costs.csv", *COSTS), random_model(args)
+    name = args.preset if args.layers is None else f"{args.preset} of {args.layers} layers"
+    draw = torch.Generator().manual_seed(1)
+    ids = torch.randint(model.config.vocab_size, (max(args.contexts) + args.steps,), generator=draw)
     speculation = AttentionSpeculation(args.threshold, args.chunk_size).attach(model)
     for context in args.contexts:
-        for part, attention, call, steps in calls(model, speculation, ids, context, args):
-            name = args.preset if args.layers is None else f"{args.preset} of {args.layers} layers"
-            key = {
-                **surroundings(args),
-                "model": name,
-                "part": part,
-                "attention": attention,
-                "context": context,
-            }
+        for part, attention, make, steps in calls(model, speculation, ids.to(args.torch_device), context, args.steps):
+            key = {**surroundings(args, name), "part": part, "attention": attention, "context": context}
             if part not in args.parts or table.has(key):
                 continue
             try:
-                found = clock.measure(call(), steps)
+                found = timed(make(), args.torch_device, args.repeats, steps)
             except RuntimeError as error:
                 logger.exception("{} {} {}: {}", part, attention, context, error)
                 failed += 1
@@ -195,34 +146,24 @@ def of_sdpa(table: Table, key: dict[str, object], found: dict[str, object]) -> f
 
 
 def calls(
-    model: nn.Module,
-    speculation: AttentionSpeculation,
-    ids: torch.Tensor,
-    context: int,
-    args: argparse.Namespace,
+    model: Any, speculation: AttentionSpeculation, ids: torch.Tensor, context: int, steps: int
 ) -> Iterator[tuple[str, str, Callable[[], Callable[[], object]], int]]:
     """Yield (part, attention, what makes the call that is timed, steps of the call)."""
 
-    def scoring(attention: str, guess: Callable | None) -> Callable[[], Callable[[], object]]:
-        def make() -> Callable[[], object]:
-            model.set_attn_implementation("sdpa" if guess is None else "alspec")
-            return lambda: scored(model, ids[:context], guess)
+    def scoring(guess: Callable | None) -> Callable[[], object]:
+        model.set_attn_implementation("sdpa" if guess is None else "alspec")
+        return lambda: scored(model, ids[:context], guess)
 
-        return make
+    def decode(attention: str) -> Callable[[], object]:
+        model.set_attn_implementation(attention)
+        speculation.reset()
+        return decoder(model, ids, context, steps)
 
-    def decode(attention: str) -> Callable[[], Callable[[], object]]:
-        def make() -> Callable[[], object]:
-            model.set_attn_implementation(attention)
-            speculation.reset()
-            return decoder(model, ids, context, args.steps)
-
-        return make
-
-    yield "scoring", "sdpa", scoring("sdpa", None), 1
-    yield "scoring", "alspec, tiles", scoring("alspec", whole_texts.guess_by_tiles), 1
-    yield "scoring", "alspec, windows", scoring("alspec", text_guess), 1
-    yield "decode", "sdpa", decode("sdpa"), args.steps
-    yield "decode", "alspec", decode("alspec"), args.steps
+    yield "scoring", "sdpa", lambda: scoring(None), 1
+    yield "scoring", "alspec, tiles", lambda: scoring(whole_texts.guess_by_tiles), 1
+    yield "scoring", "alspec, windows", lambda: scoring(text_guess), 1
+    yield "decode", "sdpa", lambda: decode("sdpa"), steps
+    yield "decode", "alspec", lambda: decode("alspec"), steps
 
 
 @torch.inference_mode()
@@ -237,31 +178,22 @@ def scored(model: Any, ids: torch.Tensor, guess: Callable | None) -> object:
 
 def decoder(model: Any, ids: torch.Tensor, context: int, steps: int) -> Callable[[], object]:
     """Return what decodes `steps` given tokens after a prefill of context - steps, again at each call."""
+    with torch.inference_mode():
+        cache = model(input_ids=ids[None, : context - steps], use_cache=True, logits_to_keep=1).past_key_values
 
     @torch.inference_mode()
     def run() -> object:
-        cache = state["cache"]
-        for index in range(steps):
-            token = ids[None, context - steps + index : context - steps + index + 1]
-            out = model(input_ids=token, past_key_values=cache, use_cache=True)
-        forget(cache, steps)
+        for token in ids[context - steps : context]:
+            out = model(input_ids=token[None, None], past_key_values=cache, use_cache=True)
+        cache.crop(-steps)
         return out
 
-    with torch.inference_mode():
-        out = model(input_ids=ids[None, : context - steps], use_cache=True, logits_to_keep=1)
-    state = {"cache": out.past_key_values}
     return run
-
-
-def forget(cache: Any, tokens: int) -> None:
-    """Drop the last tokens of a cache: transformers' crop(-n) in every version."""
-    cache.crop(-tokens)
 
 
 def decisions(args: argparse.Namespace) -> None:
     """Fill decisions.csv: a text at once on the device against the CPU and against steps on the device."""
-    table = Table(args.out / "decisions.csv", *DECISIONS)
-    texts = Texts(args.data)
+    table, texts = Table(args.out / "decisions.csv", *DECISIONS), Texts(args.data)
     speculation = AttentionSpeculation(args.threshold, args.chunk_size, keep_decisions=True)
     loaded = load_transformers(args.model, DTYPES[args.dtype], args.torch_device, speculation)
     tokens = loaded.tokenizer(texts.book(), add_special_tokens=False)["input_ids"]
@@ -271,35 +203,18 @@ def decisions(args: argparse.Namespace) -> None:
         raise ValueError(f"{texts.name} has {len(tokens)} tokens; --decision-tokens {args.decision_tokens}")
     here = score(loaded.model, ids)
 
-    def add(against: str, accepted: torch.Tensor, verified: torch.Tensor, losses: torch.Tensor | None) -> None:
+    def add(against: str, accepted: torch.Tensor, verified: torch.Tensor, losses: torch.Tensor) -> None:
         assert torch.equal(verified, here.verified), "which positions speculate is no matter of rounding"
         ours, theirs = here.accepted[:, verified], accepted[:, verified]
-        key = dict(
-            zip(
-                DECISIONS[0][4:],
-                (args.dtype, texts.name, len(ids), args.threshold, args.chunk_size, against),
-            )
-        )
-        table.append(
-            [
-                {
-                    **surroundings(args),
-                    "model": loaded.name,
-                    **key,
-                    "decisions": ours.numel(),
-                    "different": int((ours != theirs).sum()),
-                    "hit_rate": float(ours.double().mean()),
-                    "hit_rate_against": float(theirs.double().mean()),
-                    "loss_difference": None if losses is None else float((losses - here.losses).abs().max()),
-                }
-            ]
-        )
-        logger.info("{}", table.rows()[-1])
+        key = (*surroundings(args, loaded.name).values(), texts.name, len(ids), args.threshold, args.chunk_size)
+        rates = (float(part.double().mean()) for part in (ours, theirs))
+        found = (ours.numel(), int((ours != theirs).sum()), *rates, float((losses - here.losses).abs().max()))
+        table.append([dict(zip(table.columns, (*key, against, *found), strict=True))])
+        logger.info("{}: {} of {} decisions differ", against, found[1], found[0])
 
     windows = score(loaded.model, ids, text_guess)
     add("windows on the device", windows.accepted, windows.verified, windows.losses)
-    accepted, verified, losses = stepwise(loaded.model, speculation, ids.to(args.torch_device))
-    add("step by step on the device", accepted, verified, losses)
+    add("step by step on the device", *stepwise(loaded.model, speculation, ids.to(args.torch_device)))
     host = load_transformers(args.model, torch.float32, "cpu", AttentionSpeculation(args.threshold, args.chunk_size))
     exact = score(host.model, ids)
     add("at once on the cpu, float32", exact.accepted, exact.verified, exact.losses)
@@ -316,7 +231,7 @@ def stepwise(
         out = model(input_ids=ids[None, index : index + 1], past_key_values=cache, use_cache=True)
         cache = out.past_key_values
         if index + 1 < len(ids):
-            losses.append(nn.functional.cross_entropy(out.logits[0].float(), ids[index + 1 : index + 2]))
+            losses.append(torch.nn.functional.cross_entropy(out.logits[0].float(), ids[index + 1 : index + 2]))
     accepted, verified = speculation.decisions()
     return accepted[:, 0], verified[0], torch.stack(losses).cpu()
 

@@ -28,13 +28,13 @@ SCORED_BLOCK = 1024
 
 @dataclass(frozen=True)
 class TextPass:
-    """A text under one attention policy, T tokens.
+    """A text of T tokens under one attention policy.
 
     losses: float32 [T - 1], nats of each token but the first. states: float32 [T, hidden], after the final norm.
     choices: int64 [T], the likeliest next token. divergence: float32 [T], KL(exact || policy) of the next token in
-    nats, and exact_choices: int64 [T]; both None without an exact pass to compare with. scores: float32 [T, vocab], log
+    nats, and exact_choices: int64 [T]; both None without an exact pass to compare with. accepted: bool [layers, T] and
+    verified: bool [T], decisions of attention-level speculation, None for others. scores: float32 [T, vocab], log
     probabilities of the next token, where they were to be kept.
-    accepted: bool [layers, T] and verified: bool [T], decisions of attention-level speculation, None for others.
     """
 
     losses: torch.Tensor
@@ -111,38 +111,31 @@ def text_pass(
     first = 0 if policy is None or policy.statistics is None else policy.statistics.step_count
     tokens = torch.as_tensor(ids, dtype=torch.int64)
     following = torch.cat((tokens[1:], tokens[:1]))
-    losses, choices, divergence, exact_choices, kept = [], [], [], [], []
+    size = forward_size(len(ids), cache, policy)
     states = torch.cat(
         [
             model.forward(tokens[None, block], cache, policy=policy, logits="none", hidden=True)[1][0]
-            for block in blocks(len(ids), forward_size(len(ids), cache, policy))
+            for block in blocks(len(ids), size)
         ]
     )
+    found: dict[str, list[torch.Tensor]] = {}
     for block in blocks(len(ids), SCORED_BLOCK if states.is_cuda else BLOCK):
         scores = F.log_softmax(model.head(states[block]).float(), dim=-1)
-        losses.append(F.nll_loss(scores, following[block], reduction="none"))
-        choices.append(scores.argmax(-1))
+        parts = {"losses": F.nll_loss(scores, following[block], reduction="none"), "choices": scores.argmax(-1)}
         if keep_scores:
-            kept.append(scores)
+            parts["scores"] = scores
         if exact_scores is not None:
             exact = exact_scores[block]
-            divergence.append(F.kl_div(scores, exact, log_target=True, reduction="none").sum(-1))
-            exact_choices.append(exact.argmax(-1))
-    accepted = verified = None
+            parts["divergence"] = F.kl_div(scores, exact, log_target=True, reduction="none").sum(-1)
+            parts["exact_choices"] = exact.argmax(-1)
+        for name, part in parts.items():
+            found.setdefault(name, []).append(part)
+    whole = {name: torch.cat(of_blocks) for name, of_blocks in found.items()}
     if policy is not None and policy.statistics is not None:
         steps = policy.statistics.steps[first:]
-        accepted = torch.cat([step.accepted[:, 0] for step in steps], dim=1)
-        verified = torch.cat([step.verified[0] for step in steps])
-    return TextPass(
-        torch.cat(losses)[:-1],
-        states.float(),
-        torch.cat(choices),
-        torch.cat(divergence) if divergence else None,
-        torch.cat(exact_choices) if exact_choices else None,
-        accepted,
-        verified,
-        torch.cat(kept) if kept else None,
-    )
+        whole["accepted"] = torch.cat([step.accepted[:, 0] for step in steps], dim=1)
+        whole["verified"] = torch.cat([step.verified[0] for step in steps])
+    return TextPass(whole.pop("losses")[:-1], states.float(), **whole)
 
 
 @torch.inference_mode()
@@ -154,7 +147,35 @@ def read(model: ReferenceLlama, ids: Sequence[int], policy: AttentionPolicy | No
         model.forward(tokens[None, block], cache, policy=policy, logits="none")
 
 
-def weigh(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Return attention's weights [kv_heads, group, t, n] times values [kv_heads, n, d]: [t, heads * d]."""
-    out = torch.bmm(weights.flatten(1, 2), values.float())
-    return out.unflatten(1, weights.shape[1:3]).permute(2, 0, 1, 3).flatten(1)
+# Columns that compare a text under a policy with the same text under exact attention.
+COMPARED = (
+    *("perplexity", "exact_perplexity", "loss_change", "loss_change_se", "divergence", "agreement", "deviation"),
+    *("hit_rate", "tokens", "speculating"),
+)
+
+
+def compared_columns(result: TextPass, exact: TextPass, speculated_from: int) -> dict[str, object]:
+    """Return the columns COMPARED of a pass over a text beside its exact pass.
+
+    loss_change (nats per token), its standard error, divergence (mean KL of the next token), agreement (share of equal
+    likeliest tokens) and deviation (median of ||h~ - h|| / ||h|| after the final norm) are over the tokens that
+    speculate, those with `speculated_from` = 2S and more cached; perplexities are over the whole text. hit_rate is None
+    for policies that do not speculate.
+    """
+    assert result.divergence is not None and result.exact_choices is not None, "made with the exact pass's scores"
+    late = slice(speculated_from - 1, None)
+    change = (result.losses - exact.losses)[late].double()
+    moved = torch.linalg.vector_norm(result.states - exact.states, dim=1)[late]
+    size = torch.linalg.vector_norm(exact.states, dim=1)[late]
+    return {
+        "perplexity": result.perplexity,
+        "exact_perplexity": exact.perplexity,
+        "loss_change": float(change.mean()),
+        "loss_change_se": float(change.std() / len(change) ** 0.5),
+        "divergence": float(result.divergence[late].double().mean()),
+        "agreement": float((result.choices == result.exact_choices)[late].double().mean()),
+        "deviation": float((moved / size).median()),
+        "hit_rate": result.hit_rate(),
+        "tokens": len(result.states),
+        "speculating": len(moved),
+    }

@@ -1,148 +1,129 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The reference model for the LM Evaluation Harness (lm-eval 0.4), under an attention policy.
+"""Run a transformers model under attention-level speculation for the LM Evaluation Harness (lm-eval 0.4), in batches.
 
-Likelihoods: every token, the context's too, is a decode step under the policy, since an answer of one token would
-otherwise never meet it (ALSpec paper, section 5.1). Generation: the prompt is prefilled exactly, as on the device.
-Needs the extra `quality`: this module imports lm_eval.
+Generation prefills exactly and speculates in every decode step, as on the device and in the ALSpec paper's table 1.
+Likelihoods are whole texts, every token a decode step (its section 5.1), one after the other. It imports lm_eval.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from lm_eval.api.instance import Instance
-from lm_eval.api.model import TemplateLM
-from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
-from loguru import logger
-from tqdm import tqdm
+import torch
+from lm_eval import simple_evaluate
+from lm_eval.models.huggingface import HFLM
+from lm_eval.tasks import TaskManager, get_task_dict
 
-from models.llama31_8b.checkpoint.load import LoadedModel
-from models.llama31_8b.generation.sampling import SamplingParams
-from models.llama31_8b.generation.stop_strings import StopStrings
-from models.llama31_8b.reference.alspec.policies import AttentionPolicy
-from models.llama31_8b.reference.generate import generate
-
-from .forward import text_pass
-
-DEFAULT_NEW_TOKENS = 256  # lm-eval's own, where a task names none
+from models.llama31_8b.huggingface.load import LoadedTransformers
 
 
-class PolicyLM(TemplateLM):
-    """One request after the other. cut: how many contexts were too long and lost their beginning."""
+class SpeculatingLM(HFLM):
+    """Extend lm-eval's own class for transformers: hits are counted for the tokens of the answers alone.
 
-    def __init__(self, loaded: LoadedModel, policy: AttentionPolicy, seed: int = 0) -> None:
-        super().__init__()
-        self.loaded, self.policy, self.seed = loaded, policy, seed
-        self.cut = 0
+    hits, misses, bypassed: (layer, token) pairs. batch_size: prompts of a generation. exact: sdpa's attention, nothing
+    speculates.
+    """
 
-    @property
-    def max_length(self) -> int:
-        return self.loaded.config.max_position_embeddings
+    def __init__(self, loaded: LoadedTransformers, batch_size: int = 1, exact: bool = False) -> None:
+        super().__init__(pretrained=loaded.model, tokenizer=loaded.tokenizer, batch_size=batch_size, truncation=True)
+        loaded.model.set_attn_implementation("sdpa" if exact else "alspec")
+        self.speculation, self.exact = loaded.speculation, exact
+        self.speculation.keep_decisions = True
+        self.hits = self.misses = self.bypassed = 0
 
     @property
-    def eot_token_id(self) -> int:
-        """The end of text. Raises ValueError for a model that has none."""
-        ids = sorted(self.loaded.tokenizer.eos_token_ids)
-        if not ids:
-            raise ValueError(f"{self.loaded.source} has no end-of-text token")
-        return ids[0]
+    def hit_rate(self) -> float | None:
+        """Return hits over hits + misses, in [0, 1]; None when nothing was verified."""
+        return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
 
-    @property
-    def tokenizer_name(self) -> str:
-        """Part of lm-eval's cache keys."""
-        return self.loaded.source.replace("/", "__")
+    def _count(self, accepted: torch.Tensor, verified: torch.Tensor) -> None:
+        """Count decisions. accepted: bool [layers, tokens]; verified: bool [tokens]."""
+        layers, taken = len(accepted), int(verified.sum())
+        hits = int(accepted.sum())
+        self.hits += hits
+        self.misses += layers * taken - hits
+        self.bypassed += layers * (len(verified) - taken)
 
-    @property
-    def prefix_token_id(self) -> int:
-        """What stands before a text without context: the BOS where text begins with one, else the end of text."""
-        tokenizer = self.loaded.tokenizer
-        begins = tokenizer.bos_token_id if tokenizer.adds_bos else None
-        return self.eot_token_id if begins is None else begins
+    def _model_generate(self, context: Any, max_length: int, stop: list[str], **options: Any) -> torch.Tensor:
+        self.speculation.reset()
+        written = super()._model_generate(context, max_length, stop, **options)
+        new = written[:, context.shape[1] :].tolist()
+        # The first token comes of the prefill; each further one of a step that read the one before.
+        answers = [self._answer_tokens(tokens, stop) - 1 for tokens in new]
+        if not self.exact and max(answers) > 0:
+            made = len(new[0]) - 1  # a prompt of one token is itself a step
+            accepted, verified = (part[..., -made:] for part in self.speculation.decisions())
+            for row, steps in enumerate(answers):
+                if steps > 0:
+                    self._count(accepted[:, row, :steps], verified[row, :steps])
+        self.speculation.reset()
+        return written
 
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: object) -> list[int]:
-        """Return the ids of a text, which may begin with the BOS written out, as chat templates do: there is one of it
-        then."""
-        tokenizer = self.loaded.tokenizer
-        ids = tokenizer.encode(string, add_bos=False)
-        begun = bool(ids) and ids[0] == tokenizer.bos_token_id
-        if add_special_tokens is False or begun or not tokenizer.adds_bos:
-            return ids
-        return tokenizer.encode(string, add_bos=True)
+    def _answer_tokens(self, tokens: Sequence[int], stop: Sequence[str]) -> int:
+        """Return how many of the tokens a row wrote until its end: a batch goes on until its last row ends."""
+        eos = self.model.generation_config.eos_token_id
+        ends = {self.eot_token_id, *(eos if isinstance(eos, list) else [eos])}
+        count = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
 
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        return self.loaded.tokenizer.render_chat(chat_history, add_generation_prompt)
+        def stopped(length: int) -> bool:
+            return any(text in self.tok_decode(tokens[:length]) for text in stop if text)
 
-    def chat_template(self, chat_template: bool | str = False) -> str | None:
-        return self.loaded.tokenizer.chat_template
+        return bisect_left(range(count), True, key=stopped)
 
-    def _fitting(self, ids: Sequence[int], room: int) -> list[int]:
-        """Return the last `room` of the ids. Says so the first time that some are cut."""
-        if len(ids) > room:
-            if not self.cut:
-                logger.warning("a context of {} tokens is cut to its last {}", len(ids), room)
-            self.cut += 1
-        return list(ids[-room:])
+    def _loglikelihood_tokens(self, requests: Any, disable_tqdm: bool = False, override_bs: Any = None) -> Any:
+        """Score one text at a time: rows of a batch would be padded, and padding cannot be told from text."""
+        return super()._loglikelihood_tokens(requests, disable_tqdm=disable_tqdm, override_bs=1)
 
-    def _loglikelihood_tokens(
-        self,
-        requests: list[tuple[tuple[str, str], list[int], list[int]]],
-        disable_tqdm: bool = False,
-        **_: object,
-    ) -> list[tuple[float, bool]]:
-        found = []
-        for _text, context, continuation in tqdm(requests, desc="likelihoods", disable=disable_tqdm):
-            ids = self._fitting([*context, *continuation], self.max_length)
-            count = len(continuation)
-            if len(ids) <= count:
-                raise ValueError(f"a continuation of {count} tokens leaves no context within {self.max_length}")
-            result = text_pass(self.loaded.model, ids, self.policy)
-            greedy = result.choices[-count - 1 : -1].tolist() == ids[-count:]
-            found.append((-float(result.losses[-count:].double().sum()), greedy))
-        return found
+    def _model_call(self, inps: torch.Tensor, attn_mask: Any = None, labels: Any = None) -> torch.Tensor:
+        whole = torch.ones_like(inps)
+        if self.exact:
+            with torch.no_grad():
+                return self.model(inps, attention_mask=whole, use_cache=False).logits
+        self.speculation.reset()
+        with torch.no_grad(), self.speculation.scoring():
+            logits = self.model(inps, attention_mask=whole, use_cache=False).logits
+        accepted, verified = self.speculation.decisions()
+        self._count(accepted[:, 0], verified[0])
+        self.speculation.reset()
+        return logits
 
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        totals = []
-        for request in requests:
-            (text,) = request.args
-            windows = get_rolling_token_windows(
-                self.tok_encode(text, add_special_tokens=False), self.prefix_token_id, self.max_length - 1, 1
-            )
-            pairs = [(("", ""), *make_disjoint_window(window)) for window in windows]
-            scores = self._loglikelihood_tokens(pairs, disable_tqdm=disable_tqdm)
-            totals.append(sum(score for score, _ in scores))
-        return totals
 
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        texts = []
-        for request in tqdm(requests, desc="texts", disable=disable_tqdm):
-            context, options = request.args
-            texts.append(self._generate(context, dict(options)))
-        return texts
+class Harness:
+    """The tasks of lm-eval, or those of a folder of one's own alone: lm-eval's take half a minute to read."""
 
-    def _generate(self, context: str, options: dict) -> str:
-        until = options.get("until") or []
-        until = [until] if isinstance(until, str) else [text for text in until if text]
-        count = int(options.get("max_gen_toks", DEFAULT_NEW_TOKENS))
-        if count >= self.max_length:
-            raise ValueError(f"max_gen_toks {count} leaves no room for a prompt within {self.max_length} tokens")
-        drawn = bool(options.get("do_sample", False))
-        sampling = SamplingParams(
-            temperature=float(options.get("temperature", 1.0)) if drawn else 0.0,
-            top_k=int(options.get("top_k", 0)) if drawn else 0,
-            top_p=float(options.get("top_p", 1.0)) if drawn else 1.0,
-            seed=self.seed,
-        )
-        tokenizer = self.loaded.tokenizer
-        result = generate(
-            self.loaded.model,
-            [self._fitting(self.tok_encode(context), self.max_length - count)],
-            max_new_tokens=count,
-            sampling=sampling,
-            policy=self.policy,
-            eos_token_ids=tokenizer.eos_token_ids,
-            on_token=StopStrings(until, tokenizer.stream) if until else None,
-        )
-        text = tokenizer.decode(result.token_ids[0])
-        ends = [text.index(stop) for stop in until if stop in text]
-        return text[: min(ends)] if ends else text
+    def __init__(self, include_path: Path | None) -> None:
+        own = None if include_path is None else str(include_path)
+        self.manager = TaskManager(include_path=own, include_defaults=own is None)
+
+    def missing(self, tasks: Sequence[str]) -> list[str]:
+        """Return those of the tasks that it does not have."""
+        return [name for name in tasks if not self.manager.match_tasks([name])]
+
+    def requests(self, task: str, limit: int | None = None) -> int:
+        """Return how many documents a task has, at most `limit`. Raises what its data set raises."""
+        count = len(list(get_task_dict([task], self.manager)[task].eval_docs))
+        return count if limit is None else min(count, limit)
+
+    def run(
+        self, task: str, loaded: LoadedTransformers, batch_size: int, exact: bool, **options: Any
+    ) -> tuple[dict[str, dict[str, float]], SpeculatingLM]:
+        """Run a task. Returns its scores and standard errors by lm-eval's names, and the model with its counts.
+
+        exact: by exact attention; else as the speculation that is attached to the model says. options: of lm-eval's
+        simple_evaluate.
+        """
+        lm = SpeculatingLM(loaded, batch_size, exact)
+        report = simple_evaluate(model=lm, tasks=[task], task_manager=self.manager, log_samples=False, **options)
+        return {name: _numbers(scores) for name, scores in report["results"].items()}, lm
+
+
+def _numbers(scores: dict) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in scores.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "sample_len"
+    }

@@ -1,166 +1,263 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Other guesses than the first and the last S tokens, compared at equal bytes read (the ALSpec paper leaves them open).
+"""Attention-level speculation with guesses that parameters describe, in steps of one token or of several.
 
-All are judged on the hidden states of exact attention, in one pass, so that each sees the same queries, keys and
-values. A guess reads `keys` cached tokens of every key/value head: some first ones, some last ones up to the tile
-boundary after the query, and whole tiles of 32 in between, chosen for each key/value head by a score of the tile.
+A guess reads first keys, last keys, and for each key/value head the tiles of 32 between them that had the most
+attention weight in earlier exact passes of the layer. The reference says where the last keys begin and which guesses
+are accepted (GuessRange, accept_guess). A text goes through many tokens at a time; each token decides by itself and
+knows only what a pair of chips would know there.
+
+Symbols: m key/value heads, t query tokens, n cached tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass, fields
 
 import torch
 
+from models.llama31_8b.reference.alspec.acceptance import TREE_RULES, accept_guess, check_threshold
+from models.llama31_8b.reference.alspec.counters import SpeculationCounters
+from models.llama31_8b.reference.alspec.followed import TILE, tile_masses
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
-from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
-from .forward import read, weigh
-from .study import Cell, Study
-
-KEY = ("model", "text", "context", "start", "keys", "predictor", "threshold")
-VALUES = ("hit_rate", "median_distance", "speculating", "seconds")
-TILE = 32
+# Which outputs of a step must pass before a layer goes on with the guess. A pair of chips goes on with one guess for
+# all nodes of a step; `each node` decides by itself, which bounds what the other rules could reach.
+RULES = (*TREE_RULES, "each node")
 
 
-class Predictor(NamedTuple):
-    """first, last: shares of the keys that are read at the ends; the rest are tiles in between by `score`. whole_tail:
-    the last keys are counted without the last tile, where that is not full, and so are up to 31 more."""
+@dataclass(frozen=True)
+class Predictor:
+    """What a guess reads, and what its chip can know when it chooses.
 
-    first: float
-    last: float
-    score: str | None = None
-    whole_tail: bool = False
+    Args:
+        first, last: shares of the 2S keys that are read at either end, at least one tile each.
+        own: follow the exact passes of this rank alone, as the chips of a pair must; else those of every token.
+        decay: the part of the past in a moving average over these passes; 0 follows the last pass alone.
+        unread: read tiles, the heaviest first, until at most this part of the known weight is left unread. Without it
+            the number of tiles makes up the 2S keys.
+        cap: beside `unread`, at most so many tiles per key/value head.
+        layer: choose the tiles of a layer's key/value heads together: the budget is one of the layer.
+        oracle: choose by the weights of the step itself, which no guess can know: a bound for the others.
+        every: take the guess without verification, but for an exact pass at every so many tokens, whose weights are
+            then the known ones. This is what a single chip could do.
+        exact: go on with the exact output, so that all such guesses are judged on the same states.
 
-
-# One tile of first tokens holds the sink; `oracle` knows the attention it guesses, and bounds what tiles can give.
-PREDICTORS = {
-    "first + last": Predictor(1 / 2, 1 / 2),
-    "whole tail": Predictor(1 / 2, 1 / 2, whole_tail=True),
-    "quarter first": Predictor(1 / 4, 3 / 4),
-    "tile first": Predictor(0, 1),
-    "high key norm": Predictor(0, 1 / 2, "norm"),
-    "low key norm": Predictor(0, 1 / 2, "-norm"),
-    "last step's mass": Predictor(0, 1 / 2, "mass"),
-    "oracle": Predictor(0, 1 / 2, "oracle"),
-}
-
-
-def lengths(predictor: Predictor, keys: int) -> tuple[int, int, int]:
-    """Return (first tokens, last tokens, tiles in between) that add up to `keys`; at least one tile is first."""
-    first = max(TILE, int(keys * predictor.first) // TILE * TILE)
-    last = int(keys * predictor.last) // TILE * TILE if predictor.score else keys - first
-    return first, last, (keys - first - last) // TILE
-
-
-class ComparedGuesses(AttentionPolicy):
-    """Exact attention that keeps the relative distance of every predictor's guess.
-
-    cache: the one the text is written to, for the norms of its keys. distances: by (predictor, keys) a list over blocks
-    and layers of float32 [queries], NaN where fewer than `keys` tokens are cached.
+    Raises ValueError for values out of range and for parameters that exclude each other.
     """
 
-    name = "compared guesses"
-    needs_scores = True  # of every query and key: texts go through in blocks, on a GPU too
+    first: float = 0.0
+    last: float = 0.5
+    own: bool = False
+    decay: float = 0.0
+    unread: float | None = None
+    cap: int | None = None
+    layer: bool = False
+    oracle: bool = False
+    every: int | None = None
+    exact: bool = False
 
-    def __init__(self, cache: KVCache, budgets: tuple[int, ...]) -> None:
-        super().__init__(TILE, TILE)
-        self.cache, self.budgets = cache, budgets
-        self.distances: dict[tuple[str, int], list[torch.Tensor]] = {
-            (name, keys): [] for name in PREDICTORS for keys in budgets
-        }
-        self._mass: dict[int, torch.Tensor] = {}
+    def __post_init__(self) -> None:
+        if not (0 <= self.first and 0 <= self.last and self.first + self.last <= 1):
+            raise ValueError(f"first and last are shares of 2S keys, got {self.first} and {self.last}")
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"decay must be at least 0 and below 1, got {self.decay}")
+        if self.unread is not None and not 0 < self.unread < 1:
+            raise ValueError(f"unread must be between 0 and 1, got {self.unread}")
+        if self.cap is not None and (self.unread is None or self.cap < 1):
+            raise ValueError(f"cap must be at least 1 and goes with unread, got {self.cap}")
+        if self.every is not None and (self.every < 2 or self.own or self.exact):
+            raise ValueError(f"every must be at least 2 and goes with neither own nor exact, got {self.every}")
+        if self.oracle and (self.own or self.decay):
+            raise ValueError("oracle knows the step itself: it goes with neither own nor decay")
+
+    @classmethod
+    def parse(cls, text: str) -> Predictor:
+        """Return the predictor that words such as "own decay=0.5 unread=0.02 cap=64" describe.
+
+        Raises ValueError naming the word that is no parameter.
+        """
+        kinds = {field.name: str(field.type) for field in fields(cls)}
+        values: dict[str, float | int | bool] = {}
+        for word in text.split():
+            name, equals, value = word.partition("=")
+            kind = kinds.get(name, "")
+            try:
+                if not kind or bool(equals) == (kind == "bool"):
+                    raise ValueError
+                values[name] = True if kind == "bool" else int(value) if "int" in kind else float(value)
+            except ValueError:
+                raise ValueError(f"{word!r} is no parameter of a predictor: {_known_words()}") from None
+        if not values:
+            raise ValueError(f"a predictor needs a parameter: {_known_words()}")
+        return cls(**values)  # type: ignore[arg-type]
+
+    def guess_range(self, chunk_size: int) -> GuessRange:
+        """Return first keys, last keys and a number of tiles that add up to 2S keys. Raises as GuessRange does."""
+        keys = 2 * chunk_size
+        first, last = (max(TILE, int(keys * share) // TILE * TILE) for share in (self.first, self.last))
+        return GuessRange(first, last, TILE, whole_tail=True, tiles=max(0, keys - first - last) // TILE)
+
+
+def _known_words() -> str:
+    shown = (f"{f.name}" if f.type == "bool" else f"{f.name}=VALUE" for f in fields(Predictor))
+    return ", ".join(shown)
+
+
+ENDS = Predictor(first=0.5)
+
+
+class PredictedGuess(AttentionPolicy):
+    """Attention-level speculation on the steps of one user, with the guess of a Predictor.
+
+    A forward over a text without a tree is cut into steps of `nodes` tokens, each a chain; one over a token tree is one
+    step. All nodes of a step read the cached keys that its root reads, and the step's own keys that they see.
+
+    Args:
+        threshold: lambda of the ALSpec paper, section 3.2.
+        guess_range: what the guess reads beside `predictor`'s tiles.
+        nodes, rule: tokens per step, and one of RULES for more than one.
+        path: the nodes that the rule `likeliest path` judges; all of them without it.
+
+    Attributes:
+        keys_read, slowest_head: sums over (layer, token) pairs that speculate of the keys that a key/value head reads,
+            the mean over heads and the largest.
+        passed: a tensor per forward and layer, bool [steps, nodes]: whether each node passes by itself.
+
+    Raises ValueError for an unknown rule, and for tiles beside steps of several nodes.
+    """
+
+    name = "predicted guess"
+    follows = True
+    needs_scores = True  # of every query and key: texts go through in blocks, on a GPU too
+    statistics: SpeculationCounters
+
+    def __init__(
+        self,
+        threshold: float,
+        guess_range: GuessRange,
+        predictor: Predictor = ENDS,
+        nodes: int = 1,
+        rule: str = "joint",
+        path: list[int] | None = None,
+    ) -> None:
+        super().__init__(guess_range)
+        if rule not in RULES:
+            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+        if nodes > 1 and guess_range.tiles:
+            raise ValueError(f"steps of {nodes} nodes read first and last keys alone, got {guess_range}")
+        self.threshold, self.predictor = check_threshold(threshold), predictor
+        self.nodes, self.rule, self.path = nodes, rule, path
+        self.statistics = SpeculationCounters()
+        self.passed: list[torch.Tensor] = []
+        self.keys_read = self.slowest_head = torch.zeros((), dtype=torch.float64)
+        self._averages: dict[int, torch.Tensor] = {}  # of a layer: [ranks, m, tiles]
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
-        self._cached = step.cached[0]
+        """Raises ValueError for a text that its steps do not fill, and for a tree of another size."""
+        if step.tokens % self.nodes or (step.tree is not None and step.tokens != self.nodes):
+            raise ValueError(f"{step.tokens} tokens are no steps of {self.nodes}")
+        self._roots = step.cached[0, :: self.nodes].repeat_interleave(self.nodes)
+        self._eligible = self._roots >= self.guess_range.bypass_below
+        self._accepted = self.statistics.begin_step(layers, step.users, self._eligible[None])
+        self._sender = torch.zeros_like(self._roots)  # rank 0 or 1, by token; rank 0 sends layer 0
 
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
         if not isinstance(segments, ManyQueries):
             raise ValueError("guesses are compared on texts of two tokens and more per step")
-        cached = self._cached[segments.tokens]
-        scores = segments.scores.masked_fill(~segments.visible, float("-inf"))
-        weights = torch.softmax(scores, dim=-1)
-        mass = _by_tile(weights.sum(1)).sum(-1)  # [kv_heads, t, tiles]
-        tiles = mass.shape[-1]
-        keys = self.cache.keys[layer][0, :, : weights.shape[-1]].float().norm(dim=-1)
-        norm = _by_tile(keys).mean(-1)[:, None].expand_as(mass)
-        before = self._mass.get(layer, torch.zeros_like(mass[:, :1]))
-        before = torch.nn.functional.pad(before, (0, tiles - before.shape[-1]))
-        ranking = {"norm": norm, "-norm": -norm, "mass": torch.cat((before, mass[:, :-1]), 1), "oracle": mass}
-        self._mass[layer] = mass[:, -1:]
-        exact = weigh(weights, segments.values)
-        size = exact.norm(dim=1)
-        for (name, budget), found in self.distances.items():
-            read = _read(PREDICTORS[name], budget, cached, ranking, weights.shape[-1])
-            chosen = weights * read[:, None]
-            guess = weigh(chosen / chosen.sum(-1, keepdim=True), segments.values)
-            distance = (guess - exact).norm(dim=1) / size
-            found.append(distance.masked_fill(cached < budget, float("nan")))
-        return exact
+        tokens, visible = segments.tokens, segments.visible
+        weights = torch.softmax(segments.scores.masked_fill(~visible, float("-inf")), dim=-1)
+        read = self._read(layer, tokens, weights) & visible
+        chosen = weights * read[:, None]
+        exact = _weigh(weights, segments.values)
+        guess = _weigh(chosen / chosen.sum(-1, keepdim=True), segments.values)
+        eligible = self._eligible[tokens]
+        accepted = self._decide(guess, exact, self._roots[tokens]) & eligible
+        self._accepted[layer, 0, tokens] = accepted
+        self._sender[tokens] ^= accepted.long()  # a hit makes the other rank the sender of the next layer
+        keys = read.sum(-1).double() * eligible
+        self.keys_read = self.keys_read + keys.mean(0).sum()
+        self.slowest_head = self.slowest_head + keys.amax(0).sum()
+        return exact if self.predictor.exact else torch.where(accepted[:, None], guess, exact)
+
+    def _decide(self, guess: torch.Tensor, exact: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
+        """Return bool [t], equal within a step but for the rule `each node`."""
+        if self.predictor.every is not None:
+            return cached % self.predictor.every != 0
+        alone = accept_guess(guess, exact, self.threshold)
+        self.passed.append(alone.unflatten(0, (-1, self.nodes)))
+        if self.nodes == 1 or self.rule == "each node":
+            return alone
+        if self.rule == "every node":
+            step = self.passed[-1].all(1)
+        else:
+            counted = slice(None) if self.rule == "joint" or self.path is None else self.path
+            ours, theirs = (part.unflatten(0, (-1, self.nodes))[:, counted].flatten(1) for part in (guess, exact))
+            step = accept_guess(ours, theirs, self.threshold)
+        return step.repeat_interleave(self.nodes)
+
+    def _read(self, layer: int, tokens: slice, weights: torch.Tensor) -> torch.Tensor:
+        """Return bool [1 or m, t, n]: which keys each query's guess reads, of those it sees."""
+        span, roots = self.guess_range, self._roots[tokens]
+        start = span.tail_start(roots)[:, None]
+        keys = torch.arange(weights.shape[-1])
+        ends = ((keys < span.first) | (keys >= start))[None]
+        if not span.tiles:
+            return ends
+        known = self._known(layer, tokens, tile_masses(weights), roots)
+        tile = torch.arange(known.shape[-1])
+        between = (tile >= span.first // TILE) & (tile < start // TILE)
+        if self.predictor.layer:
+            whole = known.transpose(0, 1)  # [t, m, tiles]
+            flat = self._choose(whole.flatten(1), between[:, None].expand_as(whole).flatten(1), len(known))
+            chosen = flat.view_as(whole).transpose(0, 1)
+        else:
+            chosen = self._choose(known, between.expand_as(known), 1)
+        return ends | chosen.repeat_interleave(TILE, dim=-1)[..., : len(keys)]
+
+    def _choose(self, known: torch.Tensor, between: torch.Tensor, heads: int) -> torch.Tensor:
+        """Return which tiles are read, bool as `known` [..., tiles of so many heads]; of equal ones the lower first."""
+        weight, order = known.masked_fill(~between, 0.0).sort(dim=-1, descending=True, stable=True)
+        rank = torch.arange(known.shape[-1])
+        if self.predictor.unread is None:
+            taken = (rank < self.guess_range.tiles * heads) & (weight > 0)
+        else:
+            left = weight.flip(-1).cumsum(-1).flip(-1)  # unread before this tile is read
+            taken = (left > self.predictor.unread * known.sum(-1, keepdim=True)) & (weight > 0)
+            if self.predictor.cap is not None:
+                taken &= rank < self.predictor.cap * heads
+        return torch.zeros_like(between).scatter_(-1, order, taken)
+
+    def _known(self, layer: int, tokens: slice, passes: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
+        """Return the weights that each query's guess knows, [m, t, tiles], and keep what the next block needs.
+
+        passes: [m, t, tiles], the weights of the exact passes of these tokens.
+        """
+        how = self.predictor
+        if how.oracle:
+            return passes
+        ranks, sender = (2, self._sender[tokens]) if how.own else (1, torch.zeros_like(cached))
+        before = self._averages.get(layer, passes.new_zeros(ranks, len(passes), 0))
+        before = torch.nn.functional.pad(before, (0, passes.shape[-1] - before.shape[-1]))
+        known, kept = torch.empty_like(passes), []
+        for rank in range(ranks):
+            sent = sender == rank
+            if how.every is not None:
+                sent = (cached % how.every == 0) | ~self._eligible[tokens]
+            count = sent.cumsum(0)  # passes of this rank up to each token
+            older = (count[:, None] - count).clamp(min=0)
+            share = torch.tril((1 - how.decay) * how.decay**older * sent).to(passes.dtype)
+            after = share @ passes + (how.decay ** count[:, None]).to(passes.dtype) * before[rank][:, None]
+            earlier = torch.cat((before[rank][:, None], after[:, :-1]), dim=1)
+            known[:, sender == rank] = earlier[:, sender == rank]
+            kept.append(after[:, -1])
+        self._averages[layer] = torch.stack(kept)
+        return known
 
 
-def _by_tile(of_keys: torch.Tensor) -> torch.Tensor:
-    """Return [..., n] of the keys -> [..., tiles, TILE], zeros after the last."""
-    return torch.nn.functional.pad(of_keys, (0, -of_keys.shape[-1] % TILE)).unflatten(-1, (-1, TILE))
-
-
-def _read(
-    predictor: Predictor, budget: int, cached: torch.Tensor, ranking: dict[str, torch.Tensor], slots: int
-) -> torch.Tensor:
-    """Return bool [kv_heads or 1, t, slots]: which keys the guess reads."""
-    first, last, middle = lengths(predictor, budget)
-    start = GuessRange(first, last, TILE, predictor.whole_tail).tail_start(cached)[:, None]
-    keys = torch.arange(slots)
-    ends = ((keys < first) | (keys >= start))[None]
-    if predictor.score is None or not middle:
-        return ends
-    rank = ranking[predictor.score]
-    tile = torch.arange(rank.shape[-1]) * TILE
-    inside = (tile >= first) & (tile < start)
-    rank = rank.masked_fill(~inside, float("-inf"))
-    best = rank.topk(min(middle, rank.shape[-1]), dim=-1).indices
-    taken = torch.zeros_like(rank, dtype=torch.bool).scatter_(-1, best, True) & inside
-    return ends | taken.repeat_interleave(TILE, dim=-1)[..., :slots]
-
-
-def cells(study: Study) -> Iterator[Cell]:
-    """Yield a cell per context and window, with a row for each predictor, number of keys and finite threshold."""
-    settings = study.settings
-    for context in settings.contexts:
-        budgets = tuple(2 * size for size in settings.chunk_sizes if 2 * size < context)
-        for start in study.starts(context)[:-1]:
-            key = {
-                "model": study.loaded.config.name,
-                "text": study.texts.name,
-                "context": context,
-                "start": start,
-            }
-            yield Cell(key, partial(_measure, study, context, start, budgets))
-
-
-def _measure(study: Study, context: int, start: int, budgets: tuple[int, ...]) -> list[dict[str, object]]:
-    model, thresholds = study.loaded.model, study.settings.thresholds
-    cache = model.new_cache(1, context)
-    policy = ComparedGuesses(cache, budgets)
-    read(model, study.window(context, start), policy, cache)
-    rows = []
-    for (name, keys), distances in policy.distances.items():
-        distance = torch.cat(distances)
-        distance = distance[~distance.isnan()]
-        for threshold in (t for t in thresholds if 0 < t < float("inf")):
-            rows.append(
-                {
-                    "keys": keys,
-                    "predictor": name,
-                    "threshold": threshold,
-                    "hit_rate": float((distance < threshold).double().mean()),
-                    "median_distance": float(distance.median()),
-                    "speculating": len(distance) // study.layers,
-                }
-            )
-    return rows
+def _weigh(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Return attention's weights [m, heads per m, t, n] times values [m, n, d]: [t, heads * d]."""
+    out = torch.bmm(weights.flatten(1, 2), values.float())
+    return out.unflatten(1, weights.shape[1:3]).permute(2, 0, 1, 3).flatten(1)

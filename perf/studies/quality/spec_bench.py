@@ -23,14 +23,17 @@ from pathlib import Path
 from tqdm import tqdm
 
 from models.llama31_8b.checkpoint.load import LoadedModel, load_model
+from models.llama31_8b.command_line import run_command
 from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
 from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from models.llama31_8b.results import GenerationResult
 
+PROG = "perf.studies.quality.spec_bench"
+
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="perf.studies.quality.spec_bench", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(prog=PROG, description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--questions", type=Path, required=True, metavar="FILE", help="Spec-Bench's question.jsonl")
     add("--answers", type=Path, required=True, metavar="FILE", help="written, or continued")
@@ -43,12 +46,7 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--draft-length", type=int, help="tokens drafted ahead")
     add("--tree", help="DEPTHxWIDTH, or auto")
     add("--fuzzy", type=int, help="layers of the draft that run in parallel")
-    add(
-        "--attention",
-        choices=[name for name in ATTENTIONS if name != "static"],
-        default="exact",
-        help="(exact)",
-    )
+    add("--attention", choices=[name for name in ATTENTIONS if name != "static"], default="exact", help="(exact)")
     add("--threshold", type=float, default=0.10, help="of --attention alspec (0.10)")
     add("--chunk-size", type=int, default=128, help="tokens the guess reads at either end (128)")
     return parser.parse_args(argv)
@@ -56,11 +54,8 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Answer what is not answered yet and print the mean acceptance length; 0, or 2 with one line for an error."""
-    try:
-        return run(parse_args(argv))
-    except (UserError, ValueError, OSError) as error:
-        print(f"perf.studies.quality.spec_bench: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+    args = parse_args(argv)
+    return run_command(PROG, lambda: run(args), (UserError, ValueError))
 
 
 def read_questions(path: Path, categories: Sequence[str] | None, limit: int | None) -> list[dict]:
@@ -70,14 +65,12 @@ def read_questions(path: Path, categories: Sequence[str] | None, limit: int | No
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip():
             try:
-                question = json.loads(line)
-                found.setdefault(question["category"], []).append(
-                    {name: question[name] for name in ("question_id", "category", "turns")}
-                )
+                question = {name: json.loads(line)[name] for name in ("question_id", "category", "turns")}
             except (json.JSONDecodeError, KeyError, TypeError) as error:
                 raise ValueError(
                     f"{path}, line {number}: no question with question_id, category, turns: {error}"
                 ) from error
+            found.setdefault(question["category"], []).append(question)
     unknown = [name for name in categories or () if name not in found]
     if unknown:
         raise ValueError(f"no question of category {', '.join(unknown)}; there are {', '.join(found)}")
@@ -86,22 +79,12 @@ def read_questions(path: Path, categories: Sequence[str] | None, limit: int | No
 
 def run(args: argparse.Namespace) -> int:
     check_threshold(args.threshold)
-    options = DemoOptions(
-        model=args.model,
-        attention=args.attention,
-        threshold=args.threshold,
-        chunk_size=args.chunk_size,
-        max_new_tokens=args.max_new_tokens,
-        draft=args.draft,
-        draft_length=args.draft_length,
-        tree=args.tree,
-        fuzzy=args.fuzzy,
-    )
+    given = ("model", "attention", "threshold", "chunk_size", "max_new_tokens")
+    drafting = ("draft", "draft_length", "tree", "fuzzy")
+    options = DemoOptions(**{name: getattr(args, name) for name in given + drafting})
     questions = read_questions(args.questions, args.categories, args.limit)
-    answered = set()
-    if args.answers.exists():
-        lines = args.answers.read_text(encoding="utf-8").splitlines()
-        answered = {json.loads(line)["question_id"] for line in lines if line.strip()}
+    lines = args.answers.read_text(encoding="utf-8").splitlines() if args.answers.exists() else []
+    answered = {json.loads(line)["question_id"] for line in lines if line.strip()}
     loaded = load_model(args.model)
     name = args.model_id or f"{loaded.config.name}-{args.draft}-{args.attention}"
     lengths: list[int] = []
@@ -109,14 +92,8 @@ def run(args: argparse.Namespace) -> int:
     for question in tqdm(todo, unit="question", disable=not sys.stderr.isatty()):
         choice = answer(loaded, options, question["turns"])
         lengths += choice["accept_lengths"]
-        line = {
-            "question_id": question["question_id"],
-            "category": question["category"],
-            "answer_id": uuid.uuid4().hex,
-            "model_id": name,
-            "choices": [choice],
-            "tstamp": time.time(),
-        }
+        line = {name: question[name] for name in ("question_id", "category")}
+        line |= {"answer_id": uuid.uuid4().hex, "model_id": name, "choices": [choice], "tstamp": time.time()}
         with args.answers.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
     mean = f", {sum(lengths) / len(lengths):.2f} tokens a target step" if lengths else ""
@@ -128,29 +105,25 @@ def answer(loaded: LoadedModel, options: DemoOptions, turns: Sequence[str]) -> d
     """Return one choice of Spec-Bench's answers: every turn in the conversation so far, greedily. A model without a
     chat template continues the turns as plain text."""
     choice: dict = {"index": 0, "turns": [], "decoding_steps": [], "new_tokens": [], "wall_time": []}
-    lengths: list[int] = []
-    messages: list[dict[str, str]] = []
+    tokenizer, lengths, messages = loaded.tokenizer, [], []
     for turn in turns:
         messages.append({"role": "user", "content": turn})
+        if tokenizer.chat_template:
+            prompt = tokenizer.apply_chat_template(messages)
+        else:
+            prompt = tokenizer.encode("\n".join(message["content"] for message in messages) + "\n")
         start = time.perf_counter()
         session = ReferenceSession(loaded, options, options.policy())
-        result = session.generate([_prompt(loaded, messages)], lambda user, token: False)
-        wall_time = time.perf_counter() - start
-        text = loaded.tokenizer.decode(result.token_ids[0]).strip()
+        result = session.generate([prompt], lambda user, token: False)
+        choice["wall_time"].append(time.perf_counter() - start)
+        text = tokenizer.decode(result.token_ids[0]).strip()
         messages.append({"role": "assistant", "content": text})
         steps = accept_lengths(result)
         lengths += steps
         choice["turns"].append(text)
         choice["decoding_steps"].append(len(steps))
         choice["new_tokens"].append(len(result.token_ids[0]))
-        choice["wall_time"].append(wall_time)
     return {**choice, "accept_lengths": lengths}
-
-
-def _prompt(loaded: LoadedModel, messages: list[dict[str, str]]) -> list[int]:
-    if loaded.tokenizer.chat_template:
-        return loaded.tokenizer.apply_chat_template(messages)
-    return loaded.tokenizer.encode("\n".join(message["content"] for message in messages) + "\n")
 
 
 def accept_lengths(result: GenerationResult) -> list[int]:

@@ -1,60 +1,81 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of a run share: model, texts, settings, and the exact pass each measurement is compared with."""
+"""What the parts of a run share: model, text, settings, and the exact pass each measurement is compared with."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
-
-import torch
 
 from models.llama31_8b.checkpoint.load import LoadedModel
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.lib.tables import Table
 
-from .forward import TextPass, check_length, text_pass
-from .texts import Texts
+from .forward import TextPass, check_length, compared_columns, text_pass
+from .inputs import Texts
+from .predictors import PredictedGuess, Predictor
 
-# What a guess reads beside the last keys: as many first ones, or the tiles on which the last step's attention lay.
+# The product's own guesses, by the reference: first and last keys, or half of the keys chosen from the last exact pass.
 GUESSES = ("ends", "followed")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The values a run goes through. contexts: tokens of a text. windows: texts of each context, taken evenly from
-    the book. short_tail: of S - 31 to S keys instead of S to S + 31. questions: of each set. hashes: needles beside the
-    facts. new_tokens: of a generated text. seed: of what is drawn. predictor: of the guess, see GUESSES."""
+    """The values a run goes through.
+
+    contexts: tokens of a text. windows: texts of each context, taken evenly from the book. chunk_sizes: S. predictors:
+    of GUESSES, or words that Predictor.parse takes. hashes: needles beside the facts. new_tokens: of a generated text.
+    seed: of what is drawn.
+    """
 
     out: Path
     thresholds: tuple[float, ...]
     chunk_sizes: tuple[int, ...]
     contexts: tuple[int, ...]
-    tail_alignment: int
-    short_tail: bool
     windows: int
-    questions: int
-    hashes: int
-    new_tokens: int
-    seed: int
-    predictor: str = "ends"
+    hashes: int = 7
+    new_tokens: int = 64
+    seed: int = 0
+    predictors: tuple[str, ...] = ("ends",)
+    tail_alignment: int = 32
 
     @property
     def tail(self) -> str:
-        """The value of the column tail_alignment: 32 for short tails, 32+ for those that hold S keys at least, 1 for S
-        keys."""
-        whole = self.tail_alignment > 1 and not self.short_tail
-        return f"{self.tail_alignment}{'+' if whole else ''}"
+        """Return the value of the column tail_alignment: 32+ for tails of at least S keys, 1 for those of S keys."""
+        return f"{self.tail_alignment}{'+' if self.tail_alignment > 1 else ''}"
 
-    def guess_range(self, chunk_size: int) -> GuessRange:
+    @property
+    def finite(self) -> tuple[float, ...]:
+        """Return the thresholds that may accept and refuse."""
+        return tuple(threshold for threshold in self.thresholds if 0 < threshold < float("inf"))
+
+    def guess_range(self, chunk_size: int, predictor: str = "ends") -> GuessRange:
         """Return what a guess of 2S keys reads. Raises ValueError where the predictor cannot divide them."""
-        if self.predictor == "followed":
+        if predictor == "ends":
+            return GuessRange.both_ends(chunk_size, self.tail_alignment)
+        if predictor == "followed":
             return GuessRange.followed(chunk_size)
-        return GuessRange(chunk_size, chunk_size, self.tail_alignment, whole_tail=not self.short_tail)
+        return Predictor.parse(predictor).guess_range(chunk_size)
+
+    def policy(self, threshold: float, chunk_size: int, predictor: str) -> ALSpecAttention | PredictedGuess:
+        """Return new attention-level speculation: the reference's own for GUESSES."""
+        guess_range = self.guess_range(chunk_size, predictor)
+        if predictor in GUESSES:
+            return ALSpecAttention(threshold, guess_range)
+        return PredictedGuess(threshold, guess_range, Predictor.parse(predictor))
+
+
+class Place(NamedTuple):
+    """Where a measurement is: a window of the text, beginning at token `start`, and the guess."""
+
+    context: int
+    start: int
+    chunk_size: int
+    predictor: str
 
 
 @dataclass(frozen=True)
@@ -63,42 +84,24 @@ class Cell:
 
     key: dict[str, object]
     measure: Callable[[], dict[str, object] | list[dict[str, object]]]
-    # Key columns that tell its rows from another cell's with the same key; the rows bring their own values of them.
-    also: Mapping[str, object] = field(default_factory=dict)
 
 
-# Columns that compare a text under a policy with the same text under exact attention.
-COMPARED = (
-    "perplexity",
-    "exact_perplexity",
-    "loss_change",
-    "loss_change_se",
-    "divergence",
-    "agreement",
-    "deviation",
-    "hit_rate",
-    "tokens",
-    "speculating",
-)
-
-
-class Speculated(NamedTuple):
-    """The columns COMPARED of a text under attention-level speculation, and its hit rates."""
-
-    columns: dict[str, object]
-    hit_rate: float | None
-    hit_rate_by_layer: list[float] | None
+# Keys that a guess reads, by the mean and the slowest key/value head of a layer, averaged over layers and tokens that
+# speculate; empty for the guesses of the reference.
+GUESSED = ("keys_read", "slowest_head", "hit_rate_by_layer")
+# The key columns of a Place.
+KEYS = ("model", "text", "context", "start", "chunk_size", "tail_alignment", "predictor")
 
 
 @dataclass
 class Study:
-    """A model, its texts and settings, and what its passes gave so far: of exact ones the last is kept."""
+    """A model, its text and settings, and what its passes gave so far: of exact ones the last is kept."""
 
     loaded: LoadedModel
     texts: Texts
     settings: Settings
     _exact: tuple[object, TextPass] | None = field(default=None, repr=False)
-    _speculated: dict[object, Speculated] = field(default_factory=dict, repr=False)
+    _speculated: dict[object, dict[str, object]] = field(default_factory=dict, repr=False)
 
     @property
     def layers(self) -> int:
@@ -133,74 +136,59 @@ class Study:
         return self._exact[1]
 
     def compared(self, context: int, start: int, policy: AttentionPolicy) -> tuple[TextPass, dict[str, object]]:
-        """Run a window under `policy`; return it, and its columns COMPARED with exact attention; hit_rate is that of
-        attention-level speculation, to be filled in for other policies."""
+        """Run a window under `policy`; return it, and its columns COMPARED with exact attention."""
         exact = self.exact(context, start)
         result = text_pass(self.loaded.model, self.window(context, start), policy, exact.scores)
-        return result, comparison(result, exact, policy.guess_range.bypass_below)
+        return result, compared_columns(result, exact, policy.guess_range.bypass_below)
 
-    def speculated(self, context: int, start: int, chunk_size: int, threshold: float) -> Speculated:
-        """Run a window under attention-level speculation, measured once."""
-        guess_range = self.settings.guess_range(chunk_size)
-        key = (context, start, guess_range, threshold)
+    def speculated(self, place: Place, threshold: float) -> dict[str, object]:
+        """Run a window under attention-level speculation, measured once; return its columns COMPARED and GUESSED."""
+        settings = self.settings
+        key = (place, threshold, settings.tail)
         if key not in self._speculated:
-            policy = ALSpecAttention(threshold, guess_range)
-            result, columns = self.compared(context, start, policy)
-            self._speculated[key] = Speculated(columns, result.hit_rate(), result.hit_rate_by_layer())
+            policy = settings.policy(threshold, place.chunk_size, place.predictor)
+            result, columns = self.compared(place.context, place.start, policy)
+            pairs = self.layers * int(str(columns["speculating"]))
+            for name in ("keys_read", "slowest_head"):
+                columns[name] = float(getattr(policy, name)) / pairs if isinstance(policy, PredictedGuess) else None
+            columns["hit_rate_by_layer"] = join_rates(result.hit_rate_by_layer())
+            self._speculated[key] = columns
         return self._speculated[key]
 
-    def key(self, context: int, start: int, chunk_size: int) -> dict[str, object]:
-        """Return the key columns KEYS of a window under a policy."""
-        values = (self.loaded.config.name, self.texts.name, context, start, chunk_size)
-        return dict(zip(KEYS, (*values, self.settings.tail, self.settings.predictor)))
+    def key(self, place: Place) -> dict[str, object]:
+        """Return the key columns KEYS of a place."""
+        values = (self.loaded.config.name, self.texts.name, place.context, place.start, place.chunk_size)
+        return dict(zip(KEYS, (*values, self.settings.tail, place.predictor)))
 
-    def places(self, room: int = 0) -> Iterator[tuple[int, int, int]]:
-        """Yield (context, start, chunk size) of every measurement on a window: where some token after the first context
-        - room has more than 2S tokens cached, so that the guess is none of the whole text."""
-        for context in self.settings.contexts:
+    def places(self, room: int = 0, predictors: Sequence[str] | None = None) -> Iterator[Place]:
+        """Yield the place of every measurement on a window: where some token after the first context - room has more
+        than 2S tokens cached, so that the guess does not read the whole text."""
+        settings = self.settings
+        for context in settings.contexts:
             for start in self.starts(context)[:-1]:
-                for chunk_size in self.settings.chunk_sizes:
-                    if context - room > 2 * chunk_size:
-                        yield context, start, chunk_size
-
-
-# start: the window's first token in the long text.
-KEYS = ("model", "text", "context", "start", "chunk_size", "tail_alignment", "predictor")
-
-
-def comparison(result: TextPass, exact: TextPass, speculated_from: int) -> dict[str, object]:
-    """The columns COMPARED of a pass over a text beside its exact pass.
-
-    speculated_from: 2S. loss_change (nats per token), its standard error, divergence (mean KL of the next token),
-    agreement (share of equal likeliest tokens) and deviation (median of ||h~ - h|| / ||h|| after the final norm) are
-    over the tokens with 2S and more cached, those that speculate; perplexities are over the whole text.
-    """
-    assert result.divergence is not None and result.exact_choices is not None, "made with the exact pass's scores"
-    late = slice(speculated_from - 1, None)
-    change = (result.losses - exact.losses)[late].double()
-    moved = torch.linalg.vector_norm(result.states - exact.states, dim=1)[late]
-    size = torch.linalg.vector_norm(exact.states, dim=1)[late]
-    return {
-        "perplexity": result.perplexity,
-        "exact_perplexity": exact.perplexity,
-        "loss_change": float(change.mean()),
-        "loss_change_se": float(change.std() / len(change) ** 0.5),
-        "divergence": float(result.divergence[late].double().mean()),
-        "agreement": float((result.choices == result.exact_choices)[late].double().mean()),
-        "deviation": float((moved / size).median()),
-        "hit_rate": result.hit_rate(),
-        "tokens": len(result.states),
-        "speculating": len(moved),
-    }
+                for chunk_size in settings.chunk_sizes:
+                    for predictor in predictors or settings.predictors:
+                        if context - room > 2 * chunk_size:
+                            yield Place(context, start, chunk_size, predictor)
 
 
 def fill(table: Table, cells: Sequence[Cell], done: Callable[[], None] = lambda: None) -> None:
     """Measure the cells that the table lacks and append each; its column `seconds` is their time."""
     for cell in cells:
-        if not table.has({**cell.key, **cell.also}):
+        if not table.has(cell.key):
             start = time.perf_counter()
             measured = cell.measure()
             seconds = round(time.perf_counter() - start, 1)
             rows = measured if isinstance(measured, list) else [measured]
             table.append([{**cell.key, **row, "seconds": seconds} for row in rows])
         done()
+
+
+def join_rates(rates: list[float] | None) -> str:
+    """Return rates as one CSV cell, three digits each."""
+    return " ".join(f"{rate:.3f}" for rate in rates or ())
+
+
+def split_rates(cell: str) -> list[float]:
+    """Return what join_rates joined."""
+    return [float(rate) for rate in cell.split()]

@@ -3,7 +3,7 @@
 """Attention-level speculation in steps that verify drafted trees: hits, and what is emitted, by rule and tree size.
 
 After a prefix of the long text, read exactly, the model drafts for itself over the first and last WINDOW tokens, as
-`--draft self` does; one step verifies the tree under each rule (tree_rules.py), greedily. What it emits is compared
+`--draft self` does; one step verifies the tree under each rule (predictors.py), greedily. What it emits is compared
 with the exact step over the same tree.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -25,26 +25,16 @@ from models.llama31_8b.reference.spec_decode.draft_verification import DraftVeri
 from models.llama31_8b.spec_decode.draft_shape import DraftShape
 from models.llama31_8b.spec_decode.tree import TokenTreeBatch
 
-from .perplexity import join_rates
-from .study import KEYS, Cell, Study
-from .tree_rules import RULES, StepSpeculation
+from .predictors import RULES, PredictedGuess
+from .study import Cell, Place, Study, join_rates
 
-KEY = (*KEYS, "nodes", "rule", "threshold")
 # tokens_per_step: emitted, the bonus token included. exact_tokens_per_step: by exact attention over the same trees.
 # divergence: KL(exact || speculating) of the next token after the root and each accepted node. loss: exact log
 # probability of the likeliest token less that of the emitted one, nats per token. agreement: of the emitted tokens with
 # the exact model's choices after the same nodes.
 VALUES = (
-    "steps",
-    "hit_rate",
-    "tokens_per_step",
-    "exact_tokens_per_step",
-    "divergence",
-    "loss",
-    "agreement",
-    "pass_rate_by_depth",
-    "hit_rate_by_layer",
-    "seconds",
+    *("steps", "hit_rate", "tokens_per_step", "exact_tokens_per_step", "divergence", "loss", "agreement"),
+    *("pass_rate_by_depth", "hit_rate_by_layer", "seconds"),
 )
 SHAPES = {
     4: DraftShape(3, 1, False, 4),
@@ -67,41 +57,27 @@ class _Site(NamedTuple):
     verified: DraftVerification
 
 
-class _Step(NamedTuple):
-    """A site's step under a rule: hits [layers], pass rates alone [N], depths [N], sums over the tokens it emits."""
-
-    hits: torch.Tensor
-    passed: torch.Tensor
-    depth: torch.Tensor
-    emitted: int
-    exact_emitted: int
-    divergence: float
-    loss: float
-    agreed: int
-
-
 def cells(study: Study) -> Iterator[Cell]:
     """Yield a cell per place and number of nodes, with a row for each rule and finite threshold above 0."""
-    for place in study.places(ROOM + STEPS * SPACING):
+    for place in study.places(ROOM + STEPS * SPACING, ("ends",)):
         for nodes in SHAPES:
-            key = {**study.key(*place), "nodes": nodes}
-            yield Cell(key, partial(_measure, study, *place, nodes))
+            yield Cell({**study.key(place), "nodes": nodes}, partial(_measure, study, place, nodes))
 
 
 @torch.inference_mode()
-def _measure(study: Study, context: int, start: int, chunk_size: int, nodes: int) -> list[dict[str, object]]:
-    model, window = study.loaded.model, study.window(context, start)
+def _measure(study: Study, place: Place, nodes: int) -> list[dict[str, object]]:
+    model, context, window = study.loaded.model, place.context, study.window(place.context, place.start)
+    guess_range = study.settings.guess_range(place.chunk_size)
     cache = model.new_cache(1, context)
     model.prefill([window[: context - ROOM]], cache)
-    runs = [(rule, t) for rule in RULES for t in study.settings.thresholds if 0 < t < float("inf")]
-    steps: list[list[_Step]] = [[] for _ in runs]
+    runs = [(rule, threshold) for rule in RULES for threshold in study.settings.finite]
+    steps: list[list[dict[str, Any]]] = [[] for _ in runs]
     for index in range(STEPS):
         length = context - ROOM - index * SPACING  # descending: what a step writes is after every later prefix
         cache.truncate(length)
         site = _site(study, window[: length + 1], cache, SHAPES[nodes])
         for found, (rule, threshold) in zip(steps, runs):
-            width = site.trees.width
-            policy = StepSpeculation(threshold, study.settings.guess_range(chunk_size), width, rule, site.path)
+            policy = PredictedGuess(threshold, guess_range, nodes=site.trees.width, rule=rule, path=site.path)
             found.append(_step(model, cache, site, policy))
     return [{"rule": rule, "threshold": threshold, **_row(found)} for found, (rule, threshold) in zip(steps, runs)]
 
@@ -129,38 +105,36 @@ def _scores(
     return F.log_softmax(logits[0], dim=-1)
 
 
-def _step(model: ReferenceLlama, cache: KVCache, site: _Site, policy: StepSpeculation) -> _Step:
+def _step(model: ReferenceLlama, cache: KVCache, site: _Site, policy: PredictedGuess) -> dict[str, Any]:
+    """Return hits [layers], pass rates alone and depths [N], and sums over the tokens that the step emits."""
     scores = _scores(model, cache, site.trees, site.tokens, policy)
     verified = verify_greedy(site.trees, site.tokens, scores.argmax(-1)[None])
     nodes = [0, *verified.nodes(0)]
     emitted = torch.cat((site.tokens[0, nodes[1:]], verified.bonus))
     exact = site.exact[nodes]
-    decisions = policy.statistics.steps[-1]
-    return _Step(
-        decisions.accepted[:, 0].double().mean(1),
-        torch.cat(policy.passed).double().mean(0),
-        site.trees.depth[0],
-        len(nodes),
-        1 + int(site.verified.lengths[0]),
-        float(F.kl_div(scores[nodes], exact, log_target=True, reduction="sum")),
-        float((exact.amax(-1) - exact.gather(1, emitted[:, None])[:, 0]).sum()),
-        int((exact.argmax(-1) == emitted).sum()),
-    )
+    return {
+        "hits": policy.statistics.steps[-1].accepted[:, 0].double().mean(1),
+        "passed": torch.cat(policy.passed).double().mean(0),
+        "depth": site.trees.depth[0],
+        "emitted": len(nodes),
+        "exact_emitted": 1 + int(site.verified.lengths[0]),
+        "divergence": float(F.kl_div(scores[nodes], exact, log_target=True, reduction="sum")),
+        "loss": float((exact.amax(-1) - exact.gather(1, emitted[:, None])[:, 0]).sum()),
+        "agreement": int((exact.argmax(-1) == emitted).sum()),
+    }
 
 
-def _row(steps: list[_Step]) -> dict[str, object]:
+def _row(steps: list[dict[str, Any]]) -> dict[str, object]:
     """Average the steps of a window; of what is emitted, over tokens."""
-    emitted = sum(step.emitted for step in steps)
-    by_layer = torch.stack([step.hits for step in steps]).mean(0)
-    passed, depth = (torch.cat([getattr(step, name) for step in steps]) for name in ("passed", "depth"))
+    emitted, exact_emitted = (sum(step[name] for step in steps) for name in ("emitted", "exact_emitted"))
+    by_layer = torch.stack([step["hits"] for step in steps]).mean(0)
+    passed, depth = (torch.cat([step[name] for step in steps]) for name in ("passed", "depth"))
     return {
         "steps": len(steps),
         "hit_rate": float(by_layer.mean()),
         "tokens_per_step": emitted / len(steps),
-        "exact_tokens_per_step": sum(step.exact_emitted for step in steps) / len(steps),
-        "divergence": sum(step.divergence for step in steps) / emitted,
-        "loss": sum(step.loss for step in steps) / emitted,
-        "agreement": sum(step.agreed for step in steps) / emitted,
+        "exact_tokens_per_step": exact_emitted / len(steps),
+        **{name: sum(step[name] for step in steps) / emitted for name in ("divergence", "loss", "agreement")},
         "pass_rate_by_depth": join_rates([float(passed[depth == d].mean()) for d in range(int(depth.max()) + 1)]),
         "hit_rate_by_layer": join_rates(by_layer.tolist()),
     }

@@ -13,7 +13,7 @@ from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.studies.quality.forward import text_pass
-from perf.studies.quality.texts import Texts
+from perf.studies.quality.inputs import Texts
 from tests.support.tiny_transformers import DECODERS, decoded, tiny_decoder
 
 THRESHOLD, CHUNK = 0.5, 32

@@ -1,25 +1,29 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m perf.studies.quality --quick` from end to end, and that it gives the committed figures again."""
+"""`python -m perf.studies.quality` from end to end, that --quick gives the committed figures again, and its parts."""
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
+import pandas as pd
 import pytest
+import torch
 
 from models.llama31_8b.checkpoint.load import load_model
-from perf.lib.data_file import FOLDER as DATA
-from perf.projection.published import read_rows
-from perf.studies.quality import baselines, cli, perplexity
-from perf.studies.quality.perplexity import split_rates
-from perf.studies.quality.study import Study
-from perf.studies.quality.texts import Texts
+from perf.studies.quality import cli, parts, trees
+from perf.studies.quality.inputs import Texts
+from perf.studies.quality.study import Study, split_rates
 
-COMMITTED = "quality/quick"
+DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
 TOLERANCE = {"rel": 5e-3, "abs": 2e-3}
+BUDGET = "own decay=0.5 unread=0.02"
+LONG = ("--chunk-sizes", "64", "--contexts", "256", "--thresholds", "0.1")
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    return pd.read_csv(path, comment="#", dtype=str, keep_default_na=False).to_dict("records")
 
 
 @pytest.fixture(scope="module")
@@ -29,9 +33,18 @@ def folder(tmp_path_factory) -> Path:
     return out
 
 
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+@pytest.fixture(scope="module")
+def long(tmp_path_factory) -> Path:
+    """Steps of 4 tokens, two trees and three guesses, on 256 tokens of the project's own story."""
+    out = tmp_path_factory.mktemp("long")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "NODES", (1, 4))
+        patch.setattr(trees, "SHAPES", {16: trees.SHAPES[16]})
+        patch.setattr(trees, "STEPS", 2)
+        assert cli.main(["--quick", "--parts", *cli.LONG, "--out", str(out), *LONG]) == 0
+    given = ["--quick", "--parts", "perplexity", "baselines", "--out", str(out), *LONG]
+    assert cli.main([*given, "--predictors", "ends", "followed", "own", BUDGET]) == 0
+    return out
 
 
 def same(column: str, ours: str, theirs: str) -> bool:
@@ -45,12 +58,12 @@ def same(column: str, ours: str, theirs: str) -> bool:
 @pytest.mark.model
 @pytest.mark.parametrize("part", cli.USUAL)
 def test_the_quick_run_gives_the_committed_figures_again(folder, part):
-    ours, theirs = rows(folder / f"{part}.csv"), read_rows(f"{COMMITTED}/{part}.csv")
-    assert len(ours) == len(theirs) and list(ours[0]) == list(theirs[0])
+    ours, theirs = rows(folder / f"{part}.csv"), rows(DATA / "quick" / f"{part}.csv")
+    assert len(ours) == len(theirs)
     wrong = [
         f"row {number}, {column}: {a[column]} here, {b[column]} committed"
         for number, (a, b) in enumerate(zip(ours, theirs))
-        for column in a
+        for column in b
         if not same(column, a[column], b[column])
     ]
     assert not wrong, "\n".join(wrong)
@@ -65,38 +78,21 @@ def test_what_must_hold_whatever_the_figures(folder):
     assert float(grid[0.1]["divergence"]) < float(grid[float("inf")]["divergence"])
     compared = {row["method"]: row for row in rows(folder / "baselines.csv") if row["parameter"] != "0.5"}
     assert compared["sink"]["perplexity"] == grid[float("inf")]["perplexity"], "infinity is the sink policy"
-    assert float(compared["matched"]["hit_rate"]) == pytest.approx(
-        float(compared["dynamic"]["hit_rate"]), abs=1 / 60
-    ), "matched to the nearest of 30 layers"
+    matched, dynamic = (float(compared[method]["hit_rate"]) for method in ("matched", "dynamic"))
+    assert matched == pytest.approx(dynamic, abs=1 / 60), "matched to the nearest of 30 layers"
     exact = [row for row in rows(folder / "divergence.csv") if row["threshold"] == "0"]
     assert all(row["first_difference"] == "" for row in exact), "threshold 0 writes the exact text"
-    by_predictor = {row["predictor"]: float(row["hit_rate"]) for row in rows(folder / "predictors.csv")}
-    assert by_predictor["oracle"] >= by_predictor["last step's mass"]
+    assert all((folder / f"{name}.png").stat().st_size for name in ("layers", "thresholds", "heat_map"))
 
 
 @pytest.mark.model
 def test_shorter_tails_hit_less(folder):
-    """S - 31 to S keys, S keys, S to S + 31: the quick run itself, whose exact pass serves all."""
+    """Tails of S keys beside those of S to S + 31."""
     whole = next(row for row in rows(folder / "perplexity.csv") if row["threshold"] == "0.1")
-    hits = {whole["tail_alignment"]: float(whole["hit_rate"])}
-    shorter = [
-        cli.settings_of(cli.parse_args(["--quick", "--thresholds", "0.1", *options]))
-        for options in (("--short-tail",), ("--tail-alignment", "1"))
-    ]
-    study = Study(load_model(), Texts(None), shorter[0])
-    for settings in shorter:
-        study.settings = settings
-        (cell,) = perplexity.cells(study)
-        hits[str(cell.key["tail_alignment"])] = float(cell.measure()["hit_rate"])
-    assert hits["32"] < hits["1"] < hits["32+"]
-
-
-@pytest.mark.model
-def test_pictures_are_drawn(folder):
-    names = ("layers.png", "thresholds.png", "predictors.png", "heat_map.png")
-    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in names)
-    page = (folder / "generation.html").read_text(encoding="utf-8")
-    assert page.count('title="token') == cli.QUICK["new_tokens"]
+    study = Study(load_model(), Texts(None), cli.settings_of(cli.parse_args(["--quick", "--tail-alignment", "1"])))
+    (place,) = study.places()
+    shorter = study.speculated(place, 0.1)["hit_rate"]
+    assert whole["tail_alignment"] == "32+" and 0.1 < shorter < float(whole["hit_rate"])
 
 
 @pytest.mark.model
@@ -107,12 +103,54 @@ def test_a_second_run_measures_nothing_again(folder, monkeypatch):
     assert before == {path: path.read_bytes() for path in folder.glob("*.csv")}
 
 
+@pytest.mark.model
+def test_results_in_half_precision_say_so(tmp_path):
+    given = ["--quick", "--parts", "perplexity", "--thresholds", "0.1", "--out", str(tmp_path)]
+    assert cli.main([*given, "--dtype", "bfloat16"]) == 0
+    assert "SmolLM2-135M-Instruct bfloat16,story," in (tmp_path / "perplexity.csv").read_text(encoding="utf-8")
+
+
+@pytest.mark.model
+def test_one_file_holds_all_predictors(long):
+    found = {row["predictor"]: row for row in rows(long / "perplexity.csv")}
+    assert list(found) == ["ends", "followed", "own", BUDGET]
+    assert found["own"]["hit_rate"] == found["followed"]["hit_rate"] != found["ends"]["hit_rate"]
+    assert 128 <= float(found["own"]["keys_read"]) <= float(found["own"]["slowest_head"]) < 160
+    assert float(found[BUDGET]["keys_read"]) < float(found[BUDGET]["slowest_head"]) < 256
+    assert float(found[BUDGET]["hit_rate"]) > float(found["own"]["hit_rate"]) and found["ends"]["keys_read"] == ""
+    methods = {(row["predictor"], row["method"]) for row in rows(long / "baselines.csv")}
+    assert {(name, method) for name in found for method in ("dynamic", "matched")} <= methods
+    assert {name for name, method in methods if method in ("share", "sink")} == {"ends"}
+
+
+@pytest.mark.model
+def test_chains_of_one_are_plain_speculation_and_no_rule_but_the_joint_one_carries(long):
+    found = {(row["nodes"], row["rule"]): row for row in rows(long / "chains.csv")}
+    assert set(found) == {("1", "joint"), ("4", "every node"), ("4", "joint"), ("4", "each node")}
+    plain = next(row for row in rows(long / "perplexity.csv") if row["predictor"] == "ends")
+    assert float(found["1", "joint"]["hit_rate"]) == pytest.approx(float(plain["hit_rate"]), abs=1e-3)
+    assert float(found["4", "every node"]["carried"]) == float(found["4", "each node"]["carried"]) == 0
+    assert float(found["4", "every node"]["hit_rate"]) < float(found["4", "joint"]["hit_rate"])
+    assert len(found["4", "joint"]["pass_rate_by_depth"].split()) == 4
+
+
+@pytest.mark.model
+def test_trees_emit_what_they_accept(long):
+    found = {row["rule"]: row for row in rows(long / "trees.csv")}
+    assert set(found) == {"every node", "joint", "likeliest path", "each node"}
+    assert len({row["exact_tokens_per_step"] for row in found.values()}) == 1
+    for row in found.values():
+        assert row["steps"] == "2" and 1 <= float(row["tokens_per_step"]) <= 7
+        assert 0 < float(row["hit_rate"]) < 1 and float(row["loss"]) >= 0
+    assert float(found["every node"]["hit_rate"]) <= float(found["joint"]["hit_rate"])
+
+
 def test_committed_files_name_their_command():
-    files = sorted((DATA / "quality").rglob("*.csv"))
-    assert {file.stem for file in files if file.parent.name == "quick"} == set(cli.USUAL)
-    assert len(files) > len(cli.USUAL), "those of the long run are beside them"
+    files = sorted(DATA.rglob("*.csv"))
+    assert {file.stem for file in files if file.parent.name == "quick"} == set(cli.USUAL) and len(files) > 10
     for file in files:
-        assert file.read_text(encoding="utf-8").startswith("# command: python -m perf.studies.quality"), file
+        (command, *_) = file.read_text(encoding="utf-8").splitlines()
+        assert command.startswith("# command: python -m perf.studies.quality"), file
 
 
 @pytest.mark.parametrize(
@@ -121,12 +159,12 @@ def test_committed_files_name_their_command():
         (("--thresholds", "-1"), "must be a number >= 0 or inf, got '-1'"),
         (("--thresholds", "nan"), "must be a number >= 0 or inf, got 'nan'"),
         (("--contexts", "0"), "whole number of at least 1, got '0'"),
-        (("--chunk-sizes", "48"), "48 is not a multiple of --tail-alignment 32"),
-        (
-            ("--short-tail", "--tail-alignment", "1"),
-            "--short-tail with --tail-alignment 1 would change nothing",
-        ),
+        (("--chunk-sizes", "48"), "48 is not a multiple of"),
         (("--parts", "taste"), "invalid choice: 'taste'"),
+        (("--quick", "--text", "x"), "--text does not go with it"),
+        (("--predictors", "taste"), "'taste' is no parameter of a predictor"),
+        (("--predictors", "ends", "followed", "--tail-alignment", "1"), "no other --tail-alignment"),
+        (("--predictors", "followed", "--chunk-sizes", "32", "64"), "chunk_size 32 is not a multiple of 32 above 32"),
     ],
 )
 def test_options_out_of_range_are_refused(arguments, why, capsys):
@@ -148,27 +186,40 @@ def test_texts_that_do_not_fit_are_refused(arguments, why, tmp_path, capsys):
     assert why in capsys.readouterr().err
 
 
-def test_a_folder_without_the_texts_is_refused(tmp_path, capsys):
+def test_texts_of_ones_own(tmp_path, capsys):
     assert cli.main(["--data", str(tmp_path), "--out", str(tmp_path)]) == 2
-    assert "lacks tale_of_two_cities.txt, gsm8k_test.jsonl, spec_bench.jsonl" in capsys.readouterr().err
-
-
-def test_a_text_of_ones_own_needs_no_questions(tmp_path):
+    assert "no file" in capsys.readouterr().err
     (tmp_path / "letters.txt").write_text("One letter.\nStill the first.\n\nAnother.\n", encoding="utf-8")
-    own = cli.parse_args(["--text", str(tmp_path / "letters.txt")])
-    assert "questions" not in own.parts and set(own.parts) == {*cli.USUAL, cli.PICTURES} - {"questions"}
-    texts = Texts(None, own.text)
-    texts.check(questions=False)
+    texts = Texts(None, tmp_path / "letters.txt")
     assert texts.name == "letters" and texts.book() == "One letter. Still the first.\n\nAnother."
-    (tmp_path / "tale_of_two_cities.txt").write_text("It was.", encoding="utf-8")
-    Texts(tmp_path).check(questions=False)
-    with pytest.raises(FileNotFoundError, match="lacks gsm8k_test.jsonl, spec_bench.jsonl"):
-        Texts(tmp_path).check(questions=True)
-    with pytest.raises(FileNotFoundError, match="no file .*missing.txt"):
-        Texts(None, tmp_path / "missing.txt").check(questions=False)
+    (tmp_path / "tale_of_two_cities.txt").write_text("*** START OF it\nIt was.\n*** END OF it", encoding="utf-8")
+    assert Texts(tmp_path).book() == "It was."
+    (tmp_path / "letters.txt").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match="letters.txt is not UTF-8"):
+        texts.book()
 
 
 def test_the_readiest_layers():
-    assert baselines.readiest([0.1, 0.9, 0.5, 0.9], 0.5) == [1, 3]
-    assert baselines.readiest([0.1, 0.9, 0.5, 0.9], 0.25) == [1], "of equal layers the earlier"
-    assert baselines.readiest([0.1, 0.2], 0) == []
+    assert parts.readiest([0.1, 0.9, 0.5, 0.9], 0.5) == [1, 3]
+    assert parts.readiest([0.1, 0.9, 0.5, 0.9], 0.25) == [1], "of equal layers the earlier"
+    assert parts.readiest([0.1, 0.2], 0) == []
+
+
+def test_needles_are_all_in_the_haystack_at_places_of_their_own():
+    inserts = [[1000 + n] * 5 for n in range(6)]
+    ids = parts.haystack(list(range(400)), inserts, seed=3)
+    starts = [ids.index(insert[0]) for insert in inserts]
+    assert len(ids) == 400 and all(ids[s : s + 5] == insert for s, insert in zip(starts, inserts))
+    assert [token for token in ids if token < 1000] == list(range(370))
+    assert parts.haystack(list(range(400)), inserts, seed=4) != ids
+    with pytest.raises(ValueError, match="needles of 30 tokens leave too little of a text of 50"):
+        parts.haystack(list(range(50)), inserts, seed=0)
+    a, b = parts.needles(0, 7), parts.needles(1, 7)
+    assert len(a) == 10 and a[:3] == b[:3] and all(x != y for x, y in zip(a[3:], b[3:]))
+    assert all(len(answer) == 33 and int(answer, 16) >= 0 for _, answer in a[3:]), "MD5 hashes"
+
+
+def test_first_difference():
+    text = torch.tensor([4, 5, 6])
+    assert parts.first_difference(text, text) is None
+    assert parts.first_difference(torch.tensor([4, 9, 9]), text) == 1

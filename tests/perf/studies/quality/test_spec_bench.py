@@ -9,20 +9,12 @@ import json
 import pytest
 
 from perf.studies.quality import spec_bench
-from tests.support.gguf_files import untied, write_hf_folder
 
 QUESTIONS = [
     {"question_id": 1, "category": "writing", "turns": ["the and the in 12 " * 5, "and in"]},
     {"question_id": 2, "category": "qa", "turns": ["in the and " * 5], "reference": ["x"]},
     {"question_id": 3, "category": "qa", "turns": ["and the"]},
 ]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("tiny")
-    write_hf_folder(folder, untied(eos_token_ids=()))
-    return str(folder)
 
 
 @pytest.fixture
@@ -68,11 +60,7 @@ def test_a_second_run_answers_the_rest(model, questions, tmp_path, capsys):
     [
         ('{"question_id": 1}', (), "line 1: no question with question_id, category, turns"),
         ("{", (), "line 1: no question"),
-        (
-            json.dumps(QUESTIONS[0]),
-            ("--categories", "taste"),
-            "no question of category taste; there are writing",
-        ),
+        (json.dumps(QUESTIONS[0]), ("--categories", "taste"), "no question of category taste; there are writing"),
         (json.dumps(QUESTIONS[0]), ("--threshold", "-1"), "threshold must be a number >= 0"),
     ],
 )

@@ -1,0 +1,288 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a run measures, part by part: each yields cells, whose rows go to one CSV file.
+
+- perplexity: loss, divergence and hits of a long text (ALSpec paper, section 5.1 and table 1's rows).
+- baselines: the static policies of the paper's section 2, as many guesses taken as by attention-level speculation.
+- needle: facts and hashes at random places of a long text (the paper's appendix G).
+- divergence: how many greedy tokens until the text first differs from that of exact attention.
+- chains: steps that verify N tokens at once: the text cut into chains of N, every token right.
+- trees: steps over drafted trees (trees.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from typing import NamedTuple
+
+import torch
+
+from models.llama31_8b.reference.alspec.policies import AttentionPolicy, SinkAttention, StaticAttention
+from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.reference.model.kv_cache import KVCache
+
+from . import trees
+from .forward import COMPARED, read, text_pass
+from .predictors import PredictedGuess
+from .study import GUESSED, KEYS, Cell, Place, Study, join_rates
+
+
+class Part(NamedTuple):
+    """What a part measures, and the columns of its file."""
+
+    cells: Callable[[Study], Iterator[Cell]]
+    key: tuple[str, ...]
+    values: tuple[str, ...]
+
+
+def perplexity(study: Study) -> Iterator[Cell]:
+    """Yield a cell per place and threshold, contexts in the outer loop: each has one exact pass."""
+
+    for place in study.places():
+        for threshold in study.settings.thresholds:
+            yield Cell({**study.key(place), "threshold": threshold}, partial(study.speculated, place, threshold))
+
+
+# Acceptance above which `share` fixes a layer to the guess: the paper's, and lower ones where few layers reach it.
+SHARES = (0.8, 0.5, 0.3)
+CALIBRATION_THRESHOLD = 0.10  # of the acceptance for `share`: the paper's choice
+
+
+def readiest(acceptance: Sequence[float], hit_rate: float) -> list[int]:
+    """Return the layers of highest acceptance, as many as come nearest to `hit_rate` of all; ties: the earlier
+    layer."""
+    count = round(hit_rate * len(acceptance))
+    order = sorted(range(len(acceptance)), key=lambda layer: (-acceptance[layer], layer))
+    return sorted(order[:count])
+
+
+def baselines(study: Study) -> Iterator[Cell]:
+    """Yield for every place: `dynamic` and `matched` by finite threshold; for `ends` also `share` and `sink`.
+
+    Acceptance by layer is measured on a window that is not scored. `matched` takes the guess on as many of the readiest
+    layers as give the hit rate of the dynamic run beside it, `share` on the layers whose acceptance exceeds p, and
+    `sink` on all. Layers without an exact pass have no attention to follow, so static guesses read first and last keys
+    whatever the predictor.
+    """
+    settings = study.settings
+
+    @lru_cache(maxsize=None)
+    def acceptance(context: int, chunk_size: int, threshold: float) -> tuple[float, ...]:
+        policy = settings.policy(threshold, chunk_size, "ends")
+        window = study.window(context, study.starts(context)[-1])
+        read(study.loaded.model, window, policy, study.loaded.model.new_cache(1, context))
+        return tuple(rate for rate in policy.statistics.hit_rate_per_layer if rate is not None)
+
+    def dynamic(place: Place, threshold: float) -> dict[str, object]:
+        columns = study.speculated(place, threshold)
+        return {name: columns[name] for name in COMPARED} | {"layers": ""}
+
+    def matched(place: Place, threshold: float) -> dict[str, object]:
+        rate = float(str(study.speculated(place, threshold)["hit_rate"]))
+        return static(place, readiest(acceptance(place.context, place.chunk_size, threshold), rate))
+
+    def share(place: Place, least: float) -> dict[str, object]:
+        ready = acceptance(place.context, place.chunk_size, CALIBRATION_THRESHOLD)
+        return static(place, [layer for layer, rate in enumerate(ready) if rate > least])
+
+    def static(place: Place, layers: list[int]) -> dict[str, object]:
+        return fixed(place, StaticAttention(settings.guess_range(place.chunk_size), layers), layers)
+
+    def sink(place: Place, _: float) -> dict[str, object]:
+        return fixed(place, SinkAttention(settings.guess_range(place.chunk_size)), list(range(study.layers)))
+
+    def fixed(place: Place, policy: AttentionPolicy, layers: list[int]) -> dict[str, object]:
+        _, columns = study.compared(place.context, place.start, policy)
+        return {**columns, "hit_rate": len(layers) / study.layers, "layers": " ".join(map(str, layers))}
+
+    kinds: list[tuple[str, Callable, tuple[float, ...]]] = [
+        ("dynamic", dynamic, settings.finite),
+        ("matched", matched, settings.finite),
+    ]
+    of_ends: list[tuple[str, Callable, tuple[float, ...]]] = [("share", share, SHARES), ("sink", sink, (float("inf"),))]
+    for place in study.places():
+        for method, run, parameters in kinds + (of_ends if place.predictor == "ends" else []):
+            for parameter in parameters:
+                key = {**study.key(place), "method": method, "parameter": parameter}
+                yield Cell(key, partial(run, place, parameter))
+
+
+# What is inserted ends with the answer; a question repeats what stands before it.
+FACTS = (
+    ("The favourite colour of Captain Ilvane Moss is", " vermilion"),
+    ("The ferry to the island of Quorrel leaves at", " half past eleven"),
+    ("The password of the library in Tarn Abbey is", " walnut"),
+)
+
+
+def needles(seed: int, hashes: int) -> list[tuple[str, str]]:
+    """Return (beginning, answer) of the facts, then of `hashes` MD5 hashes drawn with `seed`."""
+    draw = random.Random(seed)
+    keys = [
+        (f"The secret key number {number} is", f" {hashlib.md5(draw.randbytes(16)).hexdigest()}")
+        for number in range(1, hashes + 1)
+    ]
+    return [*FACTS, *keys]
+
+
+def haystack(ids: list[int], inserts: list[list[int]], seed: int) -> list[int]:
+    """Return `ids` with each insert at a place of its own, drawn with `seed`; the last tokens make room, so the length
+    stays. Raises ValueError when the inserts leave less than half of the text."""
+    room = len(ids) - sum(map(len, inserts))
+    if 2 * room < len(ids):
+        raise ValueError(f"needles of {len(ids) - room} tokens leave too little of a text of {len(ids)}")
+    places = sorted(random.Random(seed).sample(range(1, room), len(inserts)))
+    order = list(range(len(inserts)))
+    random.Random(seed + 1).shuffle(order)
+    mixed, before = [], 0
+    for place, index in zip(places, order):
+        mixed += ids[before:place] + inserts[index]
+        before = place
+    return mixed + ids[before:room]
+
+
+def needle(study: Study) -> Iterator[Cell]:
+    """Yield a cell per place and threshold, with a row for each needle.
+
+    The text is prefilled exactly; question and answer are decode steps. The paper asks for all ten in one prompt and
+    reads what a model of 8B writes. Here each is asked by itself, as a sentence to complete: smaller models follow no
+    list. An answer is right when the greedy choice is the answer's token at every place. Threshold 0 is the model's own
+    limit.
+    """
+    settings, model, tokenizer = study.settings, study.loaded.model, study.loaded.tokenizer
+    hidden = needles(settings.seed, settings.hashes)
+
+    @lru_cache(maxsize=1)
+    def prefilled(context: int, start: int) -> KVCache:
+        inserts = [tokenizer.encode(f"\n\n{lead}{answer}.\n\n", add_bos=False) for lead, answer in hidden]
+        ids = haystack(study.window(context, start), inserts, settings.seed)
+        cache = model.new_cache(1, context + 128)
+        model.prefill([ids], cache)
+        return cache
+
+    def measure(place: Place, threshold: float) -> list[dict[str, object]]:
+        cache, rows = prefilled(place.context, place.start), []
+        for number, (lead, answer) in enumerate(hidden):
+            question = tokenizer.encode(f"\n\n{lead}", add_bos=False)
+            wanted = tokenizer.encode(answer, add_bos=False)
+            policy = settings.policy(threshold, place.chunk_size, place.predictor)
+            result = text_pass(model, [*question, *wanted], policy, cache=cache)
+            cache.truncate(place.context)
+            said = result.choices[len(question) - 1 : -1].tolist()
+            right = [a == b for a, b in zip(said, wanted)]
+            rows.append(
+                {
+                    "needle": f"fact {number + 1}" if number < len(FACTS) else f"hash {number + 1 - len(FACTS)}",
+                    "right": int(all(right)),
+                    "tokens_right": sum(right) / len(right),
+                    "loss": float(result.losses[len(question) - 1 :].double().mean()),
+                    "hit_rate": result.hit_rate(),
+                }
+            )
+        return rows
+
+    for place in study.places():
+        for threshold in settings.thresholds:
+            key = {**study.key(place), "seed": settings.seed, "threshold": threshold}
+            yield Cell(key, partial(measure, place, threshold))
+
+
+def first_difference(choices: torch.Tensor, text: torch.Tensor) -> int | None:
+    """Return the tokens before the first choice that is not the text's; None when all agree. int64 [T] both."""
+    wrong = (choices != text).nonzero()
+    return int(wrong[0]) if len(wrong) else None
+
+
+def divergence(study: Study) -> Iterator[Cell]:
+    """Yield a cell per place and threshold; the window is the prompt, prefilled exactly as on the device.
+
+    Until the first difference both texts are the same, so the exact text is made once and each policy reads it, all
+    tokens in one pass: its first choice that differs is where its own text would.
+    """
+    settings, model = study.settings, study.loaded.model
+
+    @lru_cache(maxsize=1)
+    def exact(context: int, start: int) -> tuple[KVCache, list[int]]:
+        """Return the cache of the prompt but for its last token, and that token with the exact text after it."""
+        prompt = study.window(context, start)[: context - settings.new_tokens - 1]
+        made = generate(model, [prompt], max_new_tokens=settings.new_tokens, eos_token_ids=()).token_ids[0]
+        cache = model.new_cache(1, context)
+        model.prefill([prompt[:-1]], cache)
+        return cache, [prompt[-1], *made]
+
+    def measure(place: Place, threshold: float) -> dict[str, object]:
+        cache, text = exact(place.context, place.start)
+        cached = int(cache.lengths[0])
+        policy = settings.policy(threshold, place.chunk_size, place.predictor)
+        result = text_pass(model, text, policy, cache=cache)
+        cache.truncate(cached)
+        following = torch.tensor(text[1:])
+        return {
+            "new_tokens": len(following),
+            "first_difference": first_difference(result.choices[:-1], following),
+            "agreement": float((result.choices[:-1] == following).double().mean()),
+            "hit_rate": result.hit_rate(),
+        }
+
+    for context in settings.contexts:
+        if context <= settings.new_tokens + 1:
+            raise ValueError(f"a context of {context} tokens has no room for {settings.new_tokens} new ones")
+    for place in study.places(room=settings.new_tokens):
+        for threshold in settings.thresholds:
+            yield Cell({**study.key(place), "threshold": threshold}, partial(measure, place, threshold))
+
+
+NODES = (1, 4, 16, 64)
+
+
+def chains(study: Study) -> Iterator[Cell]:
+    """Yield a cell per place, number of nodes, rule and finite threshold; the guesses are `ends`.
+
+    Each rule speculates by itself: the text goes on with the guesses that it takes. One node has one rule, and on a
+    chain `likeliest path` is `joint`.
+    """
+
+    def measure(place: Place, nodes: int, rule: str, threshold: float) -> dict[str, object]:
+        policy = PredictedGuess(threshold, study.settings.guess_range(place.chunk_size), nodes=nodes, rule=rule)
+        result, columns = study.compared(place.context, place.start, policy)
+        assert result.accepted is not None and result.verified is not None
+        starts = range(0, len(policy.passed), study.layers)
+        blocks = [torch.stack(policy.passed[at : at + study.layers]) for at in starts]
+        steps = result.verified.unflatten(0, (-1, nodes))[:, 0]
+        alone = torch.cat(blocks, dim=1)[:, steps]  # [layers, steps, nodes]
+        taken = result.accepted.unflatten(1, (-1, nodes))[:, steps]
+        return {
+            **columns,
+            "carried": float((taken & ~alone).sum() / taken.sum().clamp(min=1)),
+            "pass_rate_by_depth": join_rates(alone.double().mean((0, 1)).tolist()),
+            "hit_rate_by_layer": join_rates(result.hit_rate_by_layer()),
+        }
+
+    for place in study.places(predictors=("ends",)):
+        for nodes in NODES:
+            for rule in ("joint",) if nodes == 1 else ("every node", "joint", "each node"):
+                for threshold in study.settings.finite:
+                    key = {**study.key(place), "nodes": nodes, "rule": rule, "threshold": threshold}
+                    yield Cell(key, partial(measure, place, nodes, rule, threshold))
+
+
+# carried: the share of the outputs taken that would not pass by itself. pass_rate_by_depth: of outputs by themselves.
+PARTS = {
+    "perplexity": Part(perplexity, (*KEYS, "threshold"), (*COMPARED, *GUESSED, "seconds")),
+    "baselines": Part(baselines, (*KEYS, "method", "parameter"), (*COMPARED, "layers", "seconds")),
+    "needle": Part(
+        needle, (*KEYS, "seed", "threshold", "needle"), ("right", "tokens_right", "loss", "hit_rate", "seconds")
+    ),
+    "divergence": Part(
+        divergence, (*KEYS, "threshold"), ("new_tokens", "first_difference", "agreement", "hit_rate", "seconds")
+    ),
+    "chains": Part(
+        chains,
+        (*KEYS, "nodes", "rule", "threshold"),
+        (*COMPARED, "carried", "pass_rate_by_depth", "hit_rate_by_layer", "seconds"),
+    ),
+    "trees": Part(trees.cells, (*KEYS, "nodes", "rule", "threshold"), trees.VALUES),
+}

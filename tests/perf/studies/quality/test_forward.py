@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Texts under a policy: the same decisions and losses as token by token, as by a path that shares no code, and as on a
+GPU, which is pretended here (tests/support/pretend_gpu.py)."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from models.llama31_8b.checkpoint.load import LoadedModel, load_model, load_state_dict, resolve_source
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention, StaticAttention
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import GuessRange
+from perf.studies.quality import cli
+from perf.studies.quality.forward import text_pass
+from perf.studies.quality.inputs import Texts
+from perf.studies.quality.predictors import PredictedGuess, Predictor
+from tests.support.attention_cases import random_tokens, tiny_config
+from tests.support.plain_llama import plain_run
+from tests.support.pretend_gpu import pretended_gpu
+
+CONFIG = tiny_config(max_position_embeddings=1024)
+BUDGET = Predictor.parse("own decay=0.5 unread=0.2 cap=2")
+POLICIES = {
+    "alspec": lambda: ALSpecAttention(0.6, 32),
+    "alignment 1": lambda: ALSpecAttention(0.6, 48, 1),
+    "short tail": lambda: ALSpecAttention(0.6, GuessRange(32, 64, 32)),
+    "sink": lambda: SinkAttention(64),
+    "static": lambda: StaticAttention(32, [0, 2]),
+    "a budget": lambda: PredictedGuess(0.3, BUDGET.guess_range(64), BUDGET),
+    "exact in one softmax": lambda: None,
+}
+
+
+@pytest.fixture(scope="module")
+def weights() -> dict[str, torch.Tensor]:
+    return random_state_dict(CONFIG, seed=4)
+
+
+@pytest.fixture(scope="module")
+def tiny(weights) -> ReferenceLlama:
+    return ReferenceLlama.from_state_dict(CONFIG, weights)
+
+
+@pytest.mark.parametrize("chunk,alignment", [(32, 32), (16, 1)])
+def test_a_text_at_once_decides_as_token_by_token(tiny, chunk: int, alignment: int) -> None:
+    ids = random_tokens(200, seed=9)
+    whole = text_pass(tiny, ids, ALSpecAttention(0.6, chunk, alignment))
+    policy, cache = ALSpecAttention(0.6, chunk, alignment), tiny.new_cache(1, len(ids))
+    logits = torch.cat([tiny.forward(torch.tensor([[token]]), cache, policy=policy)[0] for token in ids])
+    steps = policy.statistics.steps
+    assert torch.equal(torch.cat([step.accepted[:, 0] for step in steps], dim=1), whole.accepted)
+    assert torch.equal(torch.cat([step.verified[0] for step in steps]), whole.verified)
+    assert whole.verified.tolist() == [count >= 2 * chunk for count in range(1, len(ids) + 1)]
+    assert 0.05 < whole.hit_rate() < 0.95, "both outcomes must occur"
+    losses = -logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]]
+    torch.testing.assert_close(whole.losses, losses, rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    return load_model()
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("threshold,alignment", [(0.10, 32), (0.25, 1)])
+def test_decisions_and_losses_of_an_independent_path(loaded, threshold: float, alignment: int) -> None:
+    """In double precision."""
+    state = load_state_dict(resolve_source()[0], loaded.config)
+    state = {name: tensor.double() for name, tensor in state.items()}
+    ids = Texts().book_ids(loaded.tokenizer)[300:400]
+    ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, GuessRange(32, 32, alignment)))
+    plain = plain_run(state, loaded.config.to_hf_dict(), ids, threshold, 32, alignment)
+    assert torch.equal(ours.accepted, plain.accepted), "a decision differs"
+    assert 0.1 < ours.hit_rate() < 0.99, "both outcomes must occur"
+    torch.testing.assert_close(ours.losses.double(), plain.losses, rtol=1e-4, atol=1e-4)
+
+
+def test_a_comparison_with_itself_finds_no_difference(tiny) -> None:
+    ids = random_tokens(150, seed=3)
+    exact = text_pass(tiny, ids, keep_scores=True)
+    again = text_pass(tiny, ids, SinkAttention(128), exact.scores)  # 128 first and last keys: all of them
+    assert float(again.divergence.abs().max()) < 1e-5 and torch.equal(again.choices, again.exact_choices)
+    assert exact.hit_rate() is None and again.accepted is None
+
+
+def test_it_continues_after_a_cache(tiny) -> None:
+    ids = random_tokens(120, seed=5)
+    cache = tiny.new_cache(1, len(ids))
+    tiny.prefill([ids[:50]], cache)
+    after = text_pass(tiny, ids[50:], cache=cache)
+    torch.testing.assert_close(after.losses, text_pass(tiny, ids).losses[50:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count,message", [(1, "at least 2 tokens.*got 1"), (1100, "1100 tokens is beyond.*1024")])
+def test_texts_of_a_wrong_length_are_refused(tiny, count: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        text_pass(tiny, random_tokens(count))
+    with pytest.raises(ValueError, match="scores of 3 tokens for a text of 9"):
+        text_pass(tiny, random_tokens(9), exact_scores=torch.zeros(3, 32))
+
+
+def on(device: torch.device, weights: dict[str, torch.Tensor]) -> ReferenceLlama:
+    """Made within `with device`, which the rotary table is made on."""
+    return ReferenceLlama.from_state_dict(CONFIG, {name: tensor.to(device) for name, tensor in weights.items()})
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_text_in_one_forward_is_the_text_in_blocks(name: str, tiny, weights) -> None:
+    ids = random_tokens(700, seed=9)
+    blocks = text_pass(tiny, ids, POLICIES[name](), keep_scores=True)
+    with pretended_gpu() as gpu, gpu:
+        whole = text_pass(on(gpu, weights), ids, POLICIES[name](), blocks.scores.to(gpu))
+        assert whole.losses.is_cuda and whole.states.is_cuda
+        losses, divergence = whole.losses.cpu(), whole.divergence.cpu()
+        accepted = None if whole.accepted is None else whole.accepted.cpu()
+    torch.testing.assert_close(losses, blocks.losses, rtol=1e-4, atol=1e-4)
+    assert float(divergence.abs().max()) < 1e-4
+    if accepted is not None:
+        assert torch.equal(accepted, blocks.accepted)
+        assert 0.05 < blocks.hit_rate() < 0.95, "both outcomes must occur"
+
+
+@pytest.mark.parametrize(
+    "name,message", [("cuda:7", "'cuda:7' is not here"), ("tpu", "got 'tpu'"), ("meta", "'meta' is not here")]
+)
+def test_devices_that_are_not_there(name: str, message: str, capsys) -> None:
+    with pytest.raises(SystemExit):
+        cli.parse_args(["--torch-device", name])
+    assert message in capsys.readouterr().err

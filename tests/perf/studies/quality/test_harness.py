@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The LM Evaluation Harness on a transformers model under "alspec", on tiny tasks from local files: no network."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from models.llama31_8b.checkpoint.load import load_model
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+from models.llama31_8b.reference.generate import generate
+from perf.studies.quality import lm_eval as command
+from perf.studies.quality.forward import text_pass
+
+
+def run(model: str, tasks, *arguments: str) -> dict[str, dict]:
+    """Return by task what the command gives for the two tiny tasks."""
+    path = tasks / "results.json"
+    given = ["--model", model, "--tasks", "tiny_choice", "tiny_text", "--include-path", str(tasks), "--json", str(path)]
+    assert command.main([*given, "--chunk-size", "32", *arguments]) == 0
+    return {result["task"]: result for result in json.loads(path.read_text())}
+
+
+def test_threshold_0_scores_as_exact_attention(model, tasks, capsys):
+    exact = run(model, tasks, "--attention", "exact")
+    never = run(model, tasks, "--threshold", "0")
+    some = run(model, tasks, "--threshold", "0.1", "--batch-size", "2")
+    every = run(model, tasks, "--attention", "sink")
+    assert set(exact) == {"tiny_choice", "tiny_text"}
+    for name, result in exact.items():
+        assert result["hit_rate"] is None and never[name]["hit_rate"] == 0 and every[name]["hit_rate"] == 1
+        assert result["scores"] == pytest.approx(never[name]["scores"], rel=1e-4, nan_ok=True)
+        assert 0 < some[name]["hits"] < every[name]["hits"]
+    assert some["tiny_choice"]["bypassed"] > 0
+    assert "tiny_choice: acc,none" in capsys.readouterr().out
+    half = run(model, tasks, "--dtype", "bfloat16", "--threshold", "0.1")
+    assert half["tiny_text"]["hits"] > 0
+
+
+@pytest.fixture
+def harness(model, tasks):
+    """What makes lm-eval's model at threshold 0.1, S = 32, and its requests."""
+    from lm_eval.api.instance import Instance
+
+    from models.llama31_8b.huggingface import AttentionSpeculation
+    from models.llama31_8b.huggingface.load import load_transformers
+    from perf.studies.quality.harness import SpeculatingLM
+
+    loaded = load_transformers(model, speculation=AttentionSpeculation(0.1, 32))
+
+    def request(kind: str, *arguments: object):
+        return Instance(request_type=kind, doc={}, arguments=arguments, idx=0, metadata=("t", 0, 1))
+
+    return lambda size: SpeculatingLM(loaded, size), request
+
+
+def test_likelihoods_and_texts_are_those_of_the_reference(harness, model):
+    """Counts too: every token of a scored text is a decode step, and every written token after the first."""
+    make, request = harness
+    reference, lm = load_model(model), make(1)
+    text = "the and the in 12 " * 12
+    before, whole = (reference.tokenizer.encode(part) for part in (text.strip(), text.strip() + " the in"))
+    ((found, _),) = lm.loglikelihood([request("loglikelihood", text.strip(), " the in")])
+    policy = ALSpecAttention(0.1, 32)
+    result = text_pass(reference.model, whole[:-1], policy)
+    scores = text_pass(reference.model, whole, ALSpecAttention(0.1, 32)).losses
+    assert whole[: len(before)] == before and found == pytest.approx(-float(scores[len(before) - 1 :].sum()), abs=1e-3)
+    hits = int(result.accepted.sum())
+    assert (lm.hits, lm.misses) == (hits, int(result.verified.sum()) * len(result.accepted) - hits) and lm.misses > 0
+    lm, policy = make(1), ALSpecAttention(0.1, 32)
+    (written,) = lm.generate_until([request("generate_until", text, {"until": [], "max_gen_toks": 8})])
+    made = generate(
+        reference.model, [reference.tokenizer.encode(text)], max_new_tokens=8, policy=policy, eos_token_ids=()
+    )
+    assert written == reference.tokenizer.decode(made.token_ids[0])
+    assert (lm.hits, lm.misses) == (policy.statistics.hits, policy.statistics.misses)
+
+
+def test_only_the_tokens_of_an_answer_count(harness):
+    """Rows end at different tokens; a batch counts as much as its rows one by one."""
+    make, request = harness
+    contexts = ("the and the in 12 " * 12, "and in the " * 25, "in 12 the and " * 14)
+
+    def generated(lm, stop: list[str]) -> list[str]:
+        options = {"until": stop, "max_gen_toks": 24, "do_sample": False}
+        return lm.generate_until([request("generate_until", text, options) for text in contexts], disable_tqdm=True)
+
+    free = make(3)
+    stop = generated(free, [])[1][:2]  # what the second row writes first, so that it ends long before the others
+    counts = []
+    for size in (1, 3):
+        lm = make(size)
+        counts.append((generated(lm, [stop]), lm.hits, lm.misses, lm.bypassed))
+    assert counts[0] == counts[1] and 0 < counts[0][1] < free.hits
+    assert counts[0][0][1] == "", "the second answer is cut before the stop"
+
+
+def test_what_cannot_be_run_is_refused(model, tasks, capsys, monkeypatch):
+    given = ["--model", model, "--include-path", str(tasks)]
+    assert command.main(["--tasks", "no_such_task", *given]) == 2
+    assert "no task 'no_such_task'" in capsys.readouterr().err
+    assert command.main(["--tasks", "tiny_choice", *given, "--threshold", "-1"]) == 2
+    assert "threshold must be a number >= 0" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    monkeypatch.delitem(sys.modules, "perf.studies.quality.harness")
+    assert command.main(["--tasks", "gsm8k"]) == 2
+    assert "pip install -e perf/studies/quality" in capsys.readouterr().err

@@ -1,0 +1,233 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Guesses by parameters: against an oracle in numpy that goes token by token, and against the reference's policies."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from models.llama31_8b.reference.alspec.acceptance import TREE_RULES
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+from models.llama31_8b.reference.model.attention import ManyQueries
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
+from models.llama31_8b.spec_decode.tree import TokenTree
+from perf.studies.quality.forward import text_pass
+from perf.studies.quality.predictors import RULES, PredictedGuess, Predictor
+from tests.support.attention_cases import random_tokens, tiny_config
+
+S, TOKENS, LAYERS, KV_HEADS, GROUP, DIM = 64, 400, 3, 2, 3, 8
+CASES = (
+    *("first=0.5", "first=0.25 last=0.75", "last=0.25", "own", "decay=0.8", "oracle", "exact", "layer"),
+    *("unread=0.1", "own decay=0.5 unread=0.02", "own decay=0.5 unread=0.05 cap=2", "own unread=0.05 layer"),
+    *("oracle unread=0.05", "every=4 decay=0.5 unread=0.05", "every=2"),
+)
+
+
+def attention_of(seed: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Return queries [m, g, t, d], keys [m, t, d] and values of each layer; scores lean on a few tiles that drift."""
+    draw = np.random.default_rng(seed)
+    drift = np.cumsum(draw.normal(size=(LAYERS, KV_HEADS, TOKENS, DIM)), axis=2)
+    drift /= np.linalg.norm(drift, axis=-1, keepdims=True)
+    found = []
+    for layer in drift:
+        query = 2.0 * layer[:, None] + 0.5 * draw.normal(size=(KV_HEADS, GROUP, TOKENS, DIM))
+        keys = 2.0 * layer + 0.5 * draw.normal(size=(KV_HEADS, TOKENS, DIM))
+        values = draw.normal(size=(KV_HEADS, TOKENS, DIM))
+        found.append(tuple(part.astype(np.float32) for part in (query, keys, values)))
+    return found
+
+
+@cache
+def oracle(how: Predictor, threshold: float) -> tuple[np.ndarray, list[np.ndarray], float, float]:
+    """Return decisions [layers, t], outputs [t, heads * d] of each layer, and the sums of keys read and of the slowest
+    head's, one token and one head after the other, in double precision."""
+    layers = attention_of(seed=5)
+    first, last = (max(32, int(2 * S * share) // 32 * 32) for share in (how.first, how.last))
+    budget = max(0, 2 * S - first - last) // 32
+    tiles = -(-TOKENS // 32)
+    average = np.zeros((LAYERS, 2, KV_HEADS, tiles))
+    decisions, outputs = np.zeros((LAYERS, TOKENS), bool), [np.zeros((TOKENS, KV_HEADS * GROUP * DIM)) for _ in layers]
+    read_sum = slowest_sum = 0.0
+    for t in range(TOKENS):
+        cached, rank = t + 1, 0
+        for index, (query, keys, values) in enumerate(layers):
+            weights = np.zeros((KV_HEADS, GROUP, TOKENS))
+            for head in range(KV_HEADS):
+                scores = query[head, :, t].astype(float) @ keys[head, :cached].T.astype(float)
+                shares = np.exp(scores - scores.max(1, keepdims=True))
+                weights[head, :, :cached] = shares / shares.sum(1, keepdims=True)
+            mass = np.pad(weights.sum(1), ((0, 0), (0, tiles * 32 - TOKENS))).reshape(KV_HEADS, tiles, 32).sum(2)
+            mine = rank if how.own else 0
+            known = mass if how.oracle else average[index, mine]
+            tail = cached // 32 * 32 - last
+            between = [tile for tile in range(tiles) if first <= 32 * tile < tail]
+            chosen: list[tuple[int, int]] = []
+            for heads in [range(KV_HEADS)] if how.layer else [[head] for head in range(KV_HEADS)]:
+                order = sorted(
+                    ((h, tile) for h in heads for tile in between if known[h, tile] > 0), key=lambda at: -known[at]
+                )
+                left, total, taken = sum(known[at] for at in order), known[list(heads)].sum(), 0
+                for at in order if budget else ():
+                    done = taken == budget * len(heads) if how.unread is None else left <= how.unread * total
+                    if done or (how.cap is not None and taken == how.cap * len(heads)):
+                        break
+                    chosen.append(at)
+                    left, taken = left - known[at], taken + 1
+            exact, guess, counts = [], [], []
+            for head in range(KV_HEADS):
+                read = np.zeros(TOKENS, bool)
+                read[:first] = True
+                read[max(0, tail) :] = True
+                for h, tile in chosen:
+                    if h == head:
+                        read[32 * tile : 32 * tile + 32] = True
+                read[cached:] = False
+                part = weights[head] * read
+                exact.append(weights[head] @ values[head])
+                guess.append(part / part.sum(1, keepdims=True) @ values[head])
+                counts.append(read.sum())
+            exact, guess = np.concatenate(exact).ravel(), np.concatenate(guess).ravel()
+            eligible = cached >= 2 * S
+            near = np.linalg.norm(guess - exact) < threshold * np.linalg.norm(exact)
+            hit = eligible and bool(near if how.every is None else cached % how.every)
+            decisions[index, t] = hit
+            outputs[index][t] = guess if hit and not how.exact else exact
+            if eligible:
+                read_sum, slowest_sum = read_sum + np.mean(counts), slowest_sum + max(counts)
+            if how.every is None or not hit:
+                average[index, mine] = how.decay * average[index, mine] + (1 - how.decay) * mass
+            rank ^= hit
+    return decisions, outputs, read_sum, slowest_sum
+
+
+@pytest.mark.parametrize("words", CASES)
+@pytest.mark.parametrize("cuts", ((0, TOKENS), (0, 2, 130, 259, TOKENS)), ids=("at once", "in blocks"))
+def test_guesses_of_an_independent_oracle(words, cuts):
+    how, layers = Predictor.parse(words), attention_of(seed=5)
+    threshold = 0.25 if how.unread is None else 0.1
+    policy, outputs = PredictedGuess(threshold, how.guess_range(S), how), [[] for _ in layers]
+    for start, end in zip(cuts, cuts[1:]):
+        step = DecodeStep([start], [0], end - start, guess_range=policy.guess_range)
+        policy.begin_step(step, LAYERS)
+        for index, (query, keys, values) in enumerate(layers):
+            for block in step.blocks():
+                now = slice(start + block.start, start + block.stop)
+                parts = (
+                    torch.from_numpy(query[:, :, now]),
+                    *(torch.from_numpy(x[:, : now.stop]) for x in (keys, values)),
+                )
+                eligible = step.eligible[0, block]
+                segments = ManyQueries(*parts, *step.masks(0, block), eligible, 0, block)
+                outputs[index].append(policy.attend(index, segments))
+    decisions, wanted, keys_read, slowest = oracle(how, threshold)
+    accepted = torch.cat([step.accepted[:, 0] for step in policy.statistics.steps], dim=1)
+    assert torch.equal(accepted, torch.from_numpy(decisions))
+    assert 0.1 < decisions[:, 2 * S :].mean() < 0.99, "both outcomes must occur"
+    for found, expected in zip(outputs, wanted):
+        torch.testing.assert_close(torch.cat(found), torch.from_numpy(expected).float(), rtol=1e-4, atol=1e-5)
+    assert (float(policy.keys_read), float(policy.slowest_head)) == pytest.approx((keys_read, slowest))
+
+
+@pytest.fixture(scope="module")
+def tiny() -> ReferenceLlama:
+    return ReferenceLlama.random(tiny_config(max_position_embeddings=300), seed=4)
+
+
+@pytest.mark.parametrize("words,reference", [("first=0.5", GuessRange.both_ends(64)), ("own", GuessRange.followed(64))])
+def test_the_products_guesses_are_two_of_them(tiny, words, reference):
+    ids, how = random_tokens(300, seed=6), Predictor.parse(words)
+    wanted = text_pass(tiny, ids, ALSpecAttention(0.3, reference))
+    ours = text_pass(tiny, ids, PredictedGuess(0.3, how.guess_range(64), how))
+    assert torch.equal(ours.accepted, wanted.accepted) and 0 < ours.hit_rate() < 1
+    torch.testing.assert_close(ours.states, wanted.states, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "words,why",
+    [
+        ("", "needs a parameter"),
+        ("turned", "'turned' is no parameter of a predictor: first=VALUE, last"),
+        ("own=1", "'own=1' is no parameter"),
+        ("decay", "'decay' is no parameter"),
+        ("cap=1.5 unread=0.1", "'cap=1.5' is no parameter"),
+        ("first=0.7", "shares of 2S keys, got 0.7 and 0.5"),
+        ("decay=1", "decay must be at least 0 and below 1, got 1.0"),
+        ("unread=0", "unread must be between 0 and 1, got 0.0"),
+        ("cap=4", "cap must be at least 1 and goes with unread, got 4"),
+        ("every=1", "every must be at least 2"),
+        ("every=4 own", "every must be at least 2 and goes with neither own nor exact"),
+        ("oracle own", "oracle knows the step itself"),
+    ],
+)
+def test_words_that_describe_no_guess_are_refused(words, why):
+    with pytest.raises(ValueError, match=why):
+        Predictor.parse(words)
+
+
+RANGE = GuessRange.both_ends(32)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_is_its_formula(rule):
+    draw = torch.Generator().manual_seed(1)
+    exact = torch.randn((8, 6), generator=draw)
+    guess = exact + 0.4 * torch.randn((8, 6), generator=draw) * torch.rand((8, 1), generator=draw)
+    apart, size = (guess - exact).norm(dim=1), exact.norm(dim=1)
+    alone = apart < 0.25 * size
+    assert bool(alone.any()) and not bool(alone.all())
+    for nodes in (2, 4):
+        policy = PredictedGuess(0.25, RANGE, nodes=nodes, rule=rule, path=[0, nodes - 1])
+        decided = policy._decide(guess, exact, torch.zeros(8))
+        for start in range(0, 8, nodes):
+            mine, path = slice(start, start + nodes), [start, start + nodes - 1]
+            wanted = {
+                "every node": [bool(alone[mine].all())] * nodes,
+                "joint": [bool(apart[mine].norm() < 0.25 * size[mine].norm())] * nodes,
+                "likeliest path": [bool(apart[path].norm() < 0.25 * size[path].norm())] * nodes,
+                "each node": alone[mine].tolist(),
+            }
+            assert decided[mine].tolist() == wanted[rule]
+
+
+@pytest.mark.parametrize("rule", ("every node", "joint", "likeliest path"))
+def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny, rule):
+    """The last step of 8 tokens after the same cache: one tree, and the end of a text."""
+    ids, cache = random_tokens(256, seed=6), tiny.new_cache(1, 256)
+    tiny.prefill([ids[:248]], cache)
+    tree = PredictedGuess(0.6, RANGE, nodes=8, rule=rule, path=list(range(8)))
+    chain = PredictedGuess(0.6, RANGE, nodes=8, rule=rule)
+    last = torch.tensor([ids[248:]])
+    ours = tiny.forward(last, cache, policy=tree, tree=TokenTree.chain(8), commit=False, logits="all")
+    wanted = tiny.forward(last, cache, policy=chain, commit=False, logits="all")
+    torch.testing.assert_close(ours, wanted, rtol=1e-4, atol=1e-4)
+    assert torch.equal(tree.statistics.steps[0].accepted, chain.statistics.steps[0].accepted)
+
+
+@pytest.mark.parametrize("rule", TREE_RULES)
+@pytest.mark.parametrize("threshold", (0.6, 0.8))
+def test_trees_are_decided_as_the_reference_decides_them(tiny, rule, threshold):
+    """The two sum in another order: outputs agree to rounding."""
+    ids, tree = random_tokens(256, seed=6), TokenTree.from_parents([-1, 0, 0, 1, 1, 2, 3, 6])
+    last, found = torch.tensor([random_tokens(8, seed=9)]), []
+    ours = PredictedGuess(threshold, RANGE, nodes=8, rule=rule, path=[0, 1, 3, 6, 7])
+    for policy in (ours, ALSpecAttention(threshold, RANGE, tree_rule=rule)):
+        cache = tiny.new_cache(1, 256)
+        tiny.prefill([ids[:200]], cache)
+        found.append(tiny.forward(last, cache, policy=policy, tree=tree, commit=False, logits="all"))
+        found.append(policy.statistics.steps[0].accepted)
+    torch.testing.assert_close(found[0], found[2], rtol=1e-4, atol=1e-4)
+    assert torch.equal(found[1], found[3]) and bool(found[1].any())
+
+
+def test_what_is_no_step_is_refused(tiny):
+    with pytest.raises(ValueError, match="rule must be one of joint, every node, likeliest path, each node, got 'all'"):
+        PredictedGuess(0.1, RANGE, nodes=4, rule="all")
+    with pytest.raises(ValueError, match="steps of 4 nodes read first and last keys alone"):
+        PredictedGuess(0.1, GuessRange.followed(64), nodes=4)
+    with pytest.raises(ValueError, match="10 tokens are no steps of 4"):
+        tiny.forward(torch.tensor([[1] * 10]), tiny.new_cache(1, 16), policy=PredictedGuess(0.1, RANGE, nodes=4))
