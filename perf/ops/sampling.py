@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,15 +52,7 @@ def _tensor_bytes(tensor) -> int:
     return math.prod(tensor.padded_shape) * (2 if tensor.dtype == ttnn.bfloat16 else 4)
 
 
-def _executed(device, p: SimpleNamespace) -> Row:
-    return _measured(device, p, executed=True)
-
-
-def _built(device, p: SimpleNamespace) -> Row:
-    return _measured(device, p, executed=False)
-
-
-def _measured(device, p: SimpleNamespace, executed: bool) -> Row:
+def _measure(device, p: SimpleNamespace, executed: bool = True) -> Row:
     """Return by way its cycles (of the slowest core, summed over its programs; not where programs are built only), the
     bytes that it moves between DRAM and cores, and the most that it allocates beside its inputs."""
     from runtime_patches.profiling.cycles import measure
@@ -159,7 +152,7 @@ SAMPLING = Family(
     choices={"ways": ("all", "own")},
     points={"default": [""]},
     chip=lambda point: Chip("1x1", gated=True),
-    measure=_executed,
+    measure=_measure,
     targets=[
         Target(f"{op}, {outcome}.of_stock", limit)
         for op, limit in {"exact": 0.67, "sigmoid": 0.4}.items()
@@ -173,7 +166,7 @@ SAMPLING_BYTES = Family(
     choices={"ways": ("all", "own")},
     points={"default": [""]},
     chip=lambda point: Chip(None, gated=True),
-    measure=_built,
+    measure=partial(_measure, executed=False),
 )
 
 
