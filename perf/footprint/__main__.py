@@ -149,7 +149,7 @@ def _bytes(options: argparse.Namespace) -> tuple[list[Row], str]:
 
 
 def _memory(options: argparse.Namespace) -> tuple[list[Row], str]:
-    from models.llama31_8b.tt.settings import check_speculation
+    from models.llama31_8b.tt.settings import AttentionSettings
 
     chunk, context, config = options.chunk, options.context, preset(MODEL)
     if chunk < 32 or chunk & (chunk - 1) or context % chunk:
@@ -159,7 +159,7 @@ def _memory(options: argparse.Namespace) -> tuple[list[Row], str]:
     asked = list(product(map(MeshShape.parse, options.mesh), options.precision))
     for mesh, name in asked:
         if options.speculate is not None:
-            check_speculation(mesh, options.users, context, options.speculate, 0.1)
+            AttentionSettings("alspec", options.speculate).check(mesh, options.users, context)
         held = budget(config, mesh, precision_config(name, config.num_hidden_layers), context, options.users)
         held.check(f"{MODEL} on {mesh} in {name} with {options.users} x {context} positions")
     _needs_mock_meshes()

@@ -106,16 +106,15 @@ class Labels:
     @contextlib.contextmanager
     def of_model(self, model: TtLlama) -> Iterator[None]:
         """`taken`, with the layer, and the part where it is attention, exchange or gate."""
-        from models.llama31_8b.tt.alspec import AttentionSpeculation
+        from models.llama31_8b.tt.alspec import PairAlspec
 
         now: dict = {"layer": None, "part": None}
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.taken(now))
             stack.enter_context(in_layers(model, now))
-            attention = model.decode_attention
-            for call in ("__call__", "attend_tree"):
-                stack.enter_context(_within(type(attention), call, now, "part", ATTENTION))
-            if isinstance(attention, AttentionSpeculation):
+            attention = model.attention
+            stack.enter_context(_within(type(attention), "__call__", now, "part", ATTENTION))
+            if isinstance(attention, PairAlspec):
                 stack.enter_context(_within(attention, "exchange", now, "part", EXCHANGE))
                 from tt_kernels.compute_gate import op as gate
 
@@ -123,11 +122,8 @@ class Labels:
             yield
 
 
-# What a layer does in a decode step, over one token per user or over trees.
-PARTS = (
-    *("project_qkv", "attend", "after_attention"),
-    *("project_tree", "attend_tree", "after_tree_attention"),
-)
+# What a layer does in a decode step.
+PARTS = ("project_qkv", "attend", "after_attention")
 
 
 @contextlib.contextmanager

@@ -227,7 +227,7 @@ def _sharded_decode(device, p: SimpleNamespace) -> Row:
     import ttnn
 
     from models.llama31_8b.config import LlamaConfig
-    from models.llama31_8b.tt.attention_policies import FlashDecodeAttention, StockDecodeAttention
+    from models.llama31_8b.tt.attention_policies import FlashAttention, StockAttention
     from models.llama31_8b.tt.kv_cache import cache_block
     from models.llama31_8b.tt.mesh import TILE
     from models.llama31_8b.tt.modules import user_shards
@@ -250,11 +250,11 @@ def _sharded_decode(device, p: SimpleNamespace) -> Row:
     q = ttnn.to_memory_config(q, user_shards(device, p.users, TILE, p.head_dim))
     k, v = (tile(device, (p.users, p.kv_heads, p.context, p.head_dim), p.dtype) for _ in range(2))
     at = words(device, [p.context - 1] * p.users)
-    stock = StockDecodeAttention(device, config, cache_block(p.context))
-    ours = FlashDecodeAttention(config, p.context)
+    stock = StockAttention(device, config, cache_block(p.context))
+    ours = FlashAttention(config, p.context)
     ways = {
-        "stock": lambda: stock(0, q, k, v, at),
-        "ours": lambda: ours(0, ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG), k, v, at),
+        "stock": lambda: stock.attend(0, q, k, v, at, None),
+        "ours": lambda: ours.attend(0, ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG), k, v, at, None),
     }
     timeline, cycles, results = Timeline(device), {}, {}
     for name, launch in ways.items():

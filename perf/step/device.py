@@ -19,8 +19,8 @@ from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
-from models.llama31_8b.tt.alspec import AttentionSpeculation
-from models.llama31_8b.tt.attention_policies import DecodeAttention
+from models.llama31_8b.tt.alspec import PairAlspec
+from models.llama31_8b.tt.attention_policies import ExactAttention
 from models.llama31_8b.tt.layer_parallel import LayerAssignment
 from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape
 from models.llama31_8b.tt.model import TtLlama
@@ -39,7 +39,7 @@ from tt_kernels.tree_attention.op import tree_attention
 SEED = 0
 
 
-class ExactFlashDecode(DecodeAttention):
+class ExactFlashDecode(ExactAttention):
     """The exact variant of the speculative op's kernels, on every chip alone."""
 
     def __init__(self, shape: Shape) -> None:
@@ -47,38 +47,28 @@ class ExactFlashDecode(DecodeAttention):
         self.program = ProgramConfig(workers_per_head=workers)
         self.tree_program = TreeProgramConfig(workers_per_head=workers)
 
-    def check_trees(self) -> None:
-        """Accept token trees."""
-
-    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table):
         return tree_attention(q, keys, values, prefix, intervals, program_config=self.tree_program)
 
-    def __call__(self, layer, q, keys, values, positions, page_table=None):
+    def attend(self, layer, q, keys, values, positions, page_table):
         return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program)
 
 
-class ForcedSpeculation(AttentionSpeculation):
+class ForcedSpeculation(PairAlspec):
     """Speculation by a threshold per layer: infinite for a hit, 0 for a miss; without `hits` by its own. skipped:
     priorities by which both rows skip what is gated, whatever they decide."""
 
     hits: Sequence[bool] = ()
     skipped: ttnn.Tensor | None = None
 
-    def __call__(self, layer, q, keys, values, positions, page_table=None):
-        self._force(layer)
-        return super().__call__(layer, q, keys, values, positions, page_table)
-
-    def attend_tree(self, layer, *inputs):
-        self._force(layer)
-        return super().attend_tree(layer, *inputs)
-
-    def _force(self, layer: int) -> None:
+    def __call__(self, layer, *given):
         if self.hits:
             self.threshold = math.inf if self.hits[layer] else 0.0
+        return super().__call__(layer, *given)
 
-    def gate(self, layer):
+    def skip_if_overruled(self, layer):
         if self.skipped is None:
-            return super().gate(layer)
+            return super().skip_if_overruled(layer)
         return skip_compute(self.skipped, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS)
 
 
@@ -175,17 +165,15 @@ class _Pair:
         capacity, self.exact = config.max_position_embeddings, ExactFlashDecode(shape)
         self.speculation: ForcedSpeculation | None = None
         if self.mesh_shape.sp == 2:
-            reads = AttentionSettings("alspec", chunk_size=shape.chunk_size, predictor=shape.predictor).guess_range
-            self.speculation = ForcedSpeculation(
-                *(mesh, self.mesh_shape, config),
-                users=1,
-                capacity=capacity,
-                chunk_size=shape.chunk_size,
+            chosen = AttentionSettings(
+                "alspec",
+                shape.chunk_size,
+                predictor=shape.predictor,
                 timeout_s=0.02,
                 program=self.exact.program,
                 tree_program=self.exact.tree_program,
-                guess_range=reads,
             )
+            self.speculation = ForcedSpeculation(mesh, self.mesh_shape, config, chosen, users=1, capacity=capacity)
         settings = ModelSettings(
             capacity=capacity,
             precision=shape.formats(),
@@ -256,7 +244,7 @@ class _Pair:
             return lambda: model.decode(inputs, gather_logits=False)
         chain = TokenTreeBatch.stack([TokenTree.chain(nodes)])
         tree = model.tree_inputs(torch.full((1, nodes), token), [position], chain.enter, chain.leave)
-        return lambda: model.decode_tree(tree, gather_logits=False)
+        return lambda: model.decode(tree, gather_logits=False)
 
 
 def _named(span: dict, labels: Labels) -> dict:
@@ -323,7 +311,7 @@ def measure_drafting(mesh, layers: int, heads: int, drafted: int, context: int) 
     parts: dict[str, Callable[[], object]] = {
         SEQUENTIAL: sequential,
         FUZZY: lambda: draft.decode(one, gather_logits=False),
-        CALIBRATION: lambda: draft.decode_tree(nodes, gather_logits=False),
+        CALIBRATION: lambda: draft.decode(nodes, gather_logits=False),
         TARGET: step,
         COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=RESULT_HEAD),
     }

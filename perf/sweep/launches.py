@@ -21,7 +21,7 @@ import torch
 import ttnn
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.tt.attention_policies import DecodeAttention, StockDecodeAttention
+from models.llama31_8b.tt.attention_policies import AttentionPolicy, StockAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE
@@ -233,7 +233,7 @@ def _decode(mesh, c: Configuration) -> Launch:
     from models.llama31_8b.checkpoint.random_weights import random_state_dict
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.precision import precision_config
-    from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
     from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
     from models.llama31_8b.tt.weights import WeightStore
     from perf.footprint.mesh_build import blank_weights
@@ -258,19 +258,17 @@ def _decode(mesh, c: Configuration) -> Launch:
         state, store = random_state_dict(config, 0), WeightStore(mesh, plan)
     else:  # what blank weights hold costs nothing
         state, store = blank_weights(config, mesh, plan)
-    attention: DecodeAttention
+    attention: AttentionPolicy
     check: Callable[[], Any] = nothing
     if speculative:
-        forced = ForcedSpeculation(
-            mesh, plan, config, users=users, capacity=capacity, chunk_size=c["chunk_size"],
-            timeout_s=EXCHANGE_TIMEOUT_S,
-        )  # fmt: skip
+        chosen = AttentionSettings("alspec", c["chunk_size"], timeout_s=EXCHANGE_TIMEOUT_S)
+        forced = ForcedSpeculation(mesh, plan, config, chosen, users, capacity)
         forced.hits = [True] * layers
         attention, check = forced, forced.check
     elif c["attention"] == "exact":
         attention = ExactFlashDecode(shape)
     else:
-        attention = StockDecodeAttention(mesh, config, cache_block(capacity))
+        attention = StockAttention(mesh, config, cache_block(capacity))
     settings = ModelSettings(users, capacity, formats, attention, decode_sharding=c["plan"])
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)
     if tiny:

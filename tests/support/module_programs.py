@@ -17,7 +17,8 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     import ttnn
 
     from models.llama31_8b.reference.model.rope import RotaryTable, rotate
-    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.layer import Chunk, Pass
+    from models.llama31_8b.tt.model import StepInputs, read
 
     config = config.with_layers(2)
     model, reference = build(mesh, config, precision)
@@ -66,7 +67,11 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     # A whole prompt of one chunk: causal attention and the output projection.
     begin = model.put_integers(torch.tensor([0]), "int32")
     angles = model.rope.prefill_angles(model.put_integers(torch.arange(ROWS)[None], "uint32"))
-    got = read(ours.attention.prefill(put(x[None, None]), model.cache, 0, 0, begin, angles))[0, 0]
+    rows = Pass(model.rows, angles, model.attention, StepInputs(begin, begin, begin))
+    heads_output = ours.attention.attend_chunk(
+        ours.attention.project_qkv(put(x[None, None]), rows), model.cache, Chunk(0, 0), rows
+    )
+    got = read(ours.attention.project_output(heads_output, model.rows))[0, 0]
 
     def projected(rows, start):
         """Queries, keys and values, [heads, rows, head_dim] each."""
@@ -83,11 +88,10 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
 
         # One more token behind it.
         inputs = model.step_inputs([0], [ROWS])
-        got = read(
-            ours.attention.decode(
-                put(one[None, None], l1), model.cache, inputs.positions, model.rope.decode_angles(inputs.angles)
-            )
-        )[0, 0]
+        step = Pass(model.layout, model.rope.decode_angles(inputs.angles), model.attention, inputs)
+        found_heads = ours.attention.project_qkv(put(one[None, None], l1), step)
+        out = ours.attention.attend(found_heads, model.cache, step)
+        got = read(ours.attention.project_output(out, model.layout))[0, 0]
         q, k1, v1 = projected(one, ROWS)
         keys, values = torch.cat((k, k1), 1), torch.cat((v, v1), 1)
         found["attention, decode"] = figures(got, attended(q, keys, values, False))

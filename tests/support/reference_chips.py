@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import torch
 
-from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tt.mesh import MeshShape
 
@@ -22,32 +21,6 @@ def stand_in_for_ttnn(monkeypatch, ttnn) -> None:
     monkeypatch.setattr(ttnn, "copy_host_to_device_tensor", lambda host, device: device.copy_(host))
 
 
-class ReferenceAttend:
-    """What a TtLlama's `decode_attention` tells of a model whose decode steps speculate, or None: counted anew after
-    each `reset`, as chips do."""
-
-    def __init__(self, policy: ALSpecAttention | None) -> None:
-        self.policy = policy
-
-    def reset(self) -> None:
-        if self.policy is not None:
-            self.policy.statistics.reset()
-
-    def check(self) -> None:
-        """Nothing fails."""
-
-    def guard_tokens(self, tokens) -> None:
-        """Nothing fails."""
-
-    def statistics(self):
-        from models.llama31_8b.tt.chip_counters import LayerCounters, SpeculationCounters
-
-        if self.policy is None:
-            return None
-        layers = tuple(LayerCounters(*counts) for counts in self.policy.statistics.totals_per_layer().tolist())
-        return SpeculationCounters(layers, ties=1, sent=(3, 4), failures=())
-
-
 class ReferenceChips:
     """prefilled: (user, start, tokens) of every chunk. Tokens are for the host to choose."""
 
@@ -56,9 +29,28 @@ class ReferenceChips:
     def __init__(self, model: ReferenceLlama, users: int, capacity: int, block: int, policy=None) -> None:
         self.config, self.users, self.capacity = model.config, users, capacity
         self.cache = SimpleNamespace(block=block)
-        self.decode_attention, self.decode_modules = ReferenceAttend(policy), None
+        self.layout = None
         self.prefilled: list[tuple[int, int, int]] = []
         self._model, self._cache, self._policy = model, model.new_cache(users, capacity), policy
+
+    def reset(self) -> None:
+        if self._policy is not None:
+            self._policy.statistics.reset()
+
+    def check(self) -> None:
+        """Nothing fails."""
+
+    def guard_tokens(self, tokens) -> None:
+        """Nothing fails."""
+
+    def statistics(self):
+        """What a TtLlama counts since its last `reset`, None without speculation."""
+        from models.llama31_8b.tt.chip_counters import ChipCounters, LayerCounters
+
+        if self._policy is None:
+            return None
+        layers = tuple(LayerCounters(*counts) for counts in self._policy.statistics.totals_per_layer().tolist())
+        return ChipCounters(layers, ties=1, sent=(3, 4), failures=())
 
     def prefill(self, tokens, user, start=0, last=True, gather_logits=True):
         self.prefilled.append((user, start, len(tokens)))

@@ -26,6 +26,7 @@ _REASONS = {
     9: "the exchange before this call failed on this rank",
 }
 CLOCK_HZ = 1_000_000_000
+DEFAULT_TIMEOUT_S = 2.0  # far longer than a layer, which is how long one chip waits for another
 
 __all__ = ["ChipPairs", "RankState", "PeerError", "check_fabric", "timeout_words"]
 

@@ -11,13 +11,11 @@ from typing import Any
 from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.core_pair import CorePair
 from tt_kernels.common.kernel import Values
-from tt_kernels.common.peer import ChipPairs, timeout_words
+from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.region import refuse_in_region
-
-DEFAULT_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True)

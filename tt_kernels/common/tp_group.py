@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import DeviceState, StateOfOne
-from tt_kernels.common.peer import check_fabric, timeout_words
+from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, check_fabric, timeout_words
 
 MAX_CHIPS = 8
-DEFAULT_TIMEOUT_S = 2.0
 _STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11, "accepted": 12}
 _REASONS = {
     1: "TP rank {silent} sent no numbers",

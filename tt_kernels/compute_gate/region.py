@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gated region on the host: ops between chips that would hang a pair are refused while it is active.
 
-In a gated region one chip of a pair may skip every kernel. A stock op that waits for that chip would never end, so
-ttnn's cross-chip ops raise inside the region, by name and before anything is launched, however they were imported. Ops
-along an axis whose chips all share one gate (a TP group) are safe and can be permitted.
+In a gated region one chip of a pair may skip every kernel. A stock op that waits for that chip would never end. So the
+first region of a process puts a check before ttnn's ops, which from then on raises in regions, by name and before
+anything is launched, for cross-chip ops however they were imported. Ops along an axis whose chips all share one gate (a
+TP group) are safe and can be permitted.
 """
 
 from __future__ import annotations
@@ -75,38 +76,33 @@ def require_no_region(name: str) -> None:
 
 @contextlib.contextmanager
 def gated_region(shared_gate_axis: int | None = None) -> Iterator[None]:
-    """Mark a region as active. Regions do not nest: leaving the inner one would open the outer one's gate."""
+    """Refuse cross-chip ops inside, except along `shared_gate_axis`. Regions do not nest: GatedRegionError."""
     global _active
-    if _active is not None:
+    if _active is not None:  # leaving the inner region would open the outer one's gate
         raise GatedRegionError("skip_compute is active already; regions do not nest")
+    _check_ops_in_regions()
     _active = Region(shared_gate_axis)
     try:
-        with _guarded_ops():
-            yield
+        yield
     finally:
         _active = None
 
 
-@contextlib.contextmanager
-def _guarded_ops() -> Iterator[None]:
+def _check_ops_in_regions() -> None:
+    """Put the check before ttnn's ops, unless it is there."""
     from ttnn import decorators
 
-    originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
+    for kind in (decorators.FastOperation, decorators.Operation):
+        if not getattr(kind.__call__, "checks_regions", False):
+            kind.__call__ = _checked(kind.__call__)
 
-    def guarded(original):
-        @functools.wraps(original)
-        def call(self, *args, **kwargs):
-            name = self.python_fully_qualified_name
-            if is_cross_chip(name):
-                refuse_in_region(name, kwargs.get("cluster_axis"))
-            return original(self, *args, **kwargs)
 
-        return call
+def _checked(original):
+    @functools.wraps(original)
+    def call(self, *args, **kwargs):
+        if _active is not None and is_cross_chip(self.python_fully_qualified_name):
+            refuse_in_region(self.python_fully_qualified_name, kwargs.get("cluster_axis"))
+        return original(self, *args, **kwargs)
 
-    for kind, original in originals.items():
-        kind.__call__ = guarded(original)
-    try:
-        yield
-    finally:
-        for kind, original in originals.items():
-            kind.__call__ = original
+    call.checks_regions = True
+    return call

@@ -19,7 +19,7 @@ import torch
 
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import Core, Values, kernel_descriptor
-from tt_kernels.common.peer import ChipPairs, timeout_words
+from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.placement import grid_cores, noc_core_of
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
 from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
@@ -37,7 +37,6 @@ FACE_ROWS, ROW_BYTES, TILE_BYTES = 16, 32, 2048  # of 32 x 32 two-byte elements
 PACKED_ROWS = 8  # of a tile at most, above which packing takes as long as sending whole faces
 LANDING_BYTES = 1 << 16
 MAX_HELPERS, TILES_PER_HELPER = 3, 10  # cores that pack rows beside the exchange core; packed tiles that one is worth
-DEFAULT_TIMEOUT_S = 2.0
 
 
 class DeviceExchange:

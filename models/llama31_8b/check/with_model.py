@@ -125,7 +125,7 @@ def speculating_pair(context: Context) -> list[Check]:
     policy = ALSpecAttention(THRESHOLD, CHUNK_SIZE)
     tokens, wanted = steps_of_reference(reference, cache, policy)
     accepted = [step.accepted[:, 0, 0].tolist() for step in policy.statistics.steps]
-    attention, logits, priorities = model.decode_attention, [], []
+    attention, logits, priorities = model.pair, [], []
     inputs = model.step_inputs([PAIR_TOKEN], [CACHED])
     traced = TracedStep(context.device, lambda: model.decode(inputs), why_no_trace(context.device) is not None)
     for step, token in enumerate(tokens[:-1]):

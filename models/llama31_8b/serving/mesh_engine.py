@@ -119,7 +119,7 @@ class MeshEngine:
     def read(self, step: ttnn.Tensor) -> torch.Tensor:
         """Wait for a step and return its logits, float32 [users, 1, vocab]."""
         logits = read(step)[0, 0].float()
-        self.model.decode_attention.check()
+        self.model.check()
         return logits.reshape(self.users, -1, self.vocab_size)
 
     def read_tokens(self, step: ttnn.Tensor) -> torch.Tensor:
@@ -146,7 +146,7 @@ class MeshEngine:
         if sampling:
             for params in (SamplingParams(), SamplingParams(1.0, top_k=1)):
                 self.read_tokens(self.sample(*first, [Draw(params, 0.0)] * self.users))
-        self.model.decode_attention.reset()
+        self.model.reset()
 
     def _load(self, tokens: torch.Tensor, positions: torch.Tensor) -> None:
         overwrite(self._inputs, self.model.step_inputs(tokens.tolist(), positions.tolist(), on_device=False))
@@ -165,7 +165,7 @@ class MeshEngine:
     def _log_counts(self) -> None:
         """Log, before a prompt, the steps since the server started, warm-ups included, and how guesses fared."""
         logger.info("steps so far: {} decoded", self._decoded)
-        counted = self.model.decode_attention.statistics()
+        counted = self.model.statistics()
         if counted is not None and counted.hit_rate is not None:
             verified = counted.hits + counted.misses
             logger.info("guesses accepted so far: {} of {}, {:.1%}", counted.hits, verified, counted.hit_rate)

@@ -1,108 +1,127 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attention-level speculation between the two rows of a mesh (ALSpec paper, section 4.2 and algorithm 2).
+"""Attention-level speculation on the chips (ALSpec paper, algorithm 2), on a mesh of two rows.
 
-Each row is a tensor-parallel group; chips in the same column form a chip pair with sp_rank 0 and 1. At the start of a
-step both rows compute the first layer's queries, keys and values from the embedding. Then, for every layer:
-
-    residual, queries, keys, values,         copied from the row with the higher priority to the other
-    priority                                 (device_exchange)
-    cache                                    written on both rows, so both caches hold every token
-    attention                                the sender guesses, sends and verifies; the receiver takes the guess
-    output projection, MLP, the next layer's
-    norm, queries, keys, values, rotation    skipped on the row whose priority is now 0 (compute_gate)
-
-After the last layer the residual is exchanged once more, so that both rows run the same LM head. A step over token
-trees does the same with a row per node; each user's nodes are decided on together. The exchange comes
-just before the cache is written, the latest point that keeps both caches complete: a row that goes on with a guess has
-a whole layer's work to do during the other's verification, as appendix F counts it. The host launches the same ops
-whatever the decisions and reads none of them; all tensors have fixed addresses, so one trace serves every step.
-
-The state of a guess that follows the attention: each layer's masses of tiles and lists of tiles on every chip.
-
-A chip writes the masses of a layer when it verifies a guess there, for its own heads. At the start of a step every chip
-makes the lists of all layers from its own masses: nothing is exchanged, and where a chip was not the sender for some
-steps, its masses are that much older. Only the sender's list counts in a step, since the receiver takes the guess."""
+Each row is a tensor-parallel group; chips in the same column form a chip pair with sp_rank 0 and 1. The host launches
+the same ops whatever the decisions and reads none of them; all tensors have fixed addresses, so one trace serves every
+step. The exchange comes just before the cache is written, the latest point that keeps both caches complete: a row that
+goes on with a guess has a whole layer's work to do during the other's verification, as appendix F counts it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import ttnn
 
-from tt_kernels.common.peer import ChipPairs, PeerError
+from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, PeerError
 from tt_kernels.common.priority import INITIAL, priority_row
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.op import skip_compute
 from tt_kernels.compute_gate.outcome_log import OutcomeLog
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
-from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, ProgramConfig, speculative_flash_decode
+from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, speculative_flash_decode
 from tt_kernels.speculative_flash_decode.tile_lists import ROW_WORDS
 from tt_kernels.tile_selection.op import select_tiles
 from tt_kernels.token_guard.op import guard_result, guard_tokens
-from tt_kernels.tree_attention.speculative import ProgramConfig as TreeProgramConfig
 from tt_kernels.tree_attention.speculative import speculative_tree_attention
 
 from ..config import LlamaConfig
-from .attention_policies import DecodeAttention, TokenHeads
-from .chip_counters import LayerCounters, SpeculationCounters
+from .attention_policies import AttentionPolicy
+from .chip_counters import ChipCounters, LayerCounters
+from .kv_cache import KVCacheBase
+from .layer import DecoderLayer, Pass
 from .mesh import SP_AXIS, TILE, TP_AXIS, MeshShape
-from .settings import check_speculation
-
-# At 1 GHz; far longer than a layer, which is how long one row waits for the other.
-TIMEOUT_S = 2.0
+from .settings import AttentionSettings
 
 
-class AttentionSpeculation(DecodeAttention):
-    """Decode attention of a TtLlama on a mesh of two rows, with all state that the chip pairs keep.
+def plain_step(layers: Sequence[DecoderLayer], cache: KVCacheBase, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
+    """Run a decode step through all layers, on every row of the mesh alike. x: the embedding. Returns the residual."""
+    for layer in layers:
+        heads = layer.project_qkv(x, step)
+        output = layer.attend(heads, cache, step)
+        x = layer.after_attention(x, output, step)
+    return x
 
-    users, capacity: of the model's cache. chunk_size: tokens of the guess at either end, a multiple of 32.
-    threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
-        1e6, the op's maximum, which accepts every finite guess of a nonzero result.
-    timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz.
-    program, tree_program: the attention ops' core assignments. guess_range: the tokens of the guess, if not the ops'
-        default; with `tiles` it follows the attention (followed_tiles.py), one token after another.
-    Raises SpeculationError, ValueError (ChipPairs).
+
+def alspec_step(
+    layers: Sequence[DecoderLayer], cache: KVCacheBase, pair: PairAlspec, x: ttnn.Tensor, step: Pass
+) -> ttnn.Tensor:
+    """Do `plain_step` with a guess in every layer (algorithm 2): one row goes on with it while the other verifies.
+
+    Both rows begin with the embedding and p = [2, 0], p[k] the priority of row k. The row with the higher priority is a
+    layer's sender. Its priority becomes 2 if it rejected the guess and 0 if it accepted it, the receiver's becomes 1:
+    so after a rejection the sender holds the right residual, and after a hit the receiver does and sends next.
     """
+    pair.begin_step(step)
+    heads = layers[0].project_qkv(x, step)  # ops_before_self_attn
+    for layer, following in zip(layers, [*layers[1:], None], strict=True):
+        # p = all_gather(p); with it the sender's residual, queries, keys and values go to the receiver (footnote 2).
+        pair.exchange(x, pair.priority, *heads)
+        # x = speculative_flash_decode(x, p, threshold): both rows write the cache; the sender guesses, sends the guess,
+        # computes the exact output and verifies; the receiver takes the guess.
+        output = layer.attend(heads, cache, step)
+        # with skip_compute(p[k] == 0): ops_after_self_attn, and the next layer's ops_before_self_attn.
+        with pair.skip_if_overruled(layer.attention.layer):
+            x = layer.after_attention(x, output, step)
+            if following is not None:
+                heads = following.project_qkv(x, step)
+    # return x from the correct row: the other one takes it, and both run the same LM head.
+    pair.exchange(x, pair.priority)
+    return x
+
+
+class PairAlspec(AttentionPolicy):
+    """Attention with a guess that the other row of the mesh receives, and all state that the chip pairs keep.
+
+    Each chip, its grid of x by y cores (8 x 8 on an N150):
+
+        core            used by                              its L1 state, and semaphores
+        (x-1, y-1)      DeviceExchange, to the chip pair     exchange_pairs: calls, sent, ties, status
+        (x-1, y-1)      attention, to the chip pair          attention_pairs: the same; each op counts its own calls
+        (x-2, y-1)      attention, to the TP group           tp_group: distances, norms and votes of all chips of a row
+        the others      attention's workers, output core     arrived, credit, outgoing, delivery, one per user
+        in DRAM         priority [32], exchange.gathered [2, 32], log [layers, 40]; of `followed`: masses, lists
+
+    A core talks to another chip over the fabric link; whoever waits gives up after `timeout_s` and says so in its
+    status, which the guards copy into tokens and `check` reports. threshold may be changed between steps that are not
+    traced. users, capacity: of the model's cache. Raises SpeculationError, ValueError (ChipPairs).
+    """
+
+    takes_trees = True
 
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
         mesh_shape: MeshShape,
         config: LlamaConfig,
-        *,
+        settings: AttentionSettings,
         users: int,
         capacity: int,
-        chunk_size: int = 128,
-        threshold: float = 0.10,
-        timeout_s: float = TIMEOUT_S,
-        program: ProgramConfig | None = None,
-        tree_program: TreeProgramConfig | None = None,
-        guess_range: GuessRange | None = None,
     ) -> None:
-        check_speculation(mesh_shape, users, capacity, chunk_size, threshold)
+        settings.check(mesh_shape, users, capacity)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
-        self.chunk_size, self.threshold = chunk_size, threshold
-        self.program, self.tree_program = program, tree_program
-        self.guess_range = guess_range
+        self.chunk_size, self.threshold, self.guess_range = settings.chunk_size, settings.threshold, settings.guess
+        self.program, self.tree_program = settings.program, settings.tree_program
+        timeout_s = DEFAULT_TIMEOUT_S if settings.timeout_s is None else settings.timeout_s
         self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
         core = (grid.x - 1, grid.y - 1)
         self.exchange_pairs = ChipPairs(mesh, SP_AXIS, core)
         self.exchange = DeviceExchange(self.exchange_pairs, users, timeout_s)
-        # The state of a pair counts the calls of one op, so attention has its own.
         self.attention_pairs = ChipPairs(mesh, SP_AXIS, core)
-        # The chips of a TP group decide together, over all heads, on another core.
+        # The chips of a TP group decide together, over all heads.
         self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self.followed = None
-        if guess_range is not None and guess_range.tiles:
+        if self.guess_range is not None and self.guess_range.tiles:
             self.followed = FollowedTiles(
                 mesh,
-                guess_range,
+                self.guess_range,
                 layers=config.num_hidden_layers,
                 users=users,
                 kv_heads=config.num_key_value_heads // mesh_shape.tp,
@@ -111,18 +130,13 @@ class AttentionSpeculation(DecodeAttention):
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)
 
-    def reset_priority(self) -> None:
-        """Make the first row the sender of layer 0 (priorities [2, 0]); both rows hold the embedding."""
+    def begin_step(self, step: Pass) -> None:
+        """Make the first row the sender of layer 0, and select the tiles that the guesses read."""
         ttnn.copy(self._initial, self.priority)
-
-    def choose_tiles(self, positions: ttnn.Tensor) -> None:
         if self.followed is not None:
-            self.followed.select(positions)
+            self.followed.select(step.inputs.positions)
 
-    def exchange_inputs(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
-        self.exchange(residual, self.priority, *heads)
-
-    def __call__(self, layer, q, keys, values, positions, page_table=None):
+    def attend(self, layer, q, keys, values, positions, page_table):
         followed = self.followed
         return speculative_flash_decode(
             q,
@@ -135,23 +149,16 @@ class AttentionSpeculation(DecodeAttention):
             **self._options(page_table),
         ).exact
 
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table):
+        trees, options = (prefix, intervals), self._options(page_table)
+        return speculative_tree_attention(q, keys, values, *trees, program_config=self.tree_program, **options).exact
+
     def check_trees(self) -> None:
-        """Raises ValueError for a guess that follows the attention, whose lists are of one token after another."""
+        """Raise ValueError for a guess that follows the attention, whose lists are of one token after another."""
         if self.followed is not None:
             raise ValueError(
                 f"a guess that follows the attention is of one token, not of a token tree: {self.guess_range}"
             )
-
-    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table=None):
-        return speculative_tree_attention(
-            q,
-            keys,
-            values,
-            prefix,
-            intervals,
-            program_config=self.tree_program,
-            **self._options(page_table),
-        ).exact
 
     def _options(self, page_table: ttnn.Tensor | None) -> dict[str, Any]:
         """Return what both attention ops are given alike."""
@@ -166,21 +173,21 @@ class AttentionSpeculation(DecodeAttention):
             "tp_group": self.tp_group,
         }
 
-    def gate(self, layer: int) -> AbstractContextManager[None]:
+    def skip_if_overruled(self, layer: int) -> AbstractContextManager[None]:
+        """Skip the ops launched inside on the row whose priority is 0, and count the layer's outcome there."""
         # The chips of a TP group decide alike, so their collectives are skipped together or not at all.
         return skip_compute(self.priority, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS)
 
-    def exchange_output(self, residual: ttnn.Tensor) -> None:
-        self.exchange(residual, self.priority)
-
     def guard_tokens(self, tokens: ttnn.Tensor) -> None:
+        """Overwrite the chosen tokens, uint32 [1, users], on a chip that gave up on another."""
         guard_tokens(tokens, list(self._states().values()))
 
     def guard_result(self, result: ttnn.Tensor) -> None:
+        """Overwrite a verification result (speculative_sampling) on a chip that gave up on another."""
         guard_result(result, list(self._states().values()))
 
     def check(self) -> None:
-        """Raises PeerError if a row gave up on the other: its results since then are invalid."""
+        """Raise PeerError if a row gave up on the other: its results since then are invalid. Waits for the device."""
         for what, state in self._states().items():
             try:
                 state.check()
@@ -195,8 +202,8 @@ class AttentionSpeculation(DecodeAttention):
         for state in self._states().values():
             state.reset()
 
-    def statistics(self) -> SpeculationCounters:
-        """Read the chips' counters; waits for the device."""
+    def statistics(self) -> ChipCounters:
+        """Read the chips' counters since `reset`; waits for the device."""
         rows = [chips[0] for chips in self._by_row(self.log.read())]
         layers = []
         for counts in zip(*rows, strict=True):
@@ -214,7 +221,7 @@ class AttentionSpeculation(DecodeAttention):
             if state.failure
         ]
         sent = tuple(chips[0].sent for chips in exchange)
-        return SpeculationCounters(tuple(layers), exchange[0][0].ties, sent, tuple(failures))
+        return ChipCounters(tuple(layers), exchange[0][0].ties, sent, tuple(failures))
 
     def last_priorities(self) -> list[list[list[int]]]:
         """Return all users' priorities after the last step, by row and layer; for tests and diagnosis."""
@@ -247,18 +254,19 @@ def _beside(core: tuple[int, int]) -> tuple[int, int]:
 
 
 class FollowedTiles:
-    """masses, lists: of each layer, uint32 [users, kv_heads / tp, capacity / 32] and [users, kv_heads / tp, 16] on each
-    chip (`speculative_flash_decode`). kv_heads: of one chip."""
+    """The state of a guess that follows the attention: each layer's attention weight by tile, and its selected tiles.
+
+    A chip writes the weights of a layer when it verifies a guess there, for its own heads. At the start of a step every
+    chip selects the tiles of all layers by its own weights: nothing is exchanged, and where a chip was not the sender
+    for some steps, its weights are that much older. Only the sender's tiles count in a step, since the receiver takes
+    the guess.
+
+    masses, lists: of each layer, uint32 [users, kv_heads, capacity / 32] and [users, kv_heads, 16] on each chip
+    (`speculative_flash_decode`). kv_heads: of one chip.
+    """
 
     def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        guess_range: GuessRange,
-        *,
-        layers: int,
-        users: int,
-        kv_heads: int,
-        capacity: int,
+        self, mesh: ttnn.MeshDevice, guess_range: GuessRange, *, layers: int, users: int, kv_heads: int, capacity: int
     ) -> None:
         self.guess_range = guess_range
         masses, lists = (users, kv_heads, capacity // TILE), (users, kv_heads, ROW_WORDS)
@@ -267,11 +275,11 @@ class FollowedTiles:
         self._no_mass = _zeros(mesh, masses)
 
     def select(self, positions: ttnn.Tensor) -> None:
-        """Make the lists of a step with these positions, int32 [users]."""
+        """Select the tiles of a step with these positions, int32 [users]."""
         select_tiles(self.masses, self.lists, positions, self.guess_range)
 
     def reset(self) -> None:
-        """Forget all masses, as after a prompt. No step may be running."""
+        """Forget all weights, as after a prompt. No step may be running."""
         for masses in self.masses:
             ttnn.copy(self._no_mass, masses)
 

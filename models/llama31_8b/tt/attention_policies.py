@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import ttnn
@@ -15,7 +14,6 @@ from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, 
 from tt_kernels.tree_attention.op import tree_attention
 
 from ..config import LlamaConfig
-from ..results import AttentionStatistics
 from .kv_cache import cache_block
 from .mesh import TILE, MeshShape
 from .modules import kernel_config
@@ -32,96 +30,91 @@ class TokenHeads(NamedTuple):
     values: ttnn.Tensor
 
 
-class DecodeAttention(ABC):
-    """Attention of one token per user over its cache. The hooks around it do nothing except in speculation.
+class StepInputs(NamedTuple):
+    """The inputs of a decode step over a tree of tokens per user, as tensors on the device so that a captured trace
+    stays valid; all ROW_MAJOR, the same on every chip. Without intervals a tree is one token.
 
-    takes_shards: whether queries may also be sharded, one core per user; the result is then interleaved in L1.
+    tokens: uint32 [1, users * nodes], user by user. positions: int32 [users], of each user's first node, which is the
+    number of cached tokens before it; -1 skips a user. angles: uint32 [1, users * nodes], each node's position in its
+    text, 0 for skipped users; for one token repeated `Layout.angle_rows` times, all users for each. intervals: int32
+    [users, 2, nodes], when a depth-first walk enters and leaves each node, see `tree_attention`.
+    """
+
+    tokens: ttnn.Tensor
+    positions: ttnn.Tensor
+    angles: ttnn.Tensor
+    intervals: ttnn.Tensor | None = None
+
+    @property
+    def nodes(self) -> int:
+        """Return the nodes of each user's tree."""
+        return 1 if self.intervals is None else self.intervals.shape[2]
+
+
+class AttentionPolicy(ABC):
+    """Attention of a decode step over each user's cache, in which the step's keys and values are written already.
+
+    takes_shards: whether queries of one token per user may also be sharded, one core per user; the result is then
+    interleaved in L1. takes_trees: whether it decodes token trees.
     """
 
     takes_shards = False
+    takes_trees = False
 
-    def reset_priority(self) -> None:
-        """Called before the first layer."""
-
-    def choose_tiles(self, positions: ttnn.Tensor) -> None:
-        """Called before the first layer, with the step's positions, int32 [users]."""
-
-    def exchange_inputs(self, residual: ttnn.Tensor, heads: TokenHeads) -> None:
-        """Called before each layer's cache is written, with the layer's input, bfloat16 [1, 1, users (* nodes), hidden
-        / tp], and the heads made from it; may change them in place."""
-
-    @abstractmethod
     def __call__(
         self,
         layer: int,
         q: ttnn.Tensor,
         keys: ttnn.Tensor,
         values: ttnn.Tensor,
-        positions: ttnn.Tensor,
+        inputs: StepInputs,
         page_table: ttnn.Tensor | None = None,
     ) -> ttnn.Tensor:
-        """q: bfloat16 [1, users, heads / tp, head_dim], TILE, interleaved; keys, values: the layer's cache with the new
-        token written; positions: int32 [users], -1 skips a user; page_table: of a paged cache, int32 [users, blocks].
-        Returns [1, users, heads / tp, head_dim]."""
+        """Attend by the op for one token per user, or the one for trees.
 
-    def check_trees(self) -> None:
-        """Raises ValueError if this attention cannot decode token trees."""
-        raise ValueError(
-            f"{type(self).__name__} guesses one result per user and step; token trees need attention that is exact "
-            "or verifies its guesses"
-        )
+        Args:
+            layer: the layer's number. keys, values: its cache.
+            q: bfloat16, TILE; [1, users, heads / tp, head_dim] for one token, else [1, heads / tp, users * nodes,
+                head_dim]; interleaved unless `takes_shards`.
+            page_table: of a paged cache, int32 [users, blocks].
 
-    def attend_tree(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        prefix: ttnn.Tensor,
-        intervals: ttnn.Tensor,
-        page_table: ttnn.Tensor | None = None,
-    ) -> ttnn.Tensor:
-        """q: bfloat16 [1, heads / tp, users * nodes, head_dim]; keys, values: the layer's cache with the nodes written;
-        prefix, intervals, page_table: see `tree_attention`. Returns q's shape."""
+        Returns:
+            The attention output in q's shape.
+        """
+        if inputs.intervals is None:
+            return self.attend(layer, q, keys, values, inputs.positions, page_table)
+        return self.attend_tree(layer, q, keys, values, inputs.positions, inputs.intervals, page_table)
+
+    @abstractmethod
+    def attend(self, layer, q, keys, values, positions, page_table) -> ttnn.Tensor:
+        """Attend with one token per user, at `positions`."""
+
+    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table) -> ttnn.Tensor:
+        """Attend with the nodes of users' trees after `prefix` cached tokens. Raises ValueError if `takes_trees` is
+        False."""
         self.check_trees()
         return tree_attention(q, keys, values, prefix, intervals, page_table=page_table)
 
-    def gate(self, layer: int) -> AbstractContextManager[None]:
-        """Enclose the launches from a layer's attention to the next layer's queries, keys and values."""
-        return nullcontext()
-
-    def exchange_output(self, residual: ttnn.Tensor) -> None:
-        """Called after the last layer with its output, shaped as its input; may change it in place."""
-
-    def guard_tokens(self, tokens: ttnn.Tensor) -> None:
-        """Overwrite the chosen tokens, uint32 [1, users], where the step went wrong on a chip."""
-
-    def guard_result(self, result: ttnn.Tensor) -> None:
-        """Overwrite a verification result (speculative_sampling) where the step went wrong on a chip."""
-
-    def check(self) -> None:
-        """Raises if a step went wrong on a chip; waits for the device if it has to look there."""
-
-    def reset(self) -> None:
-        """Forget what was counted; called before each generation."""
-
-    def statistics(self) -> AttentionStatistics | None:
-        """Return what was counted since `reset`, None if nothing is verified; waits for the device."""
-        return None
+    def check_trees(self) -> None:
+        """Raise ValueError if this attention decodes no token trees."""
+        if not self.takes_trees:
+            raise ValueError(
+                f"{type(self).__name__} guesses one result per user and step; token trees need attention that is "
+                "exact or verifies its guesses"
+            )
 
 
 # Keys per flash decode chunk, as measured (python -m perf.ops sharded_decode); at most the whole cache.
 CHUNK = 128
 
 
-class ExactDecodeAttention(DecodeAttention):
+class ExactAttention(AttentionPolicy):
     """Attention that verifies nothing and can decode token trees."""
 
-    def check_trees(self) -> None:
-        """Accept token trees."""
+    takes_trees = True
 
 
-class StockDecodeAttention(ExactDecodeAttention):
+class StockAttention(ExactAttention):
     """ttnn's flash decode. chunk_size: keys per core and chunk, a multiple of 32 that divides the capacity."""
 
     takes_shards = True
@@ -136,7 +129,7 @@ class StockDecodeAttention(ExactDecodeAttention):
             exp_approx_mode=False,
         )
 
-    def __call__(self, layer, q, keys, values, positions, page_table=None):
+    def attend(self, layer, q, keys, values, positions, page_table):
         attend, pages = ttnn.transformer.scaled_dot_product_attention_decode, {}
         if page_table is not None:
             attend = ttnn.transformer.paged_scaled_dot_product_attention_decode
@@ -154,13 +147,13 @@ class StockDecodeAttention(ExactDecodeAttention):
         )
 
 
-class FlashDecodeAttention(ExactDecodeAttention):
+class FlashAttention(ExactAttention):
     """Our flash decode, with its result in L1. capacity: of the cache. For limits see `flash_decode`."""
 
     def __init__(self, config: LlamaConfig, capacity: int) -> None:
         self._chunk, self._scale = min(CHUNK, capacity), config.head_dim**-0.5
 
-    def __call__(self, layer, q, keys, values, positions, page_table=None):
+    def attend(self, layer, q, keys, values, positions, page_table):
         return flash_decode(
             q,
             keys,
@@ -183,18 +176,18 @@ def exact_attention(
     kv_cache: str,
     decode_sharding: str,
     block: int | None = None,
-) -> ExactDecodeAttention:
+) -> ExactAttention:
     """Choose the exact attention of a model. kv_cache: the cache's dtype. block: of a paged cache. decode_sharding: one
     of DECODE_SHARDINGS; interleaved, the reference for sharded, uses the stock op. Raises ShardingError, MeshError."""
     if (
         check_decode_sharding(decode_sharding) == "sharded"
         and ShardedDecodeConfig.of(config, mesh_shape, users).exact_attention(kv_cache).op == FLASH_DECODE
     ):
-        return FlashDecodeAttention(config, capacity)
-    return StockDecodeAttention(mesh, config, block or cache_block(capacity))
+        return FlashAttention(config, capacity)
+    return StockAttention(mesh, config, block or cache_block(capacity))
 
 
-class GuessAttention(DecodeAttention):
+class GuessAttention(AttentionPolicy):
     """Take the guess on `layers` and `exact` attention on the others.
 
     layers: None for all (sink), else those of the static policy. chunk_size: tokens of the guess at either end, a
@@ -206,7 +199,7 @@ class GuessAttention(DecodeAttention):
         self,
         config: LlamaConfig,
         chunk_size: int,
-        exact: DecodeAttention,
+        exact: AttentionPolicy,
         layers: Iterable[int] | None = None,
         program: ProgramConfig | None = None,
     ) -> None:
@@ -217,17 +210,9 @@ class GuessAttention(DecodeAttention):
             raise ValueError(f"static attention names layers {beyond} of a model with {count} layers")
         self._scale = config.head_dim**-0.5
 
-    def __call__(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        positions: ttnn.Tensor,
-        page_table: ttnn.Tensor | None = None,
-    ) -> ttnn.Tensor:
+    def attend(self, layer, q, keys, values, positions, page_table):
         if layer not in self.layers:
-            return self.exact(layer, q, keys, values, positions, page_table)
+            return self.exact.attend(layer, q, keys, values, positions, page_table)
         return guess_flash_decode(
             q,
             keys,

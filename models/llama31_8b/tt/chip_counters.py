@@ -24,7 +24,7 @@ class LayerCounters:
 
 
 @dataclass(frozen=True)
-class SpeculationCounters:
+class ChipCounters:
     """Counters since `reset`, a results.AttentionStatistics.
 
     ties: exchanges with equal priorities, where the first row sent. sent: layers whose residual the first and the
@@ -37,7 +37,7 @@ class SpeculationCounters:
     failures: tuple[str, ...]
 
     @classmethod
-    def merged(cls, parts: Sequence[SpeculationCounters]) -> SpeculationCounters:
+    def merged(cls, parts: Sequence[ChipCounters]) -> ChipCounters:
         """Add up several readings, at least one, from one model."""
         layers = (
             LayerCounters(*(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed")))

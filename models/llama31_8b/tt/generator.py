@@ -95,7 +95,7 @@ class ChipEngine(Engine):
             raise ValueError(f"sample_on must be device or host, got {sample_on!r}")
         check_chunk(prefill_chunk)
         if nodes:
-            model.decode_attention.check_trees()
+            model.attention.check_trees()
         if nodes > MAX_NODES:
             raise ValueError(f"trees of up to {MAX_NODES} nodes are verified, a draft of this shape has {nodes}")
         if nodes and model.users > MAX_USERS:
@@ -139,7 +139,7 @@ class ChipEngine(Engine):
             self._sampler = self._make_sampler(sampling)
         if self.why_eager is not None:
             logger.info("decode steps run eagerly: {}", self.why_eager)
-        model.decode_attention.reset()
+        model.reset()
 
     def kept(self, user: int, cached: int) -> int:
         return kept_prefix(self.model, cached)
@@ -188,7 +188,7 @@ class ChipEngine(Engine):
         if plain is None:
             raise RuntimeError("a plain step needs `begin`")
         if plain.sampler is None:
-            model.decode_attention.check()
+            model.check()
             logits = read(step)
             chosen = {user: self._sampled(user, logits[0, 0, user].float()) for user in drafts.trees}
             plain.held = {user: (token, position + 1) for user, (token, position) in plain.held.items()}
@@ -211,7 +211,7 @@ class ChipEngine(Engine):
         self._plain = None
 
     def statistics(self) -> AttentionStatistics | None:
-        return self.model.decode_attention.statistics()
+        return self.model.statistics()
 
     def _cache_prompt(self, text: Sequence[int], user: int, start: int = 0, gather_logits: bool = True) -> ttnn.Tensor:
         return cache_prompt(
@@ -303,19 +303,19 @@ def decode_and_choose(
     logits = model.decode(inputs, gather_logits=False)
     _advance(inputs)
     tokens = sampler(logits, uniforms, inputs.tokens)
-    model.decode_attention.guard_tokens(tokens)
+    model.guard_tokens(tokens)
     return tokens
 
 
 def agreed_tokens(model: TtLlama, output: ttnn.Tensor) -> torch.Tensor:
     """Return the tokens that a step chose, int64 [1, users], from a tensor on the chips or its copy on the host. With
-    two rows, every chip's tokens are compared, which shows whether one failed. Raises what `DecodeAttention.check`
+    two rows, every chip's tokens are compared, which shows whether one failed. Raises what `TtLlama.check`
     raises, and RuntimeError if chips chose different tokens."""
     if model.mesh_shape.sp == 1:
         return read(output).long()
     found = [ttnn.to_torch(part).to(torch.int64) & 0xFFFFFFFF for part in ttnn.get_device_tensors(output)]
     if beyond := [t.tolist() for t in found if bool((t >= model.config.vocab_size).any())]:
-        model.decode_attention.check()
+        model.check()
         raise RuntimeError(f"tokens outside the vocabulary of {model.config.vocab_size}: {beyond[0]}")
     if any(not torch.equal(tokens, found[0]) for tokens in found):
         raise RuntimeError(f"the chips of {model.mesh_shape} chose different tokens: {[t.tolist() for t in found]}")
@@ -324,13 +324,13 @@ def agreed_tokens(model: TtLlama, output: ttnn.Tensor) -> torch.Tensor:
 
 def agreed_outcomes(model: TtLlama, verified: Verified) -> list:
     """Return each user's outcome, a VerificationResult. With two rows, read every chip's, which show whether one
-    failed. Raises what `Verified.check` and `DecodeAttention.check` raise, and RuntimeError if chips decided
+    failed. Raises what `Verified.check` and `TtLlama.check` raise, and RuntimeError if chips decided
     differently."""
     if model.mesh_shape.sp == 1:
         return verified.check()
     found = [verified.read(chip) for chip in range(model.mesh_shape.chips)]
     if any(outcome.status for outcomes in found for outcome in outcomes):
-        model.decode_attention.check()
+        model.check()
     if any(outcomes != found[0] for outcomes in found):
         raise RuntimeError(f"the chips of {model.mesh_shape} verified differently: {found}")
     return verified.check()

@@ -1,11 +1,16 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a decode step keeps its rows: collectives, heads, and the modules of a decode sharding as ttnn objects."""
+"""Where the rows of a pass are on a chip, and the ops that this takes: collectives, norms, products and heads.
+
+`TtLlama` has one layout for decode steps of one token per user, interleaved or sharded, which also makes the modules
+with its weights; and `Rows` for everything longer, prefill and token trees.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import ttnn
@@ -28,6 +33,9 @@ from .precision import LayerPrecision
 from .sharding import BANKS, MatmulConfig, ShardedDecodeConfig, ShardingError, Shards, check_decode_sharding
 from .weights import WeightStore
 
+if TYPE_CHECKING:
+    from .layer import Pass
+
 
 def gather(x: ttnn.Tensor, mesh_shape: MeshShape, dim: int = 3) -> ttnn.Tensor:
     """Gather the columns of a TP group on each chip: [1, 1, rows, columns / tp] -> [1, 1, rows, columns]; or
@@ -42,11 +50,21 @@ def reduce(x: ttnn.Tensor, mesh_shape: MeshShape) -> ttnn.Tensor:
     return ttnn.reduce_scatter(x, dim=3, cluster_axis=TP_AXIS, topology=ttnn.Topology.Linear)
 
 
-class TpCollectives:
-    """The collectives of a decode step over a TP group."""
+Heads = tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]
 
-    def __init__(self, mesh_shape: MeshShape) -> None:
-        self.mesh_shape = mesh_shape
+
+class Layout(ABC):
+    """The rows of a pass on one chip. memory: of the embedding's rows. heads, kv_heads: of the chip. angle_rows: cores
+    that share a row's rotation, for each of which its angles are looked up."""
+
+    memory: ttnn.MemoryConfig
+    angle_rows = 1
+
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig) -> None:
+        self.mesh, self.mesh_shape = mesh, mesh_shape
+        self.heads = config.num_attention_heads // mesh_shape.tp
+        self.kv_heads = config.num_key_value_heads // mesh_shape.tp
+        self.head_dim = config.head_dim
 
     def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
         """Do `gather`; the next call may overwrite the result."""
@@ -56,59 +74,92 @@ class TpCollectives:
         """Do `reduce`; the next call may overwrite the result."""
         return reduce(x, self.mesh_shape)
 
+    def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """Place the embedding, bfloat16 [1, 1, rows, hidden / tp], interleaved in `memory`, as the residual."""
+        return x
 
-class ShardedTpCollectives(TpCollectives):
-    """Collectives of activations sharded by columns in L1, into buffers that all steps share. whole: memory of all
-    columns; part: of a chip's. Gathers and reductions alternate, so that no chip writes a buffer which its peer still
-    reads."""
+    @abstractmethod
+    def angles(self, rope: Rope, positions: ttnn.Tensor) -> Angles:
+        """Look up the rows' angles. positions: uint32 [1, angle_rows * rows]."""
 
-    def __init__(
-        self,
-        mesh_shape: MeshShape,
-        mesh: ttnn.MeshDevice,
-        users: int,
-        hidden: int,
-        whole: ttnn.MemoryConfig,
-        part: ttnn.MemoryConfig,
-    ) -> None:
-        super().__init__(mesh_shape)
-        self._gathered, self._reduced = (
-            ttnn.empty([1, 1, users, columns], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, memory)
-            for columns, memory in ((hidden, whole), (hidden // mesh_shape.tp, part))
+    @abstractmethod
+    def norm(self, norm: RMSNorm, x: ttnn.Tensor) -> ttnn.Tensor:
+        """Norm whole rows, bfloat16 [1, 1, rows, hidden]."""
+
+    @abstractmethod
+    def multiply(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
+        """Multiply rows, [1, 1, rows, inputs] -> bfloat16 [1, 1, rows, outputs]."""
+
+    @abstractmethod
+    def logits(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
+        """Multiply whole rows by a block of the LM head -> bfloat16, interleaved in DRAM."""
+
+    @abstractmethod
+    def split(self, fused: ttnn.Tensor) -> Heads:
+        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim] into queries, keys and values."""
+
+    @abstractmethod
+    def rotate(self, rope: Rope, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+        """Rotate queries and keys."""
+
+    @abstractmethod
+    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
+        """Place queries for attention: interleaved, or as they are if attention takes shards."""
+
+    @abstractmethod
+    def store(self, cache: KVCacheBase, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Pass) -> None:
+        """Write a step's keys and values into the cache."""
+
+    @abstractmethod
+    def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
+        """Join attention's output, interleaved, -> [1, 1, rows, heads * head_dim], the output projection's input."""
+
+
+class Rows(Layout):
+    """Any number of rows, interleaved in DRAM: prefill, and token trees with a row per node. Heads are [1, heads or kv
+    heads, rows, head_dim]."""
+
+    memory = ttnn.DRAM_MEMORY_CONFIG
+
+    def angles(self, rope, positions):
+        return rope.prefill_angles(positions)
+
+    def norm(self, norm, x):
+        return norm(x)
+
+    def multiply(self, projection, x):
+        return projection.rows(x, self.memory)
+
+    logits = multiply
+
+    def split(self, fused):
+        return ttnn.experimental.nlp_create_qkv_heads(
+            fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
         )
 
-    def gather(self, x):
-        return ttnn.all_gather(
-            x,
-            dim=3,
-            cluster_axis=TP_AXIS,
-            memory_config=self._gathered.memory_config(),
-            output_tensor=self._gathered,
-        )
+    def rotate(self, rope, q, k, angles):
+        return rope.prefill(q, angles), rope.prefill(k, angles)
 
-    def reduce(self, x):
-        return ttnn.reduce_scatter(
-            x,
-            dim=3,
-            cluster_axis=TP_AXIS,
-            topology=ttnn.Topology.Linear,
-            memory_config=self._reduced.memory_config(),
-            output_tensor=self._reduced,
-        )
+    def queries(self, q, takes_shards):
+        return q
+
+    def store(self, cache, layer, k, v, step):
+        cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
+
+    def join(self, out):
+        return ttnn.experimental.nlp_concat_heads(out)
 
 
-class Heads(ABC):
-    """The heads of one chip. Queries are [1, users, heads / tp, head_dim], keys and values [1, users, kv heads / tp,
-    head_dim], bfloat16, one core per user. Errors: ShardingError if a chip has more query heads than cores."""
+class DecodeLayout(Layout):
+    """One token per user, one tile high. Queries are [1, users, heads, head_dim], keys and values [1, users, kv heads,
+    head_dim], one core per user. Makes the modules with its weights. Raises ShardingError if a chip has more query
+    heads than cores."""
 
-    # Cores that share a user's rotation: the rows of angles that a step looks up for each.
-    angle_rows = 1
+    name: str
+    memory = ttnn.L1_MEMORY_CONFIG
 
     def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig) -> None:
-        self.mesh = mesh
-        self.heads = config.num_attention_heads // mesh_shape.tp
-        self.kv_heads = config.num_key_value_heads // mesh_shape.tp
-        self.head_dim = config.head_dim
+        super().__init__(mesh, mesh_shape, config)
         grid = mesh.compute_with_storage_grid_size()
         if self.heads > grid.x * grid.y:
             raise ShardingError(
@@ -117,27 +168,40 @@ class Heads(ABC):
             )
 
     @abstractmethod
-    def split(self, fused: ttnn.Tensor) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
-        """Split the fused product [1, 1, users, (heads + 2 kv heads) * head_dim / tp] into queries, keys and values."""
+    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> RMSNorm: ...
 
     @abstractmethod
-    def rotate(self, rope: Rope, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
-        """Rotate queries and keys by the angles of `Rope.decode_angles`."""
+    def make_matrix(
+        self,
+        store: WeightStore,
+        layer: int,
+        name: str,
+        make: Callable[[], torch.Tensor],
+        formats: LayerPrecision,
+        split: int,
+    ) -> Projection:
+        """Put a layer's matrix on the mesh, by its name in LayerPrecision; for the others see WeightStore.put."""
 
     @abstractmethod
-    def store(self, cache: KVCacheBase, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, positions: ttnn.Tensor) -> None:
-        """Write keys and values into the cache, see KVCacheBase.update."""
+    def make_lm_head(
+        self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str
+    ) -> list[Projection]:
+        """Put the blocks of the LM head on the mesh; side by side they are a chip's columns. make:
+        WeightMap.lm_head."""
 
-    @abstractmethod
-    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
-        """Place queries for attention: interleaved, or as they are if attention takes shards."""
+    def angles(self, rope, positions):
+        return rope.decode_angles(positions)
 
-    @abstractmethod
-    def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
-        """Join attention's output, [1, users, heads / tp, head_dim], interleaved -> [1, 1, users, heads * head_dim /
-        tp], the output projection's input."""
+    def norm(self, norm, x):
+        return norm.decode(x)
 
-    def _split(self, fused: ttnn.Tensor, apart: bool) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
+    def multiply(self, projection, x):
+        return projection.decode(x)
+
+    def logits(self, projection, x):
+        return projection.decode_into(x, ttnn.DRAM_MEMORY_CONFIG)
+
+    def _split(self, fused: ttnn.Tensor, apart: bool) -> Heads:
         return ttnn.experimental.nlp_create_qkv_heads_decode(
             fused,
             num_heads=self.heads,
@@ -160,104 +224,23 @@ class Heads(ABC):
         return ttnn.reshape(joined, (1, 1, users, width), (1, 1, TILE, width))
 
 
-class InterleavedHeads(Heads):
-    """Queries, keys and values on the same cores, with one op for each; attention reads queries from DRAM."""
-
-    def split(self, fused):
-        return self._split(fused, apart=False)
-
-    def rotate(self, rope, q, k, angles):
-        return rope.decode(q, angles), rope.decode(k, angles)
-
-    def store(self, cache, layer, k, v, positions):
-        cache.update(layer, k, v, positions)
-
-    def queries(self, q, takes_shards):
-        return ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
-
-    def join(self, out):
-        joined = ttnn.to_memory_config(self._join(out), ttnn.L1_MEMORY_CONFIG)
-        return self._users_alone(joined, out.shape[1])
-
-
-class ShardedHeads(Heads):
-    """Keys on other cores than queries and values, so that one op rotates both and one op caches both."""
-
-    angle_rows = 2
-
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
-        super().__init__(mesh, mesh_shape, config)
-        self.users = users
-
-    def split(self, fused):
-        return self._split(fused, apart=True)
-
-    def rotate(self, rope, q, k, angles):
-        return rope.decode_together(q, k, angles)
-
-    def store(self, cache, layer, k, v, positions):
-        cache.update_together(layer, k, v, positions)
-
-    def queries(self, q, takes_shards):
-        return q if takes_shards else ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG)
-
-    def join(self, out):
-        return self._users_alone(self._join(out), out.shape[1])
-
-
-class DecodeModules(ABC):
-    """The parts of a model that depend on the decode sharding. Prefill and tree steps use the same parts, with
-    interleaved activations. collectives: of the TP group. heads: splits and joins a decode step's heads."""
-
-    name: str
-    collectives: TpCollectives
-    heads: Heads
-
-    @abstractmethod
-    def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """Place the embedding, bfloat16 [1, 1, users, hidden / tp], interleaved in L1, as the residual."""
-
-    @abstractmethod
-    def norm(self, weight: ttnn.Tensor, epsilon: float) -> RMSNorm: ...
-
-    @abstractmethod
-    def matrix(
-        self,
-        store: WeightStore,
-        layer: int,
-        name: str,
-        make: Callable[[], torch.Tensor],
-        formats: LayerPrecision,
-        split: int,
-    ) -> Projection:
-        """Put a layer's matrix on the mesh, by its name in LayerPrecision; for the others see WeightStore.put."""
-
-    @abstractmethod
-    def lm_head(self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str) -> list[Projection]:
-        """Put the blocks of the LM head on the mesh; side by side they are a chip's columns. make:
-        WeightMap.lm_head."""
-
-
-class InterleavedModules(DecodeModules):
-    """Everything interleaved; ttnn chooses programs. The reference for sharded modules."""
+class InterleavedLayout(DecodeLayout):
+    """Everything interleaved; ttnn chooses programs. The reference for the sharded layout. Queries, keys and values are
+    on the same cores, with one op for each; attention reads queries from DRAM."""
 
     name = "interleaved"
 
     def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
-        self.collectives = TpCollectives(mesh_shape)
-        self.heads = InterleavedHeads(mesh, mesh_shape, config)
+        super().__init__(mesh, mesh_shape, config)
         self._columns = mesh_shape.padded_vocab(config) // mesh_shape.tp
 
-    def residual(self, x):
-        return x
-
-    def norm(self, weight, epsilon):
+    def make_norm(self, weight, epsilon):
         return RMSNorm(weight, epsilon)
 
-    def matrix(self, store, layer, name, make, formats, split):
+    def make_matrix(self, store, layer, name, make, formats, split):
         return Projection(store.put(f"{layer}.{name}", make, getattr(formats, name), split))
 
-    def lm_head(self, store, make, dtype):
+    def make_lm_head(self, store, make, dtype):
         blocks, start = [], 0
         for columns in column_blocks(self._columns):
             part = (start, columns)
@@ -266,25 +249,71 @@ class InterleavedModules(DecodeModules):
             start += columns
         return blocks
 
+    def split(self, fused):
+        return self._split(fused, apart=False)
 
-class ShardedModules(DecodeModules):
-    """Modules by a ShardedDecodeConfig. Raises ShardingError."""
+    def rotate(self, rope, q, k, angles):
+        return rope.decode(q, angles), rope.decode(k, angles)
+
+    def queries(self, q, takes_shards):
+        return ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
+
+    def store(self, cache, layer, k, v, step):
+        cache.update(layer, k, v, step.inputs.positions)
+
+    def join(self, out):
+        joined = ttnn.to_memory_config(self._join(out), ttnn.L1_MEMORY_CONFIG)
+        return self._users_alone(joined, out.shape[1])
+
+
+class ShardedLayout(DecodeLayout):
+    """Rows and weights by a ShardedDecodeConfig. Keys are on other cores than queries and values, so that one op
+    rotates both and one op caches both. Collectives write into buffers that all steps share: gathers and reductions
+    alternate, so that no chip writes a buffer which its peer still reads. Raises ShardingError."""
 
     name = "sharded"
+    angle_rows = 2
 
     def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
-        self.mesh, self.config = mesh, ShardedDecodeConfig.of(config, mesh_shape, users)
-        normed, residual = (in_l1(mesh, shards) for shards in (self.config.normed, self.config.residual))
-        self._residual, self._normed = residual, normed
-        self.collectives = TpCollectives(mesh_shape)
+        self.config = ShardedDecodeConfig.of(config, mesh_shape, users)
+        super().__init__(mesh, mesh_shape, config)
+        self._normed, self._residual = (in_l1(mesh, shards) for shards in (self.config.normed, self.config.residual))
         if mesh_shape.tp > 1:
-            self.collectives = ShardedTpCollectives(mesh_shape, mesh, users, config.hidden_size, normed, residual)
-        self.heads = ShardedHeads(mesh, mesh_shape, config, users)
+            self._gathered, self._reduced = (
+                ttnn.empty([1, 1, users, columns], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, memory)
+                for columns, memory in (
+                    (config.hidden_size, self._normed),
+                    (config.hidden_size // mesh_shape.tp, self._residual),
+                )
+            )
+
+    def gather(self, x):
+        if self.mesh_shape.tp == 1:
+            return x
+        return ttnn.all_gather(
+            x,
+            dim=3,
+            cluster_axis=TP_AXIS,
+            memory_config=self._gathered.memory_config(),
+            output_tensor=self._gathered,
+        )
+
+    def reduce(self, x):
+        if self.mesh_shape.tp == 1:
+            return x
+        return ttnn.reduce_scatter(
+            x,
+            dim=3,
+            cluster_axis=TP_AXIS,
+            topology=ttnn.Topology.Linear,
+            memory_config=self._reduced.memory_config(),
+            output_tensor=self._reduced,
+        )
 
     def residual(self, x):
         return ttnn.interleaved_to_sharded(x, self._residual)
 
-    def norm(self, weight, epsilon):
+    def make_norm(self, weight, epsilon):
         grid = self._normed.shard_spec.grid.bounding_box().grid_size()
         tiles = self.config.normed.tiles
         program = ttnn.LayerNormShardedMultiCoreProgramConfig(
@@ -296,11 +325,11 @@ class ShardedModules(DecodeModules):
         )
         return ShardedRMSNorm(weight, epsilon, program)
 
-    def matrix(self, store, layer, name, make, formats, split):
-        dtype = getattr(formats, name)
-        return self._banked(store, f"{layer}.{name}", make, split, getattr(self.config, name)(dtype))
+    def make_matrix(self, store, layer, name, make, formats, split):
+        product = getattr(self.config, name)(getattr(formats, name))
+        return self._banked(store, f"{layer}.{name}", make, split, product)
 
-    def lm_head(self, store, make, dtype):
+    def make_lm_head(self, store, make, dtype):
         blocks, start = [], 0
         for columns in self.config.head_blocks():
             part, name = (start, columns), f"lm_head.{start}+{columns}"
@@ -310,23 +339,33 @@ class ShardedModules(DecodeModules):
         return blocks
 
     def _banked(
-        self,
-        store: WeightStore,
-        name: str,
-        make: Callable[[], torch.Tensor],
-        split: int,
-        product: MatmulConfig,
+        self, store: WeightStore, name: str, make: Callable[[], torch.Tensor], split: int, product: MatmulConfig
     ) -> BankedProjection:
         weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
         source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
         return BankedProjection(weight, banked_program(product), source, result)
 
+    def split(self, fused):
+        return self._split(fused, apart=True)
 
-def make_decode_modules(
+    def rotate(self, rope, q, k, angles):
+        return rope.decode_together(q, k, angles)
+
+    def queries(self, q, takes_shards):
+        return q if takes_shards else ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG)
+
+    def store(self, cache, layer, k, v, step):
+        cache.update_together(layer, k, v, step.inputs.positions)
+
+    def join(self, out):
+        return self._users_alone(self._join(out), out.shape[1])
+
+
+def make_decode_layout(
     name: str, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int
-) -> DecodeModules:
-    """Make the modules of a decode sharding by name. Raises ShardingError."""
-    layouts = {"interleaved": InterleavedModules, "sharded": ShardedModules}
+) -> DecodeLayout:
+    """Make the layout of a decode sharding by name. Raises ShardingError."""
+    layouts = {"interleaved": InterleavedLayout, "sharded": ShardedLayout}
     return layouts[check_decode_sharding(name)](mesh, mesh_shape, config, users)
 
 

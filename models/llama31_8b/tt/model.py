@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Llama on a mesh: decode steps, steps over token trees, and prefill in chunks."""
+"""Llama on a mesh: decode steps over token trees, of which a step of one token per user is the smallest, and prefill in
+chunks."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 import ttnn
@@ -17,11 +18,12 @@ from tqdm import tqdm
 from tt_kernels.tree_attention.checks import check_intervals, check_room
 
 from ..config import LlamaConfig
-from .alspec import AttentionSpeculation
-from .attention_policies import DecodeAttention, GuessAttention, exact_attention
+from ..results import AttentionStatistics
+from .alspec import PairAlspec, alspec_step, plain_step
+from .attention_policies import AttentionPolicy, GuessAttention, StepInputs, exact_attention
 from .kv_cache import KVCache, KVCacheBase, PagedKVCache
-from .layer import Attention, DecoderLayer
-from .layouts import gather, make_decode_modules
+from .layer import Attention, Chunk, DecoderLayer, Pass
+from .layouts import Layout, Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
 from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
 from .settings import AttentionSettings, ModelSettings
@@ -29,62 +31,34 @@ from .sharding import check_sharding_of_rows
 from .spec_decode.layer_parallel_step import LayerGroups, Refill, Write
 from .weights import HostWeights, WeightMap, WeightStore
 
+PREFILL_CHUNK = 512
 
-def make_decode_attention(
-    settings: AttentionSettings,
-    mesh: ttnn.MeshDevice,
-    mesh_shape: MeshShape,
-    config: LlamaConfig,
-    *,
-    users: int,
-    capacity: int,
-    kv_cache: str,
-    decode_sharding: str,
-    block: int | None = None,
-) -> DecodeAttention:
-    """Make the attention of a TtLlama with these users and capacity. block: of a paged cache, None without pages. Exact
-    attention, also on static's other layers, is chosen by `exact_attention`. Raises what AttentionSpeculation and
-    GuessAttention raise."""
-    if settings.policy == "alspec":
-        return AttentionSpeculation(
-            mesh,
-            mesh_shape,
-            config,
-            users=users,
-            capacity=capacity,
-            chunk_size=settings.chunk_size,
-            threshold=settings.threshold,
-            guess_range=settings.guess_range,
-        )
+
+def make_policy(
+    settings: ModelSettings, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig
+) -> AttentionPolicy:
+    """Make the attention of decode steps that the settings name. Exact attention, also on static's other layers, is
+    chosen by `exact_attention`. Raises what PairAlspec and GuessAttention raise."""
+    attention = settings.attention
+    if not isinstance(attention, AttentionSettings):
+        return attention
+    if attention.policy == "alspec":
+        return PairAlspec(mesh, mesh_shape, config, attention, settings.users, settings.capacity)
     exact = exact_attention(
         mesh,
         mesh_shape,
         config,
-        users=users,
-        capacity=capacity,
-        kv_cache=kv_cache,
-        decode_sharding=decode_sharding,
-        block=block,
+        users=settings.users,
+        capacity=settings.capacity,
+        kv_cache=settings.formats(config).kv_cache,
+        decode_sharding=settings.decode_sharding,
+        block=settings.block_size if settings.cache_blocks else None,
     )
-    if settings.policy == "exact":
+    if attention.policy == "exact":
         return exact
     return GuessAttention(
-        config, settings.chunk_size, exact, None if settings.policy == "sink" else settings.static_layers
+        config, attention.chunk_size, exact, None if attention.policy == "sink" else attention.static_layers
     )
-
-
-class TreeInputs(NamedTuple):
-    """Tensors on the device, so that a captured trace stays valid; every user's tree has as many nodes.
-
-    tokens: uint32 [1, users * nodes], user by user. prefix: int32 [users], cached tokens before the tree, -1 skips a
-    user. intervals: int32 [users, 2, nodes], visiting times: enter, then leave. angles: uint32 [1, users * nodes], a
-    node's position: prefix + depth, 0 for skipped users. All ROW_MAJOR, the same on every chip.
-    """
-
-    tokens: ttnn.Tensor
-    prefix: ttnn.Tensor
-    intervals: ttnn.Tensor
-    angles: ttnn.Tensor
 
 
 def depths(enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
@@ -107,18 +81,6 @@ def node_positions(prefixes: Sequence[int], enter: torch.Tensor, leave: torch.Te
     return torch.where(start < 0, 0, start + depths(enter, leave))
 
 
-class StepInputs(NamedTuple):
-    """The inputs of a decode step, as tensors on the device so that a captured trace stays valid.
-
-    tokens: uint32 [1, users]. positions: int32 [users], -1 skips a user. angles: uint32 [1, users], the positions with
-    0 for skipped users; repeated once, [1, 2 * users], with the sharded modules. All ROW_MAJOR, the same on every chip.
-    """
-
-    tokens: ttnn.Tensor
-    positions: ttnn.Tensor
-    angles: ttnn.Tensor
-
-
 class TtLlama:
     """All layers of a model on a mesh, with its KV cache. Build it by `from_checkpoint` or `from_state_dict`, which
     check the settings."""
@@ -128,28 +90,16 @@ class TtLlama:
         users, capacity, precision = settings.users, settings.capacity, settings.formats(config)
         self.mesh, self.mesh_shape, self.config, self.precision = mesh, mesh_shape, config, precision
         self.users, self.capacity = users, capacity
-        if isinstance(settings.attention, AttentionSettings):
-            self.decode_attention = make_decode_attention(
-                settings.attention,
-                mesh,
-                mesh_shape,
-                config,
-                users=users,
-                capacity=capacity,
-                kv_cache=precision.kv_cache,
-                decode_sharding=settings.decode_sharding,
-                block=settings.block_size if settings.cache_blocks else None,
-            )
-        else:
-            self.decode_attention = settings.attention
-        self.decode_modules = make_decode_modules(settings.decode_sharding, mesh, mesh_shape, config, users)
+        self.attention = make_policy(settings, mesh, mesh_shape, config)
+        self.layout = make_decode_layout(settings.decode_sharding, mesh, mesh_shape, config, users)
+        self.rows = Rows(mesh, mesh_shape, config)
         self.cache: KVCacheBase
         if settings.cache_blocks:
             pages = settings.cache_blocks, settings.block_size, settings.zeroed
             self.cache = PagedKVCache(mesh, mesh_shape, config, precision.kv_cache, users, capacity, *pages)
         else:
             self.cache = self._new_cache(mesh_shape, config, settings.zeroed)
-        self.rope = Rope(mesh, mesh_shape, config, capacity, users, self.decode_modules.heads.angle_rows)
+        self.rope = Rope(mesh, mesh_shape, config, capacity, users, self.layout.angle_rows)
         self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
         layers = range(config.num_hidden_layers)
         bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
@@ -164,12 +114,13 @@ class TtLlama:
                 weights,
                 store,
                 self.rope,
-                self.decode_attention,
+                self.attention,
+                users,
                 lambda chip, one_layer: self._new_cache(chip, one_layer, settings.zeroed),
             )
         final = store.put("norm", weights.final_norm, "bfloat16", None)
-        self.norm = self.decode_modules.norm(final, config.rms_norm_eps)
-        self.head = LMHead(self.decode_modules.lm_head(store, weights.lm_head, precision.lm_head))
+        self.norm = self.layout.make_norm(final, config.rms_norm_eps)
+        self.head = LMHead(self.layout.make_lm_head(store, weights.lm_head, precision.lm_head))
 
     @classmethod
     def from_checkpoint(
@@ -214,30 +165,24 @@ class TtLlama:
 
     def _layer(self, index: int, weights: WeightMap, store: WeightStore) -> DecoderLayer:
         formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps
-        modules = self.decode_modules
 
         def matrix(name: str, split: int) -> Projection:
-            return modules.matrix(store, index, name, lambda: getattr(weights, name)(index), formats, split)
+            return self.layout.make_matrix(store, index, name, lambda: getattr(weights, name)(index), formats, split)
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
-            return modules.norm(weight, epsilon)
+            return self.layout.make_norm(weight, epsilon)
 
-        attention = Attention(
-            self.mesh,
-            self.mesh_shape,
-            self.config,
-            index,
-            matrix("qkv", -1),
-            matrix("wo", -2),
-            self.rope,
-            self.decode_attention,
-            modules.heads,
-        )
+        attention = Attention(index, matrix("qkv", -1), matrix("wo", -2), self.rope)
         mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
-        return DecoderLayer(self.mesh_shape, modules.collectives, norm("attention"), attention, norm("mlp"), mlp)
+        return DecoderLayer(norm("attention"), attention, norm("mlp"), mlp)
 
-    def with_attention(self, decode_attention: DecodeAttention) -> TtLlama:
+    @property
+    def pair(self) -> PairAlspec | None:
+        """Return the state of attention-level speculation, None for a model without it."""
+        return self.attention if isinstance(self.attention, PairAlspec) else None
+
+    def with_attention(self, policy: AttentionPolicy) -> TtLlama:
         """Return a model that shares the weights and the cache and has another attention in decode steps.
 
         Raises ValueError for a model with layer groups, whose attention is exact.
@@ -245,63 +190,70 @@ class TtLlama:
         if self.groups is not None:
             raise ValueError("a model with layer groups keeps the exact attention that it was built with")
         other = copy(self)
-        other.decode_attention = decode_attention
-        other.layers = [layer.with_attention(decode_attention) for layer in self.layers]
+        other.attention = policy
         return other
 
     def decode(self, inputs: StepInputs, gather_logits: bool = True) -> ttnn.Tensor:
-        """Decode one token per user -> logits, bfloat16 [1, 1, users, vocab], on every chip. Writes the cache.
+        """Decode the nodes of every user's token tree in one step (FlashSpecInfer, section 5); without intervals a tree
+        is one token. Writes the cache: node n's keys and values at its user's position + n. `cache.commit` then keeps
+        the accepted nodes. One captured step serves all trees with as many nodes: the tree's structure is data.
 
-        gather_logits: False leaves each chip its own columns, [1, 1, users, padded vocab / tp].
+        With layer groups a step of one token is layer-parallel (EasySpec, algorithm 2), and an exact pass, a step over
+        chains at the same positions, must overwrite the keys and values that it caches.
 
-        With layer groups the step is layer-parallel (EasySpec, algorithm 2), and an exact pass, `decode_tree` over the
-        same positions, must overwrite the keys and values that it caches.
+        Args:
+            gather_logits: False leaves each chip its own columns, [1, 1, users * nodes, padded vocab / tp].
+
+        Returns:
+            The logits of every node, bfloat16 [1, 1, users * nodes, vocab], on every chip.
+
+        Raises:
+            ValueError: the model's attention decodes no trees.
+            ShardingError: the sharding takes fewer rows.
         """
-        angles = self.rope.decode_angles(inputs.angles)
-        x = self.decode_modules.residual(self.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
-        if self.groups is not None:
-            return self._logits(self.groups.decode(x, self.cache, inputs.positions, angles), gather_logits)
-        attention = self.decode_attention
-        attention.reset_priority()
-        attention.choose_tiles(inputs.positions)
-        heads = self.layers[0].project_qkv(x, angles)
-        for layer, following in zip(self.layers, [*self.layers[1:], None], strict=True):
-            attention.exchange_inputs(x, heads)
-            heads_output = layer.attend(heads, self.cache, inputs.positions)
-            with attention.gate(layer.attention.layer):
-                x = layer.after_attention(x, heads_output)
-                if following is not None:
-                    heads = following.project_qkv(x, angles)
-        attention.exchange_output(x)
-        logits = self.head.decode(self.norm.decode(self.decode_modules.collectives.gather(x)))
-        return self.gathered(logits) if gather_logits else logits
+        trees = inputs.intervals is not None
+        if trees:
+            self.attention.check_trees()
+            check_sharding_of_rows(self.layout.name, inputs.tokens.shape[1])
+        layout = self.rows if trees else self.layout
+        step = Pass(layout, layout.angles(self.rope, inputs.angles), self.attention, inputs)
+        x = layout.residual(self.embedding(inputs.tokens, layout.memory))
+        if trees:
+            nodes = inputs.nodes
+            write: Write = lambda cache, k, v: cache.write_nodes(0, k, v, inputs.positions, nodes)  # noqa: E731
+            step = replace(step, on_input=self._refill(step.angles, write))
+        if self.groups is not None and not trees:
+            x = self.groups.decode(x, self.cache, step)
+        elif self.pair is not None:
+            x = alspec_step(self.layers, self.cache, self.pair, x, step)
+        else:
+            x = plain_step(self.layers, self.cache, x, step)
+        return self._logits(x, layout, gather_logits)
 
-    def decode_tree(self, inputs: TreeInputs, gather_logits: bool = True) -> ttnn.Tensor:
-        """Decode all users' token trees in one step (FlashSpecInfer, section 5) -> logits of every node, bfloat16
-        [1, 1, users * nodes, vocab], on every chip. Writes node n's keys and values at position prefix + n;
-        `cache.commit` then keeps the accepted ones.
+    def reset(self) -> None:
+        """Forget what speculation counted and followed, and chips that gave up; called before each generation. No step
+        may be running."""
+        if self.pair is not None:
+            self.pair.reset()
 
-        One captured step serves all trees with as many nodes: the tree's structure is data. gather_logits: see
-        `decode`. Raises ValueError if the model's attention decodes no trees.
-        """
-        self.decode_attention.check_trees()
-        check_sharding_of_rows(self.decode_modules.name, inputs.tokens.shape[1])
-        angles = self.rope.prefill_angles(inputs.angles)
-        x = self.embedding(inputs.tokens, ttnn.DRAM_MEMORY_CONFIG)
-        nodes = inputs.intervals.shape[2]
-        refill = self._refill(angles, lambda cache, k, v: cache.write_nodes(0, k, v, inputs.prefix, nodes))
-        attention = self.decode_attention
-        attention.reset_priority()
-        heads = self.layers[0].project_tree(x, angles, refill)
-        for layer, following in zip(self.layers, [*self.layers[1:], None], strict=True):
-            attention.exchange_inputs(x, heads)
-            heads_output = layer.attend_tree(heads, self.cache, inputs.prefix, inputs.intervals)
-            with attention.gate(layer.attention.layer):
-                x = layer.after_tree_attention(x, heads_output)
-                if following is not None:
-                    heads = following.project_tree(x, angles, refill)
-        attention.exchange_output(x)
-        return self._logits(x, gather_logits)
+    def check(self) -> None:
+        """Raise PeerError if a chip gave up on another; waits for the device if it has to look there."""
+        if self.pair is not None:
+            self.pair.check()
+
+    def statistics(self) -> AttentionStatistics | None:
+        """Return what speculation counted since `reset`, None without it; waits for the device."""
+        return None if self.pair is None else self.pair.statistics()
+
+    def guard_tokens(self, tokens: ttnn.Tensor) -> None:
+        """Overwrite the chosen tokens, uint32 [1, users], on a chip that gave up on another."""
+        if self.pair is not None:
+            self.pair.guard_tokens(tokens)
+
+    def guard_result(self, result: ttnn.Tensor) -> None:
+        """Overwrite a verification result (speculative_sampling) on a chip that gave up on another."""
+        if self.pair is not None:
+            self.pair.guard_result(result)
 
     def prefill(
         self, tokens: Sequence[int], user: int, start: int, last: bool, gather_logits: bool = True
@@ -321,27 +273,31 @@ class TtLlama:
             )
         rows = min(_padded(len(tokens)), self.capacity - start)
         padded = list(tokens) + [0] * (rows - len(tokens))
-        positions = self.put_integers(torch.arange(start, start + rows)[None], "uint32")
-        begin = self.put_integers(torch.tensor([start]), "int32")
-        angles = self.rope.prefill_angles(positions)
-        x = self.embedding(self.put_integers(torch.tensor([padded]), "uint32"), ttnn.DRAM_MEMORY_CONFIG)
+        inputs = StepInputs(
+            self.put_integers(torch.tensor([padded]), "uint32"),
+            self.put_integers(torch.tensor([start]), "int32"),
+            self.put_integers(torch.arange(start, start + rows)[None], "uint32"),
+        )
+        angles = self.rows.angles(self.rope, inputs.angles)
+        x = self.embedding(inputs.tokens, self.rows.memory)
         refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, user, start))
+        step, chunk = Pass(self.rows, angles, self.attention, inputs, refill), Chunk(user, start)
         for layer in self.layers:
-            x = layer.prefill(x, self.cache, user, start, begin, angles, refill)
+            x = layer.prefill(x, self.cache, chunk, step)
         if not last:
             return None
         tile = (len(tokens) - 1) // TILE * TILE
         if rows > TILE:
             x = ttnn.slice(x, [0, 0, tile, 0], [1, 1, tile + TILE, x.shape[3]])
-        return self._logits(x, gather_logits)
+        return self._logits(x, self.rows, gather_logits)
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
         """Make an exact pass's refill of the chips' own layers; None if there are none."""
         stages = [] if self.groups is None else self.groups.parallel_stages
         return Refill(stages, angles, write) if stages else None
 
-    def _logits(self, x: ttnn.Tensor, gather_logits: bool) -> ttnn.Tensor:
-        logits = self.head(self.norm(gather(x, self.mesh_shape)))
+    def _logits(self, x: ttnn.Tensor, layout: Layout, gather_logits: bool) -> ttnn.Tensor:
+        logits = self.head(layout.norm(self.norm, layout.gather(x)), layout)
         return self.gathered(logits) if gather_logits else logits
 
     def gathered(self, logits: ttnn.Tensor) -> ttnn.Tensor:
@@ -363,7 +319,7 @@ class TtLlama:
         return StepInputs(
             self.put_integers(torch.tensor([list(tokens)]), "uint32", on_device),
             self.put_integers(where, "int32", on_device),
-            self.put_integers(where.clamp(min=0).repeat(1, self.decode_modules.heads.angle_rows), "uint32", on_device),
+            self.put_integers(where.clamp(min=0).repeat(1, self.layout.angle_rows), "uint32", on_device),
         )
 
     def tree_inputs(
@@ -373,8 +329,8 @@ class TtLlama:
         enter: torch.Tensor,
         leave: torch.Tensor,
         on_device: bool = True,
-    ) -> TreeInputs:
-        """Make the inputs of `decode_tree`. tokens: integers [users, nodes]; enter, leave: visiting times of a
+    ) -> StepInputs:
+        """Make the inputs of a step over trees. tokens: integers [users, nodes]; enter, leave: visiting times of a
         depth-first walk, same shape, leave inclusive; prefixes: cached tokens of each user, -1 skips the user.
 
         Raises ValueError for other shapes, times that no walk gives, a tree beyond the cache's capacity or a token
@@ -384,7 +340,7 @@ class TtLlama:
         for name, values in (("enter", enter), ("leave", leave)):
             if tuple(values.shape) != shape:
                 raise ValueError(f"{name} must be of the tokens' shape {shape}, it is {tuple(values.shape)}")
-        check_sharding_of_rows(self.decode_modules.name, tokens.numel())
+        check_sharding_of_rows(self.layout.name, tokens.numel())
         if len(shape) != 2 or shape[0] != self.users or len(prefixes) != self.users:
             raise ValueError(
                 f"a tree for each of {self.users} users is needed: tokens are {shape}, prefixes {list(prefixes)}"
@@ -395,18 +351,19 @@ class TtLlama:
             check_intervals(*times)
         check_room(prefixes, shape[1], self.capacity)
         angles = node_positions(prefixes, enter, leave)
-        return TreeInputs(
+        return StepInputs(
             self.put_integers(tokens.reshape(1, -1), "uint32", on_device),
             self.put_integers(torch.tensor(list(prefixes)), "int32", on_device),
-            self.put_integers(torch.stack([enter, leave], dim=1), "int32", on_device),
             self.put_integers(angles.reshape(1, -1), "uint32", on_device),
+            self.put_integers(torch.stack([enter, leave], dim=1), "int32", on_device),
         )
 
 
-def overwrite(devices: Iterable[ttnn.Tensor], hosts: Iterable[ttnn.Tensor]) -> None:
+def overwrite(devices: Iterable[ttnn.Tensor | None], hosts: Iterable[ttnn.Tensor | None]) -> None:
     """Replace the contents of a step's inputs, which keep their addresses."""
     for device, host in zip(devices, hosts, strict=True):
-        ttnn.copy_host_to_device_tensor(host, device)
+        if device is not None:
+            ttnn.copy_host_to_device_tensor(host, device)
 
 
 def read(tensor: ttnn.Tensor) -> torch.Tensor:
@@ -417,9 +374,6 @@ def read(tensor: ttnn.Tensor) -> torch.Tensor:
 def _padded(count: int) -> int:
     """Round up to a power of two, at least a tile, so that prompts of any length need few programs."""
     return max(TILE, 1 << (count - 1).bit_length())
-
-
-PREFILL_CHUNK = 512
 
 
 def check_chunk(size: int) -> None:

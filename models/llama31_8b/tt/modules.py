@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import ttnn
@@ -15,6 +15,9 @@ from ..config import LlamaConfig
 from ..rope_frequencies import inverse_frequencies
 from .mesh import TILE, MeshShape
 from .precision import FIDELITY
+
+if TYPE_CHECKING:
+    from .layouts import Layout
 
 
 @cache
@@ -97,17 +100,10 @@ class MLP:
     def __init__(self, ff1: Projection, ff3: Projection, ff2: Projection) -> None:
         self.ff1, self.ff3, self.ff2 = ff1, ff3, ff2
 
-    def __call__(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, rows, hidden] -> partial sums of the same shape, which the decoder reduces."""
-        hidden = _gated(self.ff1.rows(x, memory), self.ff3.rows(x, memory))
-        out = self.ff2.rows(hidden, memory)
-        ttnn.deallocate(hidden)
-        return out
-
-    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """x: a decode step's rows -> partial sums of the same shape; both placed by the decode sharding."""
-        hidden = _gated(self.ff1.decode(x), self.ff3.decode(x))
-        out = self.ff2.decode(hidden)
+    def __call__(self, x: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout."""
+        hidden = _gated(layout.multiply(self.ff1, x), layout.multiply(self.ff3, x))
+        out = layout.multiply(self.ff2, hidden)
         ttnn.deallocate(hidden)
         return out
 
@@ -170,13 +166,9 @@ class LMHead:
     def __init__(self, blocks: Sequence[Projection]) -> None:
         self.blocks = list(blocks)
 
-    def __call__(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, rows, hidden], up to 32 rows -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
-        return _joined([block.rows(x, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks])
-
-    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """x: a decode step's rows, placed by the decode sharding -> as `__call__`."""
-        return _joined([block.decode_into(x, ttnn.DRAM_MEMORY_CONFIG) for block in self.blocks])
+    def __call__(self, x: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, rows, hidden], placed by the layout -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
+        return _joined([layout.logits(block, x) for block in self.blocks])
 
 
 def _joined(parts: list[ttnn.Tensor]) -> ttnn.Tensor:

@@ -19,7 +19,10 @@ from .precision import PrecisionConfig, precision_config
 from .sharding import check_decode_sharding, check_sharding_of_groups
 
 if TYPE_CHECKING:
-    from .attention_policies import DecodeAttention
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig
+    from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
+
+    from .attention_policies import AttentionPolicy
 
 
 POLICIES = ("exact", "sink", "static", "alspec")
@@ -28,16 +31,31 @@ PREDICTORS = ("ends", "followed")
 
 @dataclass(frozen=True)
 class AttentionSettings:
-    """policy: one of POLICIES, as in the reference. chunk_size: tokens of the guess at either end, a multiple of 32.
-    threshold: relative error up to which alspec accepts a guess. static_layers: the layers where static takes the
-    guess. predictor: what alspec's guess reads: `ends`, or `followed`: as many keys, half of them in the tiles on which
-    the attention lay before. Raises ValueError for another policy or predictor, and for one beside another policy."""
+    """The attention of decode steps.
+
+    policy: one of POLICIES, as in the reference. chunk_size: tokens of the guess at either end, a multiple of 32.
+    static_layers: the layers where static takes the guess.
+
+    For alspec:
+    threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
+        1e6, the op's maximum, which accepts every finite guess of a nonzero result.
+    predictor: what the guess reads: `ends`, or `followed`: as many keys, half of them in the tiles on which the
+        attention lay before. guess_range: what it reads instead of either.
+    timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz; None for the ops' default.
+    program, tree_program: core assignments of the attention ops, chosen by them for None.
+
+    Raises ValueError for another policy or predictor, and for a predictor beside another policy; `check` does the rest.
+    """
 
     policy: str = "exact"
     chunk_size: int = 128
     threshold: float = 0.10
     static_layers: frozenset[int] = frozenset()
     predictor: str = "ends"
+    guess_range: GuessRange | None = None
+    timeout_s: float | None = None
+    program: ProgramConfig | None = None
+    tree_program: TreeProgramConfig | None = None
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -48,10 +66,43 @@ class AttentionSettings:
             raise ValueError(f"predictor {self.predictor!r} needs alspec, which verifies, not {self.policy}")
 
     @property
-    def guess_range(self) -> GuessRange | None:
-        """What alspec's guess reads, None for the op's default. Raises SpeculationError for a chunk size that
-        `followed` cannot divide."""
-        return None if self.predictor == "ends" else followed_range(self.chunk_size)
+    def guess(self) -> GuessRange | None:
+        """Return what alspec's guess reads, None for the op's default, `chunk_size` tokens at either end. Raises
+        SpeculationError for a chunk size that `followed` cannot divide."""
+        if self.guess_range is None and self.predictor == "followed":
+            return followed_range(self.chunk_size)
+        return self.guess_range
+
+    def check(self, mesh_shape: MeshShape, users: int, capacity: int, layers: int | None = None) -> None:
+        """Refuse what chips cannot run; the one check of attention x mesh x threshold, for every command and engine.
+
+        Args:
+            users, capacity: of the model's cache. layers: of the model, None if not known yet.
+
+        Raises:
+            SpeculationError: the message names the setting, or the mesh, and its value.
+        """
+        if self.policy == "exact":
+            return
+        if self.policy == "alspec":
+            if mesh_shape.sp != 2:
+                raise SpeculationError(
+                    f"attention-level speculation needs a mesh of two rows, such as 2x1; {mesh_shape} has "
+                    f"{mesh_shape.sp}"
+                )
+            number = isinstance(self.threshold, (int, float)) and not isinstance(self.threshold, bool)
+            infinite = number and math.isinf(self.threshold) and self.threshold > 0
+            if not number or not (0 <= self.threshold <= MAX_THRESHOLD or infinite):
+                raise SpeculationError(
+                    f"threshold must be from 0 to {MAX_THRESHOLD:g}, or inf to accept every guess, got "
+                    f"{self.threshold!r}"
+                )
+            _ = self.guess
+        if not 1 <= users <= MAX_USERS:
+            raise SpeculationError(f"attention with a guess decodes 1 to {MAX_USERS} users together, got {users}")
+        check_chunk_size(self.chunk_size, capacity)
+        if layers is not None and (beyond := sorted(layer for layer in self.static_layers if not 0 <= layer < layers)):
+            raise SpeculationError(f"static attention names layers {beyond} of a model with {layers} layers")
 
 
 class SpeculationError(ValueError):
@@ -80,22 +131,6 @@ def check_chunk_size(chunk_size: int, capacity: int, name: str = "chunk_size") -
         )
 
 
-def check_speculation(mesh_shape: MeshShape, users: int, capacity: int, chunk_size: int, threshold: float) -> None:
-    """Raises SpeculationError for a mesh, batch or setting without attention-level speculation."""
-    if mesh_shape.sp != 2:
-        raise SpeculationError(
-            f"attention-level speculation needs a mesh of two rows, such as 2x1; {mesh_shape} has {mesh_shape.sp}"
-        )
-    if not 1 <= users <= MAX_USERS:
-        raise SpeculationError(f"speculation decodes 1 to {MAX_USERS} users together, got {users}")
-    check_chunk_size(chunk_size, capacity)
-    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if not number or not (0 <= threshold <= MAX_THRESHOLD or math.isinf(threshold) and threshold > 0):
-        raise SpeculationError(
-            f"threshold must be from 0 to {MAX_THRESHOLD:g}, or inf to accept every guess, got {threshold!r}"
-        )
-
-
 @dataclass(frozen=True)
 class ModelSettings:
     """users: decoded together, 1 to 32, one core each. capacity: cached positions per user, a multiple of 32.
@@ -109,7 +144,7 @@ class ModelSettings:
     users: int = 1
     capacity: int = 1024
     precision: PrecisionConfig | str = "performance"
-    attention: AttentionSettings | DecodeAttention = AttentionSettings()
+    attention: AttentionSettings | AttentionPolicy = AttentionSettings()
     decode_sharding: str = "interleaved"
     layer_assignment: LayerAssignment | None = None
     zeroed: bool = True
@@ -124,10 +159,12 @@ class ModelSettings:
 
     def check(self, config: LlamaConfig, mesh_shape: MeshShape) -> None:
         """Raises MeshError for a mesh that cannot split the model, PrecisionError, ShardingError for an unknown
-        sharding or one that does not support layer groups, ValueError for the layer assignment of another model or
-        mesh."""
+        sharding or one that does not support layer groups, SpeculationError, ValueError for the layer assignment of
+        another model or mesh."""
         mesh_shape.check_model(config)
         self.formats(config)
+        if isinstance(self.attention, AttentionSettings):
+            self.attention.check(mesh_shape, self.users, self.capacity, config.num_hidden_layers)
         check_decode_sharding(self.decode_sharding)
         if self.cache_blocks and self.layer_assignment is not None:
             raise ValueError("a draft model in layer groups has a cache without pages")

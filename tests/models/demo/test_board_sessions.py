@@ -212,11 +212,11 @@ def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
 
 def test_readings_of_a_pair_add_up():
     pytest.importorskip("ttnn")
-    from models.llama31_8b.tt.chip_counters import LayerCounters, SpeculationCounters
+    from models.llama31_8b.tt.chip_counters import ChipCounters, LayerCounters
 
-    first = SpeculationCounters((LayerCounters(1, 2, 3), LayerCounters(4, 0, 3)), 1, (5, 6), ())
-    second = SpeculationCounters((LayerCounters(10, 0, 0), LayerCounters(0, 10, 0)), 0, (1, 2), ("attention: silent",))
-    both = SpeculationCounters.merged([first, second])
+    first = ChipCounters((LayerCounters(1, 2, 3), LayerCounters(4, 0, 3)), 1, (5, 6), ())
+    second = ChipCounters((LayerCounters(10, 0, 0), LayerCounters(0, 10, 0)), 0, (1, 2), ("attention: silent",))
+    both = ChipCounters.merged([first, second])
     assert both.layers == (LayerCounters(11, 2, 3), LayerCounters(4, 10, 3))
     assert (both.ties, both.sent, both.failures) == (1, (6, 8), ("attention: silent",))
-    assert (both.hits, both.bypassed_positions, SpeculationCounters.merged([first])) == (15, 3, first)
+    assert (both.hits, both.bypassed_positions, ChipCounters.merged([first])) == (15, 3, first)

@@ -36,26 +36,17 @@ def follow(
     same lists."""
     import ttnn
 
-    from models.llama31_8b.tt.alspec import AttentionSpeculation
+    from models.llama31_8b.tt.alspec import PairAlspec
     from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.settings import ModelSettings, followed_range
+    from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
     users = len(parts[0].positions[0])
     # By shapes a chip alone has more cores, and other sums.
     program = None if workers is None else ProgramConfig(workers_per_head=workers, key_chunk=chunk_size)
-    attend = AttentionSpeculation(
-        mesh,
-        MeshShape(*mesh.shape),
-        config,
-        users=users,
-        capacity=capacity,
-        chunk_size=chunk_size,
-        timeout_s=TIMEOUT_S,
-        program=program,
-        guess_range=followed_range(chunk_size),
-    )
+    settings = AttentionSettings("alspec", chunk_size, predictor="followed", timeout_s=TIMEOUT_S, program=program)
+    attend = PairAlspec(mesh, MeshShape(*mesh.shape), config, settings, users, capacity)
     model = TtLlama.from_state_dict(config, state, mesh, ModelSettings(users, capacity, "bfloat16", attend))
     load_cache(model, *prefilled)
 

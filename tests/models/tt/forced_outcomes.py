@@ -19,11 +19,11 @@ class Drawn(NamedTuple):
 
 
 def attention_alone() -> type:
-    """A DecodeAttention, which needs ttnn."""
-    from models.llama31_8b.tt.attention_policies import DecodeAttention
+    """An AttentionPolicy, which needs ttnn."""
+    from models.llama31_8b.tt.attention_policies import AttentionPolicy
     from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
-    class Alone(DecodeAttention):
+    class Alone(AttentionPolicy):
         """Either result of the op without a peer: every chip takes it. lists: by layer, of a guess that follows the
         attention."""
 
@@ -32,7 +32,7 @@ def attention_alone() -> type:
             self.options = {"chunk_size": chunk_size, "threshold": 0.0, "guess_range": guess_range}
             self.options["program_config"] = program
 
-        def __call__(self, layer, q, keys, values, positions, page_table=None):
+        def attend(self, layer, q, keys, values, positions, page_table):
             lists = None if self.lists is None else self.lists[layer]
             decoded = speculative_flash_decode(q, keys, values, positions, tile_lists=lists, **self.options)
             return decoded.guess if self.guess else decoded.exact
@@ -59,6 +59,8 @@ def forced(
     import ttnn
     from loguru import logger
 
+    from models.llama31_8b.tt.alspec import alspec_step, plain_step
+    from models.llama31_8b.tt.layer import Pass
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
@@ -72,21 +74,16 @@ def forced(
     layer, entered = model.layers[0], {}
     for step in dict.fromkeys(step._replace(hit=True) for step in steps):
         inputs = model.step_inputs([step.token], [step.position])
-        x = model.decode_modules.residual(model.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
-        entered[step] = (x, model.rope.decode_angles(inputs.angles), inputs.positions)
+        x = model.layout.residual(model.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
+        entered[step] = (x, model.rope.decode_angles(inputs.angles), inputs)
 
     def one_layer(attend, step: Drawn):
-        held, angles, positions = entered[step._replace(hit=True)]
-        layer.attention.decode_attention = attend
+        held, angles, inputs = entered[step._replace(hit=True)]
         x = ttnn.clone(held, memory_config=held.memory_config())  # the layer writes into it, and frees it
-        attend.reset_priority()
-        heads = layer.project_qkv(x, angles)
-        attend.exchange_inputs(x, heads)
-        heads_output = layer.attend(heads, model.cache, positions)
-        with attend.gate(0):
-            x = layer.after_attention(x, heads_output)
-        attend.exchange_output(x)
-        return x
+        one = Pass(model.layout, angles, attend, inputs)
+        if attend is pair:
+            return alspec_step([layer], model.cache, pair, x, one)
+        return plain_step([layer], model.cache, x, one)
 
     def together(step: Drawn):
         pair.threshold = float("inf") if step.hit else 0.0

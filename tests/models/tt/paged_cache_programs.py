@@ -65,9 +65,9 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
             nodes = torch.tensor([[tokens[0], 5, 6, 7], [tokens[1], 8, 9, 10]])
             enter, leave = torch.tensor([[0, 1, 2, 3]] * 2), torch.tensor([[3, 1, 3, 3]] * 2)
             tree = model.tree_inputs(nodes, lengths, enter, leave)
-            logits.append(read(model.decode_tree(tree)).float())
+            logits.append(read(model.decode(tree)).float())
             path = model.put_integers(torch.tensor([[2, 3, -1, -1], [-1] * 4]), "int32")
-            cache.commit(tree.prefix, path, 4)
+            cache.commit(tree.positions, path, 4)
             lengths = [lengths[0] + 3, lengths[1] + 1]
             logits.append(read(model.decode(model.step_inputs([11, 12], lengths))).float())
         found[name] = logits

@@ -52,6 +52,7 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
     import ttnn
     from loguru import logger
 
+    from models.llama31_8b.tt.layer import Pass
     from models.llama31_8b.tt.model import read
 
     model, found = made(mesh, decode_sharding, users, precision), {}
@@ -64,12 +65,13 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
         found[name] = read(tensor).float()
         logger.info("{}: {}", name, tuple(found[name].shape))
 
-    normed = layer.attention_norm.decode(model.decode_modules.residual(rows))
+    normed = layer.attention_norm.decode(model.layout.residual(rows))
     keep("norm", normed)
     keep("fused product", layer.attention.qkv.decode(normed))
     inputs = model.step_inputs([0] * users, positions)
-    angles = model.rope.decode_angles(inputs.angles)
-    keep("attention", layer.attention.decode(normed, model.cache, inputs.positions, angles))
+    step = Pass(model.layout, model.rope.decode_angles(inputs.angles), model.attention, inputs)
+    output = layer.attention.attend(layer.attention.project_qkv(normed, step), model.cache, step)
+    keep("attention", layer.attention.project_output(output, model.layout))
     for name in ("keys", "values"):
         cached = read(getattr(model.cache, name)[0]).float()
         found[f"new {name}"] = torch.stack([cached[user, :, at] for user, at in enumerate(positions)])
@@ -77,8 +79,8 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
             cached[user, :, at] = 0
         found[f"other {name}"] = cached
     rows_of_products(mesh, model, keep)
-    keep("mlp", layer.mlp.decode(normed))
-    keep("head", model.head.decode(normed))
+    keep("mlp", layer.mlp(normed, model.layout))
+    keep("head", model.head(normed, model.layout))
     return found
 
 

@@ -51,25 +51,22 @@ def build_pair(
     ends=None,
     timeout_s=TIMEOUT_S,
 ):
-    """(TtLlama that speculates, its AttentionSpeculation, or a subclass `attention`). ends: (first, last) tokens of the
+    """(TtLlama that speculates, its PairAlspec, or a subclass `attention`). ends: (first, last) tokens of the
     guess in whole tiles, the tail with those that are not cached yet, instead of the default."""
-    from models.llama31_8b.tt.alspec import AttentionSpeculation
+    from models.llama31_8b.tt.alspec import PairAlspec
     from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
     from tt_kernels.speculative_flash_decode.op import GuessRange
 
-    pair = (attention or AttentionSpeculation)(
-        mesh,
-        MeshShape(*mesh.shape),
-        config,
-        users=users,
-        capacity=capacity,
-        chunk_size=chunk_size,
-        threshold=threshold,
-        timeout_s=timeout_s,
+    chosen = AttentionSettings(
+        "alspec",
+        chunk_size,
+        threshold,
         guess_range=None if ends is None else GuessRange(*ends),
+        timeout_s=timeout_s,
     )
+    pair = (attention or PairAlspec)(mesh, MeshShape(*mesh.shape), config, chosen, users, capacity)
     settings = ModelSettings(users, capacity, precision, pair, decode_sharding)
     return TtLlama.from_state_dict(config, state, mesh, settings), pair
 
@@ -178,7 +175,7 @@ def guarded(model) -> dict:
     from models.llama31_8b.tt.generator import agreed_tokens
     from tt_kernels.common.peer import PeerError
 
-    attend, told = model.decode_attention, []
+    attend, told = model.pair, []
     for status in (0, 8):
         end_second_chip_in(model, status)
         tokens = model.put_integers(torch.tensor([[7]]), "uint32")
@@ -198,7 +195,7 @@ def end_second_chip_in(model, status: int) -> None:
     import torch
     import ttnn
 
-    pairs = model.decode_attention.attention_pairs
+    pairs = model.pair.attention_pairs
     states = torch.zeros(2, 1, 1, pairs.STATE_WORDS, dtype=torch.int32)
     states[1, ..., pairs.STATUS_WORD] = status
     host = ttnn.from_torch(

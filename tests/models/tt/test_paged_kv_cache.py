@@ -40,7 +40,7 @@ def build_steps(mesh, users: int, sharding: str, speculate: bool) -> dict[str, t
     found["prefill"] = model.prefill([0] * 128, users - 1, capacity - 128, last=True)
     if not speculate:
         walk = torch.arange(4).repeat(users, 1)
-        found["tree"] = model.decode_tree(model.tree_inputs(walk, [8] * users, walk, torch.full_like(walk, 3)))
+        found["tree"] = model.decode(model.tree_inputs(walk, [8] * users, walk, torch.full_like(walk, 3)))
     return {name: tuple(tensor.shape) for name, tensor in found.items()}
 
 

@@ -5,9 +5,11 @@
 import pytest
 
 from models.llama31_8b.tt.mesh import MeshShape
-from models.llama31_8b.tt.settings import SpeculationError, check_speculation
+from models.llama31_8b.tt.settings import AttentionSettings, SpeculationError
 
-FINE = {"users": 1, "capacity": 256, "chunk_size": 128, "threshold": 0.1}
+
+def check(shape, users=1, **settings) -> None:
+    AttentionSettings(**{"policy": "alspec"} | settings).check(MeshShape(*shape), users, 256, layers=2)
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (2, 2), (2, 4)])
@@ -15,7 +17,7 @@ FINE = {"users": 1, "capacity": 256, "chunk_size": 128, "threshold": 0.1}
     "change", [{}, {"users": 8}, {"threshold": 0}, {"threshold": float("inf")}, {"chunk_size": 256}]
 )
 def test_what_is_supported(shape, change):
-    check_speculation(MeshShape(*shape), **(FINE | change))
+    check(shape, **change)
 
 
 @pytest.mark.parametrize(
@@ -32,14 +34,17 @@ def test_what_is_supported(shape, change):
         ({"threshold": float("-inf")}, "got -inf"),
         ({"threshold": 2e6}, "from 0 to 1e\\+06, or inf"),
         ({"threshold": True}, "got True"),
+        ({"chunk_size": 32, "predictor": "followed"}, "64 to 480 tokens, .*got 32"),
+        ({"policy": "static", "static_layers": frozenset({1, 2})}, "layers \\[2\\] of a model with 2"),
+        ({"policy": "sink", "chunk_size": 33}, "got 33"),
     ],
 )
 def test_what_is_refused(change, words):
     with pytest.raises(SpeculationError, match=words):
-        check_speculation(MeshShape(2, 1), **(FINE | change))
+        check((2, 1), **change)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 8)])
 def test_one_row_cannot_speculate(shape):
     with pytest.raises(SpeculationError, match="needs a mesh of two rows, such as 2x1; 1x. has 1"):
-        check_speculation(MeshShape(*shape), **FINE)
+        check(shape)

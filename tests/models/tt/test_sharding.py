@@ -76,18 +76,17 @@ def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
 
 def attentions(mesh, users: int) -> list[str]:
     """In the worker: what attends exactly with either sharding, and in static's exact layers."""
-    from models.llama31_8b.tt.attention_policies import exact_attention
-    from models.llama31_8b.tt.model import make_decode_attention
-    from models.llama31_8b.tt.settings import AttentionSettings
+    from models.llama31_8b.tt.model import make_policy
+    from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 
-    given = {"users": users, "capacity": CAPACITY, "kv_cache": "bfloat8_b"}
-    found = [
-        exact_attention(mesh, MeshShape(*mesh.shape), LLAMA, decode_sharding=sharding, **given)
-        for sharding in DECODE_SHARDINGS
-    ]
+    def make(sharding: str, policy: str):
+        attention = AttentionSettings(policy)
+        settings = ModelSettings(users, CAPACITY, attention=attention, decode_sharding=sharding)
+        return make_policy(settings, mesh, MeshShape(*mesh.shape), LLAMA)
+
+    found = [make(sharding, "exact") for sharding in DECODE_SHARDINGS]
     for policy in ("exact", "static"):
-        settings, where = AttentionSettings(policy), MeshShape(*mesh.shape)
-        made = make_decode_attention(settings, mesh, where, LLAMA, decode_sharding="sharded", **given)
+        made = make("sharded", policy)
         found.append(made if policy == "exact" else made.exact)
     for attend in found:
         attend.check_trees()
@@ -95,9 +94,9 @@ def attentions(mesh, users: int) -> list[str]:
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.parametrize("users, fast", [(8, "FlashDecodeAttention"), (9, "StockDecodeAttention")])
+@pytest.mark.parametrize("users, fast", [(8, "FlashAttention"), (9, "StockAttention")])
 def test_interleaved_steps_keep_the_stock_attention(mock_mesh, users, fast):
-    assert mock_mesh((1, 1)).run(attentions, users) == ["StockDecodeAttention", fast, fast, fast]
+    assert mock_mesh((1, 1)).run(attentions, users) == ["StockAttention", fast, fast, fast]
 
 
 def test_what_sharded_steps_refuse():

@@ -50,7 +50,7 @@ def launch_speculation(mesh, decode_sharding: str) -> int:
 
     model = build_model(mesh, "performance", 1, CAPACITY, LAYERS, 128, decode_sharding=decode_sharding)
     model.decode(model.step_inputs([0], [CAPACITY - 1]))
-    model.decode_attention.guard_tokens(model.put_integers(torch.zeros(1, 1), "uint32"))
+    model.guard_tokens(model.put_integers(torch.zeros(1, 1), "uint32"))
     return mesh.num_program_cache_entries()
 
 

@@ -122,9 +122,9 @@ def guarded_results(model) -> list:
         end_second_chip_in(model, status)
         rows = torch.tensor([[0, 1, 7, 2, 1, -1, 5, 7], [0, 0, 9, 1, -1, -1, 9, -1]])
         verified = Verified(model.put_integers(rows, "int32"), nodes=2)
-        model.decode_attention.guard_result(verified.result)
+        model.guard_result(verified.result)
         told.append(as_told(model, verified))
-    model.decode_attention.reset()
+    model.reset()
     return told
 
 

@@ -72,7 +72,7 @@ def speculated_turns(
     import torch
     import ttnn
 
-    from models.llama31_8b.tt.chip_counters import SpeculationCounters
+    from models.llama31_8b.tt.chip_counters import ChipCounters
     from models.llama31_8b.tt.generator import Generator
     from tests.models.tt.speculation_programs import build_pair
 
@@ -86,14 +86,14 @@ def speculated_turns(
             result = generator.generate([prompt], max_new_tokens=tokens, eos_token_ids=(), context=[held])
             told["texts"].append(result.token_ids[0])
             found.append(result.statistics)
-    for counts in (*found, SpeculationCounters.merged(found)):
+    for counts in (*found, ChipCounters.merged(found)):
         told["counts"].append((counts.hits, counts.misses, counts.bypassed_positions))
     cached = len(generator.cached_ids(0))
     told["rows agree"] = all(
         torch.equal(*(ttnn.to_torch(part)[0, :, :cached] for part in ttnn.get_device_tensors(tensor)))
         for tensor in (*model.cache.keys, *model.cache.values)
     )
-    return told | {"held": held, "failures": SpeculationCounters.merged(found).failures}
+    return told | {"held": held, "failures": ChipCounters.merged(found).failures}
 
 
 def _seen(prefill, starts: list[int]):

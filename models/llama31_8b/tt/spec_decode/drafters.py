@@ -23,7 +23,7 @@ from ...spec_decode.draft_shape import DraftShape
 from ...spec_decode.loop import Drafts, Engine
 from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch
 from ..attention_policies import GuessAttention
-from ..model import PREFILL_CHUNK, TreeInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
+from ..model import PREFILL_CHUNK, StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..settings import check_chunk_size
 from ..trace import Mark, TracedStep
@@ -100,7 +100,7 @@ class ExactPass:
         return Ranked({user: rows[user][wanted] for user, wanted in nodes.items()})
 
     def _step(self) -> ttnn.Tensor:
-        return self._sampler.candidates(self.model.decode_tree(self._inputs, gather_logits=False))[1]
+        return self._sampler.candidates(self.model.decode(self._inputs, gather_logits=False))[1]
 
     def _made(
         self,
@@ -108,7 +108,7 @@ class ExactPass:
         tokens: Mapping[int, Sequence[int]],
         positions: Mapping[int, int],
         on_device: bool,
-    ) -> TreeInputs:
+    ) -> StepInputs:
         users = range(self.model.users)
         rows = torch.zeros(len(users), self.nodes, dtype=torch.int64)
         for user, given in tokens.items():
@@ -154,7 +154,7 @@ class ChipDraft:
             raise ValueError(
                 f"chips rank {min(CANDIDATES, draft.config.vocab_size)} candidates per node, {shape} has {shape.width}"
             )
-        draft.decode_attention.check_trees()
+        draft.attention.check_trees()
 
     def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
         for user, (text, same) in enumerate(zip(texts, known, strict=True)):
@@ -262,7 +262,7 @@ def self_drafter(target: TtLlama, window: int) -> drafters.SelfDrafter:
     check_chunk_size(window, target.capacity, "window")
     if target.users > MAX_GUESSED_USERS:
         raise ValueError(f"1 to {MAX_GUESSED_USERS} users draft for themselves, got {target.users}")
-    guessing = target.with_attention(GuessAttention(target.config, window, target.decode_attention))
+    guessing = target.with_attention(GuessAttention(target.config, window, target.attention))
     return drafters.SelfDrafter(ChipDraft(guessing, itself=target), window)
 
 
@@ -291,8 +291,8 @@ class OnDeviceChains:
         self._pass = self._inputs(*nobody, on_device=True)
         last = draft.put_integers(torch.zeros(users), "int32")
         row = draft.put_integers(nodes * torch.arange(users)[None], "uint32")
-        self._decided = Decided(self._pass.tokens, self._pass.prefix, self._pass.angles, last, row)
-        self._chain = Chain(step.inputs.tokens, step.inputs.prefix, step.inputs.angles, step.tokens)
+        self._decided = Decided(self._pass.tokens, self._pass.positions, self._pass.angles, last, row)
+        self._chain = Chain(step.inputs.tokens, step.inputs.positions, step.inputs.angles, step.tokens)
         self._active: set[int] = set()
         self._length = 0  # of the chains that the target's step knows
         self._choices: ttnn.Tensor | None = None  # of the exact pass
@@ -318,7 +318,7 @@ class OnDeviceChains:
         elif self._active != set(texts):
             before = [starts.get(user, -1) for user in users]
             host = self.draft_model.put_integers(torch.tensor(before), "int32", on_device=False)
-            overwrite([self._pass.prefix], [host])
+            overwrite([self._pass.positions], [host])
         self._active, tree = set(texts), TokenTree.chain(length + 1)
         if length != self._length:
             self._length = length
@@ -382,13 +382,13 @@ class OnDeviceChains:
         blank = torch.zeros(draft.users, 1, draft.config.vocab_size)
         return draft.mesh_shape.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT")
 
-    def _inputs(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> TreeInputs:
+    def _inputs(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> StepInputs:
         """Make inputs of a whole chain per user, however much of it is decided: no token sees what comes after it."""
         batch = TokenTreeBatch.stack([TokenTree.chain(self.step.nodes)] * self.draft_model.users)
         return self.draft_model.tree_inputs(tokens, cached, batch.enter, batch.leave, on_device)
 
     def _calibrate(self) -> ttnn.Tensor:
-        logits = self.draft_model.decode_tree(self._pass, gather_logits=False)
+        logits = self.draft_model.decode(self._pass, gather_logits=False)
         if self.step.draft_logits is not None:
             draft_logits = self.step.draft_logits[0]
             by_row = ttnn.to_layout(self.draft_model.gathered(logits), ttnn.ROW_MAJOR_LAYOUT)
@@ -397,7 +397,7 @@ class OnDeviceChains:
         return self._sampler(logits, self._numbers[0])
 
     def _begin_chain(self) -> None:
-        begin_chain(self._decided, self._choices, DraftStep(*self._steps.inputs), self._chain)
+        begin_chain(self._decided, self._choices, DraftStep(*self._steps.inputs[:3]), self._chain)
 
     def _append(self, node: int) -> None:
         parent = node - 1

@@ -6,16 +6,17 @@ chips' own layers (bonus calibration, section 3.2). For which chip holds what se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 import ttnn
 
 from ...config import LlamaConfig
-from ..attention_policies import DecodeAttention
+from ..attention_policies import AttentionPolicy
 from ..kv_cache import KVCache, KVCacheBase
-from ..layer import Attention, DecoderLayer
+from ..layer import Attention, DecoderLayer, Pass
 from ..layer_parallel import LayerAssignment, Stage
-from ..layouts import InterleavedHeads, gather, reduce
+from ..layouts import InterleavedLayout, Rows, gather, reduce
 from ..mesh import MeshShape
 from ..modules import Angles, Projection, RMSNorm, Rope
 from ..precision import PrecisionConfig
@@ -40,7 +41,7 @@ class ParallelStage:
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
-        decode_attention: DecodeAttention,
+        users: int,
         new_cache: NewCache,
     ) -> None:
         config, self.mesh_shape, self.layers = assignment.config, assignment.mesh, stage.layers
@@ -50,16 +51,12 @@ class ParallelStage:
         self.norm = RMSNorm(
             store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
         )
+        self.layout, self.rows = InterleavedLayout(mesh, chip, config, users), Rows(mesh, chip, config)
         self.attention = Attention(
-            mesh,
-            chip,
-            config,
             0,
             Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
             Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
             rope,
-            decode_attention,
-            InterleavedHeads(mesh, chip, config),
         )
         self.cache = new_cache(chip, config.with_layers(1))
         slots = torch.zeros(len(stage.layers), assignment.mesh.tp)
@@ -75,10 +72,12 @@ class ParallelStage:
         self._slots = mask(slots)
         self._owns = [mask(row[None]) for row in slots]
 
-    def decode(self, whole: ttnn.Tensor, positions: ttnn.Tensor, angles: Angles) -> list[ttnn.Tensor]:
+    def decode(self, whole: ttnn.Tensor, step: Pass) -> list[ttnn.Tensor]:
         """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> per layer what its attention adds to the
-        residual, [1, 1, users, hidden / tp] in L1. Writes the chips' own caches. positions: see Attention.decode."""
-        partial = self.attention.decode(self.norm(whole), self.cache, positions, angles)
+        residual, [1, 1, users, hidden / tp] in L1. Writes the chips' own caches."""
+        own = replace(step, layout=self.layout)
+        heads = self.attention.project_qkv(self.norm(whole), own)
+        partial = self.attention.project_output(self.attention.attend(heads, self.cache, own), self.layout)
         # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
         # brings every layer's columns to the chip that keeps them.
         stacked = ttnn.mul(partial, self._slots, memory_config=ttnn.L1_MEMORY_CONFIG)
@@ -96,7 +95,7 @@ class ParallelStage:
 
     def refill(self, entering: ttnn.Tensor, angles: Angles, write: Write) -> None:
         """Write exact keys and values into the chips' own caches. entering: what `select` made for all layers."""
-        keys, values = self.attention.keys_and_values(self.norm(entering), angles)
+        keys, values = self.attention.keys_and_values(self.norm(entering), self.rows, angles)
         write(self.cache, keys, values)
 
 
@@ -131,10 +130,11 @@ class LayerGroups:
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
-        decode_attention: DecodeAttention,
+        policy: AttentionPolicy,
+        users: int,
         new_cache: NewCache,
     ) -> None:
-        decode_attention.check_trees()  # drafts and their calibration have exact attention
+        policy.check_trees()  # drafts and their calibration have exact attention
         self.assignment, self.layers = assignment, layers
         self._groups: list[tuple[tuple[int, ...], list[int | ParallelStage]]] = []
         for group in assignment.groups:
@@ -149,7 +149,7 @@ class LayerGroups:
                     weights,
                     store,
                     rope,
-                    decode_attention,
+                    users,
                     new_cache,
                 )
                 for stage in assignment.stages(group)
@@ -160,16 +160,16 @@ class LayerGroups:
     def parallel_stages(self) -> list[ParallelStage]:
         return [stage for _, stages in self._groups for stage in stages if isinstance(stage, ParallelStage)]
 
-    def decode(self, x: ttnn.Tensor, cache: KVCacheBase, positions: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
+    def decode(self, x: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Run all layers by algorithm 2: the attentions of a group read its first layer's input; each MLP reads the
         residual with the attentions up to its own and the MLPs before it. Shapes: see DecoderLayer."""
         for group, stages in self._groups:
             entering, updates = gather(x, self.assignment.mesh), []
             for stage in stages:
                 if isinstance(stage, ParallelStage):
-                    updates += stage.decode(entering, positions, angles)
+                    updates += stage.decode(entering, step)
                 else:
-                    updates.append(self.layers[stage].attention_update(entering, cache, positions, angles))
+                    updates.append(self.layers[stage].attention_update(entering, cache, step))
             for layer, update in zip(group, updates, strict=True):
-                x = self.layers[layer].add_attention_and_mlp(x, update)
+                x = self.layers[layer].add_attention_and_mlp(x, update, step.layout)
         return x

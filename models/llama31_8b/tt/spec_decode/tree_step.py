@@ -86,7 +86,7 @@ class TreeStep:
     def __call__(self) -> Verified:
         """Run the step. Nothing is read by the host and no address changes, so it can be captured."""
         model, nodes = self.model, self.nodes
-        self.logits = logits = model.decode_tree(self.inputs)
+        self.logits = logits = model.decode(self.inputs)
         shape = (model.users, nodes)
         if self.sampling.greedy:
             choices = ttnn.reshape(greedy(logits), shape)
@@ -106,8 +106,8 @@ class TreeStep:
             else:
                 alpha, beta = self.lossy.alpha, self.lossy.beta
                 verified = lossy_sigmoid_sampling(*drafted, alpha=alpha, beta=beta, temperature=temperature)
-        model.cache.commit(self.inputs.prefix, verified.result, nodes, first_column=RESULT_HEAD)
-        model.decode_attention.guard_result(verified.result)
+        model.cache.commit(self.inputs.positions, verified.result, nodes, first_column=RESULT_HEAD)
+        model.guard_result(verified.result)
         if self.after is not None:
             self.after(verified)
         return verified

@@ -38,7 +38,7 @@ def draft_and_calibrate(mesh, config, groups, prompt: list[int], drafted: list[i
     wanted = reference.forward(torch.tensor([decided]), plain, logits="all")[0]
     chain = TokenTree.chain(len(decided))
     inputs = model.tree_inputs(torch.tensor([decided]), [len(prompt)], chain.enter[None], chain.leave[None])
-    got = read(model.decode_tree(inputs))[0, 0, : len(decided)].float()
+    got = read(model.decode(inputs))[0, 0, : len(decided)].float()
     told["exact"] = figures(got, wanted)
     length = len(prompt) + len(decided)
     told["cache"] = cache_figures(model, plain, [length])

@@ -43,7 +43,7 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     inputs = draft.step_inputs([0], [CAPACITY - 1])
     steps = {
         "draft": lambda: sampler(draft.decode(inputs, gather_logits=False), None, inputs.tokens),
-        "calibrate": lambda: sampler(draft.decode_tree(nodes, gather_logits=False)),
+        "calibrate": lambda: sampler(draft.decode(nodes, gather_logits=False)),
         "verify and commit": lambda: step().result,
     }
     view, told = ttnn.get_memory_view(mesh, ttnn.BufferType.L1), {}

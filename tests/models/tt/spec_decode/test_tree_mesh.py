@@ -31,7 +31,7 @@ def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: i
         enter, leave = (times.expand(users, -1) for times in (chain.enter, chain.leave))
         tokens = torch.zeros(users, nodes, dtype=torch.int64)
         inputs = model.tree_inputs(tokens, [CAPACITY - nodes] * users, enter, leave)
-        memory, result = step_memory(lambda: model.decode_tree(inputs))
+        memory, result = step_memory(lambda: model.decode(inputs))
     else:
         step = TreeStep(model, nodes, SamplingParams(temperature))
         memory, result = step_memory(lambda: step().result)

@@ -33,9 +33,7 @@ def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None
 
     attention = SimpleNamespace(check_trees=check_trees)
     groups = None if parallel is None else SimpleNamespace(assignment=SimpleNamespace(size=parallel))
-    return SimpleNamespace(
-        users=users, capacity=capacity, config=config, decode_attention=attention, mesh=None, groups=groups
-    )
+    return SimpleNamespace(users=users, capacity=capacity, config=config, attention=attention, mesh=None, groups=groups)
 
 
 def engine(model):

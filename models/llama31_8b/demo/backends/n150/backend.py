@@ -27,7 +27,7 @@ from ....tt.dram_budget import DoesNotFit, budget, longest_context
 from ....tt.layer_parallel import LayerAssignment
 from ....tt.mesh import TILE, MeshError, MeshShape
 from ....tt.precision import PrecisionConfig, PrecisionError, precision_config
-from ....tt.settings import SpeculationError, check_chunk_size, check_speculation, followed_range
+from ....tt.settings import AttentionSettings, SpeculationError
 from ....tt.sharding import ShardingError, check_sharding_of_rows
 from ....tt.spec_decode.draft_limits import check_draft_shape
 from ...options import DemoOptions, UserError
@@ -69,7 +69,7 @@ class Plan:
 
     def settings(self, options: DemoOptions) -> ModelSettings:
         """Return the target model's settings, with the attention that the options ask for."""
-        from ....tt.settings import AttentionSettings, ModelSettings
+        from ....tt.settings import ModelSettings
 
         attention = AttentionSettings(
             str(options.attention), options.chunk_size, options.threshold, options.static_layer_set(), options.predictor
@@ -181,12 +181,9 @@ def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
 
 def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, capacity: int, users: int = 1) -> None:
     """Raises SpeculationError and UserError if chips cannot decode with this attention policy."""
-    if options.attention == "alspec":
-        check_speculation(mesh, users, capacity, options.chunk_size, options.threshold)
-        if options.predictor == "followed":
-            followed_range(options.chunk_size)
-    elif options.attention in ("sink", "static"):
-        check_chunk_size(options.chunk_size, capacity)
+    policy = options.attention or "exact"
+    settings = AttentionSettings(policy, options.chunk_size, options.threshold, predictor=options.predictor)
+    settings.check(mesh, users, capacity)
     options.check_static_layers(config.name, config.num_hidden_layers)
 
 
@@ -343,15 +340,15 @@ def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
 def _serve(plan: Plan, device: ttnn.MeshDevice, checkpoint: Checkpoint, options: DemoOptions, weights, prompts) -> int:
     """Load the models onto open chips, and generate for the prompts' ids or chat without any; return the exit code.
     weights: the target's HostWeights, then those of a draft model."""
-    from ....tt.layouts import ShardedModules
+    from ....tt.layouts import ShardedLayout
     from ....tt.model import TtLlama
     from ...chat import chat
     from ...session import run_prompts
     from .session import BoardSession
 
     model = TtLlama.from_host_weights(weights[0], device, plan.settings(options))
-    if isinstance(model.decode_modules, ShardedModules):
-        logger.info("{}", model.decode_modules.config.describe(plan.precision))
+    if isinstance(model.layout, ShardedLayout):
+        logger.info("{}", model.layout.config.describe(plan.precision))
     drafter = None
     if len(weights) > 1:
         drafter = TtLlama.from_host_weights(weights[1], device, plan.draft_settings())
