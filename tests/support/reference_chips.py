@@ -29,7 +29,7 @@ class ReferenceChips:
     def __init__(self, model: ReferenceLlama, users: int, capacity: int, block: int, policy=None) -> None:
         self.config, self.users, self.capacity = model.config, users, capacity
         self.cache = SimpleNamespace(block=block)
-        self.layout = None
+        self.layout, self.attention = None, SimpleNamespace(check_trees=lambda: None)
         self.prefilled: list[tuple[int, int, int]] = []
         self._model, self._cache, self._policy = model, model.new_cache(users, capacity), policy
 
