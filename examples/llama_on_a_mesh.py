@@ -10,30 +10,15 @@ On two boards name a checkpoint: python examples/llama_on_a_mesh.py meta-llama/L
 
 import sys
 
-from models.llama31_8b.checkpoint.load import resolve_source
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.checkpoint.tokenizer import Tokenizer
-from models.llama31_8b.tiny import TINY
-from models.llama31_8b.tt.mesh import MeshShape
-from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
+from models.llama31_8b import Attention, load
 
 
-def generate(mesh, source: str | None = None, new_tokens: int = 4):
-    from models.llama31_8b.tt.generator import Generator
-    from models.llama31_8b.tt.model import TtLlama
-
-    settings = ModelSettings(capacity=256, attention=AttentionSettings("alspec", chunk_size=32, threshold=0.3))
-    if source is None:
-        model, prompt = TtLlama.from_state_dict(TINY, random_state_dict(TINY), mesh, settings), list(range(70))
-    else:
-        model = TtLlama.from_checkpoint(source, mesh, settings)
-        prompt = Tokenizer.from_folder(resolve_source(source)[0]).encode("The tides are caused by the moon. " * 10)
-    return Generator(model).generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
+def generate(mesh, source="random", new_tokens=4):
+    prompt = [list(range(70))] if source == "random" else "The tides are caused by the moon. " * 10
+    with load(source, mesh=mesh, attention=Attention("alspec", 32, threshold=0.3), context=256) as llama:
+        return llama.generate(prompt, max_new_tokens=new_tokens, eos_token_ids=())
 
 
 if __name__ == "__main__":
-    shape = MeshShape(2, 1)
-    mesh = shape.open(trace_region_size=32 * 1024**2)
-    result = generate(mesh, sys.argv[1] if sys.argv[1:] else None)
+    result = generate("2x1", *sys.argv[1:2])
     print(f"tokens {result.token_ids[0]}; {result.statistics.hit_rate:.0%} of the guesses accepted")
-    shape.close(mesh)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Sequence, cast
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class GenerationResult:
     (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback". prefill_seconds ends
     with each user's first token, no decode token: decode_tokens counts the rest. statistics: the attention policy's,
     None for policies without speculation. speculation: of drafts, None without a drafter; prefill_seconds then includes
-    the draft model's.
+    the draft model's. texts: of the new tokens, where a tokenizer is at hand.
     """
 
     token_ids: list[list[int]]
@@ -53,6 +53,7 @@ class GenerationResult:
     decode_seconds: float
     statistics: AttentionStatistics | None = None
     speculation: TokenSpeculationMetrics | None = None
+    texts: list[str] = field(default_factory=list)
 
     @classmethod
     def of(

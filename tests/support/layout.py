@@ -18,6 +18,7 @@ TT, REFERENCE, DEMO, CHECK, HUGGINGFACE, SERVING = (f"models.llama31_8b.{room}" 
 SIMULATOR = "runtime_patches.simulated_n150"
 BOARD = tuple(f"runtime_patches.{part}" for part in ("board", "sgdc", "profiling"))
 # Importers, what they must not import, the importers among them that may, and why.
+API = "models.llama31_8b.api"
 RULES: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str], ...] = (
     ((TT,), (REFERENCE,), (), "the product does not import its oracle"),
     (("models",), ("perf",), (), "the model knows no benchmark"),
@@ -36,9 +37,10 @@ RULES: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str], ...]
         ("models",),
         (TT, REFERENCE, DEMO),
         # `load_model` makes the reference's model: the one place where a neutral module names a backend.
-        (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE, SERVING, "models.llama31_8b.checkpoint.load"),
+        (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE, SERVING, API, "models.llama31_8b.checkpoint.load"),
         "neutral modules know no backend",
     ),
+    (("models", "tt_kernels", "runtime_patches"), (API,), (API,), "the public names are for users"),
     (("models", "tt_kernels", "runtime_patches", "perf"), ("examples",), (), "examples are read, not imported"),
 )
 

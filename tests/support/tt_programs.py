@@ -173,12 +173,8 @@ def generate_batch(mesh, prompts: list[list[int]], new_tokens: int) -> dict:
     )
     lengths = [len(prompt) + new_tokens - 1 for prompt in prompts]
     seen: list[list[torch.Tensor]] = [[] for _ in prompts]
-    host = Generator(model, sample_on="host", prefill_chunk=32).generate(
-        prompts,
-        max_new_tokens=new_tokens,
-        eos_token_ids=(),
-        on_logits=lambda user, row: seen[user].append(row),
-    )
+    by_host = Generator(model, sample_on="host", prefill_chunk=32, on_logits=lambda user, row: seen[user].append(row))
+    host = by_host.generate(prompts, max_new_tokens=new_tokens, eos_token_ids=())
     expected = generate(reference, prompts, max_new_tokens=new_tokens, eos_token_ids=())
     gaps = []
     for prompt, text in zip(prompts, expected.token_ids, strict=True):

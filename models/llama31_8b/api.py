@@ -1,0 +1,274 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The public names of `models.llama31_8b`: the same calls on a CPU, on simulated chips and on boards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .checkpoint.load import LoadedModel, load_model, read_config, resolve_source
+from .checkpoint.random_weights import random_state_dict
+from .checkpoint.tokenizer import Tokenizer
+from .config import LlamaConfig
+from .generation.sampling_params import SamplingParams as Sampling
+from .generation.sequences import TokenCallback
+from .reference.hits import measure_hits
+from .results import GenerationResult as Result
+from .spec_decode.draft_shape import SELF_WINDOW, DraftShape
+from .spec_decode.drafters import NGramDrafter
+from .spec_decode.loop import Drafter, Generator
+from .tiny import TINY
+from .tt.mesh import TILE
+from .tt.mesh import MeshShape as Mesh
+from .tt.settings import AttentionSettings as Attention
+from .tt.settings import ModelSettings
+
+if TYPE_CHECKING:
+    import torch
+    import ttnn
+
+    from .reference.alspec.policies import AttentionPolicy
+    from .tt.model import TtLlama
+
+__all__ = ["Attention", "Draft", "Llama", "Mesh", "Result", "Sampling", "load", "measure_hits"]
+
+RANDOM = "random"  # a source: two small layers with random weights and no tokenizer
+TRACE_REGION_BYTES = 32 * 1024**2
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What drafts tokens, which the model then verifies, several per step.
+
+    source: "ngram" looks up what followed before; "self" is the model with attention to both ends of its cache; else a
+    smaller checkpoint with the same tokenizer, as of `load`. shape: tokens ahead and candidates per node. adaptive:
+    draft as far as pays, or not at all. parallel_layers: of a draft checkpoint, or of "self" on the CPU, how many
+    layers run at once (EasySpec's fuzzy drafting). window: of "self", tokens read at either end, a multiple of 32.
+    """
+
+    source: str = "ngram"
+    shape: DraftShape = field(default_factory=DraftShape)
+    adaptive: bool = True
+    parallel_layers: int | None = None
+    window: int = SELF_WINDOW
+
+
+class Llama:
+    """A model that writes texts; `load` makes it. Leave it by `close`, or use it as a context manager.
+
+    config: of the model. tokenizer: None for random weights. generator: the loop over its engine.
+    """
+
+    def __init__(
+        self, config: LlamaConfig, tokenizer: Tokenizer | None, generator: Generator, close: Callable[[], None]
+    ) -> None:
+        self.config, self.tokenizer, self.generator, self._close = config, tokenizer, generator, close
+
+    def generate(
+        self,
+        prompts: str | Sequence[str] | Sequence[Sequence[int]],
+        *,
+        max_new_tokens: int = 128,
+        sampling: Sampling | None = None,
+        eos_token_ids: Collection[int] | None = None,
+        on_token: TokenCallback | None = None,
+    ) -> Result:
+        """Continue prompts, up to `users` of `load` together.
+
+        Args:
+            prompts: a text, or texts, or their token ids.
+            max_new_tokens: per text.
+            sampling: greedy by default.
+            eos_token_ids: which tokens end a text; None for the model's own.
+            on_token: gets each user's number and new token as it comes; True ends that text.
+
+        Returns:
+            Ids, texts if there is a tokenizer, times and counts.
+
+        Raises:
+            ValueError: before any work; see loop.Generator.generate.
+        """
+        if isinstance(prompts, str):
+            prompts = [prompts]
+        ids = [list(self._encoded(prompt)) for prompt in prompts]
+        if eos_token_ids is None and self.tokenizer is not None:
+            eos_token_ids = self.tokenizer.eos_token_ids
+        result = self.generator.generate(
+            ids, max_new_tokens=max_new_tokens, sampling=sampling, eos_token_ids=eos_token_ids, on_token=on_token
+        )
+        if self.tokenizer is None:
+            return result
+        return replace(result, texts=[self.tokenizer.decode(tokens) for tokens in result.token_ids])
+
+    def close(self) -> None:
+        """Release the chips, if any."""
+        self._close()
+
+    def __enter__(self) -> Llama:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _encoded(self, prompt: str | Sequence[int]) -> Sequence[int]:
+        if not isinstance(prompt, str):
+            return prompt
+        if self.tokenizer is None:
+            raise ValueError("a model of random weights has no tokenizer: give token ids")
+        return self.tokenizer.encode(prompt)
+
+
+def load(
+    source: str | Path | None = None,
+    *,
+    mesh: str | Mesh | ttnn.MeshDevice | None = None,
+    attention: Attention = Attention(),
+    draft: Draft | None = None,
+    users: int = 1,
+    context: int | None = None,
+    precision: str = "performance",
+) -> Llama:
+    """Load a model for the CPU, or onto a mesh.
+
+    Args:
+        source: a Hugging Face folder, hub id or GGUF file; None for $HF_MODEL, else SmolLM2-135M-Instruct; "random" for
+            a tiny model.
+        mesh: rows x columns of chips, such as "2x1", which is opened and closed with the model, or one that is open;
+            None for the CPU. Simulated chips: `python -m runtime_patches.simulated_n150 run --mesh 2x1 -- ...`.
+        attention: of decode steps; "alspec" speculates, on a mesh of two rows or on the CPU.
+        draft: what drafts, None for one token per step.
+        users: prompts that a mesh decodes together; the CPU takes any number.
+        context: positions that a prompt and its text take; None for the model's, on a mesh for at most 4096.
+        precision: number formats on a mesh.
+
+    Raises:
+        ValueError: for settings that do not go together, and what loading a checkpoint raises.
+    """
+    if mesh is None:
+        return _on_cpu(source, attention, draft, context)
+    return _on_mesh(source, mesh, attention, draft, users, context, precision)
+
+
+def _on_cpu(source: str | Path | None, attention: Attention, draft: Draft | None, context: int | None) -> Llama:
+    from .reference.generate import TorchEngine, model_drafter, self_drafter
+
+    loaded = _loaded(source)
+    engine = TorchEngine(loaded.model, _policy(attention))
+    engine.capacity = min(context or engine.capacity, engine.capacity)
+    drafter: Drafter | None = None
+    if draft is not None and draft.source == "self":
+        drafter = self_drafter(loaded.model, draft.window, fuzzy=draft.parallel_layers)
+    elif draft is not None and draft.source != "ngram":
+        drafter = model_drafter(_loaded(draft.source).model, fuzzy=draft.parallel_layers)
+    elif draft is not None:
+        drafter = NGramDrafter()
+    shape, adaptive = (DraftShape(), False) if draft is None else (draft.shape, draft.adaptive)
+    generator = Generator(engine, drafter, shape, adaptive=adaptive)
+    return Llama(loaded.config, loaded.tokenizer, generator, lambda: None)
+
+
+def _on_mesh(
+    source: str | Path | None,
+    mesh: str | Mesh | ttnn.MeshDevice,
+    attention: Attention,
+    draft: Draft | None,
+    users: int,
+    context: int | None,
+    precision: str,
+) -> Llama:
+    from .tt.generator import Generator as ChipGenerator
+    from .tt.spec_decode.drafters import ModelDrafter, self_drafter
+
+    opened = Mesh.parse(mesh) if isinstance(mesh, str) else mesh if isinstance(mesh, Mesh) else None
+    config, tokenizer = _described(source)
+    nodes = 0 if draft is None else draft.shape.most_nodes
+    capacity = -(-(min(context or 4096, config.max_position_embeddings) + nodes) // TILE) * TILE
+    settings = ModelSettings(users, capacity, precision, attention)
+    if opened is not None:
+        settings.check(config, opened)
+    device = mesh if opened is None else opened.open(trace_region_size=TRACE_REGION_BYTES)
+
+    def close() -> None:
+        if opened is not None:
+            opened.close(device)
+
+    try:
+        model = _chips(source, config, device, settings)
+        drafter: Drafter | None = None
+        if draft is not None and draft.source == "self":
+            drafter = self_drafter(model, draft.window)
+        elif draft is not None and draft.source != "ngram":
+            own = replace(settings, attention=Attention(), layer_assignment=_layers(draft, model))
+            drafter = ModelDrafter(_chips(draft.source, _described(draft.source)[0], device, own))
+        shape = None if draft is None else draft.shape
+        generator = ChipGenerator(model, shape, drafter, adaptive=draft is not None and draft.adaptive)
+    except BaseException:
+        close()
+        raise
+    return Llama(config, tokenizer, generator, close)
+
+
+def _layers(draft: Draft, target: TtLlama) -> Any:
+    """Return which layers of a draft checkpoint run at once on the target's chips, None for one after another."""
+    if draft.parallel_layers in (None, 1):
+        return None
+    from .tt.layer_parallel import LayerAssignment
+
+    return LayerAssignment.make(_described(draft.source)[0], target.mesh_shape, draft.parallel_layers)
+
+
+def _chips(source: str | Path | None, config: LlamaConfig, device: Any, settings: ModelSettings) -> TtLlama:
+    from .tt.model import TtLlama
+
+    if source == RANDOM:
+        return TtLlama.from_state_dict(config, _random_state(), device, settings)
+    return TtLlama.from_checkpoint(source, device, settings)
+
+
+def _policy(attention: Attention) -> AttentionPolicy:
+    """Return the reference's attention policy of these settings."""
+    from .reference.alspec import policies
+    from .reference.model.step import GuessRange
+
+    size = attention.chunk_size
+    if attention.policy == "alspec":
+        make = GuessRange.both_ends if attention.predictor == "ends" else GuessRange.followed
+        return policies.ALSpecAttention(attention.threshold, make(size))
+    if attention.policy == "static":
+        return policies.StaticAttention(size, attention.static_layers)
+    return {"exact": policies.ExactAttention, "sink": policies.SinkAttention}[attention.policy](size)
+
+
+def _described(source: str | Path | None) -> tuple[LlamaConfig, Tokenizer | None]:
+    if source == RANDOM:
+        return TINY, None
+    folder, shown = resolve_source(source)
+    config = read_config(folder, name=Path(shown).name)
+    return config, Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
+
+
+def _random_state() -> dict[str, torch.Tensor]:
+    return random_state_dict(TINY)
+
+
+@lru_cache(maxsize=2)
+def _loaded(source: str | Path | None) -> LoadedModel | _Random:
+    """Load a checkpoint for the CPU once, however often settings change."""
+    if source != RANDOM:
+        return load_model(source)
+    from .reference.model.model import ReferenceLlama
+
+    return _Random(TINY, None, ReferenceLlama.from_state_dict(TINY, _random_state()))
+
+
+@dataclass(frozen=True)
+class _Random:
+    """The tiny model as `load_model` gives a checkpoint."""
+
+    config: LlamaConfig
+    tokenizer: None
+    model: Any
