@@ -10,8 +10,8 @@ import torch
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface import speculation as settings
 from models.llama31_8b.huggingface.attention import alspec_attention
+from tests.models.huggingface.tiny_transformers import decoded, tiny_decoder
 from tests.support.pretend_gpu import WAITS, OnGpu, pretended_gpu
-from tests.support.tiny_transformers import decoded, tiny_decoder
 
 THRESHOLD, CHUNK = 0.5, 32
 

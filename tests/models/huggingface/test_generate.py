@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import models.llama31_8b.huggingface as alspec
-from tests.support.tiny_transformers import tiny_decoder
+from tests.models.huggingface.tiny_transformers import tiny_decoder
 
 THRESHOLD, CHUNK, NEW = 0.5, 32, 40
 

@@ -12,7 +12,7 @@ import torch
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface.attention import alspec_attention
 from models.llama31_8b.reference.model.step import GuessRange
-from tests.support.tiny_transformers import tiny_decoder
+from tests.models.huggingface.tiny_transformers import tiny_decoder
 
 IDS = torch.ones((1, 8), dtype=torch.int64)
 SLIDING = {"sliding_window": 16}

@@ -15,7 +15,7 @@ import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface import scoring
 from models.llama31_8b.reference.model import text_attention
 from models.llama31_8b.reference.model.step import GuessRange
-from tests.support.tiny_transformers import DECODERS, decoded, tiny_decoder
+from tests.models.huggingface.tiny_transformers import DECODERS, decoded, tiny_decoder
 
 THRESHOLD = 0.5
 PREDICTORS = {

@@ -14,7 +14,7 @@ from models.llama31_8b.spec_decode import layer_groups as fuzzy
 from models.llama31_8b.spec_decode.draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
 from models.llama31_8b.spec_decode.draft_shape import DraftShape
 from models.llama31_8b.spec_decode.vocabulary import VocabularyMismatchError, check_vocabularies
-from tests.support import speculation_models as small
+from tests.models.spec_decode import speculation_models as small
 
 
 def spans(groups):

@@ -17,7 +17,7 @@ from models.llama31_8b.reference.generate import TorchEngine, model_drafter, sel
 from models.llama31_8b.spec_decode.draft_shape import DraftShape
 from models.llama31_8b.spec_decode.drafters import NGramDrafter, continuations
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
-from tests.support import speculation_models as small
+from tests.models.spec_decode import speculation_models as small
 
 SHAPES = {
     "chain": DraftShape(4),

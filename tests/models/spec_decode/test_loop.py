@@ -22,7 +22,7 @@ from models.llama31_8b.spec_decode.drafters import NGramDrafter
 from models.llama31_8b.spec_decode.loop import Generator
 from models.llama31_8b.spec_decode.sigmoid import SigmoidApproximation
 from models.llama31_8b.spec_decode.vocabulary import VocabularyMismatchError
-from tests.support import speculation_models as small
+from tests.models.spec_decode import speculation_models as small
 
 PROMPTS = [small.prompts(1, n, seed=n)[0] for n in (70, 31, 50)]
 MANY = small.prompts(20, 64)

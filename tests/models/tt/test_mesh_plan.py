@@ -10,7 +10,10 @@ import pytest
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
-from tests.support.made_up_ttnn import make_up_ttnn
+from runtime_patches import sgdc
+from runtime_patches.board.runtime_root import find_ttnn_dir
+from tests.models.tt.made_up_ttnn import make_up_ttnn
+from tt_kernels.compute_gate import op as compute_gate
 
 LLAMA = preset("llama-3.1-8b")
 
@@ -73,6 +76,23 @@ def test_a_mesh_that_does_not_open_leaves_no_fabric_on(monkeypatch):
     with pytest.raises(RuntimeError, match=r"no links for \(1, 2\)"):
         MeshShape(1, 2).open()
     assert ttnn.fabric == ["on", "off"]
+
+
+@pytest.mark.parametrize("patched", [True, False])
+def test_a_mesh_whose_gate_cannot_be_opened_is_closed_and_one_without_a_gate_opens(monkeypatch, patched):
+    def broken(device):
+        raise ArithmeticError("no program runs")
+
+    root = sgdc.build_patched_root() if patched else find_ttnn_dir()
+    monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", str(root))
+    monkeypatch.setattr(compute_gate, "clear_compute_gate", broken)
+    ttnn = make_up_ttnn(monkeypatch)
+    if patched:
+        with pytest.raises(ArithmeticError, match="no program runs"):
+            MeshShape().open()
+        assert ttnn.closed == ["mesh (1, 1)"]
+    else:
+        assert MeshShape().open() == "mesh (1, 1)" and ttnn.closed == []
 
 
 def test_option_before_environment_before_one_chip():

@@ -15,7 +15,7 @@ import pytest
 from loguru import logger
 
 from runtime_patches.simulated_n150.compiler.driver import EMPTY_STOCK_KERNELS
-from tests.support.compute_settings import ComputeSettings, settings_in
+from tests.models.tt.compute_settings import ComputeSettings, settings_in
 
 CAPACITY, LAYERS, NODES = 1024, 2, 16
 

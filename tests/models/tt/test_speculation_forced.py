@@ -15,8 +15,8 @@ from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tiny import TINY
 from tests.models.tt.forced_outcomes import Drawn, forced
+from tests.models.tt.pair_cases import CAPACITY, CHUNK_SIZE, PROMPT_TOKENS
 from tests.models.tt.sharding_programs import BANKED
-from tests.support.pair_cases import CAPACITY, CHUNK_SIZE, PROMPT_TOKENS
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 

@@ -11,6 +11,7 @@ from loguru import logger
 
 from models.llama31_8b.reference.alspec.policies import ExactAttention, SinkAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from tests.models.tt.pair_cases import CAPACITY, CASES, CHUNK_SIZE, PROMPT_TOKENS, PairCase
 from tests.models.tt.speculation_programs import (
     SHORT_PROMPT,
     Run,
@@ -18,7 +19,6 @@ from tests.models.tt.speculation_programs import (
     texts_and_failures,
 )
 from tests.support.alspec_reference import Recorded, ReferenceSteps, margin, reference_steps
-from tests.support.pair_cases import CAPACITY, CASES, CHUNK_SIZE, PROMPT_TOKENS, PairCase
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.token_guard.op import FAILED

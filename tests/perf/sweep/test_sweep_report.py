@@ -12,7 +12,7 @@ import pytest
 from perf.sweep import cli
 from perf.sweep.configurations import suites
 from perf.sweep.table import GROUPS, KERNEL_NS, MID, NOT_RUN, PASS, REASON, Block, ns_of, read, table
-from tests.support import tt_perf_report
+from tests.perf.sweep import tt_perf_report
 
 # `python -m perf.sweep --suite tiny --source sim --csv tests/perf/sweep/golden_sweep.csv`
 # in several goes; kernel durations and gaps of the first 17 derived, by the rule of rows_of, from recorded cycles.

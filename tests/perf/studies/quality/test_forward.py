@@ -17,8 +17,8 @@ from perf.studies.quality import cli
 from perf.studies.quality.forward import text_pass
 from perf.studies.quality.inputs import Texts
 from perf.studies.quality.predictors import PredictedGuess, Predictor
+from tests.perf.studies.quality.plain_llama import plain_run
 from tests.support.attention_cases import random_tokens, tiny_config
-from tests.support.plain_llama import plain_run
 from tests.support.pretend_gpu import pretended_gpu
 
 CONFIG = tiny_config(max_position_embeddings=1024)
