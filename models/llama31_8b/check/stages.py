@@ -76,10 +76,10 @@ STAGES = (
           300, 4, 2, "4x2"),
     Stage("collectives of 8", f"{CHIPS}:collectives", ("`--mesh 2x2`, or 2x1, which has no collectives",),
           ("links of 8",), "full", 300, 8, 4, "4x2"),
-    Stage("replay", f"{CHIPS}:replay", (_INTERLEAVED, "report this: results must not change from replay to replay"),
-          ("flash decode",), "full", 300),
+    Stage("replay", f"{MODEL}:replay", (_INTERLEAVED, "report this: results must not change from replay to replay"),
+          ("layer",), "full", 300),
     Stage("soak", f"{MODEL}:soak", ("TT_METAL_OPERATION_TIMEOUT_SECONDS=60 turns a hang into an error",),
-          ("layer", "replay"), "soak", 1800),
+          ("replay",), "soak", 1800),
 )
 # What N150s are known to say, with what helped others.
 KNOWN = (

@@ -207,24 +207,34 @@ def token_trees(context: Context) -> list[Check]:
     ]
 
 
-LOOPS, TOKENS, SIM_TOKENS = 50, 32, 2  # tokens per loop
+TOKENS, SIM_TOKENS = 32, 2  # per loop
+
+
+def replay(context: Context) -> list[Check]:
+    """Five loops of decode steps."""
+    return _loops(context, 5)
 
 
 def soak(context: Context) -> list[Check]:
-    """Capture a decode step and replay it for each token of a loop, LOOPS times: the first loop is near the reference,
-    the others equal the first bit for bit."""
+    """Fifty loops of decode steps."""
+    return _loops(context, 50)
+
+
+def _loops(context: Context, loops: int) -> list[Check]:
+    """Capture a decode step and replay it for each token of a loop: the first loop is near the reference, the others
+    equal the first bit for bit."""
     model, reference = _make(context.device, TINY, capacity=CAPACITY)
     cache = filled_cache(reference, CACHED, CAPACITY)
     _load_cache(model, cache)
     count = SIM_TOKENS if context.simulated else TOKENS
     tokens = torch.randint(0, TINY.vocab_size, (count,), generator=torch.Generator().manual_seed(4)).tolist()
-    loops = [_loop(context.device, model, tokens) for _ in range(LOOPS)]
-    first = loops[0][0]
-    differ = sum(not torch.equal(logits, first) for logits, _ in loops)
+    found = [_loop(context.device, model, tokens) for _ in range(loops)]
+    first = found[0][0]
+    differ = sum(not torch.equal(logits, first) for logits, _ in found)
     wanted = torch.stack([reference.forward(torch.tensor([[token]]), cache)[0, 0] for token in tokens])
     return [
-        Check(f"{LOOPS} loops of {count} tokens", f"{differ} differ", "0 differ", differ == 0),
-        Check("steps that replayed a trace", sum(replays for _, replays in loops)),
+        Check(f"{loops} loops of {count} tokens", f"{differ} differ", "0 differ", differ == 0),
+        Check("steps that replayed a trace", sum(replays for _, replays in found)),
         near("logits of the first loop", first, wanted, max_error=float("inf")),
     ]
 

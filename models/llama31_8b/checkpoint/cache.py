@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock
-from loguru import logger
 
 from .errors import ModelLoadError
 
@@ -26,7 +25,7 @@ def make_cache_folder(folder: Path) -> None:
         raise ModelLoadError(f"the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
 
 
-def made_once(entry: Path, make: Callable[[Path], None], is_whole: Callable[[Path], bool] = Path.is_dir) -> Path:
+def made_once(entry: Path, make: Callable[[Path], None]) -> Path:
     """Return the folder `entry`, made if need be: `make` fills a folder beside it, which is then renamed.
 
     A second process that wants an entry of the same kind waits for the first.
@@ -34,20 +33,16 @@ def made_once(entry: Path, make: Callable[[Path], None], is_whole: Callable[[Pat
     Args:
         entry: Its final place, below the folder of its kind.
         make: Fills the empty folder that it is given.
-        is_whole: Whether the entry can be used; one that cannot is made again.
 
     Raises:
         ModelLoadError: A cache that cannot be written, and what `make` raises; then nothing is left.
     """
-    if is_whole(entry):
+    if entry.is_dir():
         return entry
     make_cache_folder(entry.parent)
     with FileLock(entry.parent / ".lock"):
-        if is_whole(entry):
+        if entry.is_dir():
             return entry
-        if entry.exists():
-            logger.warning("{} is damaged: making it again", entry)
-            shutil.rmtree(entry)
         partial = entry.with_name(entry.name + ".partial")
         shutil.rmtree(partial, ignore_errors=True)
         try:

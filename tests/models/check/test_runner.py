@@ -155,7 +155,7 @@ def test_the_probe_finds_a_wrong_sum_and_hifi4s_is_noted_only(monkeypatch, broke
     right, noted = on_chips.hifi4_probe(Context("n150"))
     assert right.ok == (broken == "HiFi4") and noted.ok is None
     wrong = noted if broken == "HiFi4" else right
-    assert wrong.measured.startswith("4 of 4096 wrong, worst ")
+    assert wrong.measured.startswith("4 of 4096 wrong, the worst by ")
 
 
 FAULTS = {

