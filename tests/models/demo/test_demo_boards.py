@@ -447,6 +447,7 @@ def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
     if why := simulators_doctor.why_not("simulator"):
         pytest.skip(f"the simulator needs: {why}")
     monkeypatch.delenv("MESH_DEVICE", raising=False)
+    monkeypatch.setattr(sys, "stdin", None)
     asked = ["--attention", "alspec", "--precision", "bfloat16", "--max-new-tokens", "3", "--json"]
     assert cli.main(["--device", "sim", *asked]) == 0
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
