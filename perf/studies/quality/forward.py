@@ -9,7 +9,7 @@ first and last keys), so a text takes one pass of chunks and no token-by-token l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,9 +73,8 @@ def check_length(model: ReferenceLlama, tokens: int) -> None:
         raise ValueError(f"a text needs at least 2 tokens for one loss, got {tokens}")
 
 
-def blocks(tokens: int, size: int = BLOCK) -> Iterator[slice]:
-    """Yield blocks of at most `size` tokens."""
-    return (slice(start, min(start + size, tokens)) for start in range(0, tokens, size))
+def _blocks(tokens: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, tokens)) for start in range(0, tokens, size)]
 
 
 def forward_size(tokens: int, cache: KVCache, policy: AttentionPolicy | None) -> int:
@@ -111,15 +110,14 @@ def text_pass(
     first = 0 if policy is None or policy.statistics is None else policy.statistics.step_count
     tokens = torch.as_tensor(ids, dtype=torch.int64)
     following = torch.cat((tokens[1:], tokens[:1]))
-    size = forward_size(len(ids), cache, policy)
     states = torch.cat(
         [
             model.forward(tokens[None, block], cache, policy=policy, logits="none", hidden=True)[1][0]
-            for block in blocks(len(ids), size)
+            for block in _blocks(len(ids), forward_size(len(ids), cache, policy))
         ]
     )
     found: dict[str, list[torch.Tensor]] = {}
-    for block in blocks(len(ids), SCORED_BLOCK if states.is_cuda else BLOCK):
+    for block in _blocks(len(ids), SCORED_BLOCK if states.is_cuda else BLOCK):
         scores = F.log_softmax(model.head(states[block]).float(), dim=-1)
         parts = {"losses": F.nll_loss(scores, following[block], reduction="none"), "choices": scores.argmax(-1)}
         if keep_scores:
@@ -143,7 +141,7 @@ def read(model: ReferenceLlama, ids: Sequence[int], policy: AttentionPolicy | No
     """Run as text_pass does, for what policy and cache keep of it: no next token is scored, a fifth of a small model's
     work."""
     tokens = torch.as_tensor(ids, dtype=torch.int64)
-    for block in blocks(len(ids), forward_size(len(ids), cache, policy)):
+    for block in _blocks(len(ids), forward_size(len(ids), cache, policy)):
         model.forward(tokens[None, block], cache, policy=policy, logits="none")
 
 

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import torch
@@ -42,29 +42,21 @@ KEY = ("model", "task", "threshold", "chunk_size", "tail_alignment", "limit", "c
 VALUES = ("score", "hits", "misses", "bypassed", "requests", "seconds")
 
 
-class HarnessTask(NamedTuple):
-    """lm-eval's name of a task, and the metric that is shown, by lm-eval's "metric,filter".
-
-    The paper does not say which it took, so all metrics of a task are in the results.
-    """
-
-    name: str
-    metric: str
-
-
+# lm-eval's name of each task of the paper, and the metric that is shown, by lm-eval's "metric,filter". The paper does
+# not say which it took, so all metrics of a task are in the results.
 TASKS = {
-    "IFEVAL": HarnessTask("ifeval", "inst_level_strict_acc,none"),
-    "GPQA_COT": HarnessTask("gpqa_main_cot_n_shot", "exact_match,flexible-extract"),
-    "SWDE": HarnessTask("swde", "contains,none"),
-    "FDA": HarnessTask("fda", "contains,none"),
-    "GSM8K_COT": HarnessTask("gsm8k_cot", "exact_match,flexible-extract"),
-    "MATH": HarnessTask("mmlu_pro_math", "exact_match,custom-extract"),
-    "MGSM_COT_SW": HarnessTask("mgsm_native_cot_sw", "exact_match,flexible-extract"),
-    "HOTPOTQA": HarnessTask("longbench_hotpotqa", "score,none"),
-    "REPOBENCH_P": HarnessTask("longbench_repobench-p", "score,none"),
-    "ECON": HarnessTask("mmlu_pro_economics", "exact_match,custom-extract"),
-    "BUSINESS": HarnessTask("mmlu_pro_business", "exact_match,custom-extract"),
-    "PSYCH": HarnessTask("mmlu_pro_psychology", "exact_match,custom-extract"),
+    "IFEVAL": ("ifeval", "inst_level_strict_acc,none"),
+    "GPQA_COT": ("gpqa_main_cot_n_shot", "exact_match,flexible-extract"),
+    "SWDE": ("swde", "contains,none"),
+    "FDA": ("fda", "contains,none"),
+    "GSM8K_COT": ("gsm8k_cot", "exact_match,flexible-extract"),
+    "MATH": ("mmlu_pro_math", "exact_match,custom-extract"),
+    "MGSM_COT_SW": ("mgsm_native_cot_sw", "exact_match,flexible-extract"),
+    "HOTPOTQA": ("longbench_hotpotqa", "score,none"),
+    "REPOBENCH_P": ("longbench_repobench-p", "score,none"),
+    "ECON": ("mmlu_pro_economics", "exact_match,custom-extract"),
+    "BUSINESS": ("mmlu_pro_business", "exact_match,custom-extract"),
+    "PSYCH": ("mmlu_pro_psychology", "exact_match,custom-extract"),
 }
 
 
@@ -119,7 +111,7 @@ def fill_tables(args: argparse.Namespace, tasks: Sequence[str]) -> tuple[Table, 
     harness = harness_of(args.include_path)
     requests, missing = available(harness, tasks, args.limit)
     for task, why in missing.items():
-        logger.warning("{} ({}) cannot be run: {}", task, TASKS[task].name, why)
+        logger.warning("{} ({}) cannot be run: {}", task, TASKS[task][0], why)
     table = Table(args.out / "tables.csv", KEY, VALUES)
     todo = [(task, at) for task in requests for at in args.thresholds if not table.has(_key(args, task, at))]
     if not todo:
@@ -133,11 +125,11 @@ def fill_tables(args: argparse.Namespace, tasks: Sequence[str]) -> tuple[Table, 
             speculation = AttentionSpeculation(at, args.chunk_size, args.tail_alignment).attach(loaded.model)
             start = time.perf_counter()
             found, lm = harness.run(
-                TASKS[task].name, loaded._replace(speculation=speculation), args.batch_size, exact=at == 0, **options
+                TASKS[task][0], loaded._replace(speculation=speculation), args.batch_size, exact=at == 0, **options
             )
             values = {name: getattr(lm, name) for name in ("hits", "misses", "bypassed")}
             values |= {"requests": requests[task], "seconds": round(time.perf_counter() - start, 1)}
-            scores = found[TASKS[task].name].items()  # standard errors are metrics too
+            scores = found[TASKS[task][0]].items()  # standard errors are metrics too
             table.append(
                 [_key(args, task, at) | {"metric": metric, "score": score} | values for metric, score in scores]
             )
@@ -151,11 +143,11 @@ def available(
     """Return (requests of each task whose data can be had, why not for the others)."""
     requests, missing = {}, {}
     for task in tasks:
-        if harness.missing([TASKS[task].name]):
+        if harness.missing([TASKS[task][0]]):
             missing[task] = "the harness has no such task"
             continue
         try:
-            requests[task] = harness.requests(TASKS[task].name, limit)
+            requests[task] = harness.requests(TASKS[task][0], limit)
         except Exception as error:  # gated data, no network, a missing package: datasets has errors of its own
             missing[task] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return requests, missing
@@ -164,7 +156,7 @@ def available(
 def _key(args: argparse.Namespace, task: str, at: float) -> dict[str, object]:
     """Return the key columns but `metric`, of which a run has several."""
     name = Path(args.model).stem if args.model.endswith(".gguf") else Path(args.model).name
-    values = (f"{name} {args.dtype}", TASKS[task].name, at, args.chunk_size, args.tail_alignment, args.limit)
+    values = (f"{name} {args.dtype}", TASKS[task][0], at, args.chunk_size, args.tail_alignment, args.limit)
     return dict(zip(KEY, (*values, int(args.chat))))
 
 
@@ -176,7 +168,7 @@ def shown(number: str, table: Table, args: argparse.Namespace, missing: Mapping[
     for cell in printed()[printed().model == PAPER[number]].itertuples():
         if cell.threshold not in args.thresholds or cell.task not in args.tasks:
             continue
-        metric = TASKS[cell.task].metric
+        metric = TASKS[cell.task][1]
         key = {**_key(args, cell.task, cell.threshold), "metric": metric}
         row = ours.get(tuple(cell_text(value) for value in key.values()))
         here = "not run" + (f": {missing[cell.task]}" if cell.task in missing else "")

@@ -80,8 +80,9 @@ class Predictor:
         Raises ValueError naming the word that is no parameter.
         """
         kinds = {field.name: str(field.type) for field in fields(cls)}
+        known = ", ".join(name if kind == "bool" else f"{name}=VALUE" for name, kind in kinds.items())
         values: dict[str, float | int | bool] = {}
-        for word in text.split():
+        for word in text.split() or [""]:
             name, equals, value = word.partition("=")
             kind = kinds.get(name, "")
             try:
@@ -89,9 +90,7 @@ class Predictor:
                     raise ValueError
                 values[name] = True if kind == "bool" else int(value) if "int" in kind else float(value)
             except ValueError:
-                raise ValueError(f"{word!r} is no parameter of a predictor: {_known_words()}") from None
-        if not values:
-            raise ValueError(f"a predictor needs a parameter: {_known_words()}")
+                raise ValueError(f"{word!r} is no parameter of a predictor: {known}") from None
         return cls(**values)  # type: ignore[arg-type]
 
     def guess_range(self, chunk_size: int) -> GuessRange:
@@ -99,11 +98,6 @@ class Predictor:
         keys = 2 * chunk_size
         first, last = (max(TILE, int(keys * share) // TILE * TILE) for share in (self.first, self.last))
         return GuessRange(first, last, TILE, whole_tail=True, tiles=max(0, keys - first - last) // TILE)
-
-
-def _known_words() -> str:
-    shown = (f"{f.name}" if f.type == "bool" else f"{f.name}=VALUE" for f in fields(Predictor))
-    return ", ".join(shown)
 
 
 ENDS = Predictor(first=0.5)

@@ -150,7 +150,7 @@ def test_the_products_guesses_are_two_of_them(tiny, words, reference):
 @pytest.mark.parametrize(
     "words,why",
     [
-        ("", "needs a parameter"),
+        ("", "'' is no parameter"),
         ("turned", "'turned' is no parameter of a predictor: first=VALUE, last"),
         ("own=1", "'own=1' is no parameter"),
         ("decay", "'decay' is no parameter"),
