@@ -35,7 +35,10 @@ ASSUMPTIONS = (
     "each drafted token is accepted with the same chance, given those before it; drafting is of a fixed length",
 )
 # Between the two products of an attention.
-_BETWEEN = ("ShardedToInterleaved", "NLPCreateHeadsDecode", "InterleavedToSharded", "NLPConcatHeadsDecode")
+_BETWEEN = (
+    *("ShardedToInterleaved", "NLPCreateHeadsDecode", "InterleavedToSharded"),
+    *(FLASH_DECODE_OP, "NLPConcatHeadsDecode"),
+)
 _TWICE = ("RotaryEmbeddingLlama", "PagedUpdateCache")
 
 
@@ -43,19 +46,19 @@ def _times(chips: int, name: str, section: str = LAYER) -> list[int]:
     return [op.ns for op in op_table(chips) if (op.section, op.name) == (section, name)]
 
 
-def op_ns(chips: int, name: str) -> float:
-    """Return the mean of an op's times within a layer on `chips` chips; 0 for one that the layer has not."""
-    times = _times(chips, name)
-    return sum(times) / len(times) if times else 0.0
+def _mean(chips: int, *names: str) -> float:
+    """Return the sum of the ops' mean times within a layer on `chips` chips; 0 for one that the layer has not."""
+    found = [_times(chips, name) for name in names]
+    return sum(sum(times) / len(times) if times else 0.0 for times in found)
 
 
-def layer_bytes(config: LlamaConfig, chips: int, layer: int) -> dict[str, int]:
+def _layer_bytes(config: LlamaConfig, chips: int, layer: int = 0) -> dict[str, int]:
     """Return the bytes of a layer's matrices on one of `chips` chips that share it."""
-    hidden, ffn, dim = config.hidden_size, config.intermediate_size, config.head_dim
+    heads, ffn, dim = config.num_attention_heads, config.intermediate_size, config.head_dim
     of = precision_config("performance", config.num_hidden_layers).of_layer(layer)
-    columns = {"qkv": (config.num_attention_heads + 2 * config.num_key_value_heads) * dim}
-    columns |= {"wo": config.num_attention_heads * dim, "ff1": ffn, "ff3": ffn, "ff2": ffn}
-    return {name: bytes_of(hidden * width // chips, getattr(of, name)) for name, width in columns.items()}
+    columns = {"qkv": (heads + 2 * config.num_key_value_heads) * dim, "wo": heads * dim}
+    columns |= {"ff1": ffn, "ff3": ffn, "ff2": ffn}
+    return {name: bytes_of(config.hidden_size * width // chips, getattr(of, name)) for name, width in columns.items()}
 
 
 @cache
@@ -64,7 +67,7 @@ def product_line() -> tuple[float, float]:
     those of table 7 that are fused with a gather."""
     points: list[tuple[int, int]] = []
     for chips in CHIP_COUNTS:
-        sizes = layer_bytes(preset(TARGET), chips, 0)
+        sizes = _layer_bytes(preset(TARGET), chips)
         names = [name for name in ("qkv", "wo", "ff1", "ff3", "ff2") if chips < 8 or name != "wo"]
         points += zip([sizes[name] for name in names], _times(chips, "Matmul"), strict=True)
     mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
@@ -72,72 +75,64 @@ def product_line() -> tuple[float, float]:
     return mean_y - slope * mean_x, slope
 
 
-def product_ns(size: int) -> float:
-    """Return the nanoseconds of a product whose weights take `size` bytes on a chip."""
-    fixed, rate = product_line()
-    return fixed + rate * size
+def _product(size: int) -> float:
+    fixed, per_byte = product_line()
+    return fixed + per_byte * size
 
 
 @dataclass(frozen=True)
 class DraftCost:
-    """Nanoseconds of the draft model's steps on a row of `chips`. size: layers in parallel, 1 for none."""
+    """Nanoseconds of a draft model's steps on a row of `chips`. size: layers in parallel, 1 for none."""
 
     config: LlamaConfig
     chips: int
     size: int
 
-    @property
-    def assignment(self) -> LayerAssignment:
-        """Return which chip has which layers."""
+    def _assignment(self) -> LayerAssignment:
         return LayerAssignment.make(self.config, MeshShape(1, self.chips), self.size)
 
-    def add_ns(self) -> float:
-        """Return the addition to the residual: the last element-wise op of a layer."""
+    def _add(self) -> float:
+        """The addition to the residual: the last element-wise op of a layer."""
         return _times(self.chips, "Binary")[-1]
 
-    def sum_ns(self, layers: int = 1) -> float:
-        """Return the sums of `layers` layers at once."""
-        return op_ns(self.chips, "ReduceScatter") * max(1.0, layers * self.config.hidden_size / 4096)
+    def _sum(self, layers: int = 1) -> float:
+        return _mean(self.chips, "ReduceScatter") * max(1.0, layers * self.config.hidden_size / 4096)
 
-    def stage_ns(self, stage: Stage) -> float:
-        """Return a stage's attentions after the gathered input, up to what each adds to the residual."""
-        sizes, share = layer_bytes(self.config, stage.share, 0), stage.share
-        between = sum(op_ns(share, name) for name in (*_BETWEEN, FLASH_DECODE_OP))
-        between += 2 * sum(op_ns(share, name) for name in _TWICE)
-        attention = op_ns(share, "LayerNorm") + product_ns(sizes["qkv"]) + between + product_ns(sizes["wo"])
-        extra = 0.0 if stage.alone else (1 + len(stage.layers)) * self.add_ns()
-        return attention + self.sum_ns(len(stage.layers)) + extra
+    def _stage(self, stage: Stage) -> float:
+        """A stage's attentions after the gathered input, up to what each adds to the residual."""
+        sizes, share = _layer_bytes(self.config, stage.share), stage.share
+        between = _mean(share, *_BETWEEN) + 2 * _mean(share, *_TWICE)
+        attention = _mean(share, "LayerNorm") + _product(sizes["qkv"]) + between + _product(sizes["wo"])
+        extra = 0.0 if stage.alone else (1 + len(stage.layers)) * self._add()
+        return attention + self._sum(len(stage.layers)) + extra
 
-    def rest_ns(self, layer: int) -> float:
-        """Return what follows a layer's attention: the addition, the MLP after its gather and norm, sum, addition."""
-        chips, sizes = self.chips, layer_bytes(self.config, self.chips, layer)
-        products = sum(product_ns(sizes[name]) for name in ("ff1", "ff3", "ff2"))
-        gate = max(_times(chips, "Binary"))
-        around = op_ns(chips, "AllGather") + op_ns(chips, "LayerNorm")
-        return 2 * self.add_ns() + around + products + gate + self.sum_ns()
+    def _rest(self, layer: int) -> float:
+        """What follows a layer's attention: the addition, the MLP after its gather and norm, sum, addition."""
+        sizes = _layer_bytes(self.config, self.chips, layer)
+        products = sum(_product(sizes[name]) for name in ("ff1", "ff3", "ff2"))
+        gate, around = max(_times(self.chips, "Binary")), _mean(self.chips, "AllGather", "LayerNorm")
+        return 2 * self._add() + around + products + gate + self._sum()
 
-    def fixed_ns(self) -> float:
-        """Return embedding, final norm and the head's product in as many blocks as the table's."""
-        table = [op for op in op_table(self.chips) if op.section == FIXED]
-        blocks, precision = len(_times(self.chips, "Matmul", FIXED)), precision_config("performance", 2)
-        head = bytes_of(self.config.hidden_size * self.config.vocab_size // self.chips, precision.lm_head)
-        return sum(op.ns for op in table if op.name != "Matmul") + blocks * product_ns(head // blocks)
+    def _fixed(self) -> float:
+        """Embedding, final norm and the head's product in as many blocks as the table's."""
+        others = sum(op.ns for op in op_table(self.chips) if op.section == FIXED and op.name != "Matmul")
+        blocks, dtype = len(_times(self.chips, "Matmul", FIXED)), precision_config("performance", 2).lm_head
+        head = bytes_of(self.config.hidden_size * self.config.vocab_size // self.chips, dtype)
+        return others + blocks * _product(head // blocks)
 
     def step_ns(self) -> float:
         """Return one drafted token."""
-        gather = op_ns(self.chips, "AllGather")
-        groups = [self.assignment.stages(group) for group in self.assignment.groups]
-        attentions = sum(gather + sum(map(self.stage_ns, stages)) for stages in groups)
-        return attentions + sum(map(self.rest_ns, range(self.config.num_hidden_layers))) + self.fixed_ns()
+        assignment, gather = self._assignment(), _mean(self.chips, "AllGather")
+        attentions = sum(gather + sum(map(self._stage, assignment.stages(group))) for group in assignment.groups)
+        return attentions + sum(map(self._rest, range(self.config.num_hidden_layers))) + self._fixed()
 
     def calibration_ns(self) -> float:
         """Return an exact step, and the keys and values of the chips' own layers."""
         total = DraftCost(self.config, self.chips, 1).step_ns()
-        for stage in self.assignment.parallel_stages:
-            share, choices = stage.share, 2 * len(stage.layers) - 1
-            total += choices * self.add_ns() + product_ns(layer_bytes(self.config, share, 0)["qkv"])
-            total += sum(op_ns(share, name) for name in ("LayerNorm", "NLPCreateHeadsDecode", "RotaryEmbeddingLlama"))
-            total += 2 * op_ns(share, "PagedUpdateCache")
+        for stage in self._assignment().parallel_stages:
+            choices, qkv = 2 * len(stage.layers) - 1, _product(_layer_bytes(self.config, stage.share)["qkv"])
+            ops = _mean(stage.share, "LayerNorm", "NLPCreateHeadsDecode", "RotaryEmbeddingLlama")
+            total += choices * self._add() + qkv + ops + 2 * _mean(stage.share, "PagedUpdateCache")
         return total
 
     def drafting_ns(self, length: int) -> float:
