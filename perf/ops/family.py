@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip
+from perf.lib.options import combinations
 from perf.lib.tables import flattened, markdown
 
 Point = dict[str, Any]
@@ -73,31 +73,13 @@ class Family:
     def asked(self, assignments: Sequence[str]) -> list[Point]:
         """Return every combination of OPTION=VALUE[,VALUE...], with all options. Raises ValueError for one that cannot
         be measured."""
-        lists: dict[str, list[Any]] = {}
-        for text in assignments:
-            name, sign, values = text.partition("=")
-            if not sign or name not in self.options:
-                raise ValueError(f"cannot read {text!r}: OPTION=VALUE[,VALUE...] of {', '.join(self.options)}")
-            lists[name] = [_value(name, value, self.options[name]) for value in values.split(",")]
-            for value in lists[name]:
-                if value not in self.choices.get(name, (value,)):
-                    raise ValueError(f"{name} must be one of {', '.join(map(str, self.choices[name]))}, got {value}")
-        points = [{**self.options, **dict(zip(lists, one, strict=True))} for one in itertools.product(*lists.values())]
+        points = [{**self.options, **given} for given in combinations(assignments, self.options)]
         for point in points:
+            for name, allowed in self.choices.items():
+                if point[name] not in allowed:
+                    raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {point[name]}")
             self.check(SimpleNamespace(**point))
         return points
-
-
-def _value(name: str, text: str, like: Any) -> Any:
-    if isinstance(like, bool):
-        if text not in ("True", "False"):
-            raise ValueError(f"{name} must be True or False, got {text!r}")
-        return text == "True"
-    if isinstance(like, str):
-        return text
-    if not text.isdigit():
-        raise ValueError(f"{name} must be a whole number, got {text!r}")
-    return int(text)
 
 
 def measurable(row: Row, *names: str) -> Row:

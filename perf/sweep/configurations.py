@@ -14,6 +14,7 @@ import yaml
 
 from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS, TILE_BYTES
+from perf.lib.options import combinations
 from perf.projection.decode import PLANS
 
 SOURCES = ("n150", "sim", "model")
@@ -201,91 +202,77 @@ def _matches(configuration: Configuration, text: str) -> bool:
     return False
 
 
-def _model_matmuls(tp: int) -> list[Configuration]:
-    hidden, ffn, vocab = 4096, 14336 // tp, 128256 // tp
-    shapes = {
-        "qkv": (hidden, 6144 // tp, "bfloat8_b"),
-        "wo": (hidden // tp, hidden, "bfloat8_b"),
-        "ff1": (hidden, ffn, "bfloat4_b"),
-        "ff2": (ffn, hidden, "bfloat8_b"),
-        "lm_head": (hidden, min(vocab, 32064), "bfloat8_b"),
-    }
-    return [
-        c
-        for role, (k, n, dtype) in shapes.items()
-        for c in product(
-            "matmul",
-            role=role,
-            k=k,
-            n=n,
-            dtype=dtype,
-            layout=["dram_sharded", "interleaved"],
-            cores=_cores(role, tp),
-        )
-    ]
-
-
-def _cores(role: str, tp: int) -> int:
-    """Return the cores of the activation: Llama 3.1 8B's plan of tt_transformers."""
-    return {"qkv": 32, "wo": 32 // tp, "ff1": 64 // tp, "ff2": 64 // tp, "lm_head": 64}[role]
-
-
+# A line: a family and options, whose lists are multiplied out.
+_OPS = """\
+flash_decode variant=stock,exact,guess,speculative context=1024,4096,32768,131072 chunk_size=128,256
+flash_decode variant=stock,exact context=1024 users=4,8
+tree_attention context=1024,4096 nodes=4,16,64
+exchange mesh=2x1,2x2,2x4
+gate part=close,skipped,open
+collective op=all_gather,reduce_scatter,all_reduce mesh=1x2,1x4,1x8
+sampling method=argmax,topk,exact,sigmoid
+"""
+_DECODE = """\
+decode mesh=1x1,1x2,1x4,1x8 context=1024,4096,32768,131072 plan=interleaved,sharded,paper
+decode mesh=1x1 users=8,32
+decode mesh=2x1,2x2,2x4 attention=speculative context=1024,4096,32768,131072 chunk_size=128,256
+"""
+_TINY = """\
+matmul k=64 n=64,128 dtype=bfloat16 layout=interleaved cores=1
+flash_decode variant=stock,exact,speculative context=128,256 chunk_size=32 heads=4 kv_heads=1 head_dim=64 workers=1 \
+dtype=bfloat16
+tree_attention context=128 nodes=4 heads=4 kv_heads=1 head_dim=64 workers=1 dtype=bfloat16
+gate part=close,skipped,open
+collective mesh=1x2 columns=64
+exchange mesh=2x1 columns=32
+sampling method=argmax,exact,sigmoid vocab=1024 drafted=1
+decode model=tiny context=128,256 chunk_size=32 attention=stock,exact precision=bfloat16
+decode model=tiny mesh=2x1 context=256 chunk_size=32 attention=speculative precision=bfloat16
+"""
 PAPER_CONTEXTS = (1024, 4096, 16384, 65536, 131072)  # of its flash decode
 PAPER_VARIANTS = ("stock", "exact", "guess", "speculative")
 
 
+def from_lines(text: str) -> list[Configuration]:
+    """Return the configurations of lines "FAMILY OPTION=VALUE[,VALUE...] ...". Raises ValueError."""
+    found = []
+    for family, *assignments in map(str.split, text.splitlines()):
+        found += [Configuration.make(family, **given) for given in combinations(assignments, FAMILIES[family])]
+    return found
+
+
+def _matmuls(tp: int, layouts: str) -> list[Configuration]:
+    """Return the products of Llama 3.1 8B on one of `tp` chips, the activation on as many cores as tt_transformers'."""
+    head = min(128256 // tp, 32064)
+    return from_lines(f"""\
+matmul role=qkv k=4096 n={6144 // tp} dtype=bfloat8_b layout={layouts} cores=32
+matmul role=wo k={4096 // tp} n=4096 dtype=bfloat8_b layout={layouts} cores={32 // tp}
+matmul role=ff1 k=4096 n={14336 // tp} dtype=bfloat4_b layout={layouts} cores={64 // tp}
+matmul role=ff2 k={14336 // tp} n=4096 dtype=bfloat8_b layout={layouts} cores={64 // tp}
+matmul role=lm_head k=4096 n={head} dtype=bfloat8_b layout={layouts} cores=64
+""")
+
+
 def _paper() -> list[Configuration]:
-    """The ops of the ALSpec paper's tables 4 to 6, context 1K, and its flash decode at longer ones.
+    """Return the ops of the ALSpec paper's tables 4 to 6, context 1K, and its flash decode at longer ones.
 
     A simulated chip takes seconds for a small op and minutes for a matmul or a long context: those come last.
     """
     found: list[Configuration] = []
     for tp in (1, 2, 4):
-        found += product("decode_op", op=DECODE_OPS, tp=tp)
-        heads: dict[str, Value] = {"heads": 32 // tp, "kv_heads": 8 // tp}
-        found += product("flash_decode", variant=["stock", "exact"], chunk_size=256, **heads)
-    found += product("collective", op=["all_gather", "reduce_scatter"], mesh=["1x2", "1x4"])
-    matmuls = [c for tp in (1, 2, 4) for c in _model_matmuls(tp) if c["layout"] == "dram_sharded"]
+        heads = f"heads={32 // tp} kv_heads={8 // tp}"
+        found += from_lines(f"decode_op op={','.join(DECODE_OPS)} tp={tp}")
+        found += from_lines(f"flash_decode variant=stock,exact chunk_size=256 {heads}")
+    found += from_lines("collective op=all_gather,reduce_scatter mesh=1x2,1x4")
+    matmuls = [c for tp in (1, 2, 4) for c in _matmuls(tp, "dram_sharded")]
     found += sorted(matmuls, key=lambda c: c["k"] * c["n"])
-    for context in PAPER_CONTEXTS:
-        found += product("flash_decode", variant=list(PAPER_VARIANTS), context=context, chunk_size=256)
-    return found
+    contexts = ",".join(map(str, PAPER_CONTEXTS))
+    return found + from_lines(f"flash_decode context={contexts} variant={','.join(PAPER_VARIANTS)} chunk_size=256")
 
 
 def suites() -> dict[str, list[Configuration]]:
     """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; paper: the ALSpec
     paper's tables, for simulated chips too; tiny: for simulated chips of few cores."""
-    contexts = [1024, 4096, 32768, 131072]
-    ops = [c for tp in (1, 2, 4, 8) for c in _model_matmuls(tp)]
-    ops += product(
-        "flash_decode", variant=["stock", "exact", "guess", "speculative"], context=contexts,
-        chunk_size=[128, 256],
-    )  # fmt: skip
-    ops += product("flash_decode", variant=["stock", "exact"], context=1024, users=[4, 8])
-    ops += product("tree_attention", context=[1024, 4096], nodes=[4, 16, 64])
-    ops += product("exchange", mesh=["2x1", "2x2", "2x4"])
-    ops += product("gate", part=["close", "skipped", "open"])
-    ops += product("collective", op=["all_gather", "reduce_scatter", "all_reduce"], mesh=["1x2", "1x4", "1x8"])
-    ops += product("sampling", method=["argmax", "topk", "exact", "sigmoid"])
-    decode = product("decode", mesh=["1x1", "1x2", "1x4", "1x8"], context=contexts,
-                     plan=["interleaved", "sharded", "paper"])  # fmt: skip
-    decode += product("decode", mesh="1x1", users=[8, 32])
-    decode += product("decode", mesh=["2x1", "2x2", "2x4"], attention="speculative", context=contexts,
-                      chunk_size=[128, 256])  # fmt: skip
-    tiny = product("matmul", k=64, n=[64, 128], dtype="bfloat16", layout="interleaved", cores=1)
-    tiny += product(
-        "flash_decode", variant=["stock", "exact", "speculative"], context=[128, 256], chunk_size=32, heads=4,
-        kv_heads=1, head_dim=64, workers=1, dtype="bfloat16",
-    )  # fmt: skip
-    tiny += product(
-        "tree_attention", context=128, nodes=4, heads=4, kv_heads=1, head_dim=64, workers=1, dtype="bfloat16"
-    )
-    tiny += product("gate", part=["close", "skipped", "open"])
-    tiny += product("collective", mesh="1x2", columns=64)
-    tiny += product("exchange", mesh="2x1", columns=32)
-    tiny += product("sampling", method=["argmax", "exact", "sigmoid"], vocab=1024, drafted=1)
-    tiny += product("decode", model="tiny", context=[128, 256], chunk_size=32, attention=["stock", "exact"],
-                    precision="bfloat16")  # fmt: skip
-    tiny += product("decode", model="tiny", mesh="2x1", context=256, chunk_size=32, attention="speculative",
-                    precision="bfloat16")  # fmt: skip
-    return {"ops": unique(ops), "decode": unique(decode), "paper": unique(_paper()), "tiny": unique(tiny)}
+    matmuls = [c for tp in (1, 2, 4, 8) for c in _matmuls(tp, "dram_sharded,interleaved")]
+    found = {"ops": matmuls + from_lines(_OPS), "decode": from_lines(_DECODE), "paper": _paper()}
+    return {name: unique(suite) for name, suite in (found | {"tiny": from_lines(_TINY)}).items()}
