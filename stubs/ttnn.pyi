@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What models and tt_kernels use of ttnn 0.81.1, for mypy; the wheel ships no types. Ops take more than is named here."""
+"""What models and tt_kernels use of ttnn 0.81.1, for mypy: the wheel ships no types. Other names are Any."""
 
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -117,7 +117,7 @@ L1_MEMORY_CONFIG: MemoryConfig
 L1_WIDTH_SHARDED_MEMORY_CONFIG: MemoryConfig
 L1_HEIGHT_SHARDED_MEMORY_CONFIG: MemoryConfig
 
-class Shape(Sequence[int]): ...
+class Shape(tuple[int, ...]): ...
 
 class Tile:
     tile_shape: Sequence[int]
@@ -139,9 +139,13 @@ class Tensor:
 
 class MeshShape(Sequence[int]):
     def __init__(self, *shape: int) -> None: ...
+    def __getitem__(self, index: Any) -> Any: ...
+    def __len__(self) -> int: ...
 
 class MeshCoordinate(Sequence[int]):
     def __init__(self, *place: int) -> None: ...
+    def __getitem__(self, index: Any) -> Any: ...
+    def __len__(self) -> int: ...
 
 class MeshCoordinateRange:
     def __init__(self, start: MeshCoordinate, end: MeshCoordinate) -> None: ...
@@ -178,21 +182,7 @@ class ProgramDescriptor:
 class MeshProgramDescriptor:
     def __setitem__(self, where: MeshCoordinateRange, program: ProgramDescriptor) -> None: ...
 
-Descriptor = Callable[..., Any]
-KernelDescriptor: Any
-RuntimeArgs: Descriptor
-SemaphoreDescriptor: Descriptor
-CBDescriptor: Descriptor
-CBFormatDescriptor: Descriptor
-ReaderConfigDescriptor: Descriptor
-WriterConfigDescriptor: Descriptor
-DataMovementConfigDescriptor: Descriptor
-ComputeConfigDescriptor: Descriptor
-TensorAccessorArgs: Descriptor
-WormholeComputeKernelConfig: Descriptor
-SDPAProgramConfig: Descriptor
-MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig: Descriptor
-LayerNormShardedMultiCoreProgramConfig: Descriptor
+# The descriptors of kernels, circular buffers and semaphores, and programs' configs, are made by keywords.
 
 # ---------------------------------------------------------------- devices, traces, tensors
 
@@ -233,10 +223,6 @@ def get_device_tensors(tensor: Tensor) -> list[Tensor]: ...
 def deallocate(tensor: Tensor, force: bool = ...) -> None: ...
 def dump_tensor(file_name: str, tensor: Tensor) -> None: ...
 def load_tensor(file_name: str, *, device: MeshDevice | None = ...) -> Tensor: ...
-
-class device:
-    @staticmethod
-    def get_max_worker_l1_unreserved_size() -> int: ...
 
 # ---------------------------------------------------------------- ops
 
@@ -284,18 +270,4 @@ unsqueeze_to_4D: Op
 sort: Callable[..., Sequence[Tensor]]
 topk: Callable[..., Sequence[Tensor]]
 
-class experimental:
-    nlp_concat_heads: Op
-    nlp_concat_heads_decode: Op
-    nlp_create_qkv_heads: Callable[..., tuple[Tensor, Tensor, Tensor]]
-    nlp_create_qkv_heads_decode: Callable[..., tuple[Tensor, Tensor, Tensor]]
-    paged_fill_cache: Op
-    paged_fused_update_cache: Callable[..., Sequence[Tensor]]
-    paged_update_cache: Op
-    rotary_embedding_llama: Op
-    rotary_embedding_llama_fused_qk: Callable[..., tuple[Tensor, Tensor]]
-
-class transformer:
-    chunked_scaled_dot_product_attention: Op
-    paged_scaled_dot_product_attention_decode: Op
-    scaled_dot_product_attention_decode: Op
+def __getattr__(name: str) -> Any: ...

@@ -31,3 +31,16 @@ def test_silicon_needs_the_option_and_the_board(tmp_path):
         assert refused.returncode == 4 and "--device n150: " in refused.stdout + refused.stderr
         skipped = run_pytest(tmp_path, "silicon")
         assert skipped.returncode == 0 and "silicon not ready" in skipped.stdout
+
+
+def test_collection_does_not_import_ttnn():
+    """Collect the whole suite in a fresh process: other tests of this one may have imported it while they ran."""
+    program = (
+        "import sys, pytest\n"
+        "code = pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', '--assert=plain'])\n"
+        "print('imported', 'ttnn' in sys.modules)\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "imported False"

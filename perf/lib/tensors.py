@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import ttnn
 
 from models.llama31_8b.spec_decode.tree import TokenTree
 from tt_kernels.common.core_pair import CorePair
@@ -22,6 +21,8 @@ TREES = ("chain", "balanced", "skewed")
 
 def tile(mesh, values: torch.Tensor | Sequence[int], dtype: str = "bfloat16", memory=None):
     """Return a tensor in tiles on every chip. values: numbers, or the shape of normal ones."""
+    import ttnn
+
     return ttnn.from_torch(
         values if isinstance(values, torch.Tensor) else torch.randn(tuple(values)),
         dtype=getattr(ttnn, dtype),
@@ -34,6 +35,8 @@ def tile(mesh, values: torch.Tensor | Sequence[int], dtype: str = "bfloat16", me
 
 def words(mesh, values, dtype: str = "int32", on_device: bool = True):
     """Return integers in rows, on every chip or on the host for a copy to them."""
+    import ttnn
+
     return ttnn.from_torch(
         torch.as_tensor(values).to(getattr(torch, dtype)),
         dtype=getattr(ttnn, dtype),
@@ -44,6 +47,8 @@ def words(mesh, values, dtype: str = "int32", on_device: bool = True):
 
 
 def _everywhere(mesh):
+    import ttnn
+
     return ttnn.ReplicateTensorToMesh(mesh) if mesh.get_num_devices() > 1 else None
 
 

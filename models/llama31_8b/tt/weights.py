@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
-import ttnn
 from filelock import FileLock
 from loguru import logger
 from tqdm import tqdm
@@ -33,6 +32,9 @@ from .layer_parallel import Stage
 from .mesh import MeshShape
 from .precision import PrecisionConfig
 from .settings import ModelSettings
+
+if TYPE_CHECKING:
+    import ttnn
 
 EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
 
@@ -268,6 +270,8 @@ class WeightStore:
         split: the dimension, -1 or -2, that a TP group shares; None for a copy on each chip. memory: of a chip's part,
         None for interleaved; one cached file serves all.
         """
+        import ttnn
+
         described = {"dtype": dtype, "split": split, "layout": layout}
         if self.cache is not None and (cached := self.cache.find(name, described)) is not None:
             self.reused += 1

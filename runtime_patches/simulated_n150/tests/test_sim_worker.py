@@ -91,19 +91,6 @@ def test_results_and_arguments(worker):
     assert first["pid"] == second["pid"] != os.getpid()
 
 
-def test_collection_does_not_import_ttnn():
-    """Collect the whole suite in a fresh process: other tests of this one may have imported it while they ran."""
-    program = (
-        "import sys, pytest\n"
-        "code = pytest.main(['--collect-only', '-q', '-p', 'no:cacheprovider', '--assert=plain', 'tests'])\n"
-        "print('imported', 'ttnn' in sys.modules)\n"
-        "sys.exit(code)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    assert done.stdout.splitlines()[-1] == "imported False"
-
-
 def test_exceptions_come_back_and_the_worker_lives(worker):
     pid = worker.run(doubled, torch.ones(1))["pid"]
     with pytest.raises(ValueError, match="7 is odd") as caught:

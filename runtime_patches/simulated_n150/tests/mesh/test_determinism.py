@@ -21,7 +21,7 @@ REGISTERS = 0xFFB00000
 def packets_of(worker):
     """{direction of a link: size and CRC of the L1 writes it carried, counted} over two collectives, and what
     these gave."""
-    x = torch.randn(1, 1, 32, 128, generator=torch.Generator().manual_seed(2)).bfloat16()
+    x = torch.randn(1, 1, 128, 256, generator=torch.Generator().manual_seed(2)).bfloat16()
     worker.links.record()
     gathered = worker.run(gather_body, x, 3, 1)
     sent = {"sender_coord": (0, 0), "receiver_coord": (0, 1)}
