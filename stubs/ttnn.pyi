@@ -106,7 +106,7 @@ class ShardSpec:
 class MemoryConfig:
     buffer_type: BufferType
     memory_layout: TensorMemoryLayout
-    shard_spec: ShardSpec | None
+    shard_spec: Any  # ShardSpec, or None where it is not sharded
     def __init__(
         self, memory_layout: TensorMemoryLayout = ..., buffer_type: BufferType = ..., shard_spec: ShardSpec | None = ...
     ) -> None: ...

@@ -127,7 +127,7 @@ def measure(
     )
     held = in_use(mesh)
     decode, decoded = step_memory(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
-    prefill, prefilled = step_memory(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))
+    prefill, prefilled = step_memory(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))  # type: ignore[arg-type,return-value]
     dram, l1 = (ttnn.get_memory_view(mesh, kind) for kind in (ttnn.BufferType.DRAM, ttnn.BufferType.L1))
     return MeshMemory(
         dram_held=held[0] - empty[0],

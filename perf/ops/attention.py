@@ -61,7 +61,7 @@ def _flash_decode(device, p: SimpleNamespace) -> Row:
     )
     both, start = counted_from_start(device, pair.launch)
     pair.check()
-    chosen = ([pair.sender.tile_masses], [lists], tensors[3], guess_range)
+    chosen: tuple[Any, ...] = ([pair.sender.tile_masses], [lists], tensors[3], guess_range)
     selection = cycles_of(device, lambda: select_tiles(*chosen)) if p.masses else 0
     sender, receiver = (
         cycles_until_end([cores for (_, y), cores in both.items() if y // 2 == rank], start) for rank in range(2)

@@ -218,7 +218,7 @@ class _Pair:
         """Inside, the chips of these rows of the mesh skip what is launched, by the yielded priorities."""
         held = torch.cat([priority_row(YIELDED if row in rows else HOLDS_EXACT) for row in range(self.mesh_shape.sp)])
         mapper = ttnn.ShardTensor2dMesh(self.model.mesh, mesh_shape=self.mesh_shape.shape, dims=(0, None))
-        place = {"device": self.model.mesh, "mesh_mapper": mapper}
+        place: dict[str, Any] = {"device": self.model.mesh, "mesh_mapper": mapper}
         priority = ttnn.from_torch(held, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, **place)
         set_compute_gate(priority, users=1)
         try:

@@ -106,7 +106,8 @@ def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = 
 
     cores = all_worker_cores(priority.device())
     accessors = {"priority": priority}
-    common, defines = {"priority": priority.buffer_address()}, [UNGATED_DEFINE]
+    common: dict[str, Any] = {"priority": priority.buffer_address()}
+    defines = [UNGATED_DEFINE]
     if log is not None:
         defines.append(("OUTCOME_LOG", "1"))
         accessors["log"] = log.tensor

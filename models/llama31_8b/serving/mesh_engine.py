@@ -83,6 +83,7 @@ class MeshEngine:
         with watch_programs(self.model.mesh, self._steps.values()):
             prompt = [0] * start + list(tokens)
             logits = cache_prompt(self.model, prompt, 0, PREFILL_CHUNK, start=start, logits=True)
+            assert logits is not None  # of a prompt that is not empty
             return read(logits)[0, 0, (start + len(tokens) - 1) % TILE].float()
 
     def decode(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> ttnn.Tensor:

@@ -50,7 +50,9 @@ class PlainSteps:
             overwrite(self.inputs, self.model.step_inputs(tokens, positions, on_device=False))
         if self.sampler is not None and self.uniforms is not None:
             numbers = [float(draws.uniforms([user], 1)) if user in wanted else 0.0 for user in users]
-            ttnn.copy_host_to_device_tensor(self.sampler.uniforms(numbers, on_device=False), self.uniforms)
+            host = self.sampler.uniforms(numbers, on_device=False)
+            assert host is not None  # as `self.uniforms` is
+            ttnn.copy_host_to_device_tensor(host, self.uniforms)
         self.held = wanted
 
     def run(self) -> ttnn.Tensor:
@@ -214,9 +216,11 @@ class ChipEngine(Engine):
         return self.model.statistics()
 
     def _cache_prompt(self, text: Sequence[int], user: int, start: int = 0, gather_logits: bool = True) -> ttnn.Tensor:
-        return cache_prompt(
+        logits = cache_prompt(
             self.model, text, user, self.prefill_chunk, start=start, logits=True, gather_logits=gather_logits
         )
+        assert logits is not None  # of a text that is not empty
+        return logits
 
     def _make_sampler(self, sampling: SamplingParams) -> Sampler | None:
         """Make what samples on the chips; None if the host does."""

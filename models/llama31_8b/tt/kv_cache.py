@@ -210,7 +210,7 @@ class PagedKVCache(KVCacheBase):
         self.users, self.capacity, self.block, self.block_count = users, capacity, block, blocks
         self.width = capacity // block
         self._host = torch.zeros(users, self.width, dtype=torch.int32)
-        self.table = self._put(self._host)
+        self.table: ttnn.Tensor = self._put(self._host)
         # Of the prompt that is being cached: its user's row, and that row from the chunk's first block on.
         self._row, self._rest = self._put(self._padded(self._host[:1])), self._put(self._host[:1])
         self._row_user: int | None = None

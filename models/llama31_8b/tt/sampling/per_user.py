@@ -63,6 +63,7 @@ class PerUserSampler(Sampler):
         most = (torch.arange(CANDIDATES) < kept).float() * DIGIT**2
         parts = steepness.clamp(max=STEEPEST), most, top_p
         numbers = self.uniforms([number for _, number in draws], on_device)
+        assert numbers is not None  # as they are for greedy sampling alone
         return [*(self._put(part, "float32", on_device=on_device) for part in parts), numbers]
 
     def _masses(self, values: ttnn.Tensor) -> ttnn.Tensor:

@@ -127,6 +127,8 @@ class Sampler:
         if self.params.greedy:
             logits = self._without_padding(logits)
             return greedy(logits, output) if self.mesh_shape.tp == 1 else self._likeliest(logits, output)
+        if uniforms is None:
+            raise ValueError(f"tokens drawn by {self.params} need uniform numbers")
         if self._full_vocab is not None:
             ids = self._full_vocab(self._without_padding(logits), uniforms)
             return ids if output is None else ttnn.copy(ids, output)

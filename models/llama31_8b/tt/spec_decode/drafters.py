@@ -295,7 +295,7 @@ class OnDeviceChains:
         self._chain = Chain(step.inputs.tokens, step.inputs.positions, step.inputs.angles, step.tokens)
         self._active: set[int] = set()
         self._length = 0  # of the chains that the target's step knows
-        self._choices: ttnn.Tensor | None = None  # of the exact pass
+        self._choices: Any = None  # the tensor of the exact pass
         self._calibrating = TracedStep(draft.mesh, self._calibrate, eager)
         self._beginning = TracedStep(draft.mesh, self._begin_chain, eager)
         self._appending = [TracedStep(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)]
@@ -341,8 +341,9 @@ class OnDeviceChains:
 
     def release(self) -> None:
         """Release traces."""
-        for traced_step in (self._calibrating, self._beginning, *self._appending):
-            traced_step.release()
+        traced: list[TracedStep[Any]] = [self._calibrating, self._beginning, *self._appending]
+        for one in traced:
+            one.release()
 
     def _drafting(self) -> list[TracedStep]:
         """Return the steps that make chains of this length, after the exact pass."""
@@ -375,7 +376,9 @@ class OnDeviceChains:
         for node in range(length):
             numbers = drawn[:, node].repeat_interleave(1 if node else self.step.nodes)
             host = self._sampler.uniforms(numbers.tolist(), on_device=False)
-            overwrite([self._numbers[node]], [host])
+            numbers = self._numbers[node]
+            assert host is not None and numbers is not None  # of a drawn text
+            overwrite([numbers], [host])
 
     def _blank_logits(self) -> ttnn.Tensor:
         draft = self.draft_model

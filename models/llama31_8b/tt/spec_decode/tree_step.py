@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 import ttnn
@@ -93,7 +94,7 @@ class TreeStep:
             verified = greedy_verification(self.tokens, self._parents, choices, model.config.vocab_size)
         else:
             by_row = ttnn.to_layout(logits, ttnn.ROW_MAJOR_LAYOUT)
-            drafted = (
+            drafted: tuple[Any, ...] = (
                 self.tokens,
                 self._parents,
                 ttnn.reshape(by_row, (*shape, by_row.shape[3])),
