@@ -363,6 +363,7 @@ def overwrite(devices: Iterable[ttnn.Tensor | None], hosts: Iterable[ttnn.Tensor
     """Replace the contents of a step's inputs, which keep their addresses."""
     for device, host in zip(devices, hosts, strict=True):
         if device is not None:
+            assert host is not None  # where an input is
             ttnn.copy_host_to_device_tensor(host, device)
 
 
