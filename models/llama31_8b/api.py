@@ -138,7 +138,8 @@ def load(
         source: a Hugging Face folder, hub id or GGUF file; None for $HF_MODEL, else SmolLM2-135M-Instruct; "random" for
             a tiny model.
         mesh: rows x columns of chips, such as "2x1", which is opened and closed with the model, or one that is open;
-            None for the CPU. Simulated chips: `python -m runtime_patches.simulated_n150 run --mesh 2x1 -- ...`.
+            None for the CPU. Simulated chips: `python -m runtime_patches.simulated_n150 run --patch
+            runtime_patches.sgdc --mesh 2x1 -- ...`.
         attention: of decode steps; "alspec" speculates, on a mesh of two rows or on the CPU.
         draft: what drafts, None for one token per step.
         users: prompts that a mesh decodes together; the CPU takes any number.
@@ -194,7 +195,7 @@ def _on_mesh(
 
     def close() -> None:
         if opened is not None:
-            opened.close(device)
+            opened.close(device)  # type: ignore[arg-type]
 
     try:
         model = _chips(source, config, device, settings)
