@@ -14,7 +14,7 @@ from runtime_patches.simulated_n150.testing.worker import DeviceWorker
 
 
 @pytest.fixture(scope="session")
-def board_mesh(workers) -> Callable[..., DeviceWorker]:
+def board_mesh(device_workers) -> Callable[..., DeviceWorker]:
     """``board_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on so many N150, with FABRIC_1D and patched
     kernel stubs. options: of ttnn.open_mesh_device. Skips where there are fewer."""
 
@@ -29,6 +29,6 @@ def board_mesh(workers) -> Callable[..., DeviceWorker]:
             opening = {"mesh": shape, "fabric": "FABRIC_1D", "options": options}
             return DeviceWorker(title, environment, opening, project_cache_dir() / "workers", False)
 
-        return workers.get((title, repr(options)), start)
+        return device_workers.get((title, repr(options)), start)
 
     return mesh

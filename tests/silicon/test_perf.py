@@ -38,9 +38,9 @@ def needs(mesh: str) -> None:
 
 
 @pytest.mark.parametrize("mesh", MESHES)
-def test_ops_of_a_decode_step_against_the_model(workers, tmp_path, mesh):
+def test_ops_of_a_decode_step_against_the_model(device_workers, tmp_path, mesh):
     needs(mesh)
-    workers.stop()  # the sweep's process holds the boards
+    device_workers.stop()  # the sweep's process holds the boards
     csv = tmp_path / "sweep.csv"
     command = [sys.executable, "-m", "perf.sweep", "--suite", "decode", "--source", "n150", "--csv", str(csv)]
     command += ["--only", f"mesh={mesh}", "plan=simple", "context=1024", "users=1", "--timeout", "3000"]

@@ -162,7 +162,7 @@ def _live_workers() -> int:
 
 
 @pytest.fixture(scope="session")
-def workers(on_silicon: bool) -> Iterator[WorkerPool]:
+def device_workers(on_silicon: bool) -> Iterator[WorkerPool]:
     """Yield the workers that stay open from test to test."""
     pool = WorkerPool(1 if on_silicon else _live_workers())  # one process holds the board
     yield pool
@@ -200,7 +200,7 @@ def comparison(request: pytest.FixtureRequest, project: Project) -> Iterator[Com
 
 @pytest.fixture(scope="session")
 def sim_device(
-    request: pytest.FixtureRequest, workers: WorkerPool, project: Project, comparison: Comparison | None
+    request: pytest.FixtureRequest, device_workers: WorkerPool, project: Project, comparison: Comparison | None
 ) -> Callable[..., Any]:
     """Return ``sim_device("2x2").run(function, *args)``: `function(device, *args)` on a simulated N150 of that grid.
 
@@ -237,7 +237,7 @@ def sim_device(
             return process_environment(chosen | dict(variables or {}))
 
         def worker(title: str, make_environment: Callable[[], dict[str, str]], **how: Any) -> Any:
-            return _worker(workers, project, title, make_environment, opening, overlays, variables, **how)
+            return _worker(device_workers, project, title, make_environment, opening, overlays, variables, **how)
 
         if project.board is not None:
             return worker("the N150", make, disposable=False)
@@ -251,7 +251,7 @@ def sim_device(
 
 
 @pytest.fixture(scope="session")
-def sim_mesh(request: pytest.FixtureRequest, workers: WorkerPool, project: Project) -> Callable[..., MeshWorker]:
+def sim_mesh(request: pytest.FixtureRequest, device_workers: WorkerPool, project: Project) -> Callable[..., MeshWorker]:
     """Return ``sim_mesh((1, 2), "1x1").run(function, *args)``: `function(mesh, *args)` on simulated N150 joined by
     Ethernet.
 
@@ -291,13 +291,15 @@ def sim_mesh(request: pytest.FixtureRequest, workers: WorkerPool, project: Proje
             return process_environment(chosen | dict(variables or {}))
 
         title = f"the simulated mesh {rows}x{columns} of {name}{_FAST[dispatch]}"
-        return _worker(workers, project, title, make, opening, overlays, variables, kind=MeshWorker)
+        return _worker(device_workers, project, title, make, opening, overlays, variables, kind=MeshWorker)
 
     return mesh
 
 
 @pytest.fixture(scope="session")
-def mock_mesh(workers: WorkerPool, project: Project, request: pytest.FixtureRequest) -> Callable[..., DeviceWorker]:
+def mock_mesh(
+    device_workers: WorkerPool, project: Project, request: pytest.FixtureRequest
+) -> Callable[..., DeviceWorker]:
     """Return ``mock_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on a mesh of full-size mock N150.
 
     Programs are validated, allocated and compiled; nothing executes and contents of tensors mean nothing. ttnn's own
@@ -327,7 +329,7 @@ def mock_mesh(workers: WorkerPool, project: Project, request: pytest.FixtureRequ
             chosen = mock_environment((rows, columns), overlays, stock_kernels=stock)
             return process_environment(chosen | dict(variables or {}))
 
-        return _worker(workers, project, title, make, opening, overlays, variables)
+        return _worker(device_workers, project, title, make, opening, overlays, variables)
 
     return mesh
 
