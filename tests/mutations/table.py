@@ -241,8 +241,8 @@ MUTATIONS = [
     Mutation(
         "reference's guess lacks the tail's last unit",
         f"{MODEL}/reference/model/step.py",
-        "return cached // self.alignment * self.alignment - self.last",
-        "return (cached + 31) // self.alignment * self.alignment - self.last",
+        "ahead = 0 if self.whole_tail else self.alignment - 1",
+        "ahead = self.alignment - 1",
         ("tests/models/reference/alspec/test_policies.py::test_selected_keys_are_the_first_and_the_last_chunk",),
     ),
     Mutation(

@@ -41,8 +41,7 @@ def row_geometry(mask: torch.Tensor, guess_range: GuessRange) -> RowGeometry:
     """
     position = mask[:, -1].cumsum(1) - 1
     cached = mask.sum(2)
-    tail = guess_range.tail_start(cached)
-    ends = mask & ((position < guess_range.first)[:, None] | (position[:, None] >= tail[:, :, None]))  # [B, q, n]
+    ends = mask & guess_range.reads(position[:, None], cached[:, :, None])  # [B, q, n]
     count = min(mask.shape[2], keys_read(guess_range, mask.shape[1]))
     unread = ends.any(1).logical_not().to(torch.uint8)
     keys = torch.argsort(unread, dim=1, stable=True)[:, :count]
@@ -65,8 +64,8 @@ def guess_of_one(
 ) -> torch.Tensor:
     """Return the guess of rows without padding, one query each, [B, 1, H, d]. query: [B, H, 1, d]; key, value:
     [B, K, n, d] with n >= 2S."""
-    start = guess_range.tail_start(key.shape[2])
-    read = [torch.cat((part[:, :, : guess_range.first], part[:, :, start:]), dim=2) for part in (key, value)]
+    first, start = guess_range.first, guess_range.tail_start(key.shape[2])
+    read = [torch.cat((part[:, :, :first], part[:, :, start:]), dim=2) for part in (key, value)]
     return grouped_attention(query, read[0], read[1], None, scale)
 
 

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..reference.model.step import GuessRange
-from ..reference.model.text_attention import text_guess
+from ..reference.model.text_attention import guess_reads, text_guess
 from .speculation import AttentionSpeculation, TextGuess, UnsupportedAttentionError, speculation_of
 
 TILE = 128  # rows and columns of flex_attention's tiles
@@ -130,13 +130,8 @@ def tile_mask(guess_range: GuessRange, tokens: int, device: str) -> Any:
         counts[0, 0, row] = len(read)
         numbers[0, 0, row, : len(read)] = torch.tensor(read)
 
-    # Plain numbers, which the compiler takes as constants; guess_reads written out for them.
-    first, last, alignment = guess_range.first, guess_range.last, guess_range.alignment
-    ahead = 0 if guess_range.whole_tail else alignment - 1
-
     def reads(batch: Any, head: Any, query: torch.Tensor, slot: torch.Tensor) -> torch.Tensor:
-        tail = (query + 1 + ahead) // alignment * alignment - last
-        return (slot <= query) & ((slot < first) | (slot >= tail))
+        return guess_reads(guess_range, query, slot)
 
     return BlockMask.from_kv_blocks(
         counts.to(device),

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import torch
 
-from ..model.attention import ManyQueries, OneQuery, Segments
+from ..model.attention import Segments
 from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
 
 TILE = 32
@@ -97,7 +97,7 @@ class MassFollower:
             changed = self._hits if self._step.tokens > 1 else self._hits.all(0, keepdim=True)
             self._sender = self._sender ^ changed.long()
             self._hits, self._layer = torch.zeros_like(self._hits), layer
-        scores, values = _open(segments)
+        scores, values = segments.scores_and_values()
         users, tokens = self._step.users[segments.rows], segments.tokens
         weights = torch.softmax(scores, dim=-1)
         mass = tile_masses(weights).unflatten(0, (len(users), -1))  # [users, kv_heads, t, tiles]
@@ -135,17 +135,7 @@ class MassFollower:
         span = self.guess_range
         start = span.tail_start(cached)[:, None, :, None]
         keys = torch.arange(slots)
-        ends = (keys < span.first) | ((keys >= start) & (keys < cached[:, None, :, None]))
+        own = cached[:, None, :, None]
+        ends = span.reads(keys, own) & (keys < own)
         chosen = heaviest_tiles(before, span.tiles, span.first // TILE, start // TILE)
         return ends | chosen.repeat_interleave(TILE, dim=-1)[..., :slots]
-
-
-def _open(segments: Segments) -> tuple[torch.Tensor, torch.Tensor]:
-    """(scores [m, g, t, n] with -inf where hidden, values [m, n, d])."""
-    if isinstance(segments, OneQuery):
-        scores = torch.bmm(segments.query, segments.keys.transpose(1, 2)).float()[:, :, None]
-        return scores, segments.values
-    if isinstance(segments, ManyQueries):
-        scores = segments.scores.masked_fill(~segments.visible, float("-inf"))
-        return scores, segments.values
-    raise TypeError(f"segments of type {type(segments).__name__} have no scores to follow")

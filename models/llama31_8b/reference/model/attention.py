@@ -13,16 +13,13 @@ Symbols: b users, h query heads, g query heads per key/value head, d head_dim, t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Iterable, NamedTuple
+from typing import Iterable, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 
 from .step import DecodeStep
 from .text_attention import text_exact, text_guess
-
-if TYPE_CHECKING:
-    from ..alspec.policies import AttentionPolicy
 
 
 class Partial(NamedTuple):
@@ -90,6 +87,16 @@ class Segments(ABC):
     @abstractmethod
     def exact(self) -> torch.Tensor: ...
 
+    def scores_and_values(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return all scores [m, g, t, n], -inf where hidden, and values [m, n, d]. Raises TypeError for whole texts."""
+        raise TypeError(f"segments of type {type(self).__name__} have no scores to follow")
+
+
+class Policy(Protocol):
+    """What `decode_attention` asks of a policy (../alspec/policies.py)."""
+
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor: ...
+
 
 class PartialSegments(Segments):
     """`exact()` reuses the guess's partial result, and merges the middle's into it."""
@@ -149,6 +156,9 @@ class OneQuery(PartialSegments):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor:
         return out.view(self.users, -1)
 
+    def scores_and_values(self):
+        return self._scores(self.keys)[:, :, None], self.values
+
 
 class ManyQueries(PartialSegments):
     """A block of query tokens of one user. In a chain each query has its own last S keys, as if the tokens were decoded
@@ -174,6 +184,9 @@ class ManyQueries(PartialSegments):
         groups, tokens = self.scores.shape[1:3]
         return out.unflatten(1, (groups, tokens)).permute(2, 0, 1, 3).reshape(tokens, -1)
 
+    def scores_and_values(self):
+        return self.scores.masked_fill(~self.visible, float("-inf")), self.values
+
 
 class WholeTexts(Segments):
     """Texts of more than a block of tokens from their first one on, all positions at once.
@@ -198,7 +211,7 @@ class WholeTexts(Segments):
 
 
 def decode_attention(
-    policy: AttentionPolicy,
+    policy: Policy,
     layer: int,
     query: torch.Tensor,
     keys: torch.Tensor,
@@ -221,7 +234,7 @@ def decode_attention(
                 keys[rows].flatten(0, 1)[:, :n],
                 values[rows].flatten(0, 1)[:, :n],
                 users,
-                step.cut(n),
+                step.guess_range.cut(n),
                 slice(group.start, group.end),
             )
             outs.append(policy.attend(layer, segments))

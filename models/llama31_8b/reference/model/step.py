@@ -100,9 +100,19 @@ class GuessRange:
     def tail_start(self, cached):
         """Return the first key of the tail of a query with `cached` tokens, itself included (an int, or an integer
         tensor for as many queries)."""
-        if self.whole_tail:
-            return cached // self.alignment * self.alignment - self.last
-        return (cached + self.alignment - 1) // self.alignment * self.alignment - self.last
+        ahead = 0 if self.whole_tail else self.alignment - 1
+        return (cached + ahead) // self.alignment * self.alignment - self.last
+
+    def cut(self, cached: int) -> tuple[int, int] | None:
+        """Return (end of the first, start of the last) keys of the guess of a query with `cached` tokens, None when it
+        is bypassed."""
+        return None if cached < self.bypass_below else (self.first, self.tail_start(cached))
+
+    def reads(self, key, cached):
+        """Return whether the guess of a query with `cached` tokens reads the key at a position, if the query sees it:
+        the one statement of the rule, for policies, whole texts and transformers. Integers or integer tensors, whose
+        shapes broadcast. Tiles are chosen besides (../alspec/followed.py)."""
+        return (key < self.first) | (key >= self.tail_start(cached))
 
 
 class DecodeStep:
@@ -142,13 +152,6 @@ class DecodeStep:
     def whole_texts(self) -> bool:
         """Return whether the step is whole texts of more than QUERY_BLOCK tokens, from their first one on."""
         return self.tree is None and self.tokens > QUERY_BLOCK and not any(self.lengths)
-
-    def cut(self, cached: int) -> tuple[int, int] | None:
-        """Return (end of the first, start of the last) keys of the guess for a query with this many cached tokens, or
-        None when it is bypassed."""
-        if cached < self.guess_range.bypass_below:
-            return None
-        return self.guess_range.first, self.guess_range.tail_start(cached)
 
     def blocks(self) -> Iterator[slice]:
         """Yield query blocks of at most QUERY_BLOCK tokens."""
@@ -211,8 +214,7 @@ class DecodeStep:
         keys = torch.arange(self.slots(row, block))
         # The tail of a root begins at or before its own slot, the first of the tree's.
         cached = self.cached[row, block, None] if self.tree is None else torch.tensor([[self.lengths[row] + 1]])
-        ends = (keys < self.guess_range.first) | (keys >= self.guess_range.tail_start(cached))
-        return ends.expand(block.stop - block.start, -1)
+        return self.guess_range.reads(keys, cached).expand(block.stop - block.start, -1)
 
     def _group(self) -> list[UserGroup]:
         groups: list[UserGroup] = []

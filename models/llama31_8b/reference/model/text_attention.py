@@ -61,7 +61,7 @@ def text_guess(
 
 def guess_reads(guess_range: GuessRange, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
     """Return whether the guess of the query at a position reads the key at another; shapes broadcast."""
-    return (key <= query) & ((key < guess_range.first) | (key >= guess_range.tail_start(query + 1)))
+    return (key <= query) & guess_range.reads(key, query + 1)
 
 
 def _windows(

@@ -137,7 +137,7 @@ def test_selected_keys_are_the_first_and_the_last_chunk(cached: int, alignment: 
     chunk = alignment * chunks
     wanted = guess_positions(cached, chunk, alignment)
     step = DecodeStep([cached - 1], [0], 1, None, GuessRange.both_ends(chunk, alignment))
-    cut = step.cut(cached)
+    cut = step.guess_range.cut(cached)
     assert bool(step.eligible[0, 0]) == (cut is not None) == (cached >= 2 * chunk)
     if cut is None:
         assert wanted == list(range(cached)), "a bypassed query must lose nothing to the sink policy"
@@ -167,9 +167,9 @@ def test_predictors_take_sizes_of_their_own_and_tails_that_hold_them(cached, ali
         least = last * alignment if whole else (last - 1) * alignment + 1
         assert least <= tail <= least + alignment - 1
         assert keys[cached - tail : cached].all() and (cached - tail) % alignment == 0
-        assert step.cut(cached) == (first * alignment, cached - tail)
+        assert step.guess_range.cut(cached) == (first * alignment, cached - tail)
     else:
-        assert step.cut(cached) is None
+        assert step.guess_range.cut(cached) is None
 
 
 @pytest.mark.parametrize(
