@@ -65,10 +65,10 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
 
     from tt_kernels.common.peer import ChipPairs
     from tt_kernels.common.tp_group import TpGroup
-    from tt_kernels.compute_gate.op import set_compute_gate
-    from tt_kernels.compute_gate.outcome_log import OutcomeLog
+    from tt_kernels.compute_gate.op import OutcomeLog, set_compute_gate
     from tt_kernels.device_exchange.op import DeviceExchange
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
+    from tt_kernels.speculative_flash_decode.guess_range import ROW_WORDS
     from tt_kernels.speculative_flash_decode.op import (
         GuessRange,
         Peer,
@@ -76,7 +76,6 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         guess_flash_decode,
         speculative_flash_decode,
     )
-    from tt_kernels.speculative_flash_decode.tile_lists import ROW_WORDS
     from tt_kernels.speculative_sampling.op import (
         VocabTpGroup,
         greedy_verification,
@@ -85,8 +84,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     from tt_kernels.tile_selection.op import select_tiles
     from tt_kernels.token_guard.op import guard_tokens
-    from tt_kernels.tree_attention.op import tree_attention
-    from tt_kernels.tree_attention.speculative import speculative_tree_attention
+    from tt_kernels.tree_attention.op import speculative_tree_attention, tree_attention
     from tt_kernels.tree_cache.op import commit_path, write_nodes
 
     def tile(*shape: int, dtype: str = "bfloat16"):

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tt_kernels.common.cores import all_worker_cores, core_list
-from tt_kernels.common.placement import noc_core_of
+from tt_kernels.common.cores import all_worker_cores, core_list, noc_core_of
 
 ROOT = Path(__file__).parents[2]
 HEADER = "perf/ops/kernels/start_line.hpp"

@@ -11,10 +11,9 @@ from typing import Any
 import torch
 
 from models.llama31_8b.spec_decode.tree import TokenTree
-from tt_kernels.common.core_pair import CorePair
+from perf.lib.virtual_pair import CorePair, RankInputs, speculative_flash_decode_pair
 from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, YIELDED, priority_row
 from tt_kernels.speculative_flash_decode.op import ProgramConfig
-from tt_kernels.speculative_flash_decode.virtual_pair import RankInputs, speculative_flash_decode_pair
 
 TREES = ("chain", "balanced", "skewed")
 

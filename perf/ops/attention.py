@@ -31,8 +31,8 @@ def _flash_decode(device, p: SimpleNamespace) -> Row:
     import torch
 
     from perf.lib.tensors import VirtualPair, tile, words
+    from tt_kernels.speculative_flash_decode.guess_range import list_rows
     from tt_kernels.speculative_flash_decode.op import GuessRange, ProgramConfig, flash_decode, guess_flash_decode
-    from tt_kernels.speculative_flash_decode.tile_lists import list_rows
     from tt_kernels.tile_selection.op import select_tiles
 
     torch.manual_seed(0)
@@ -348,8 +348,13 @@ def _tree_attention(device, p: SimpleNamespace) -> Row:
     from runtime_patches.profiling.cycles import measure
     from tt_kernels.speculative_flash_decode.op import ProgramConfig as DecodeConfig
     from tt_kernels.speculative_flash_decode.op import flash_decode
-    from tt_kernels.tree_attention.op import ProgramConfig, check_intervals, check_room, tree_attention
-    from tt_kernels.tree_attention.speculative import speculative_tree_attention
+    from tt_kernels.tree_attention.op import (
+        ProgramConfig,
+        check_intervals,
+        check_room,
+        speculative_tree_attention,
+        tree_attention,
+    )
 
     torch.manual_seed(0)
     rows, before = p.heads * p.nodes, p.context - p.nodes

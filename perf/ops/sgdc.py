@@ -96,9 +96,8 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> list[Row]:
     """Return {"tiles", "rows", "cycles"} of each size: from when both ranks start until both are done, without the
     launch, bfloat16, DRAM."""
     from perf.lib.tensors import tile
-    from tt_kernels.common.core_pair import CorePair
+    from perf.lib.virtual_pair import CorePair, CorePairExchange
     from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS
-    from tt_kernels.device_exchange.virtual_pair import CorePairExchange
 
     exchange = CorePairExchange(CorePair(device), users=1)
     priorities = [_priority(device, HOLDS_EXACT), _priority(device, HOLDS_GUESS)]

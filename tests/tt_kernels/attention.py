@@ -19,9 +19,8 @@ from loguru import logger
 from tests.support.pcc import correlation
 from tests.support.run_op import Call, In, Make, priorities, run_ops, words
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, list_rows
 from tt_kernels.speculative_flash_decode.reference import sender_priorities, speculative_flash_decode_reference
-from tt_kernels.speculative_flash_decode.tile_lists import list_rows
 from tt_kernels.tree_attention.reference import speculative_tree_attention_reference
 
 CHIP = "4x2"

@@ -113,7 +113,7 @@ def l1_in_use(device, calls: list[Call]) -> tuple[list, list]:
     """Return what build() says of the calls before and after 864 KB of L1 are taken on every core."""
     import ttnn
 
-    from tt_kernels.speculative_flash_decode.launch import l1_free
+    from tt_kernels.speculative_flash_decode.op import l1_free
 
     free = l1_free(device)
     before = build(device, calls)
@@ -136,7 +136,7 @@ def test_l1_that_is_in_use_counts(mock_mesh):
 
 def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_mesh):
     region = "tt_kernels.compute_gate.region:gated_region"
-    made = Make("tt_kernels.common.core_pair:CorePair", device=True)
+    made = Make("perf.lib.virtual_pair:CorePair", device=True)
     words = In(torch.zeros(1, 1, 1, 32), "uint32")
     gated, gated_row = call(8, 512, 128), call(4, 512, 128, axis=0, tp=tp_group(1))
     gated.inside, gated_row.inside = Make(region), Make(region, shared_gate_axis=1)

@@ -49,7 +49,7 @@ def pair_call(parts, pairs, at, told, threshold, rows=None, patience_s=(PATIENCE
     """Return a call of a virtual pair on the rows of the chip. at, told: what each rank is given; told: the priorities
     of both ranks. rows: the ranks' own priorities, In."""
     rows = rows or [priorities(BEFORE, f"priority {rank}") for rank in (0, 1)]
-    pair = "tt_kernels.speculative_flash_decode.virtual_pair"
+    pair = "perf.lib.virtual_pair"
     ranks = []
     for rank in (0, 1):
         config = Make(f"{FLASH}:ProgramConfig", (4, 1), (0, rank), workers_per_head=workers)
@@ -60,7 +60,7 @@ def pair_call(parts, pairs, at, told, threshold, rows=None, patience_s=(PATIENCE
 
 
 def core_pair() -> Make:
-    return Make("tt_kernels.common.core_pair:CorePair", CORES, device=True)
+    return Make("perf.lib.virtual_pair:CorePair", CORES, device=True)
 
 
 def rows_after(found: dict[str, Any]) -> list[list[int]]:

@@ -31,9 +31,14 @@ from tests.tt_kernels.attention import (
     wanted,
 )
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
+from tt_kernels.speculative_flash_decode.guess_range import (
+    MASS_UNIT,
+    GuessRange,
+    check_guess_range,
+    check_tile_lists,
+    list_rows,
+)
 from tt_kernels.speculative_flash_decode.reference import guess_positions, tile_masses_reference
-from tt_kernels.speculative_flash_decode.tile_lists import MASS_UNIT, check_tile_lists, list_rows
 
 
 @pytest.mark.sim

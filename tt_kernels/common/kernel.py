@@ -4,6 +4,10 @@
 
 The host gives each argument a name and a value; this module puts the values in order and tells the kernel, in named
 compile-time arguments, where each one is. Neither side writes an index.
+
+Some ops must run whatever the compute gate says: the gate writer, the exchange, the speculative attention. Their
+kernels opt out by one define in their KernelDescriptors. Without it, a chip that skips could never start again, or its
+peer would wait for it; so each of these ops checks its own program before the launch (`require_ungated`).
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
 
 # Kernels include each other's headers by their path in this repository.
@@ -98,3 +103,14 @@ def kernel_descriptor(
         config=config,
         compiler_include_paths=[str(INCLUDE_PATH)],
     )
+
+
+def require_ungated(program, op: str):
+    """Return `program` (a ttnn.ProgramDescriptor) if each of its kernels carries the define.
+
+    Errors: RuntimeError that names the op and the kernels without it.
+    """
+    gated = [kernel.kernel_source for kernel in program.kernels if UNGATED_DEFINE not in list(kernel.defines)]
+    if gated:
+        raise RuntimeError(f"{op}: kernels without {UNGATED_DEFINE[0]}, which the compute gate would skip: {gated}")
+    return program

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES
-from tt_kernels.common.core_pair import CorePair
 from tt_kernels.common.kernel import Values
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS
@@ -117,7 +116,7 @@ def mesh_program(
     return programs
 
 
-def peer_args(pairs: ChipPairs | CorePair, peer_exact, timeout_s: float, link: Sequence[int]) -> PeerArgs:
+def peer_args(pairs: ChipPairs | Any, peer_exact, timeout_s: float, link: Sequence[int]) -> PeerArgs:
     """Return what an exchange core needs. peer_exact: the peer's output tensor; link: arguments of its PeerLink."""
     state = pairs.state.buffer_address()
     return PeerArgs(pairs.defines, pairs.max_write(), state, peer_exact, timeout_words(timeout_s), link)

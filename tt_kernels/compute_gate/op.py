@@ -7,27 +7,114 @@ dynamic concurrency (SGDC).
     with skip_compute(priority):       # the device decides; the host reads nothing
         x = ttnn.linear(x, w)          # launched everywhere, run where the priority is not 0
 
-Needs a runtime with the SGDC patch: `python -m runtime_patches.sgdc apply`.
+Needs a runtime with the SGDC patch: `python -m runtime_patches.sgdc apply`. What speculation did is counted on the
+device, in an OutcomeLog, and read only when asked.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.cores import all_worker_cores, check_on_device, core_list
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, require_ungated
 from tt_kernels.common.peer import is_pair_axis
-from tt_kernels.common.priority import MAX_USERS, YIELDED, check_priority_tensor, check_users, priority_row
-from tt_kernels.common.ungated import require_ungated
-from tt_kernels.compute_gate.outcome_log import ROW_WORDS, OutcomeLog
+from tt_kernels.common.priority import (
+    HOLDS_EXACT,
+    HOLDS_EXACT_UNVERIFIED,
+    HOLDS_GUESS,
+    MAX_USERS,
+    YIELDED,
+    check_priority_tensor,
+    check_users,
+    priority_row,
+)
 from tt_kernels.compute_gate.region import gated_region, require_no_region
 
 if TYPE_CHECKING:
     import ttnn
+
+
+_COUNTERS = 8
+ROW_WORDS = _COUNTERS + MAX_USERS
+
+
+@dataclass(frozen=True)
+class DeviceCounters:
+    """What one chip counted at one layer; each count is in (calls, users) except `calls`."""
+
+    calls: int
+    accepted: int
+    received: int
+    rejected: int
+    bypassed: int
+    invalid: int
+    last: tuple[int, ...] = field(repr=False)
+    """The priorities after the last call, one per user."""
+
+    @property
+    def hit_rate(self) -> float | None:
+        """Accepted guesses over all guesses this chip made as the sender; None if it made none."""
+        made = self.accepted + self.rejected
+        return self.accepted / made if made else None
+
+
+class OutcomeLog:
+    """A row of counters per layer in one device tensor: uint32 [1, 1, layers, ROW_WORDS], row-major, DRAM.
+
+    The gate writer adds to it when it is given to `skip_compute`. On a mesh every chip keeps its own rows.
+    """
+
+    def __init__(self, device, layers: int, users: int):
+        if type(layers) is not int or layers < 1:
+            raise ValueError(f"layers must be a positive integer, not {layers!r}")
+        self.layers, self.users, self.device = layers, check_users(users), device
+        self.tensor: Any = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Set all counters to zero, at the same address."""
+        import ttnn
+
+        zeros = torch.zeros(1, 1, self.layers, ROW_WORDS, dtype=torch.int32)
+        mapper = ttnn.ReplicateTensorToMesh(self.device)
+        if self.tensor is None:
+            self.tensor = ttnn.from_torch(
+                zeros, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=self.device, mesh_mapper=mapper
+            )
+        else:
+            host = ttnn.from_torch(zeros, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, mesh_mapper=mapper)
+            ttnn.copy_host_to_device_tensor(host, self.tensor)
+
+    def check_layer(self, layer: int) -> int:
+        if type(layer) is not int or not 0 <= layer < self.layers:
+            raise ValueError(f"layer must be from 0 to {self.layers - 1}, not {layer!r}")
+        return layer
+
+    def read(self) -> list[list[DeviceCounters]]:
+        """Return the counters of every chip (row-major over the mesh), by layer. Waits for the device."""
+        import ttnn
+
+        chips = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(self.tensor)]
+        return [[self._row(row) for row in chip.reshape(self.layers, ROW_WORDS).tolist()] for chip in chips]
+
+    def _row(self, words: list[int]) -> DeviceCounters:
+        return DeviceCounters(
+            calls=words[0],
+            accepted=words[1 + YIELDED],
+            received=words[1 + HOLDS_GUESS],
+            rejected=words[1 + HOLDS_EXACT],
+            bypassed=words[1 + HOLDS_EXACT_UNVERIFIED],
+            invalid=words[_COUNTERS - 1],
+            last=tuple(words[_COUNTERS : _COUNTERS + self.users]),
+        )
+
 
 KERNEL = Path(__file__).parent / "kernels" / "set_gate.cpp"
 _SCRATCH_CB = 0

@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from tt_kernels.common.cores import check_on_device, core_set
-from tt_kernels.common.kernel import Core, Values, kernel_descriptor
+from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.kernel import UNGATED_DEFINE, Core, Values, kernel_descriptor, require_ungated
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
-from tt_kernels.common.placement import grid_cores, noc_core_of
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
-from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 from tt_kernels.compute_gate.region import refuse_in_region
 
 if TYPE_CHECKING:

@@ -19,8 +19,12 @@ from tt_kernels.common.attention_checks import (
 from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
 from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
-from tt_kernels.speculative_flash_decode.tile_lists import check_tile_lists, check_tile_masses
+from tt_kernels.speculative_flash_decode.guess_range import (
+    GuessRange,
+    check_guess_range,
+    check_tile_lists,
+    check_tile_masses,
+)
 
 MAX_USERS = 8  # each has a semaphore on the output core
 MAX_QUERY_HEADS = 32  # one tile of query rows per user

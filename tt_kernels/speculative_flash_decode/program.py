@@ -16,10 +16,9 @@ from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
-from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor, require_ungated
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.speculative_chips import PeerArgs, TpArgs
-from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import (
     EXCHANGE,
@@ -39,7 +38,7 @@ SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_deliver
 @dataclass(frozen=True)
 class Tensors:
     """The device tensors of one rank. guess, distance_sq and norm_sq are None without speculation; priority,
-    gathered, pages (the page table), lists (tile_lists.py) and masses are None where they are not used."""
+    gathered, pages (the page table), lists (guess_range.py) and masses are None where they are not used."""
 
     q: Any
     k: Any

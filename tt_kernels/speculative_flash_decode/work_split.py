@@ -23,7 +23,7 @@ from tt_kernels.common.key_chunks import lengthened
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.tile_lists import MAX_ITEMS, ROW_WORDS
+from tt_kernels.speculative_flash_decode.guess_range import MAX_ITEMS, ROW_WORDS
 
 WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tt_kernels.common.cores import check_on_device
-from tt_kernels.common.placement import grid_cores, l1_free, noc_core_of
+import torch
+
+from tt_kernels.common.cores import check_on_device, grid_cores, l1_free, noc_core_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.speculative_sampling.checks import (
     MAX_VOCAB,
@@ -27,6 +28,7 @@ from tt_kernels.speculative_sampling.work_split import choose_work_split
 
 if TYPE_CHECKING:
     import ttnn
+
 
 __all__ = [
     "UnsupportedError",
@@ -271,3 +273,11 @@ def _check_tp_group(tp_group: VocabTpGroup | None, device, vocab: int) -> int:
     if vocab * tp_group.chips > MAX_VOCAB:
         raise UnsupportedError(f"vocab of {vocab} on each of {tp_group.chips} chips is more than {MAX_VOCAB}")
     return tp_group.chips
+
+
+UNIFORM_BITS = 32
+
+
+def uniform_words(uniforms: torch.Tensor) -> torch.Tensor:
+    """Convert uniforms, float64 in [0, 1), to int64 words in [0, 2^32), rounded down."""
+    return (uniforms.double() * 2.0**UNIFORM_BITS).floor().to(torch.int64)

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
-from tt_kernels.common.kernel import float_bits, kernel_descriptor
+from tt_kernels.common.kernel import float_bits, kernel_descriptor, require_ungated
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.common.ungated import require_ungated
 from tt_kernels.speculative_sampling.checks import Problem
 from tt_kernels.speculative_sampling.vocab_tp_group import VocabTpGroup
 from tt_kernels.speculative_sampling.work_split import MAX_GROUPS, TILE_IDS, Core, WorkSplit

@@ -4,7 +4,7 @@
 key/value head by the softmax masses of the layer's last exact pass on this chip.
 
 `speculative_flash_decode(tile_masses=)` writes the masses and `speculative_flash_decode(tile_lists=)` reads the lists
-(speculative_flash_decode/tile_lists.py). One call at the start of a decode step serves all layers, each head on a core
+(speculative_flash_decode/guess_range.py). One call at the start of a decode step serves all layers, each head on a core
 of its own where there are enough. Masses may be of any earlier step: a chip of a pair has none of the steps in which
 its peer computed the exact attention. Zeroed masses, as after a prompt, give an empty list.
 """
@@ -15,14 +15,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tt_kernels.common.cores import check_on_device, core_set
-from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.placement import grid_cores
+from tt_kernels.common.cores import check_on_device, core_set, grid_cores
+from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
-from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 from tt_kernels.speculative_flash_decode.checks import check_positions
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
-from tt_kernels.speculative_flash_decode.tile_lists import ROW_WORDS, check_tile_lists, check_tile_masses
+from tt_kernels.speculative_flash_decode.guess_range import (
+    ROW_WORDS,
+    GuessRange,
+    check_guess_range,
+    check_tile_lists,
+    check_tile_masses,
+)
 
 if TYPE_CHECKING:
     import ttnn

@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tt_kernels.common.cores import check_on_device, core_set
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
+from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
 from tt_kernels.common.peer import ChipPairs
-from tt_kernels.common.placement import noc_core_of
 from tt_kernels.common.tp_group import TpGroup
-from tt_kernels.common.ungated import UNGATED_DEFINE, require_ungated
 
 KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"
 FAILED = 0xFFFFFFFF

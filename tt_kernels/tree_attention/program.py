@@ -13,10 +13,9 @@ from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import core_set
-from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor, require_ungated
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs
-from tt_kernels.common.ungated import require_ungated
 from tt_kernels.tree_attention.checks import Problem
 from tt_kernels.tree_attention.work_split import INDICES, WorkSplit, rest_tiles, times_tiles
 

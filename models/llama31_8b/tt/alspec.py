@@ -20,15 +20,14 @@ import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, PeerError
 from tt_kernels.common.priority import INITIAL, priority_row
 from tt_kernels.common.tp_group import TpGroup
-from tt_kernels.compute_gate.op import skip_compute
-from tt_kernels.compute_gate.outcome_log import OutcomeLog
+from tt_kernels.compute_gate.op import OutcomeLog, skip_compute
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
+from tt_kernels.speculative_flash_decode.guess_range import ROW_WORDS
 from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, speculative_flash_decode
-from tt_kernels.speculative_flash_decode.tile_lists import ROW_WORDS
 from tt_kernels.tile_selection.op import select_tiles
 from tt_kernels.token_guard.op import guard_result, guard_tokens
-from tt_kernels.tree_attention.speculative import speculative_tree_attention
+from tt_kernels.tree_attention.op import speculative_tree_attention
 
 from ..config import LlamaConfig
 from .attention_policies import AttentionPolicy

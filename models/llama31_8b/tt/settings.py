@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD, MAX_USERS
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.tile_lists import MAX_TILES
+from tt_kernels.speculative_flash_decode.guess_range import MAX_TILES, GuessRange
 
 from ..config import LlamaConfig
 from .layer_parallel import LayerAssignment

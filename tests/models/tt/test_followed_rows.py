@@ -19,7 +19,7 @@ from models.llama31_8b.tiny import TINY
 from tests.models.tt.followed_programs import Part, follow
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
-from tt_kernels.speculative_flash_decode.tile_lists import MASS_UNIT
+from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
 
 LAYERS, HEADS, CAPACITY, CHUNK_SIZE = 2, 2, 256, 96
 ROWS = replace(

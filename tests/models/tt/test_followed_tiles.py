@@ -25,7 +25,7 @@ from models.llama31_8b.tt.settings import SpeculationError, followed_range
 from tests.models.tt.followed_programs import NOTHING, Part, follow
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
-from tt_kernels.speculative_flash_decode.tile_lists import MASS_UNIT
+from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
 
 CAPACITY, CHUNK_SIZE = 256, 96
 RANGE = GuessRange.followed(CHUNK_SIZE)

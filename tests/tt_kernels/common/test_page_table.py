@@ -19,8 +19,7 @@ from tests.tt_kernels.attention import CHIP, Case, random_tree
 from tt_kernels.common.page_table import BLOCKS, Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import check_problem
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.tile_lists import list_rows
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, list_rows
 from tt_kernels.tree_attention.reference import path_of
 
 CAPACITY, SHARED = 256, 128

@@ -241,7 +241,7 @@ def define_body(device):
     import ttnn
 
     from tests.tt_kernels.compute_gate import programs
-    from tt_kernels.common.ungated import require_ungated
+    from tt_kernels.common.kernel import require_ungated
     from tt_kernels.compute_gate import op
 
     priority = programs.priorities(device, 0)

@@ -15,7 +15,7 @@ from tests.support.run_op import Call, In, Make, priorities, refusals, words
 pytestmark = pytest.mark.sim
 
 OP, REGION, NOTHING = "tt_kernels.compute_gate.op", "tt_kernels.compute_gate.region", "tests.support.run_op:nothing"
-EXCHANGE = "tt_kernels.device_exchange.virtual_pair:CorePairExchange"
+EXCHANGE = "perf.lib.virtual_pair:CorePairExchange"
 
 
 def row(value: int = 2, **options) -> In:
@@ -43,7 +43,7 @@ def inside(call: Call, priority: Any = None, **options) -> Call:
 
 
 def cores(*pair) -> Make:
-    return Make("tt_kernels.common.core_pair:CorePair", *([pair] if pair else []), device=True)
+    return Make("perf.lib.virtual_pair:CorePair", *([pair] if pair else []), device=True)
 
 
 def exchange(tensors: Any, rows: Any = None, *more) -> Call:
@@ -102,9 +102,9 @@ VALUES = {
     "tensors differ": exchange([PAIR[0], row()]),
     "must be on the device": exchange([HOST, HOST]),
     "priority must be uint32, row-major": exchange(PAIR, [PRIORITY, PAIR[1]]),
-    "outside the grid of 2x1": Call("tt_kernels.common.core_pair:CorePair", ((0, 0), (2, 0)), device=True),
-    "rank 0 comes first": Call("tt_kernels.common.core_pair:CorePair", ((1, 0), (0, 0)), device=True),
-    "(x, y) of integers, not (0.0, 0)": Call("tt_kernels.common.core_pair:CorePair", ((0.0, 0), (1, 0)), device=True),
+    "outside the grid of 2x1": Call("perf.lib.virtual_pair:CorePair", ((0, 0), (2, 0)), device=True),
+    "rank 0 comes first": Call("perf.lib.virtual_pair:CorePair", ((1, 0), (0, 0)), device=True),
+    "(x, y) of integers, not (0.0, 0)": Call("perf.lib.virtual_pair:CorePair", ((0.0, 0), (1, 0)), device=True),
 }
 IN_REGION = {
     "regions do not nest": within(f"{__name__}:enter_again", PRIORITY),

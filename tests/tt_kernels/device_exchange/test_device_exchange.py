@@ -58,8 +58,8 @@ def pair(memory: str, shape: Sequence[int], dtype: str = "bfloat16", layout: str
 
 
 def exchange_of(users: int = 1, timeout_s: float = 2.0) -> Make:
-    pairs = Make("tt_kernels.common.core_pair:CorePair", device=True)
-    return Make("tt_kernels.device_exchange.virtual_pair:CorePairExchange", pairs, users=users, timeout_s=timeout_s)
+    pairs = Make("perf.lib.virtual_pair:CorePair", device=True)
+    return Make("perf.lib.virtual_pair:CorePairExchange", pairs, users=users, timeout_s=timeout_s)
 
 
 def rows_of(rows) -> list[In]:
@@ -239,7 +239,7 @@ def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(chip, skippe
 
 def test_back_to_back_calls_never_mix(chip):
     """Both ranks run many calls in one kernel with uneven delays; each checks every message and payload."""
-    calls, pairs = 60, Make("tt_kernels.common.core_pair:CorePair", device=True)
+    calls, pairs = 60, Make("perf.lib.virtual_pair:CorePair", device=True)
     (found,) = run_ops(chip(), [Call(f"{PROGRAMS}:stress_sessions", pairs, calls, device=True)])
     for rank, (done, wrong_rows, wrong_payloads, status) in enumerate(found["out"][0, 0, :, :4].tolist()):
         assert (done, wrong_rows, wrong_payloads, status) == (calls, 0, 0, 0), f"rank {rank}"

@@ -32,6 +32,7 @@ from tt_kernels.speculative_sampling.checks import (
     check_temperature,
     check_warpers,
 )
+from tt_kernels.speculative_sampling.op import uniform_words
 from tt_kernels.speculative_sampling.reference import (
     BAD_DRAFT,
     BAD_TARGET,
@@ -42,7 +43,6 @@ from tt_kernels.speculative_sampling.reference import (
     scale_of,
     speculative_sampling_reference,
 )
-from tt_kernels.speculative_sampling.uniforms import uniform_words
 from tt_kernels.speculative_sampling.work_split import Slice, choose_work_split
 
 ROUNDS = 100_000

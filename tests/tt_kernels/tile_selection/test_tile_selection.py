@@ -13,8 +13,7 @@ from models.llama31_8b.reference.alspec.followed import heaviest_tiles
 from tests.support.host_kernels import run_header
 from tests.support.run_op import Call, refusals, run_op, words
 from tests.tt_kernels.attention import CHIP
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.tile_lists import MAX_TILES, list_rows
+from tt_kernels.speculative_flash_decode.guess_range import MAX_TILES, GuessRange, list_rows
 
 OP = "tt_kernels.tile_selection.op:select_tiles"
 RANGE = GuessRange(32, 64, whole_tail=True, tiles=3)

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tiles between the two ends of the cache that a head's guess reads too; for readers. A list is data: a row of words per
-// user and key/value head (tt_kernels/speculative_flash_decode/tile_lists.py writes the same). Rows of the cache are
+// user and key/value head (tt_kernels/speculative_flash_decode/guess_range.py writes the same). Rows of the cache are
 // renumbered so that the listed tiles follow the first ones: everything but the reader sees a longer first range.
 
 #pragma once

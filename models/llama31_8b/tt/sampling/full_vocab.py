@@ -15,9 +15,8 @@ import torch
 import ttnn
 
 from tt_kernels.speculative_sampling.checks import MAX_TEMPERATURE, MIN_TEMPERATURE
-from tt_kernels.speculative_sampling.op import speculative_sampling
+from tt_kernels.speculative_sampling.op import speculative_sampling, uniform_words
 from tt_kernels.speculative_sampling.program import BONUS
-from tt_kernels.speculative_sampling.uniforms import uniform_words
 
 from ...generation.sampling import SamplingParams
 from ..layouts import gather

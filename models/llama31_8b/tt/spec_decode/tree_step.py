@@ -15,9 +15,9 @@ from tt_kernels.speculative_sampling.op import (
     greedy_verification,
     lossy_sigmoid_sampling,
     speculative_sampling,
+    uniform_words,
 )
 from tt_kernels.speculative_sampling.program import RESULT_HEAD
-from tt_kernels.speculative_sampling.uniforms import uniform_words
 
 from ...generation.sampling import Draws, SamplingParams
 from ...spec_decode.sigmoid import SigmoidApproximation

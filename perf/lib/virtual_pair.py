@@ -1,0 +1,211 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Both speculative ranks on one chip, for benches and tests: two groups of cores in place of two chips, joined by the
+NoC in place of the fabric. The ops' own kernels run, which measures them without a link and makes faults of a peer
+cheap to test; models use the ops between chips."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tt_kernels.common.cores import check_core, noc_core_of, single_cores
+from tt_kernels.common.kernel import require_ungated
+from tt_kernels.common.peer import Pairs
+from tt_kernels.common.speculative_chips import DEFAULT_TIMEOUT_S, check_rank, peer_args
+from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.compute_gate.region import refuse_in_region
+from tt_kernels.device_exchange.op import DeviceExchange
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
+from tt_kernels.speculative_flash_decode.op import (
+    OP,
+    Decoded,
+    ProgramConfig,
+    check_config,
+    empty_outputs,
+    problem_of,
+    settings_of,
+    split_of,
+)
+from tt_kernels.speculative_flash_decode.program import Rank, Tensors, empty_program, fill_program
+
+
+class CorePair(Pairs):
+    """Two cores of one chip as a pair: rank 0 at `cores[0]`, rank 1 at `cores[1]`."""
+
+    defines = (("PEER_LINK_NOC", "1"),)
+
+    def __init__(self, device, cores: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (1, 0))):
+        if len(cores) != 2 or cores[0] == cores[1]:
+            raise ValueError(f"a pair is two different cores, not {cores}")
+        for core in cores:
+            check_core(device, core)
+        if (cores[0][1], cores[0][0]) > (cores[1][1], cores[1][0]):
+            raise ValueError(f"rank 0 comes first, row by row; got {cores}")  # the order of the state's shards
+        self.cores = tuple(cores)
+        self.make_state(device, single_cores(*cores), 2)
+
+    def names(self) -> list[str]:
+        return [f"rank {rank} (core {core})" for rank, core in enumerate(self.cores)]
+
+    def max_write(self) -> int:
+        return 8192  # one NoC packet
+
+    def link_args(self, rank: int) -> list[int]:
+        """Return the runtime arguments of PeerLink on that rank's core."""
+        return list(noc_core_of(self.device)(self.cores[1 - rank]))
+
+
+class CorePairExchange(DeviceExchange):
+    """See DeviceExchange; each tensor is a pair of tensors of equal specification, one per rank, as are the priorities
+    and `gathered`."""
+
+    def __init__(self, pairs: CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
+        self._make(pairs, users, timeout_s)
+        self.gathered: Any = [self._make_gathered() for _ in range(2)]
+        self._landing: Any = [self._make_landing() for _ in range(2)]
+
+    def __call__(self, tensor, priority, *more):
+        import ttnn
+
+        refuse_in_region("device_exchange")
+        pairs = [tensor, *more]
+        for parts in (*pairs, priority):
+            if not isinstance(parts, Sequence) or len(parts) != 2:
+                raise ValueError(f"two ranks need a list of two tensors, not a {type(parts).__qualname__}")
+        for rank in range(2):
+            self._check([parts[rank] for parts in pairs], priority[rank])
+        for name, parts in (*(("tensor", parts) for parts in pairs), ("priority", priority)):
+            if parts[0].buffer_address() == parts[1].buffer_address():
+                raise ValueError(f"the ranks of a pair need a {name} each; the same one was given twice")
+            specs = [(tuple(t.shape), t.dtype, t.layout, t.memory_config()) for t in parts]
+            if specs[0] != specs[1]:
+                raise ValueError(f"the ranks' tensors differ: {specs[0]} and {specs[1]}")
+        program = self.core_pair_program(pairs, priority)
+        given = [part for parts in pairs for part in parts]
+        ttnn.generic_op([*given, *priority, *self._landing, *self.gathered], program)
+        return self.gathered
+
+    def core_pair_program(self, tensors, priorities, ranks: Sequence[int] = (0, 1)):
+        """Return the ttnn.ProgramDescriptor of a call. ranks: those that run; the peer of one that runs alone stays
+        silent."""
+        import ttnn
+
+        arguments, firsts = {}, [parts[0] for parts in tensors]
+        helpers = self._helpers(firsts, [self.pairs.cores[rank] for rank in ranks])
+        for rank in ranks:
+            order = (rank, 1 - rank)
+            arguments[self.pairs.cores[rank]] = self._arguments(
+                rank,
+                [[parts[r] for parts in tensors] for r in order],
+                [self._landing[r] for r in order],
+                priorities[rank],
+                self.gathered[rank],
+                self.pairs.link_args(rank),
+                helpers[self.pairs.cores[rank]],
+            )
+        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(helpers), cbs=[])
+        rest = [parts[0] for parts in (self._landing, priorities, self.gathered)]
+        self._add_kernels(program, arguments, helpers, firsts, *rest)
+        return require_ungated(program, "device_exchange")
+
+
+@dataclass(frozen=True)
+class RankInputs:
+    """The inputs of one rank, as `op.speculative_flash_decode` takes them, and its part of the chip.
+
+    gathered: both ranks' priorities as this rank knows them, uint32 [1, 1, 2, MAX_USERS]. timeout_s: see `op.Peer`.
+    """
+
+    q: Any
+    k: Any
+    v: Any
+    cur_pos: Any
+    priority: Any
+    gathered: Any
+    program_config: ProgramConfig
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    tile_lists: Any = None
+    tile_masses: Any = None
+
+
+def speculative_flash_decode_pair(
+    inputs: Sequence[RankInputs],
+    pairs: CorePair,
+    *,
+    chunk_size: int,
+    guess_range: GuessRange | None = None,
+    threshold: float = 0.1,
+    scale: float | None = None,
+    running: Sequence[int] = (0, 1),
+) -> list[Decoded]:
+    """Run both ranks in one program, on disjoint cores, and return the outputs of both.
+
+    running: the ranks that run; the peer of one that runs alone stays silent. Errors: UnsupportedError,
+    GatedRegionError.
+    """
+    import ttnn
+
+    for rank in inputs:
+        check_config(rank.program_config)
+    problems = [
+        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, None, r.tile_lists, r.tile_masses)
+        for r in inputs
+    ]
+    if len(problems) != 2 or problems[0] != problems[1]:
+        raise UnsupportedError(f"a pair has two ranks of the same shapes, got {problems}")
+    configs = [rank.program_config for rank in inputs]
+    settings = settings_of(inputs[0].q, threshold, scale, True, configs[0])
+    if configs[0].math_fidelity != configs[1].math_fidelity:
+        names = " and ".join(config.math_fidelity for config in configs)
+        raise UnsupportedError(f"the ranks have math_fidelity {names}: they must be equal")
+    refuse_in_region(f"{OP}_pair")
+    outputs = [empty_outputs(rank.q) for rank in inputs]
+    tensors = [
+        Tensors(
+            rank.q,
+            rank.k,
+            rank.v,
+            rank.cur_pos,
+            *out,
+            rank.priority,
+            rank.gathered,
+            None,
+            rank.tile_lists,
+            rank.tile_masses,
+        )
+        for rank, out in zip(inputs, outputs, strict=True)
+    ]
+    for rank, own in zip(inputs, tensors, strict=True):
+        check_rank(own.priority, rank.gathered, rank.timeout_s)
+    if inputs[0].priority.buffer_address() == inputs[1].priority.buffer_address():
+        raise UnsupportedError("both ranks were given the same priority tensor: each updates its own")
+
+    device = inputs[0].q.device()
+    splits = [
+        split_of(device, problems[0], settings, config, core, masses=rank.tile_masses is not None)
+        for config, core, rank in zip(configs, pairs.cores, inputs, strict=True)
+    ]
+    assignments = [split.assignment for split in splits]
+    if shared := sorted(set(assignments[0].cores) & set(assignments[1].cores)):
+        raise UnsupportedError(f"core {shared[0]} belongs to both ranks of the pair")
+    if assignments[0].workers_per_group != assignments[1].workers_per_group:
+        sizes = [assignment.workers_per_group for assignment in assignments]
+        raise UnsupportedError(f"the ranks have {sizes[0]} and {sizes[1]} workers per head: they must be equal")
+    if splits[0].key_tiles != splits[1].key_tiles:
+        sizes = [split.key_tiles * 32 for split in splits]
+        raise UnsupportedError(f"the ranks have a key_chunk of {sizes[0]} and {sizes[1]}: they must be equal")
+    ranks = [
+        Rank(
+            tensors[i],
+            assignments[i],
+            i,
+            peer_args(pairs, tensors[1 - i].exact, inputs[i].timeout_s, pairs.link_args(i)),
+        )
+        for i in running
+    ]
+    program = empty_program(problems[0], [rank.assignment for rank in ranks])
+    fill_program(program, problems[0], settings, ranks, splits[0], noc_core_of(device))
+    ttnn.generic_op([tensor for own in tensors for tensor in own.all()], program)
+    return outputs
