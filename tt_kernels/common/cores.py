@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tt_kernels.common.kernel import Core
 from tt_kernels.common.tensor_facts import UnsupportedError
+
+Core = tuple[int, int]
 
 
 def all_worker_cores(device):

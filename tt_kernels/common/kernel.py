@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
-from tt_kernels.common.cores import core_set
+from tt_kernels.common.cores import Core, core_set
 
 # Kernels include each other's headers by their path in this repository.
 INCLUDE_PATH = Path(__file__).parents[2]
 
-Core = tuple[int, int]
 Values = Mapping[str, int | Sequence[int]]
 
 
