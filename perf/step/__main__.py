@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the named bench; end with 2 for another name."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     parser = OneLineParser(prog="python -m perf.step", description=(__doc__ or "").splitlines()[0])
-    told = "; ".join(f"{name}: {(step.__doc__ or '').splitlines()[0]}" for name, step in STEPS.items())
+    told = " ".join(f"{name}: {(step.__doc__ or '').splitlines()[0]}" for name, step in STEPS.items())
     parser.add_argument("step", choices=STEPS, help=told)
     chosen = parser.parse_args(arguments[:1]).step
     os.environ.setdefault("OMP_NUM_THREADS", "1")
