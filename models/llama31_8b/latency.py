@@ -29,7 +29,7 @@ BYTES_PER_POSITION_AND_HEAD = 2 * HEAD_DIM * 1088 // 1024
 ANCHOR_CHUNK = 256
 CORES_PER_HEAD = 16
 DRAM_BYTES_PER_S = 288e9  # a Wormhole's specification
-# Least squares over seven published pairs of short and 64K speeds (fitted_head_rate of perf.projection.published).
+# Least squares over seven published pairs of short and 64K speeds (tests/perf/projection/test_published.py).
 HEAD_BYTES_PER_S = 68412202573.049286
 
 

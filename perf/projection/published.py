@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What others measured on N150 chips, from the CSV files of perf/data, and the one rate fitted to it.
+"""What others measured on N150 chips, from the CSV files of perf/data.
 
 Each file names its source in its first lines: tables 4 to 7 of the ALSpec paper, tt-metal's published speeds at
 short and long contexts, and its times of Ethernet collectives (September 2026: one link per direction, lines of two and
@@ -16,20 +16,12 @@ from functools import cache
 
 import numpy as np
 
-from models.llama31_8b.latency import (
-    BYTES_PER_POSITION_AND_HEAD,
-    CHIP_COUNTS,
-    DRAM_BYTES_PER_S,
-    KV_HEADS,
-    Costs,
-)
+from models.llama31_8b.latency import CHIP_COUNTS, Costs
 from perf.lib.data_file import FOLDER
 
 FLASH_DECODE_OP = "ScaledDotProductAttentionDecode"
 LAYER, FIXED = "per_layer", "fixed"
-ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = "all_gather", "reduce_scatter", "all_to_all"
-# A run's context is its prefill and half of its 200 decoded tokens.
-_SHORT_RUN, _LONG_RUN = 512 + 100, 65536 + 100
+ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 
 
 @cache
@@ -79,27 +71,11 @@ def costs_of(ops: Sequence[TableOp]) -> Costs:
     )
 
 
-@cache
-def fitted_head_rate() -> float:
-    """Return the bytes/s of one KV head's share that explain the published 64K runs best at 288 GB/s.
-
-    A run's extra time per layer, long against short, is bytes * (heads / DRAM rate + 1 / head rate); the least-squares
-    solution for 1 / head rate is the mean of what each run leaves over. No number of the paper beyond 1K enters.
-    """
-    size = (_LONG_RUN - _SHORT_RUN) * BYTES_PER_POSITION_AND_HEAD
-    left_over = [
-        (1 / float(run["long_tokens_per_s"]) - 1 / float(run["short_tokens_per_s"])) / int(run["layers"])
-        - size * (KV_HEADS / int(run["chips"])) / DRAM_BYTES_PER_S
-        for run in read_rows("published_64k.csv")
-    ]
-    return size / (sum(left_over) / len(left_over))
-
-
 def collective_ns(collective: str, chips: int, size: int) -> float:
     """Return the kernel time of a collective, interpolated between the measured sizes.
 
     Args:
-        collective: ALL_GATHER, REDUCE_SCATTER or ALL_TO_ALL.
+        collective: "all_gather", "reduce_scatter" or "all_to_all".
         chips: of the row.
         size: bytes of the un-sharded tensor. Below the smallest measured size only the start is left.
 
@@ -115,11 +91,6 @@ def collective_ns(collective: str, chips: int, size: int) -> float:
     if not 0 < size <= sizes[-1]:
         raise ValueError(f"{collective} was measured up to {sizes[-1]:.0f} bytes, got {size}")
     return float(np.interp(size, sizes, ns))
-
-
-def exchange_ns(size: int) -> float:
-    """Return what two chips take to send each other `size` bytes each: an all-to-all of twice as much."""
-    return collective_ns(ALL_TO_ALL, 2, 2 * size)
 
 
 def published_tokens_per_s(chips: int, precision: str, context: int) -> float | None:
