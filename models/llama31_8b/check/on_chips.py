@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -31,7 +32,7 @@ LINK_ROWS, BOARD_ROWS = (32, 128), (32, 128, 1024)  # of 64 bfloat16 numbers: 4,
 TIMEOUT_S, SIM_TIMEOUT_S = 2.0, 1e-3
 
 
-def _put(context: Context, values: torch.Tensor, dtype: str = "bfloat16", layout: str = "TILE_LAYOUT"):
+def _put(context: Context, values: torch.Tensor, dtype: str = "bfloat16", layout: str = "TILE_LAYOUT") -> Any:
     import ttnn
 
     return ttnn.from_torch(values, dtype=getattr(ttnn, dtype), layout=getattr(ttnn, layout), device=context.device)
@@ -228,7 +229,7 @@ def exchange(context: Context) -> list[Check]:
     return checks
 
 
-def _exchange(context: Context, mesh, axis: int, pair: str) -> list[Check]:
+def _exchange(context: Context, mesh: Any, axis: int, pair: str) -> list[Check]:
     import ttnn
 
     from tt_kernels.common.peer import ChipPairs

@@ -20,7 +20,7 @@ from ..tiny import BANKED, TINY
 from .findings import Check, Context, near
 
 
-def _make(mesh, config: LlamaConfig, **settings: Any) -> tuple[Any, ReferenceLlama]:
+def _make(mesh: Any, config: LlamaConfig, **settings: Any) -> tuple[Any, ReferenceLlama]:
     """Return a TtLlama for one user on `mesh` and the reference with the same weights. settings: of ModelSettings."""
     from ..tt.model import TtLlama
     from ..tt.settings import ModelSettings
@@ -41,7 +41,7 @@ def filled_cache(reference: ReferenceLlama, cached: int, capacity: int) -> KVCac
     return cache
 
 
-def _load_cache(model, cache: KVCache) -> None:
+def _load_cache(model: Any, cache: KVCache) -> None:
     """Write the reference's cache into every chip of a model whose TP groups have one chip."""
     import ttnn
 
@@ -55,7 +55,7 @@ def _load_cache(model, cache: KVCache) -> None:
         ttnn.copy_host_to_device_tensor(host, ours)
 
 
-def _near_cache(model, cache: KVCache, count: int) -> Check:
+def _near_cache(model: Any, cache: KVCache, count: int) -> Check:
     """Compare all layers' keys and values of `count` tokens on the first chip with the reference's."""
     import ttnn
 
@@ -100,7 +100,7 @@ CACHED = 95  # a guess reads 32 tokens at the start and, of 96, those from 64 on
 THRESHOLD, PAIR_TOKEN, STEPS = 0.71, 55, 2
 
 
-def steps_of_reference(reference: ReferenceLlama, cache, policy: ALSpecAttention) -> tuple[list[int], list]:
+def steps_of_reference(reference: ReferenceLlama, cache: Any, policy: ALSpecAttention) -> tuple[list[int], list[Any]]:
     """Return the greedy tokens that the pair's steps are fed and choose, and the logits of each step."""
     tokens, logits = [PAIR_TOKEN], []
     for _ in range(STEPS):
@@ -147,7 +147,7 @@ def speculating_pair(context: Context) -> list[Check]:
     ]
 
 
-def check_decisions(found: list, accepted: list[list[bool]]) -> Check:
+def check_decisions(found: list[Any], accepted: list[list[bool]]) -> Check:
     """Compare what each rank held after each layer. found: priorities after each step, by rank, layer and user.
     accepted: the reference's decisions, by step and layer."""
     from tt_kernels.common.priority import NAMES
@@ -169,7 +169,7 @@ PARENTS = (-1, 0, 0, 2)  # a wrong child comes before the right path 2, 3: accep
 RIGHT = (2, 1, 0)  # drafted tokens of the path that are right, by round
 
 
-def greedy_text(reference: ReferenceLlama, cache, tokens: int) -> list[int]:
+def greedy_text(reference: ReferenceLlama, cache: Any, tokens: int) -> list[int]:
     """Return the token that is fed first and those chosen after it."""
     text = [TREE_TOKEN]
     for _ in range(tokens):
@@ -239,7 +239,7 @@ def _loops(context: Context, loops: int) -> list[Check]:
     ]
 
 
-def _loop(device, model, tokens: list[int]) -> tuple[torch.Tensor, int]:
+def _loop(device: Any, model: Any, tokens: list[int]) -> tuple[torch.Tensor, int]:
     """Return logits by token, and how many steps replayed a trace."""
     from ..tt.model import overwrite, read
     from ..tt.trace import TracedStep, why_no_trace

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -291,7 +291,7 @@ def _weight_files(folder: Path) -> dict[Path, list[str]]:
     return files
 
 
-def _open(file: Path):
+def _open(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt")
     except (SafetensorError, OSError) as error:
@@ -300,7 +300,7 @@ def _open(file: Path):
         raise ModelLoadError(f"{file} is a truncated or damaged safetensors file ({why}){cached}") from error
 
 
-def _read_json(path: Path) -> dict:
+def _read_json(path: Path) -> dict[Any, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Generator as Yielding
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -260,7 +260,7 @@ def generate(
     max_new_tokens: int = 128,
     prefill_chunk: int = 512,
     on_prefill: Callable[[int, int], None] | None = None,
-    **request,
+    **request: Any,
 ) -> GenerationResult:
     """Continue each prompt (one id list per user, lengths may differ), with a drafter several tokens per step.
 

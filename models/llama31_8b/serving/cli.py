@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
@@ -50,7 +51,7 @@ def _serve(options: argparse.Namespace) -> int:
     return subprocess.call(command(python, model, options, overrides), env=environment(options.mesh))
 
 
-def command(python: Path, model: str, options: argparse.Namespace, overrides: dict) -> list[str]:
+def command(python: Path, model: str, options: argparse.Namespace, overrides: dict[Any, Any]) -> list[str]:
     """Return the command line of the server."""
     plugin_config = {
         "tt": {
@@ -90,7 +91,7 @@ def environment(mesh: MeshShape) -> dict[str, str]:
     }
 
 
-def _settings(options: argparse.Namespace) -> dict:
+def _settings(options: argparse.Namespace) -> dict[Any, Any]:
     return {
         "attention": options.attention,
         "chunk_size": options.chunk_size,

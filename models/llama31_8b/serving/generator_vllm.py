@@ -109,7 +109,7 @@ class LlamaForCausalLM:
         """Return the positions that the caches of all sequences together hold."""
         return max_model_len * max_num_seqs + _BLOCK_MARGIN
 
-    def allocate_kv_cache(self, shape: Sequence[int], dtype: torch.dtype, num_layers: int) -> list:
+    def allocate_kv_cache(self, shape: Sequence[int], dtype: torch.dtype, num_layers: int) -> list[Any]:
         """Build the model with a cache. shape: (blocks, KV heads of a chip, block size, head_dim). dtype: the plugin's
         idea of the format; the model's precision decides. Returns what the plugin hands to every call.
 
@@ -124,7 +124,7 @@ class LlamaForCausalLM:
         )
         return [[]]
 
-    def warmup_model_prefill(self, kv_cache: list, enable_trace: bool, can_sample_on_device: bool = False) -> None:
+    def warmup_model_prefill(self, kv_cache: list[Any], enable_trace: bool, can_sample_on_device: bool = False) -> None:
         """Compile what prefills need; they are not traced. Raises ValueError for `can_sample_on_device`."""
         if can_sample_on_device:
             raise ValueError(_DECODE_ONLY)
@@ -133,7 +133,7 @@ class LlamaForCausalLM:
 
     def warmup_model_decode(
         self,
-        kv_cache: list,
+        kv_cache: list[Any],
         enable_trace: bool,
         max_batch_size: int,
         num_blocks: int,
@@ -146,7 +146,7 @@ class LlamaForCausalLM:
         self,
         tokens: torch.Tensor,
         page_table: torch.Tensor,
-        kv_cache: list,
+        kv_cache: list[Any],
         prompt_lens: Sequence[int],
         start_pos: Sequence[int] | None = None,
         enable_trace: bool = False,
@@ -175,7 +175,7 @@ class LlamaForCausalLM:
         self,
         tokens: torch.Tensor,
         page_table: torch.Tensor,
-        kv_cache: list,
+        kv_cache: list[Any],
         start_pos: torch.Tensor,
         enable_trace: bool = True,
         read_from_device: bool = True,

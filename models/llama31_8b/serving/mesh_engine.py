@@ -108,7 +108,7 @@ class MeshEngine:
         """Return whether `sample` takes these parameters."""
         return draws_among_candidates(draw.params, self.vocab_size)
 
-    def start_read(self, step: ttnn.Tensor) -> tuple[ttnn.Tensor, list]:
+    def start_read(self, step: ttnn.Tensor) -> tuple[ttnn.Tensor, list[Any]]:
         """Start to copy a step's result to the host. Returns what `read` and `read_tokens` take in the step's place,
         and ttnn events that pass when it is there."""
         if slow_dispatch():

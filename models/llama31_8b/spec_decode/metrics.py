@@ -25,7 +25,7 @@ class TokenSpeculationMetrics:
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
-    histogram_by_length: dict[int, Counter] = field(default_factory=dict)
+    histogram_by_length: dict[int, Counter[Any]] = field(default_factory=dict)
     #: User-steps of the target, with and without a draft, and the tokens that came out of them.
     num_target_steps: int = 0
     num_output_tokens: int = 0

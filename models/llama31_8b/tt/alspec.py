@@ -135,7 +135,15 @@ class PairAlspec(AttentionPolicy):
         if self.followed is not None:
             self.followed.select(step.inputs.positions)
 
-    def attend(self, layer, q, keys, values, positions, page_table):
+    def attend(
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        positions: ttnn.Tensor,
+        page_table: ttnn.Tensor | None,
+    ) -> ttnn.Tensor:
         followed = self.followed
         return speculative_flash_decode(
             q,
@@ -148,7 +156,16 @@ class PairAlspec(AttentionPolicy):
             **self._options(page_table),
         ).exact
 
-    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table):
+    def attend_tree(
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        prefix: ttnn.Tensor,
+        intervals: ttnn.Tensor,
+        page_table: ttnn.Tensor | None,
+    ) -> ttnn.Tensor:
         trees, options = (prefix, intervals), self._options(page_table)
         return speculative_tree_attention(q, keys, values, *trees, program_config=self.tree_program, **options).exact
 
@@ -231,7 +248,7 @@ class PairAlspec(AttentionPolicy):
         found: dict[str, ChipPairs | TpGroup] = {"exchange": self.exchange_pairs, "attention": self.attention_pairs}
         return found if self.tp_group is None else found | {"decision of a TP group": self.tp_group}
 
-    def _by_row(self, chips: list) -> list[list]:
+    def _by_row(self, chips: list[Any]) -> list[list[Any]]:
         """Split a list over all chips, in row-major order, into one per row."""
         return [chips[row * self.mesh_shape.tp : (row + 1) * self.mesh_shape.tp] for row in range(self.mesh_shape.sp)]
 

@@ -86,10 +86,27 @@ class AttentionPolicy(ABC):
         return self.attend_tree(layer, q, keys, values, inputs.positions, inputs.intervals, page_table)
 
     @abstractmethod
-    def attend(self, layer, q, keys, values, positions, page_table) -> ttnn.Tensor:
+    def attend(
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        positions: ttnn.Tensor,
+        page_table: ttnn.Tensor | None,
+    ) -> ttnn.Tensor:
         """Attend with one token per user, at `positions`."""
 
-    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table) -> ttnn.Tensor:
+    def attend_tree(
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        prefix: ttnn.Tensor,
+        intervals: ttnn.Tensor,
+        page_table: ttnn.Tensor | None,
+    ) -> ttnn.Tensor:
         """Attend with the nodes of users' trees after `prefix` cached tokens. Raises ValueError if `takes_trees` is
         False."""
         self.check_trees()
@@ -129,7 +146,15 @@ class StockAttention(ExactAttention):
             exp_approx_mode=False,
         )
 
-    def attend(self, layer, q, keys, values, positions, page_table):
+    def attend(
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        positions: ttnn.Tensor,
+        page_table: ttnn.Tensor | None,
+    ) -> ttnn.Tensor:
         attend, pages = ttnn.transformer.scaled_dot_product_attention_decode, {}
         if page_table is not None:
             attend = ttnn.transformer.paged_scaled_dot_product_attention_decode
@@ -153,7 +178,15 @@ class FlashAttention(ExactAttention):
     def __init__(self, config: LlamaConfig, capacity: int) -> None:
         self._chunk, self._scale = min(CHUNK, capacity), config.head_dim**-0.5
 
-    def attend(self, layer, q, keys, values, positions, page_table):
+    def attend(
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        positions: ttnn.Tensor,
+        page_table: ttnn.Tensor | None,
+    ) -> ttnn.Tensor:
         return flash_decode(
             q,
             keys,
@@ -210,7 +243,15 @@ class GuessAttention(AttentionPolicy):
             raise ValueError(f"static attention names layers {beyond} of a model with {count} layers")
         self._scale = config.head_dim**-0.5
 
-    def attend(self, layer, q, keys, values, positions, page_table):
+    def attend(
+        self,
+        layer: int,
+        q: ttnn.Tensor,
+        keys: ttnn.Tensor,
+        values: ttnn.Tensor,
+        positions: ttnn.Tensor,
+        page_table: ttnn.Tensor | None,
+    ) -> ttnn.Tensor:
         if layer not in self.layers:
             return self.exact.attend(layer, q, keys, values, positions, page_table)
         return guess_flash_decode(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Generator as Yielding
+from typing import Any
 
 import torch
 import ttnn
@@ -110,7 +111,7 @@ class ChipEngine(Engine):
         self.why_eager = why_no_trace(model.mesh) if trace else "trace=False"
         self.tree_step: TreeStep | None = None
         self._plain: PlainSteps | None = None
-        self._traced: TracedStep | None = None
+        self._traced: TracedStep[Any] | None = None
         self._before = 0, 0  # runs and replays before this text's first step
 
     @property
@@ -264,7 +265,7 @@ class Generator(loop.Generator):
         *,
         adaptive: bool = False,
         on_step: Callable[[ChipEngine, Drafts, dict[int, Outcome]], None] | None = None,
-        **options,
+        **options: Any,
     ) -> None:
         if shape is not None and shape.length < 1:
             raise ValueError("a draft length of 0 drafts nothing")
@@ -326,7 +327,7 @@ def agreed_tokens(model: TtLlama, output: ttnn.Tensor) -> torch.Tensor:
     return found[0]
 
 
-def agreed_outcomes(model: TtLlama, verified: Verified) -> list:
+def agreed_outcomes(model: TtLlama, verified: Verified) -> list[Any]:
     """Return each user's outcome, a VerificationResult. With two rows, read every chip's, which show whether one
     failed. Raises what `Verified.check` and `TtLlama.check` raise, and RuntimeError if chips decided
     differently."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ttnn
 
@@ -149,7 +149,7 @@ def _add_into(x: ttnn.Tensor, other: ttnn.Tensor) -> ttnn.Tensor:
     return out
 
 
-def _prefill_program(mesh: ttnn.MeshDevice, tokens: int, start: int, block: int):
+def _prefill_program(mesh: ttnn.MeshDevice, tokens: int, start: int, block: int) -> Any:
     """Choose chunks of up to 128 queries and keys that divide the tokens, the page and the start."""
     size = Q_CHUNK
     while tokens % size or block % size or start % size:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..config import LlamaConfig
 from ..spec_decode.layer_groups import check_groups, layer_groups
@@ -117,7 +118,7 @@ class LayerAssignment:
         for stage in self.parallel_stages:
             formats = self.formats(stage, precision)
 
-            def layer(chips: int, formats=formats) -> tuple[int, int]:
+            def layer(chips: int, formats: Any = formats) -> tuple[int, int]:
                 matrices = bytes_of(config.hidden_size * columns // chips, formats.qkv) + bytes_of(
                     config.hidden_size * config.num_attention_heads * config.head_dim // chips, formats.wo
                 )

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 import ttnn
@@ -121,32 +122,32 @@ class Rows(Layout):
 
     memory = ttnn.DRAM_MEMORY_CONFIG
 
-    def angles(self, rope, positions):
+    def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.prefill_angles(positions)
 
-    def norm(self, norm, x):
+    def norm(self, norm: Any, x: ttnn.Tensor) -> ttnn.Tensor:
         return norm(x)
 
-    def multiply(self, projection, x):
+    def multiply(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
         return projection.rows(x, self.memory)
 
     logits = multiply
 
-    def split(self, fused):
+    def split(self, fused: ttnn.Tensor) -> Any:
         return ttnn.experimental.nlp_create_qkv_heads(
             fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
         )
 
-    def rotate(self, rope, q, k, angles):
+    def rotate(self, rope: Any, q: ttnn.Tensor, k: ttnn.Tensor, angles: Any) -> Any:
         return rope.prefill(q, angles), rope.prefill(k, angles)
 
-    def queries(self, q, takes_shards):
+    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
         return q
 
-    def store(self, cache, layer, k, v, step):
+    def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
         cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
 
-    def join(self, out):
+    def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         return ttnn.experimental.nlp_concat_heads(out)
 
 
@@ -189,16 +190,16 @@ class DecodeLayout(Layout):
         """Put the blocks of the LM head on the mesh; side by side they are a chip's columns. make:
         WeightMap.lm_head."""
 
-    def angles(self, rope, positions):
+    def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.decode_angles(positions)
 
-    def norm(self, norm, x):
+    def norm(self, norm: Any, x: ttnn.Tensor) -> ttnn.Tensor:
         return norm.decode(x)
 
-    def multiply(self, projection, x):
+    def multiply(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
         return projection.decode(x)
 
-    def logits(self, projection, x):
+    def logits(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
         return projection.decode_into(x, ttnn.DRAM_MEMORY_CONFIG)
 
     def _split(self, fused: ttnn.Tensor, apart: bool) -> Heads:
@@ -234,34 +235,34 @@ class InterleavedLayout(DecodeLayout):
         super().__init__(mesh, mesh_shape, config)
         self._columns = mesh_shape.padded_vocab(config) // mesh_shape.tp
 
-    def make_norm(self, weight, epsilon):
+    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
         return RMSNorm(weight, epsilon)
 
-    def make_matrix(self, store, layer, name, make, formats, split):
+    def make_matrix(self, store: Any, layer: int, name: str, make: Any, formats: Any, split: int) -> Any:
         return Projection(store.put(f"{layer}.{name}", make, getattr(formats, name), split))
 
-    def make_lm_head(self, store, make, dtype):
+    def make_lm_head(self, store: Any, make: Any, dtype: Any) -> Any:
         blocks, start = [], 0
         for columns in column_blocks(self._columns):
             part = (start, columns)
-            weight = store.put(f"lm_head.{start}", lambda part=part: make(*part), dtype, -1)
+            weight = store.put(f"lm_head.{start}", partial(make, *part), dtype, -1)
             blocks.append(Projection(weight))
             start += columns
         return blocks
 
-    def split(self, fused):
+    def split(self, fused: ttnn.Tensor) -> Any:
         return self._split(fused, apart=False)
 
-    def rotate(self, rope, q, k, angles):
+    def rotate(self, rope: Any, q: ttnn.Tensor, k: ttnn.Tensor, angles: Any) -> Any:
         return rope.decode(q, angles), rope.decode(k, angles)
 
-    def queries(self, q, takes_shards):
+    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
         return ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
 
-    def store(self, cache, layer, k, v, step):
+    def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
         cache.update(layer, k, v, step.inputs.positions)
 
-    def join(self, out):
+    def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         joined = ttnn.to_memory_config(self._join(out), ttnn.L1_MEMORY_CONFIG)
         return self._users_alone(joined, out.shape[1])
 
@@ -287,7 +288,7 @@ class ShardedLayout(DecodeLayout):
                 )
             )
 
-    def gather(self, x):
+    def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
         if self.mesh_shape.tp == 1:
             return x
         return ttnn.all_gather(
@@ -298,7 +299,7 @@ class ShardedLayout(DecodeLayout):
             output_tensor=self._gathered,
         )
 
-    def reduce(self, x):
+    def reduce(self, x: ttnn.Tensor) -> ttnn.Tensor:
         if self.mesh_shape.tp == 1:
             return x
         return ttnn.reduce_scatter(
@@ -310,10 +311,10 @@ class ShardedLayout(DecodeLayout):
             output_tensor=self._reduced,
         )
 
-    def residual(self, x):
+    def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
         return ttnn.interleaved_to_sharded(x, self._residual)
 
-    def make_norm(self, weight, epsilon):
+    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
         grid = self._normed.shard_spec.grid.bounding_box().grid_size()
         tiles = self.config.normed.tiles
         program = ttnn.LayerNormShardedMultiCoreProgramConfig(
@@ -325,16 +326,16 @@ class ShardedLayout(DecodeLayout):
         )
         return ShardedRMSNorm(weight, epsilon, program)
 
-    def make_matrix(self, store, layer, name, make, formats, split):
+    def make_matrix(self, store: Any, layer: int, name: str, make: Any, formats: Any, split: int) -> Any:
         product = getattr(self.config, name)(getattr(formats, name))
         return self._banked(store, f"{layer}.{name}", make, split, product)
 
-    def make_lm_head(self, store, make, dtype):
+    def make_lm_head(self, store: Any, make: Any, dtype: Any) -> Any:
         blocks, start = [], 0
         for columns in self.config.head_blocks():
             part, name = (start, columns), f"lm_head.{start}+{columns}"
             product = self.config.lm_head(columns, dtype)
-            blocks.append(self._banked(store, name, lambda part=part: make(*part), -1, product))
+            blocks.append(self._banked(store, name, partial(make, *part), -1, product))
             start += columns
         return blocks
 
@@ -345,19 +346,19 @@ class ShardedLayout(DecodeLayout):
         source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
         return BankedProjection(weight, banked_program(product), source, result)
 
-    def split(self, fused):
+    def split(self, fused: ttnn.Tensor) -> Any:
         return self._split(fused, apart=True)
 
-    def rotate(self, rope, q, k, angles):
+    def rotate(self, rope: Any, q: ttnn.Tensor, k: ttnn.Tensor, angles: Any) -> Any:
         return rope.decode_together(q, k, angles)
 
-    def queries(self, q, takes_shards):
+    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
         return q if takes_shards else ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG)
 
-    def store(self, cache, layer, k, v, step):
+    def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
         cache.update_together(layer, k, v, step.inputs.positions)
 
-    def join(self, out):
+    def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         return self._users_alone(self._join(out), out.shape[1])
 
 
@@ -383,7 +384,7 @@ def in_banks(product: MatmulConfig) -> ttnn.MemoryConfig:
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
 
 
-def banked_program(product: MatmulConfig):
+def banked_program(product: MatmulConfig) -> Any:
     """Return the program of ttnn.linear with a weight in `in_banks`."""
     return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
         in0_block_w=product.block, per_core_M=1, per_core_N=product.result.tiles, fused_activation=None

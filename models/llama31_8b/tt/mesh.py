@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..config import LlamaConfig
 
@@ -122,7 +122,7 @@ class MeshShape:
         step = TILE * self.tp
         return -(-config.vocab_size // step) * step
 
-    def mapper(self, mesh: ttnn.MeshDevice, dim: int | None):
+    def mapper(self, mesh: ttnn.MeshDevice, dim: int | None) -> Any:
         """Return a mapper that splits `dim` of a host tensor over the TP group, the same in every row; None replicates
         it."""
         import ttnn
@@ -159,7 +159,7 @@ class MeshShape:
         )
         return ttnn.to_device(host, mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG) if on_device else host
 
-    def open(self, **options) -> ttnn.MeshDevice:
+    def open(self, **options: Any) -> ttnn.MeshDevice:
         """Open the mesh, with the fabric for several chips, and clear the compute gate on every chip. Keyword
         arguments: see ttnn.open_mesh_device. Close it with `close`.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import ttnn
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @cache
-def kernel_config(dtype: str):
+def kernel_config(dtype: str) -> Any:
     """Return the compute configuration for weights of this format: the fewest passes that use all its bits."""
     return ttnn.WormholeComputeKernelConfig(
         math_fidelity=getattr(ttnn.MathFidelity, FIDELITY[dtype]),
@@ -65,11 +65,11 @@ class BankedProjection(Projection):
     """A weight whose columns are split over the DRAM banks, for rows one tile high, sharded by columns in L1. program:
     of the product; source, result: memory of the rows and of their product."""
 
-    def __init__(self, weight: ttnn.Tensor, program, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
+    def __init__(self, weight: ttnn.Tensor, program: Any, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
         super().__init__(weight)
         self.program, self.source, self.result = program, source, result
 
-    def decode(self, x):
+    def decode(self, x: ttnn.Tensor) -> Any:
         return ttnn.linear(
             x,
             self.weight,
@@ -79,10 +79,10 @@ class BankedProjection(Projection):
             compute_kernel_config=kernel_config(dtype_name(self.weight)),
         )
 
-    def decode_into(self, x, memory):
+    def decode_into(self, x: ttnn.Tensor, memory: Any) -> Any:
         return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
-    def rows(self, x, memory):
+    def rows(self, x: ttnn.Tensor, memory: Any) -> Any:
         """Multiply a tile of rows as in a decode step; more rows by ttnn's own choice of product, which needs an
         interleaved copy of the weight."""
         if x.padded_shape[2] == TILE:
@@ -135,11 +135,11 @@ class ShardedRMSNorm(RMSNorm):
     """RMS norm of rows sharded by columns in L1, whose cores add up their squares by multicast. program: of that
     norm."""
 
-    def __init__(self, weight: ttnn.Tensor, epsilon: float, program) -> None:
+    def __init__(self, weight: ttnn.Tensor, epsilon: float, program: Any) -> None:
         super().__init__(weight, epsilon)
         self.program = program
 
-    def decode(self, x):
+    def decode(self, x: ttnn.Tensor) -> Any:
         return ttnn.rms_norm(
             x,
             weight=self.weight,

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import ttnn
 
@@ -54,7 +54,7 @@ class TracedStep(Generic[Result]):
 
 
 @contextmanager
-def watch_programs(mesh: ttnn.MeshDevice, steps: Iterable[TracedStep]) -> Iterator[None]:
+def watch_programs(mesh: ttnn.MeshDevice, steps: Iterable[TracedStep[Any]]) -> Iterator[None]:
     """Release the recorded traces of `steps` if what runs meanwhile compiles new programs: their kernels and semaphores
     may be where a trace writes."""
     recorded = [step for step in steps if step.recorded]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -191,7 +191,7 @@ class WeightCache:
         self._lock = FileLock(folder / "entry.lock")
         self._manifest = self._read()
 
-    def find(self, name: str, described: Mapping) -> Path | None:
+    def find(self, name: str, described: Mapping[Any, Any]) -> Path | None:
         """Find the file of this name and description; None, with a warning, if it is different or damaged."""
         found = self._manifest.get(name)
         if found is None:
@@ -205,7 +205,7 @@ class WeightCache:
             return path
         return None
 
-    def save(self, name: str, described: Mapping, write: Callable[[Path], None]) -> None:
+    def save(self, name: str, described: Mapping[Any, Any], write: Callable[[Path], None]) -> None:
         """Keep what `write` writes to the path it is given; waits for other processes that save."""
         # Under the lock one partial file of a name is enough, and what a killed process left is overwritten.
         with self._lock:
@@ -224,7 +224,7 @@ class WeightCache:
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.tensorbin"
 
-    def _read(self) -> dict[str, dict]:
+    def _read(self) -> dict[str, dict[Any, Any]]:
         path = self.folder / "manifest.json"
         if not path.is_file():
             return {}
@@ -236,7 +236,7 @@ class WeightCache:
             return {}
 
 
-def _matches(line: Mapping, described: Mapping) -> bool:
+def _matches(line: Mapping[Any, Any], described: Mapping[Any, Any]) -> bool:
     return {key: line.get(key) for key in described} == dict(described)
 
 

@@ -132,7 +132,15 @@ class OneQuery(PartialSegments):
     query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
     """
 
-    def __init__(self, query, keys, values, users: int, cut: tuple[int, int] | None, rows: slice) -> None:
+    def __init__(
+        self,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        users: int,
+        cut: tuple[int, int] | None,
+        rows: slice,
+    ) -> None:
         super().__init__()
         self.query, self.keys, self.values, self.users, self.cut = query, keys, values, users, cut
         self.eligible, self.rows, self.tokens = cut is not None, rows, slice(0, 1)
@@ -156,7 +164,7 @@ class OneQuery(PartialSegments):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor:
         return out.view(self.users, -1)
 
-    def scores_and_values(self):
+    def scores_and_values(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self._scores(self.keys)[:, :, None], self.values
 
 
@@ -167,7 +175,17 @@ class ManyQueries(PartialSegments):
     query: [n_kv_heads, g, t, d], scaled. keys, values: [n_kv_heads, n, d]. visible, ends: bool [t, n].
     """
 
-    def __init__(self, query, keys, values, visible, ends, eligible, row: int, tokens: slice) -> None:
+    def __init__(
+        self,
+        query: torch.Tensor,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        visible: torch.Tensor,
+        ends: torch.Tensor,
+        eligible: torch.Tensor,
+        row: int,
+        tokens: slice,
+    ) -> None:
         super().__init__()
         self.query, self.values, self.visible, self.ends = query, values, visible, ends
         scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float()
@@ -184,7 +202,7 @@ class ManyQueries(PartialSegments):
         groups, tokens = self.scores.shape[1:3]
         return out.unflatten(1, (groups, tokens)).permute(2, 0, 1, 3).reshape(tokens, -1)
 
-    def scores_and_values(self):
+    def scores_and_values(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.scores.masked_fill(~self.visible, float("-inf")), self.values
 
 
@@ -195,7 +213,9 @@ class WholeTexts(Segments):
     a GPU runs in one kernel.
     """
 
-    def __init__(self, query, keys, values, step: DecodeStep, rows: slice) -> None:
+    def __init__(
+        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep, rows: slice
+    ) -> None:
         self.read, self.guess_range = (query, keys, values), step.guess_range
         self.eligible = step.eligible[rows].flatten()
         self.rows, self.tokens = rows, slice(0, step.tokens)

@@ -6,7 +6,7 @@ boards."""
 from __future__ import annotations
 
 import math
-from typing import Callable, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -184,7 +184,17 @@ class ReferenceLlama(nn.Module):
         scores = None if logits == "none" else self._logits(states if logits == "all" else states[:, -1:])
         return (scores, states) if hidden else scores
 
-    def _attention(self, index, layer, x, cache, step, cos, sin, policy) -> torch.Tensor:
+    def _attention(
+        self,
+        index: int,
+        layer: Any,
+        x: torch.Tensor,
+        cache: Any,
+        step: Any,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        policy: Any,
+    ) -> torch.Tensor:
         config, batch, count = self.config, len(step.users), step.tokens
         heads, kv_heads, head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         qkv = layer.qkv(self._rms_norm(x, layer.attention_norm))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, NamedTuple, Protocol, Sequence
+from typing import Any, Iterator, NamedTuple, Protocol, Sequence
 
 import torch
 
@@ -97,7 +97,7 @@ class GuessRange:
         """Cached tokens."""
         return self.first + self.last + self.tiles * self.alignment
 
-    def tail_start(self, cached):
+    def tail_start(self, cached: Any) -> Any:
         """Return the first key of the tail of a query with `cached` tokens, itself included (an int, or an integer
         tensor for as many queries)."""
         ahead = 0 if self.whole_tail else self.alignment - 1
@@ -108,7 +108,7 @@ class GuessRange:
         is bypassed."""
         return None if cached < self.bypass_below else (self.first, self.tail_start(cached))
 
-    def reads(self, key, cached):
+    def reads(self, key: Any, cached: Any) -> Any:
         """Return whether the guess of a query with `cached` tokens reads the key at a position, if the query sees it:
         the one statement of the rule, for policies, whole texts and transformers. Integers or integer tensors, whose
         shapes broadcast. Tiles are chosen besides (../alspec/followed.py)."""

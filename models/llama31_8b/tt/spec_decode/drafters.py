@@ -345,7 +345,7 @@ class OnDeviceChains:
         for one in traced:
             one.release()
 
-    def _drafting(self) -> list[TracedStep]:
+    def _drafting(self) -> list[TracedStep[Any]]:
         """Return the steps that make chains of this length, after the exact pass."""
         return [self._beginning, *self._appending[: max(self._length - 1, 0)]]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
@@ -298,7 +298,9 @@ def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
         logger.info("{}\n{}", plan.draft_layers, by_chip)
 
 
-def _serve(plan: Plan, device: ttnn.MeshDevice, checkpoint: Checkpoint, options: DemoOptions, weights, prompts) -> int:
+def _serve(
+    plan: Plan, device: ttnn.MeshDevice, checkpoint: Checkpoint, options: DemoOptions, weights: Any, prompts: Any
+) -> int:
     """Load the models onto open chips, and generate for the prompts' ids or chat without any; return the exit code.
     weights: the target's HostWeights, then those of a draft model."""
     from ....tt.layouts import ShardedLayout
