@@ -116,21 +116,3 @@ def choose_tokens(logits: torch.Tensor, sampling: SamplingParams, generators: Se
     if best.isnan().any():
         raise ValueError(f"logits hold NaN in rows {best.isnan().nonzero().flatten().tolist()}")
     return tokens.tolist()
-
-
-def sample_without_replacement(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
-    """Draw distinct tokens one after another, each from what the earlier ones leave, renormalised.
-
-    Shape: probabilities [n, vocab]; uniforms [n, count] -> int64 [n, count]; -1 where a row has run out of
-    tokens with mass. The rule a tree verifier must mirror is the reference's `verify_exact`.
-    """
-    weights = probabilities.double().clone()
-    drawn = torch.full(uniforms.shape, -1, dtype=torch.int64)
-    for i in range(uniforms.shape[1]):
-        rows = (weights.sum(-1) > 0).nonzero().flatten()
-        if not len(rows):
-            break
-        tokens = inverse_cdf(weights[rows], uniforms[rows, i])
-        drawn[rows, i] = tokens
-        weights[rows, tokens] = 0.0
-    return drawn

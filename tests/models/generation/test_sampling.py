@@ -17,7 +17,6 @@ from models.llama31_8b.generation.sampling import (
     inverse_cdf,
     make_generators,
     sample,
-    sample_without_replacement,
     warp_logits,
 )
 
@@ -124,22 +123,3 @@ def test_uniforms_come_from_each_users_own_generator():
     u = draw_uniforms(make_generators(SamplingParams(seed=5), 3), 7)
     assert u.shape == (3, 7) and u.dtype == torch.float64 and bool(((u >= 0) & (u < 1)).all())
     assert torch.equal(u[2], torch.rand(7, generator=torch.Generator().manual_seed(7), dtype=torch.float64))
-
-
-def test_draws_without_replacement_have_the_sequential_law():
-    n = 200_000
-    p = torch.tensor([0.5, 0.3, 0.15, 0.05])
-    uniforms = torch.rand(n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
-    pairs = sample_without_replacement(p.expand(n, -1), uniforms)
-    counts = torch.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16).reshape(4, 4)
-    expected = torch.tensor([[p[i] * p[j] / (1 - p[i]) if i != j else 0.0 for j in range(4)] for i in range(4)])
-    assert counts.diagonal().sum() == 0
-    off = ~torch.eye(4, dtype=torch.bool)
-    distribution = expected[off].double()
-    assert chisquare(counts[off], distribution / distribution.sum() * n).pvalue > 1e-3
-
-
-def test_draws_without_replacement_stop_when_the_support_is_used_up():
-    p = torch.tensor([[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]])
-    drawn = sample_without_replacement(p, torch.full((2, 3), 0.3, dtype=torch.float64))
-    assert drawn.tolist() == [[1, -1, -1], [0, 1, -1]]

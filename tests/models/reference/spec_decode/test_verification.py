@@ -10,7 +10,6 @@ from scipy.stats import chisquare
 from models.llama31_8b.generation.sampling import (
     SamplingParams,
     inverse_cdf,
-    sample_without_replacement,
     warp_logits,
 )
 from models.llama31_8b.reference.spec_decode import draft_verification as verification
@@ -28,6 +27,18 @@ SETTINGS = {
 
 def rand(*shape, seed):
     return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def drawn_without_replacement(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
+    """Draw distinct tokens one after another, each from what the earlier ones leave: [n, vocab] and [n, count] ->
+    int64 [n, count]; 0 where a row has run out of tokens, a filler that must never be accepted."""
+    weights, drawn = probabilities.double().clone(), torch.zeros(uniforms.shape, dtype=torch.int64)
+    for column in range(uniforms.shape[1]):
+        rows = (weights.sum(-1) > 0).nonzero().flatten()
+        if len(rows):
+            drawn[rows, column] = inverse_cdf(weights[rows], uniforms[rows, column])
+        weights[torch.arange(len(weights)), drawn[:, column]] = 0.0
+    return drawn
 
 
 def tables(params: SamplingParams, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,13 +59,12 @@ def draft_tree(shape: TokenTree, q: torch.Tensor, kind: str, seed: int) -> tuple
             continue
         distribution, uniforms = q[tokens[:, node]], rand(DRAWS, len(children), seed=seed * 100 + node)
         if kind == "distinct":
-            drawn = sample_without_replacement(distribution, uniforms)
+            drawn = drawn_without_replacement(distribution, uniforms)
         elif kind == "independent":
             drawn = torch.stack([inverse_cdf(distribution, uniforms[:, i]) for i in range(len(children))], dim=1)
         else:
             drawn = distribution.topk(len(children), dim=-1).indices
-        # Where the warped support has run out a sibling repeats token 0 of mass 0; it can never be accepted.
-        tokens[:, children] = drawn.clamp(min=0)
+        tokens[:, children] = drawn
     return trees, tokens
 
 
