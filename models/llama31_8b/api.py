@@ -19,7 +19,6 @@ from .generation.sequences import TokenCallback
 from .reference.hits import measure_hits
 from .results import GenerationResult as Result
 from .spec_decode.draft_shape import SELF_WINDOW, DraftShape
-from .spec_decode.drafters import NGramDrafter
 from .spec_decode.loop import Drafter, Generator
 from .tiny import TINY
 from .tt.mesh import TILE
@@ -28,7 +27,6 @@ from .tt.settings import AttentionSettings as Attention
 from .tt.settings import ModelSettings
 
 if TYPE_CHECKING:
-    import torch
     import ttnn
 
     from .reference.alspec.policies import AttentionPolicy
@@ -155,20 +153,15 @@ def load(
 
 
 def _on_cpu(source: str | Path | None, attention: Attention, draft: Draft | None, context: int | None) -> Llama:
-    from .reference.generate import TorchEngine, model_drafter, self_drafter
+    from .reference.generate import TorchEngine, drafter_for
 
     loaded = _loaded(source)
     engine = TorchEngine(loaded.model, _policy(attention))
     engine.capacity = min(context or engine.capacity, engine.capacity)
-    drafter: Drafter | None = None
-    if draft is not None and draft.source == "self":
-        drafter = self_drafter(loaded.model, draft.window, fuzzy=draft.parallel_layers)
-    elif draft is not None and draft.source != "ngram":
-        drafter = model_drafter(_loaded(draft.source).model, fuzzy=draft.parallel_layers)
-    elif draft is not None:
-        drafter = NGramDrafter()
-    shape, adaptive = (DraftShape(), False) if draft is None else (draft.shape, draft.adaptive)
-    generator = Generator(engine, drafter, shape, adaptive=adaptive)
+    if draft is None:
+        return Llama(loaded.config, loaded.tokenizer, Generator(engine), lambda: None)
+    drafter = drafter_for(loaded, draft.source, window=draft.window, fuzzy=draft.parallel_layers, load=_loaded)
+    generator = Generator(engine, drafter, draft.shape, adaptive=draft.adaptive)
     return Llama(loaded.config, loaded.tokenizer, generator, lambda: None)
 
 
@@ -226,7 +219,7 @@ def _chips(source: str | Path | None, config: LlamaConfig, device: Any, settings
     from .tt.model import TtLlama
 
     if source == RANDOM:
-        return TtLlama.from_state_dict(config, _random_state(), device, settings)
+        return TtLlama.from_state_dict(config, random_state_dict(TINY), device, settings)
     return TtLlama.from_checkpoint(source, device, settings)
 
 
@@ -251,24 +244,12 @@ def _described(source: str | Path | None) -> tuple[LlamaConfig, Tokenizer | None
     return found.config, found.tokenizer
 
 
-def _random_state() -> dict[str, torch.Tensor]:
-    return random_state_dict(TINY)
-
-
 @lru_cache(maxsize=2)
-def _loaded(source: str | Path | None) -> LoadedModel | _Random:
+def _loaded(source: str | Path | None) -> LoadedModel:
     """Load a checkpoint for the CPU once, however often settings change."""
     if source != RANDOM:
         return load_model(source)
     from .reference.model.model import ReferenceLlama
 
-    return _Random(TINY, None, ReferenceLlama.from_state_dict(TINY, _random_state()))
-
-
-@dataclass(frozen=True)
-class _Random:
-    """The tiny model as `load_model` gives a checkpoint."""
-
-    config: LlamaConfig
-    tokenizer: None
-    model: Any
+    no_tokenizer: Any = None
+    return LoadedModel(TINY, no_tokenizer, RANDOM, ReferenceLlama.from_state_dict(TINY, random_state_dict(TINY)))

@@ -10,7 +10,9 @@ from collections.abc import Generator as Yielding
 from typing import Any, NamedTuple
 
 import torch
+from loguru import logger
 
+from ..checkpoint.load import LoadedModel, load_model
 from ..generation.sampling import Draws, SamplingParams, choose_tokens, warp_logits
 from ..results import AttentionStatistics, GenerationResult
 from ..spec_decode import drafters
@@ -19,6 +21,7 @@ from ..spec_decode.layer_groups import resolve
 from ..spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
 from ..spec_decode.sigmoid import SigmoidApproximation
 from ..spec_decode.tree import TokenTree, TokenTreeBatch
+from ..spec_decode.vocabulary import check_vocabularies
 from .alspec.policies import AttentionPolicy, ExactAttention, SinkAttention
 from .model.kv_cache import KVCache
 from .model.model import ReferenceLlama
@@ -245,6 +248,27 @@ def self_drafter(
 ) -> drafters.SelfDrafter:
     """Return a drafter by which a model drafts for itself. fuzzy: see TorchDraft. Raises ValueError."""
     return drafters.SelfDrafter(TorchDraft(model, fuzzy=fuzzy, policy=SinkAttention(window), own_cache=False), window)
+
+
+def drafter_for(
+    target: LoadedModel,
+    source: str,
+    *,
+    window: int = SELF_WINDOW,
+    fuzzy: int | None = None,
+    load: Callable[[str], LoadedModel] = load_model,
+) -> Drafter:
+    """Return what drafts for a checkpoint: "ngram", "self", or a smaller checkpoint, which `load` loads. window: of
+    "self". fuzzy: see TorchDraft. Raises ValueError, VocabularyMismatchError, and what `load` raises."""
+    if source == "ngram":
+        return drafters.NGramDrafter()
+    if source == "self":
+        return self_drafter(target.model, window, fuzzy=fuzzy)
+    draft = load(source)
+    prints = (each.tokenizer.fingerprint() if each.tokenizer else None for each in (target, draft))
+    check_vocabularies(target.config, draft.config, *prints)
+    logger.info("draft model: {}", draft.source)
+    return model_drafter(draft.model, fuzzy=fuzzy)
 
 
 def generate(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import torch
 from tqdm import tqdm
 
-from ....reference.generate import TorchEngine
+from ....reference.generate import TorchEngine, drafter_for
 from ....spec_decode.draft_shape import DraftShape
 from ....spec_decode.loop import Generator
+from ....spec_decode.vocabulary import VocabularyMismatchError
 from ...options import DemoOptions, UserError
 from ...session import OnToken, Session
-from .drafting import make_drafter
 
 if TYPE_CHECKING:
     from ....checkpoint.load import LoadedModel
@@ -28,17 +28,21 @@ class ReferenceSession(Session):
     """The reference model on this machine. chat: one user's cache is kept from text to text."""
 
     def __init__(self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False) -> None:
-        """Load a draft model, if any. Raises as make_drafter does."""
+        """Load a draft model, if any. Raises UserError for drafts that do not go with the model, and what loading a
+        checkpoint raises."""
         self.checkpoint, self.options, self.policy = loaded, options, policy
         limit = loaded.config.max_position_embeddings
         self.capacity = options.chat_context(limit) if chat else limit
         self.engine = TorchEngine(
             loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._prefilled
         )
-        self.drafter = make_drafter(loaded, options)
+        self.drafter, shape = None, DraftShape()
         try:
-            shape = DraftShape() if self.drafter is None else options.draft_shape()
+            if options.drafter != "none":
+                self.drafter, shape = drafter_for(loaded, options.drafter, fuzzy=options.fuzzy), options.draft_shape()
             self.generator = Generator(self.engine, self.drafter, shape, adaptive=options.adapt)
+        except VocabularyMismatchError as error:
+            raise UserError(f"--draft {options.drafter}: {error}") from error
         except ValueError as error:
             raise UserError(str(error)) from error
         self.threads = torch.get_num_threads()
