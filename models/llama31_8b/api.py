@@ -252,4 +252,5 @@ def _loaded(source: str | Path | None) -> LoadedModel:
     from .reference.model.model import ReferenceLlama
 
     no_tokenizer: Any = None
-    return LoadedModel(TINY, no_tokenizer, RANDOM, ReferenceLlama.from_state_dict(TINY, random_state_dict(TINY)))
+    model = ReferenceLlama.from_state_dict(TINY, random_state_dict(TINY))
+    return LoadedModel(TINY, no_tokenizer, RANDOM, Path(RANDOM), TINY, model)
