@@ -98,13 +98,11 @@ def baselines(study: Study) -> Iterator[Cell]:
         _, columns = study.compared(place.context, place.start, policy)
         return {**columns, "hit_rate": len(layers) / study.layers, "layers": " ".join(map(str, layers))}
 
-    kinds: list[tuple[str, Callable, tuple[float, ...]]] = [
-        ("dynamic", dynamic, settings.finite),
-        ("matched", matched, settings.finite),
-    ]
-    of_ends: list[tuple[str, Callable, tuple[float, ...]]] = [("share", share, SHARES), ("sink", sink, (float("inf"),))]
+    kinds: list[tuple[str, Callable, tuple[float, ...]]]
+    kinds = [("dynamic", dynamic, settings.finite), ("matched", matched, settings.finite)]
+    of_ends = [*kinds, ("share", share, SHARES), ("sink", sink, (float("inf"),))]
     for place in study.places():
-        for method, run, parameters in kinds + (of_ends if place.predictor == "ends" else []):
+        for method, run, parameters in of_ends if place.predictor == "ends" else kinds:
             for parameter in parameters:
                 key = {**study.key(place), "method": method, "parameter": parameter}
                 yield Cell(key, partial(run, place, parameter))
@@ -173,15 +171,10 @@ def needle(study: Study) -> Iterator[Cell]:
             cache.truncate(place.context)
             said = result.choices[len(question) - 1 : -1].tolist()
             right = [a == b for a, b in zip(said, wanted)]
-            rows.append(
-                {
-                    "needle": f"fact {number + 1}" if number < len(FACTS) else f"hash {number + 1 - len(FACTS)}",
-                    "right": int(all(right)),
-                    "tokens_right": sum(right) / len(right),
-                    "loss": float(result.losses[len(question) - 1 :].double().mean()),
-                    "hit_rate": result.hit_rate(),
-                }
-            )
+            name = f"fact {number + 1}" if number < len(FACTS) else f"hash {number + 1 - len(FACTS)}"
+            row = {"needle": name, "right": int(all(right)), "tokens_right": sum(right) / len(right)}
+            loss = float(result.losses[len(question) - 1 :].double().mean())
+            rows.append(row | {"loss": loss, "hit_rate": result.hit_rate()})
         return rows
 
     for place in study.places():
