@@ -13,6 +13,7 @@ from numbers import Real
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 
 TILE = 32
+MAX_USERS = 8  # of a call; each has a semaphore on the core that writes its output
 HEAD_DIMS = (64, 128)
 CACHE_DTYPES = ("BFLOAT16", "BFLOAT8_B")
 FIDELITIES = ("HiFi2", "HiFi3")  # LoFi leaves out bits of the values: norms come out 8% low

@@ -44,6 +44,14 @@ def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
     return tops
 
 
+def word_buffer(index: int, page_bytes: int, cores, pages: int = 1):
+    """Return the ttnn.CBDescriptor of a buffer of 32-bit words on `cores`, a ttnn.CoreRangeSet."""
+    import ttnn
+
+    page = ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.uint32, page_size=page_bytes)
+    return ttnn.CBDescriptor(total_size=pages * page_bytes, core_ranges=cores, format_descriptors=[page])
+
+
 def circular_buffer(buffer: Buffer, cores: Mapping[str, Sequence[Core]]):
     """Return the ttnn.CBDescriptor of `buffer`. cores: by role."""
     import ttnn

@@ -84,3 +84,17 @@ class DeviceState(ABC):
         ]
         if failed:
             raise PeerError("; ".join(failed))
+
+
+class MeshState(DeviceState):
+    """State on one core of every chip of a mesh. shape: of the mesh. core: (x, y), the same on every chip."""
+
+    shape: tuple[int, ...]
+    core: tuple[int, int]
+
+    def names(self) -> list[str]:
+        return [f"chip {coordinate}" for coordinate in self.coordinates()]
+
+    def coordinates(self) -> list[tuple[int, ...]]:
+        """List all chips, row-major."""
+        return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]

@@ -10,7 +10,7 @@ import weakref
 from dataclasses import dataclass
 
 from tt_kernels.common.cores import check_core, single_cores
-from tt_kernels.common.device_state import DeviceState, PeerError
+from tt_kernels.common.device_state import DeviceState, MeshState, PeerError
 
 STATE_WORDS = 144  # sizeof(peer::State), rounded up to 64 bytes
 _STATE_FIELDS = {"calls": 12, "status": 14, "status_call": 15, "sent": 16, "ties": 17}
@@ -69,7 +69,7 @@ class Pairs(DeviceState):
         ]
 
 
-class ChipPairs(Pairs):
+class ChipPairs(Pairs, MeshState):
     """Every pair of neighbouring chips along `pair_axis` of a mesh; that axis has two chips.
 
     The chip at index 0 of the axis is speculative rank 0. core: (x, y) of the exchange core, the same on every chip.
@@ -89,13 +89,6 @@ class ChipPairs(Pairs):
         self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
         _live.add(self)
         self.make_state(mesh, single_cores(core), 1)
-
-    def names(self) -> list[str]:
-        return [f"chip {coordinate}" for coordinate in self.coordinates()]
-
-    def coordinates(self) -> list[tuple[int, ...]]:
-        """List all chips, row-major."""
-        return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
 
     def peer(self, coordinate: tuple[int, ...]) -> tuple[int, ...]:
         other = list(coordinate)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tt_kernels.common.cores import check_core, single_cores
-from tt_kernels.common.device_state import DeviceState, StateOfOne
+from tt_kernels.common.device_state import MeshState, StateOfOne
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, check_fabric, timeout_words
 
 MAX_CHIPS = 8
@@ -43,7 +43,7 @@ class ChipState:
         return f"gave up in call {self.status_call}: {reason}"
 
 
-class TpGroup(DeviceState):
+class TpGroup(MeshState):
     """Every TP group along `tp_axis` of a mesh: 2 to MAX_CHIPS chips that share the heads of the same users.
 
     core: (x, y) of the output core, the same on every chip; not the exchange core of a pair. link: which Ethernet link
@@ -74,13 +74,6 @@ class TpGroup(DeviceState):
         self.tp_axis, self.shape, self.core, self.link = tp_axis, shape, core, link
         self.chips, self.timeout_s, self.timeout = shape[tp_axis], timeout_s, timeout_words(timeout_s)
         self.make_state(mesh, single_cores(core), 1)
-
-    def names(self) -> list[str]:
-        return [f"chip {coordinate}" for coordinate in self.coordinates()]
-
-    def coordinates(self) -> list[tuple[int, ...]]:
-        """List all chips, row-major."""
-        return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
 
     def tp_rank(self, coordinate: tuple[int, ...]) -> int:
         """Return the index of a chip in its TP group."""

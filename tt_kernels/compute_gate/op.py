@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
+from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import all_worker_cores, check_on_device, core_list
 from tt_kernels.common.kernel import kernel_descriptor, require_ungated
 from tt_kernels.common.peer import is_pair_axis
@@ -203,7 +204,8 @@ def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = 
     constants = {"users": users, "scratch_cb": _SCRATCH_CB}
     kernel = _kernel(cores, defines, constants=constants, accessors=accessors, common=common)
     return require_ungated(
-        ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[_scratch(cores)]), "compute_gate"
+        ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[word_buffer(_SCRATCH_CB, _SCRATCH_BYTES, cores)]),
+        "compute_gate",
     )
 
 
@@ -262,13 +264,6 @@ def _kernel(cores, defines, **arguments):
     import ttnn
 
     return kernel_descriptor(KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments)
-
-
-def _scratch(cores):
-    import ttnn
-
-    page = ttnn.CBFormatDescriptor(buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=_SCRATCH_BYTES)
-    return ttnn.CBDescriptor(total_size=_SCRATCH_BYTES, core_ranges=cores, format_descriptors=[page])
 
 
 def _launch(program, tensors) -> None:

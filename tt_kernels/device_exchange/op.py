@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
 from tt_kernels.common.kernel import UNGATED_DEFINE, Core, Values, kernel_descriptor, require_ungated
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
@@ -198,11 +199,7 @@ class DeviceExchange:
                 )
         program.kernels = kernels
         program.cbs = [
-            ttnn.CBDescriptor(
-                total_size=pages * size,
-                core_ranges=cores,
-                format_descriptors=[ttnn.CBFormatDescriptor(buffer_index=cb, data_format=ttnn.uint32, page_size=size)],
-            )
+            word_buffer(cb, size, cores, pages)
             for cb, size, pages, cores in (
                 (_PIECES_CB, piece_bytes, _PIECES_IN_BUFFER, core_set(*arguments)),
                 (_ROWS_CB, packed_bytes, 1, _with_helpers(helpers)),

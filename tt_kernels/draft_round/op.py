@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -206,7 +207,6 @@ def _launch(
         accessors=accessors,
         common={name: tensor.buffer_address() for name, tensor in tensors.items()} | dict(common or {}),
     )
-    page = ttnn.CBFormatDescriptor(buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=scratch)
-    buffer = ttnn.CBDescriptor(total_size=scratch, core_ranges=cores, format_descriptors=[page])
-    program = ttnn.ProgramDescriptor(kernels=[descriptor], semaphores=[], cbs=[buffer])
+    buffers = [word_buffer(_SCRATCH_CB, scratch, cores)]
+    program = ttnn.ProgramDescriptor(kernels=[descriptor], semaphores=[], cbs=buffers)
     ttnn.generic_op([*read.values(), *written.values()], program)

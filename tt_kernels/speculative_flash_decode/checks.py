@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tt_kernels.common.attention_checks import MAX_SCALE as MAX_SCALE
-from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
 from tt_kernels.common.attention_checks import (
+    MAX_USERS,
     TILE,
     AttentionShape,
     check_attention_tensors,
@@ -16,6 +16,7 @@ from tt_kernels.common.attention_checks import (
     check_scale,
     is_number,
 )
+from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
 from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
 from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
@@ -26,7 +27,6 @@ from tt_kernels.speculative_flash_decode.guess_range import (
     check_tile_masses,
 )
 
-MAX_USERS = 8  # each has a semaphore on the output core
 MAX_QUERY_HEADS = 32  # one tile of query rows per user
 # Beyond any use, and its square times the norm of attention outputs is still far from the largest float32.
 MAX_THRESHOLD = 1e6

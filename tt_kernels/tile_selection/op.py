@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
@@ -101,17 +102,6 @@ def _program(masses, lists, cur_pos, guess_range: GuessRange):
     program = ttnn.ProgramDescriptor(
         kernels=[kernel],
         semaphores=[],
-        cbs=[
-            ttnn.CBDescriptor(
-                total_size=-(-size // 16) * 16,
-                core_ranges=core_set(*cores),
-                format_descriptors=[
-                    ttnn.CBFormatDescriptor(
-                        buffer_index=_BUFFERS[name], data_format=ttnn.uint32, page_size=-(-size // 16) * 16
-                    )
-                ],
-            )
-            for name, size in sizes.items()
-        ],
+        cbs=[word_buffer(_BUFFERS[name], -(-size // 16) * 16, core_set(*cores)) for name, size in sizes.items()],
     )
     return require_ungated(program, "select_tiles")

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
 from tt_kernels.common.peer import ChipPairs
@@ -74,7 +75,6 @@ def _program(tokens, states: Sequence[ChipPairs | TpGroup], failed_words: int | 
         line = state.state.buffer_address() + word // _LINE_BYTES * _LINE_BYTES
         places += [*noc_core(state.core), line, word % _LINE_BYTES // 4]
     scratch = max(_LINE_BYTES * len(states), page_bytes)
-    page = ttnn.CBFormatDescriptor(buffer_index=_SCRATCH_CB, data_format=ttnn.uint32, page_size=scratch)
     kernel = kernel_descriptor(
         KERNEL,
         ttnn.DataMovementConfigDescriptor(),
@@ -91,6 +91,6 @@ def _program(tokens, states: Sequence[ChipPairs | TpGroup], failed_words: int | 
         per_core={(0, 0): {"tokens": tokens.buffer_address(), "places": places}},
         defines=[UNGATED_DEFINE],
     )
-    buffer = ttnn.CBDescriptor(total_size=scratch, core_ranges=core_set((0, 0)), format_descriptors=[page])
+    buffer = word_buffer(_SCRATCH_CB, scratch, core_set((0, 0)))
     program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
     return require_ungated(program, "token_guard")

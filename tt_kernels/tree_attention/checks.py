@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tt_kernels.common.attention_checks import TILE, AttentionShape, check_attention_tensors, check_heads
+from tt_kernels.common.attention_checks import MAX_USERS, TILE, AttentionShape, check_attention_tensors, check_heads
 from tt_kernels.common.page_table import Paging, users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
-MAX_USERS = 8
 # Visiting times are split into two parts of four bits, which every math fidelity multiplies exactly
 # (kernels/interval_tiles.hpp).
 MAX_NODES = 256

@@ -7,12 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tt_kernels.common.attention_checks import CACHE_DTYPES, TILE
 from tt_kernels.common.page_table import Paging, users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 
-TILE = 32
 MAX_NODES = 256
-CACHE_DTYPES = ("BFLOAT16", "BFLOAT8_B")
 # The addresses of all caches are runtime arguments, of which a kernel takes 341 words.
 MAX_CACHES = 256
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.page_table import paging_values
@@ -121,14 +122,7 @@ def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_c
         _TARGET_CB: (tile_bytes, problem.max_tiles),
         _WORDS_CB: (words_bytes, 1),
     }
-    buffers = [
-        ttnn.CBDescriptor(
-            total_size=page * count,
-            core_ranges=ranges,
-            format_descriptors=[ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.uint32, page_size=page)],
-        )
-        for index, (page, count) in sizes.items()
-    ]
+    buffers = [word_buffer(index, page, ranges, count) for index, (page, count) in sizes.items()]
     program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=buffers)
     ttnn.generic_op([*others, *caches], program)
 

@@ -21,7 +21,7 @@ from ..reference.model.step import GuessRange
 from ..reference.model.text_attention import guess_reads, text_guess
 from .speculation import AttentionSpeculation, TextGuess, UnsupportedAttentionError, speculation_of
 
-TILE = 128  # rows and columns of flex_attention's tiles
+FLEX_TILE = 128  # rows and columns of flex_attention's tiles
 HEAD_BLOCK = 1024  # tokens whose next-token scores are in memory at once
 
 
@@ -115,18 +115,19 @@ def _flex_attention(compiled: bool) -> Any:
 
 @lru_cache(maxsize=8)
 def tile_mask(guess_range: GuessRange, tokens: int, device: str) -> Any:
-    """Return flex_attention's BlockMask of the tiles of TILE x TILE that some guess reads, for texts of so many tokens.
+    """Return flex_attention's BlockMask of the tiles of FLEX_TILE x FLEX_TILE that some guess reads, for texts of so
+    many tokens.
 
-    Made from the tiles' numbers, (T / TILE)^2 integers: no mask of T x T is made.
+    Made from the tiles' numbers, (T / FLEX_TILE)^2 integers: no mask of T x T is made.
     """
     from torch.nn.attention.flex_attention import BlockMask
 
-    rows = -(-tokens // TILE)
+    rows = -(-tokens // FLEX_TILE)
     counts = torch.zeros((1, 1, rows), dtype=torch.int32)
     numbers = torch.zeros((1, 1, rows, rows), dtype=torch.int32)
     for row in range(rows):
-        tail = max(0, guess_range.tail_start(row * TILE + 1))
-        read = sorted({*range(min(row + 1, -(-guess_range.first // TILE))), *range(tail // TILE, row + 1)})
+        tail = max(0, guess_range.tail_start(row * FLEX_TILE + 1))
+        read = sorted({*range(min(row + 1, -(-guess_range.first // FLEX_TILE))), *range(tail // FLEX_TILE, row + 1)})
         counts[0, 0, row] = len(read)
         numbers[0, 0, row, : len(read)] = torch.tensor(read)
 
@@ -136,7 +137,7 @@ def tile_mask(guess_range: GuessRange, tokens: int, device: str) -> Any:
     return BlockMask.from_kv_blocks(
         counts.to(device),
         numbers.to(device),
-        BLOCK_SIZE=TILE,
+        BLOCK_SIZE=FLEX_TILE,
         mask_mod=reads,
         seq_lengths=(tokens, tokens),
     )

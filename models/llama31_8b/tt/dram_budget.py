@@ -8,14 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..config import LlamaConfig
-from .mesh import DRAM_BYTES, TILE, MeshShape
+from .mesh import DRAM_BYTES, MAX_USERS, TILE, MeshShape
 from .precision import PrecisionConfig, bytes_of
 from .sharding import ShardedDecodeConfig, check_decode_sharding
 
 DRAM_BYTES_PER_S = 288e9  # Wormhole at 12 GT/s
 # Left for captured traces, a prefill chunk's activations and the runtime.
 RESERVE_BYTES = 512 * 1024**2
-MAX_USERS = 32
 
 
 class DoesNotFit(ValueError):

@@ -12,9 +12,9 @@ import torch
 import ttnn
 from loguru import logger
 
+from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 from tt_kernels.speculative_sampling.op import Verified
-from tt_kernels.tree_attention.checks import MAX_USERS
 
 from ..generation.sampling import Draws, SamplingParams, sample, warp_logits
 from ..results import AttentionStatistics

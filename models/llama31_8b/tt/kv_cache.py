@@ -15,9 +15,8 @@ from tt_kernels.common.page_table import BLOCKS
 from tt_kernels.tree_cache.op import commit_path, write_nodes
 
 from ..config import LlamaConfig
-from .mesh import TILE, MeshShape
+from .mesh import MAX_USERS, TILE, MeshShape
 
-MAX_USERS = 32
 ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 TILE = 32
+MAX_USERS = 32  # decoded together, one core each
 SP_AXIS, TP_AXIS = 0, 1
 # 12 banks of 1 GiB (Wormhole); dram_budget.py reserves what traces and activations need.
 DRAM_BYTES = 12 * 1024**3

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 import ttnn
 
+from tt_kernels.common.attention_checks import MAX_USERS as MAX_GUESSED_USERS
 from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
-from tt_kernels.speculative_flash_decode.checks import MAX_USERS as MAX_GUESSED_USERS
 from tt_kernels.speculative_sampling.op import Verified
 
 from ...generation.sampling import Draws, SamplingParams
