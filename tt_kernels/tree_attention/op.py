@@ -25,7 +25,18 @@ if TYPE_CHECKING:
     import ttnn
 
 
-__all__ = ["ProgramConfig", "UnsupportedError", "check_intervals", "check_room", "tree_attention"]
+__all__ = [
+    "Decoded",
+    "GuessRange",
+    "Peer",
+    "ProgramConfig",
+    "TpGroup",
+    "UnsupportedError",
+    "check_intervals",
+    "check_room",
+    "speculative_tree_attention",
+    "tree_attention",
+]
 
 
 @dataclass(frozen=True)
@@ -136,8 +147,6 @@ def launch(
     program = mesh_program(peer, tp_group, tensors.output, lambda: empty_program(split), fill)
     ttnn.generic_op(tensors.all(), program)
 
-
-__all__ = ["Decoded", "GuessRange", "Peer", "ProgramConfig", "TpGroup", "speculative_tree_attention"]
 
 OP = "speculative_tree_attention"
 
