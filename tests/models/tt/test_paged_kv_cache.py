@@ -5,11 +5,81 @@ mock meshes."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import torch
 
-from tests.models.tt.paged_cache_programs import plain_and_paged
 from tests.support.tt_tolerances import prompt
+
+USERS, CAPACITY, BLOCK, BLOCKS = 2, 192, 64, 9
+
+
+def table_of(seed: int) -> torch.Tensor:
+    """Blocks in a random order; none of them is block 0."""
+    random = torch.Generator().manual_seed(seed)
+    return 1 + torch.randperm(BLOCKS - 1, generator=random)[: USERS * CAPACITY // BLOCK].view(USERS, -1)
+
+
+def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) -> dict[str, list[torch.Tensor]]:
+    """The logits of a model with either cache: of the prompts in chunks of 64, of three decode steps (the first alone
+    compiled, the others traced where the mesh replays traces; after the first the page table changes to other blocks
+    for positions that nobody has cached yet), and of a tree step, a commit, and the step after it."""
+    import ttnn
+
+    from models.llama31_8b.checkpoint.random_weights import random_state_dict
+    from models.llama31_8b.tiny import TINY
+    from models.llama31_8b.tt.kv_cache import PagedKVCache
+    from models.llama31_8b.tt.model import TtLlama, cache_prompt, overwrite, read
+    from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
+
+    def build(blocks: int) -> TtLlama:
+        settings = ModelSettings(
+            users=USERS, capacity=CAPACITY, precision="accuracy", decode_sharding=sharding,
+            cache_blocks=blocks, block_size=BLOCK,
+        )  # fmt: skip
+        return TtLlama.from_state_dict(TINY, random_state_dict(TINY, 0), mesh, settings)
+
+    found = {}
+    for name, blocks in (("plain", 0), ("paged", BLOCKS)):
+        model = build(blocks)
+        table = table_of(1)
+        cache = model.cache
+        if isinstance(cache, PagedKVCache):
+            cache.set_page_table(table)
+        logits = []
+        for user, text in enumerate(prompts):
+            last = cache_prompt(model, text, user, BLOCK, logits=True)
+            logits.append(read(last)[0, 0, (len(text) - 1) % 32].float())
+        lengths = [len(prompt) for prompt in prompts]
+        tokens = [3] * USERS
+        inputs = model.step_inputs(tokens, lengths)
+        step = TracedStep(mesh, lambda m=model, i=inputs: m.decode(i), why_no_trace(mesh) is not None)
+        for number in range(3):
+            if number == 1 and isinstance(cache, PagedKVCache):
+                moved = table.clone()
+                moved[0, -1], moved[1, -1] = table[1, -1], table[0, -1]
+                cache.set_page_table(moved)
+            overwrite(inputs, model.step_inputs(tokens, lengths, on_device=False))
+            logits.append(read(step()).float())
+            tokens, lengths = [int(t) for t in logits[-1][0, 0].argmax(-1)], [n + 1 for n in lengths]
+        step.release()
+        if trees:
+            nodes = torch.tensor([[tokens[0], 5, 6, 7], [tokens[1], 8, 9, 10]])
+            enter, leave = torch.tensor([[0, 1, 2, 3]] * 2), torch.tensor([[3, 1, 3, 3]] * 2)
+            tree = model.tree_inputs(nodes, lengths, enter, leave)
+            logits.append(read(model.decode(tree)).float())
+            path = model.put_integers(torch.tensor([[2, 3, -1, -1], [-1] * 4]), "int32")
+            cache.commit(tree.positions, path, 4)
+            lengths = [lengths[0] + 3, lengths[1] + 1]
+            logits.append(read(model.decode(model.step_inputs([11, 12], lengths))).float())
+        found[name] = logits
+        with suppress(Exception):
+            for tensor in (*cache.keys, *cache.values):
+                ttnn.deallocate(tensor)
+    return found
+
 
 pytestmark = pytest.mark.timeout(1500)
 

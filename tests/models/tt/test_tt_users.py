@@ -2,12 +2,124 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several users, prompt lengths and formats by layer, of a small TT-NN Llama on the simulated chip."""
 
+from __future__ import annotations
+
 import json
 
 import pytest
 from loguru import logger
 
-from tests.models.tt.batch_programs import formats, one_step, prompts
+from tests.support.tt_programs import TINY, build, cache_figures, figures, half_split
+
+ONE_LAYER = TINY.with_layers(1)
+
+
+def adjacent(keys):
+    """The inverse of half_split: RoPE pairs side by side."""
+    import torch
+
+    half = keys.shape[-1] // 2
+    return torch.stack((keys[..., :half], keys[..., half:]), -1).flatten(-2)
+
+
+def one_step(mesh, positions: list[int]) -> dict:
+    """A decode step of users behind random caches, -1 for a user to skip: figures of every active user's
+    logits and of what it wrote, and for each user how many numbers of its cache changed outside the row of
+    its new token."""
+    import torch
+    import ttnn
+
+    from models.llama31_8b.tt.model import read
+
+    users, capacity = len(positions), 256  # two chunks of keys
+    model, reference = build(mesh, ONE_LAYER, users=users, capacity=capacity)
+    cache = reference.new_cache(users, capacity)
+    generator = torch.Generator().manual_seed(11)
+    active = [user for user, position in enumerate(positions) if position >= 0]
+    for user in active:
+        one = cache.user(user)
+        one.reserve(positions[user])
+        one.commit(positions[user])
+    for ours, theirs, change in (
+        (model.cache.keys, cache.keys, adjacent),
+        (model.cache.values, cache.values, lambda values: values),
+    ):
+        theirs[0].copy_(torch.randn(theirs[0].shape, generator=generator).bfloat16())
+        ours[0] = ttnn.from_torch(
+            change(theirs[0]),
+            dtype=ttnn.bfloat16,
+            layout=ttnn.TILE_LAYOUT,
+            device=mesh,
+            memory_config=ttnn.DRAM_MEMORY_CONFIG,
+        )
+
+    def contents():
+        keys, values = read(model.cache.keys[0]).float(), read(model.cache.values[0]).float()
+        return torch.cat((half_split(keys), values), 1)
+
+    before = contents()
+    tokens = torch.randint(0, TINY.vocab_size, (users,), generator=generator)
+    got = read(model.decode(model.step_inputs(tokens.tolist(), positions)))[0, 0].float()
+    expected = reference.forward(tokens[active, None], cache.view(active))[:, 0]
+    after = contents()
+    changed = (before != after).any(1).any(-1)  # [users, capacity]
+    wanted = torch.cat((cache.keys[0], cache.values[0]), 1)
+    return {
+        "logits": [figures(got[user], row) for user, row in zip(active, expected, strict=True)],
+        "written": [figures(after[user, :, positions[user]], wanted[user, :, positions[user]]) for user in active],
+        "changed": [row.nonzero().flatten().tolist() for row in changed],
+    }
+
+
+def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
+    """Prefill one user with prompts of each length in chunks of that many tokens, one over the other: figures
+    of the last logits and the cache."""
+    import torch
+
+    from models.llama31_8b.tt.generator import Generator
+
+    model, reference = build(mesh, ONE_LAYER)
+    found = []
+    for length, chunk in chunks.items():
+        seed = torch.Generator().manual_seed(length)
+        prompt = torch.randint(0, TINY.vocab_size, (length,), generator=seed).tolist()
+        cache = reference.new_cache(1, model.capacity)
+        expected = reference.prefill([prompt], cache)[0]
+        got = Generator(model, sample_on="host", prefill_chunk=chunk).prefill(prompt, 0)
+        found.append(
+            {
+                "length": length,
+                "logits": figures(got, expected),
+                "cache": cache_figures(model, cache, [length]),
+            }
+        )
+    return found
+
+
+def formats(mesh, overrides: str) -> dict:
+    """Formats that the weights and the cache of a two-layer model have on the device, and the largest error
+    of each layer's gate against the checkpoint's."""
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.modules import dtype_name
+
+    model, reference = build(mesh, TINY, "performance", overrides=overrides)
+    told: dict = {
+        "lm_head": dtype_name(model.head.blocks[0].weight),
+        "kv_cache": dtype_name(model.cache.keys[1]),
+    }
+    for index, layer in enumerate(model.layers):
+        parts = {
+            "qkv": layer.attention.qkv.weight,
+            "wo": layer.attention.wo.weight,
+            "ff1": layer.mlp.ff1.weight,
+            "ff3": layer.mlp.ff3.weight,
+            "ff2": layer.mlp.ff2.weight,
+        }
+        told[index] = {name: dtype_name(tensor) for name, tensor in parts.items()}
+        gate = reference.layers[index].gate_up.weight.chunk(2)[0].t()
+        told[index]["error"] = float((read(layer.mlp.ff1.weight)[0, 0].float() - gate).abs().max() / gate.abs().max())
+    return told
+
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 MIN_PCC = 0.99
