@@ -115,6 +115,11 @@ def gathered_words(rows: Sequence[Sequence[int]]) -> torch.Tensor:
     return values
 
 
+def set_bits(values: torch.Tensor, place: tuple[int, ...], bits: int) -> None:
+    """Write the bits of a bfloat16 number at a place of a contiguous tensor: torch would make one NaN of many."""
+    values.view(torch.int16)[place] = bits - (bits >> 15 << 16)
+
+
 # ------------------------------------------------------------------------------ in the worker
 
 

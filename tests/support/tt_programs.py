@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from models.llama31_8b.tiny import TINY
-from tests.support.pcc import correlation
+from runtime_patches.simulated_n150.testing.tensors import correlation
 
 
 def figures(got, expected) -> dict:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from loguru import logger
 
-from tests.support.pcc import correlation
+from runtime_patches.simulated_n150.testing.tensors import correlation
 from tests.support.run_op import Call, In, Make, priorities, run_ops, words
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, list_rows

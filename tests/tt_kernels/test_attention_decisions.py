@@ -8,8 +8,7 @@ import pytest
 import torch
 from loguru import logger
 
-from tests.support.pcc import set_bits
-from tests.support.run_op import Make, priorities, run_ops
+from tests.support.run_op import Make, priorities, run_ops, set_bits
 from tests.tt_kernels.attention import CHIP, SHORT, Case, check_numbers, padded, random_tree, wanted
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, YIELDED
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.support.pcc import correlation
+from runtime_patches.simulated_n150.testing.tensors import correlation
 from tests.support.run_op import Call, In, Make, priorities, run_ops, words
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 

@@ -20,8 +20,7 @@ from models.llama31_8b.reference.spec_decode.draft_verification import (
 )
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from tests.support import run_op
-from tests.support.pcc import set_bits
-from tests.support.run_op import In, words
+from tests.support.run_op import In, set_bits, words
 from tt_kernels.speculative_sampling.reference import (
     BAD_DRAFT,
     BAD_TARGET,

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runtime_patches.simulated_n150.testing.tensors import on_chips
 from tests.models.tt.parallel_programs import of_chips
-from tests.support.mesh_tensors import on_chips
 from tests.support.tt_programs import TINY
 
 
