@@ -43,15 +43,18 @@ def opening_options() -> dict[str, int]:
     return {"trace_region_size": TRACE_REGION_BYTES, "worker_l1_size": room}
 
 
-def command(program: Sequence[str], mesh: tuple[int, int], grid: str, dispatch: str = "fast") -> list[str]:
+def command(
+    program: Sequence[str], mesh: tuple[int, int], grid: str, dispatch: str = "fast", library: str | None = None
+) -> list[str]:
     """Return the command line that runs `program` on a mesh of simulated chips of `grid` (columns x rows) cores.
 
-    The chips' runtime has the compute gate.
+    The chips' runtime has the compute gate. library: a ttsim library that simulates the one chip.
     """
     rows, columns = mesh
     several = ["--mesh", f"{rows}x{columns}"] if rows * columns > 1 else []
     started = [sys.executable, "-m", SIMULATOR, "run", "--patch", "runtime_patches.sgdc"]
     started += ["--grid", grid, "--dispatch", dispatch]
+    started += [] if library is None else ["--simulator", library]
     return [*started, *several, "--", *program]
 
 

@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) ->
     description = _description(options)
     findings: list[Finding] = []
     try:
-        for finding in run_stages(stages, options.device, options.level):
+        for finding in run_stages(stages, options.device, options.level, options.simulator):
             findings.append(finding)
             if not finding.why.startswith(HIGHER):
                 _show(finding)
@@ -76,13 +76,17 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--device", choices=("n150", "sim"), default="n150", help="boards (default) or simulated chips")
+    add("--simulator", metavar="PATH", help="with --device sim: a ttsim library in place of the project's simulator")
     add("--level", choices=LEVELS, default="quick", help="quick: a minute; full: a quarter of an hour; soak: longer")
     add(
         "--report", type=Path, default=Path("llama-alspec-check"), metavar="DIR",
         help="folder of report.json and report.md (%(default)s)",
     )  # fmt: skip
     add("--describe", metavar="TEXT", help="one line for the report (default: asked in a terminal)")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    if options.simulator and options.device != "sim":
+        parser.error(f"--simulator is for --device sim, got --device {options.device}")
+    return options
 
 
 if __name__ == "__main__":

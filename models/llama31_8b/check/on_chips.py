@@ -28,6 +28,12 @@ GRID = (2, 1)  # of the simulated chips
 # Products of 32 x 128 by 128 x 32 numbers; a right sum is off by 0.001 of the root of its squared terms' sum.
 PRODUCTS, MAX_RELATIVE = 4, 0.02
 LINK_ROWS, BOARD_ROWS = (32, 128), (32, 128, 1024)  # of 64 bfloat16 numbers: 4, 16 and 128 KB
+# The relative distance of `flash_decode`'s guess by what decides how many fraction bits of SrcB count where SrcA holds
+# BF16 and SrcB TF32 (runtime_patches/simulated_n150/simulator/behaviour/operand_formats.py); only a board can tell.
+SRCB_BITS = {
+    "those of its own format, as ttsim has it": 0.602917,
+    "those of SrcA's, as the documents have it": 0.602598,
+}
 # How long a rank waits for its peer: simulated cycles are dear, and no launch of a simulated chip takes a million.
 TIMEOUT_S, SIM_TIMEOUT_S = 2.0, 1e-3
 
@@ -145,7 +151,10 @@ def flash_decode(context: Context) -> list[Check]:
         wanted = getattr(expected, part)
         error = 0.02 * float(wanted.abs().max())
         checks.append(near(part, ttnn.to_torch(getattr(found, part)).float(), wanted, 0.9999, error))
-    return checks
+    distance, norm = (float(ttnn.to_torch(part).flatten()[0]) for part in (found.distance_sq, found.norm_sq))
+    relative = math.sqrt(distance / norm)
+    rule = min(SRCB_BITS, key=lambda name: abs(SRCB_BITS[name] - relative))
+    return [*checks, Check("bits of SrcB that count", f"{rule}: relative distance {relative:.6f}")]
 
 
 def tree_attention(context: Context) -> list[Check]:

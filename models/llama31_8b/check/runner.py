@@ -33,33 +33,35 @@ NOT_SIMULATED = "cannot run: "  # how the simulator's command begins to say what
 TRACE_REGION_BYTES = 1 << 22
 
 
-def run_stages(stages: Sequence[Stage], kind: str, level: str) -> Iterator[Finding]:
-    """Yield the finding of every stage, in order. kind: "sim" or "n150".
+def run_stages(stages: Sequence[Stage], kind: str, level: str, library: str | None = None) -> Iterator[Finding]:
+    """Yield the finding of every stage, in order. kind: "sim" or "n150". library: a ttsim library for "sim".
 
     A stage of a higher level, one whose needs did not pass, and one for more chips than there are is skipped.
     """
     passed: set[str] = set()
     for stage in stages:
-        reason = _why_skipped(stage, kind, level, passed)
-        finding = Finding(stage.name, SKIPPED, why=reason) if reason else _run(stage, kind)
+        reason = _why_skipped(stage, kind, level, passed, library)
+        finding = Finding(stage.name, SKIPPED, why=reason) if reason else _run(stage, kind, library)
         if finding.status == PASS:
             passed.add(stage.name)
         yield finding
 
 
-def _why_skipped(stage: Stage, kind: str, level: str, passed: set[str]) -> str:
+def _why_skipped(stage: Stage, kind: str, level: str, passed: set[str], library: str | None) -> str:
     if not stage.runs_at(level):
         return f"{HIGHER}{stage.level}"
     if missing := [need for need in stage.needs if need not in passed]:
         return f"needs {', '.join(missing)}"
-    chips = SIM_CHIPS if kind == "sim" else len(boards.visible_boards())
+    if library is not None and stage.float32:
+        return "ttsim refuses ttnn's unpacks of float32 tiles"
+    chips = (SIM_CHIPS if library is None else 1) if kind == "sim" else len(boards.visible_boards())
     return f"needs {stage.chips} chips, found {chips}" if stage.chips > max(chips, 1) else ""
 
 
-def _run(stage: Stage, kind: str) -> Finding:
+def _run(stage: Stage, kind: str, library: str | None) -> Finding:
     started = time.monotonic()
     try:
-        answer = _answer(stage, kind)
+        answer = _answer(stage, kind, library)
     except (RuntimeRootError, OSError) as error:
         answer = {"could_not_run": " ".join(str(error).split())}
     seconds = round(time.monotonic() - started, 1)
@@ -74,7 +76,7 @@ def _run(stage: Stage, kind: str) -> Finding:
     return Finding(stage.name, status, seconds, why, () if status == PASS else advice(stage, why), checks)
 
 
-def _answer(stage: Stage, kind: str) -> dict[str, Any]:
+def _answer(stage: Stage, kind: str, library: str | None) -> dict[str, Any]:
     """Return the child's answer, else {"error"}; with an error also "phase": what the child was doing."""
     limit = stage.limit_s * (SIM_PATIENCE if kind == "sim" else 1)
     asked = json.dumps({"body": stage.body, "kind": kind, "mesh": stage.mesh})
@@ -83,7 +85,7 @@ def _answer(stage: Stage, kind: str) -> dict[str, Any]:
         command = [sys.executable, "-m", __spec__.name if __spec__ else __name__, str(answer), asked]
         environment = dict(os.environ)
         if stage.mesh is not None and kind == "sim":
-            command = simulated.command(command, stage.mesh, stage.grid)
+            command = simulated.command(command, stage.mesh, stage.grid, library=library)
         elif stage.mesh is not None:
             overlays = {"TT_METAL_OPERATION_TIMEOUT_SECONDS": str(round(limit / 2))}
             environment = process_environment(overlays | silicon_environment(sgdc.overlays()))

@@ -16,7 +16,7 @@ class Stage(NamedTuple):
     """name: unique. body: "module:function", called as function(context) in a process of its own. advice: what goes on
     working without it. needs: stages without whose pass this one says nothing. level: the first of LEVELS that has it.
     limit_s: seconds on boards. chips: that the device is opened with, 0 for none. columns: of their mesh. grid: columns
-    x rows of cores of a simulated chip."""
+    x rows of cores of a simulated chip. float32: it has ttnn ops on float32 tiles."""
 
     name: str
     body: str
@@ -27,6 +27,7 @@ class Stage(NamedTuple):
     chips: int = 1
     columns: int = 1
     grid: str = "2x1"
+    float32: bool = False
 
     @property
     def mesh(self) -> tuple[int, int] | None:
@@ -53,7 +54,7 @@ STAGES = (
     Stage("stock op", f"{CHIPS}:stock_op", ("ttnn itself does not compute: `tt-smi -r`, then ttnn's own examples",),
           ("open",)),
     Stage("HiFi4 probe", f"{CHIPS}:hifi4_probe", ("`--precision performance` has no product with float32 sums",),
-          ("stock op",)),
+          ("stock op",), float32=True),
     Stage("flash decode", f"{CHIPS}:flash_decode", ("`--attention exact --decode-sharding interleaved` decodes with "
           "ttnn's own attention",), ("stock op",)),
     Stage("gate", f"{CHIPS}:gate", (_EXACT,), ("stock op",)),
@@ -63,7 +64,8 @@ STAGES = (
     Stage("link", f"{CHIPS}:exchange", (_ONE, _EXACT, _CABLES), ("gate",), "full", 300, 2),
     Stage("collectives", f"{CHIPS}:collectives", ("`--mesh 1x1` or 2x1 has no TP group, so no collectives", _CABLES),
           ("stock op",), "full", 300, 2, 2, "4x2"),
-    Stage("layer", f"{MODEL}:interleaved", ("`--precision accuracy`", _CPU), ("stock op",), "full", 300),
+    Stage("layer", f"{MODEL}:interleaved", ("`--precision accuracy`", _CPU), ("stock op",), "full", 300,
+          float32=True),
     Stage("sharded layer", f"{MODEL}:sharded", (_INTERLEAVED,), ("flash decode", "layer"), "full", 300, grid="8x8"),
     Stage("pair", f"{MODEL}:speculating_pair", (_EXACT, "`--mesh 1x2` shares the work between both chips"),
           ("flash decode", "layer", "link"), "full", 300, 2, grid="2x2"),

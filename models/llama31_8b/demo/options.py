@@ -89,6 +89,9 @@ class DemoOptions:
     decode_sharding: str | None = _option(None, _CHIPS, "NAME",
         "how decode steps keep tensors: interleaved (default); sharded: weights over DRAM banks, activations over L1",
         choices=DECODE_SHARDINGS)
+    simulator: str | None = _option(None, _CHIPS, "PATH",
+        "with --device sim: a library of Tenstorrent's ttsim (libttsim_wh.so) that simulates one chip in place of the "
+        "project's simulator, fast enough for the whole default model")
     attention: str | None = _option(None, _ATTENTION, "KIND",
         "exact; sink: the first and last S tokens only; static: sink on a fixed set of layers; alspec: sink where it "
         "passes verification, exact elsewhere (default: alspec on the CPU and on meshes of two rows, else exact)",
@@ -356,7 +359,8 @@ def table(options: DemoOptions | type[DemoOptions] = DemoOptions) -> list[Any]:
 # What a device refuses, by option.
 _OF_CHIPS = dict.fromkeys(("mesh", "precision", "decode_sharding", "sample_on"), "it is for chips")
 _BY_LAYER = {"html": "chips count hits by layer, not by token"}
-REFUSED: dict[str, dict[str, str]] = {"cpu": _OF_CHIPS, "sim": _BY_LAYER, "n150": _BY_LAYER}
+_SIMULATED = {"simulator": "it is for --device sim"}
+REFUSED: dict[str, dict[str, str]] = {"cpu": _OF_CHIPS | _SIMULATED, "sim": _BY_LAYER, "n150": _BY_LAYER | _SIMULATED}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -76,9 +76,18 @@ def test_stages_whose_needs_failed_or_whose_level_is_higher_are_skipped():
 
 
 def test_a_part_of_the_simulator_that_is_missing_is_no_fault_of_the_stage(monkeypatch):
-    monkeypatch.setattr(runner.simulated, "command", lambda *_: ["sh", "-c", "echo cannot run: no wolfpine; exit 1"])
+    monkeypatch.setattr(runner.simulated, "command", lambda *_, library: ["sh", "-c", "echo cannot run: no wolfpine; exit 1"])
     (found,) = run(stage("passes", chips=1))
     assert (found.status, found.why) == (COULD_NOT_RUN, "no wolfpine")
+
+
+def test_a_library_simulates_one_chip_without_float32_tiles(capsys):
+    stages = (stage("passes", "a", chips=2), stage("passes", "b", chips=1, float32=True), stage("passes", "c"))
+    found = list(run_stages(stages, "sim", "quick", "libttsim_wh.so"))
+    assert [one.why for one in found] == ["needs 2 chips, found 1", "ttsim refuses ttnn's unpacks of float32 tiles", ""]
+    with pytest.raises(SystemExit):
+        cli.main(["--simulator", "libttsim_wh.so"])
+    assert "--simulator is for --device sim, got --device n150" in capsys.readouterr().err
 
 
 def test_exit_codes():

@@ -397,6 +397,10 @@ def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_com
     simulator, _ = started(monkeypatch, "--decode-sharding", "sharded")
     assert "8x8" in simulator
     write_hf_folder(tmp_path / "model")
+    library = ["--simulator", "libttsim_wh.so", "--prompt", "c"]
+    simulator, options = started(monkeypatch, *library, "--model", str(tmp_path / "model"))
+    assert simulator[-2:] == ["--simulator", "libttsim_wh.so"] and "--mesh" not in simulator
+    assert (options.simulator, options.layers, options.chunk_size, options.mesh) == (None, None, 128, "1x1")
     simulator, options = started(monkeypatch, "--model", str(tmp_path / "model"), "--layers", "1")
     assert options.layers == 1 and options.model == str(tmp_path / "model") and options.chunk_size == 128
 
@@ -408,6 +412,8 @@ def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_com
         (["--layers", "2"], "--model"),
         (["--mesh", "5x5"], "no mesh 5x5"),
         (["--draft", "tiny", "--fuzzy", "5"], "up to 4 layers in parallel, got 5"),
+        (["--simulator", "libttsim_wh.so", "--mesh", "2x1"], "one chip, got --mesh 2x1"),
+        (["--simulator", "libttsim_wh.so", "--precision", "bfloat16"], "float32 sums of --precision bfloat16"),
     ],
 )
 def test_what_is_not_simulated_is_refused(capsys, arguments, words, tmp_path):

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`--device sim`: start the demo again, on simulated N150, where it runs the code of `--device n150`.
 
-Without --model the model is a tiny random Llama over bytes, written into the cache: its text is nonsense, but a step
-takes seconds in place of hours. `--draft tiny` names a draft model for it: its own first layer, and with --fuzzy the
-whole of it.
+With --simulator a library of Tenstorrent's ttsim simulates one chip, which is fast enough for the default model.
+Otherwise, without --model, the model is a tiny random Llama over bytes, written into the cache: its text is nonsense,
+but a step takes seconds in place of hours. `--draft tiny` names a draft model for it: its own first layer, and with
+--fuzzy the whole of it.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ GRIDS = ((4, 2), (4, 3), (4, 4), (8, 4), WHOLE)
 def with_defaults(options: DemoOptions) -> DemoOptions:
     """Return the options of a simulated run with its own defaults: a pair for alspec, short guesses, few tokens."""
     given, changes = options.given or frozenset[str](), dict[str, Any]()
-    if "mesh" not in given and not os.environ.get("MESH_DEVICE") and options.attention == "alspec":
+    one_chip = options.simulator is not None
+    if "mesh" not in given and not os.environ.get("MESH_DEVICE") and options.attention == "alspec" and not one_chip:
         changes["mesh"] = "2x1"
     if "max_new_tokens" not in given:
         changes["max_new_tokens"] = TOKENS
-    if "chunk_size" not in given and options.model is None:
+    if "chunk_size" not in given and options.model is None and not one_chip:
         changes["chunk_size"] = CHUNK_SIZES[options.predictor]
     return replace(options, **changes)
 
@@ -54,29 +56,43 @@ def run(options: DemoOptions) -> int:
         mesh = MeshShape.choose(options.mesh)
     except MeshError as error:
         raise UserError(f"--device sim: {error}") from error
-    chosen = replace(options, device="n150", mesh=str(mesh))
+    if options.simulator is not None:
+        _check_library(options, mesh)
+    given = (options.given or frozenset[str]()) - {"simulator"}
+    chosen = replace(options, device="n150", mesh=str(mesh), simulator=None, given=given)
     if not options.prompts_given and not _may_chat(options):
         chosen = replace(chosen, prompt=(piped_text().strip() or SENTENCE * REPEATS[options.predictor],))
     heads = tiny.TINY.num_attention_heads
-    if options.model is None:
+    if options.model is None and options.simulator is None:
         chosen = _with_tiny_model(chosen, mesh)
     else:
-        heads = _heads(options.model, options.layers) // mesh.tp
+        heads = _heads(options) // mesh.tp
     grid = WHOLE if options.decode_sharding == "sharded" else next(g for g in GRIDS if g[0] * g[1] >= heads)
     program = [sys.executable, "-m", "models.llama31_8b.demo", *chosen.arguments()]
     try:
-        return run_command(command(program, mesh.shape, "x".join(map(str, grid))), _environment())
+        started = command(program, mesh.shape, "x".join(map(str, grid)), library=options.simulator)
+        return run_command(started, _environment())
     except SimulatorError as error:
         raise UserError(f"--device sim: {error}") from error
 
 
-def _heads(model: str, layers: int | None) -> int:
-    """Return the query heads of a checkpoint. Raises UserError without --layers: a layer takes minutes."""
+def _check_library(options: DemoOptions, mesh: MeshShape) -> None:
+    """Raise UserError for what no ttsim library runs."""
+    if mesh.shape != (1, 1):
+        raise UserError(f"--simulator simulates one chip, got --mesh {mesh}")
+    if options.precision == "bfloat16":
+        raise UserError(
+            "--simulator: ttsim refuses the float32 sums of --precision bfloat16; performance and accuracy run"
+        )
+
+
+def _heads(options: DemoOptions) -> int:
+    """Return the query heads of the checkpoint. Raises UserError where all its layers would take hours."""
     from ...checkpoint.load import read_config, resolve_source
 
-    if layers is None:
+    if options.layers is None and options.simulator is None:
         raise UserError("--device sim takes minutes per layer: give --layers, such as --layers 2, with --model")
-    return read_config(resolve_source(model)[0]).num_attention_heads
+    return read_config(resolve_source(options.model)[0]).num_attention_heads
 
 
 def _may_chat(options: DemoOptions) -> bool:
