@@ -75,8 +75,11 @@ def test_stages_whose_needs_failed_or_whose_level_is_higher_are_skipped():
     assert [one.why for one in found[1:]] == ["needs a", "of level soak", "needs 4 chips, found 2"]
 
 
+NO_WOLFPINE = ["sh", "-c", "echo cannot run: no wolfpine; exit 1"]
+
+
 def test_a_part_of_the_simulator_that_is_missing_is_no_fault_of_the_stage(monkeypatch):
-    monkeypatch.setattr(runner.simulated, "command", lambda *_, library: ["sh", "-c", "echo cannot run: no wolfpine; exit 1"])
+    monkeypatch.setattr(runner.simulated, "command", lambda *_, **_named: NO_WOLFPINE)
     (found,) = run(stage("passes", chips=1))
     assert (found.status, found.why) == (COULD_NOT_RUN, "no wolfpine")
 
