@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 
@@ -87,7 +88,7 @@ def check_scale(scale: float | None, head_dim: int) -> float:
     return float(scale)
 
 
-def is_number(value) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core

@@ -5,13 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.tensor_facts import UnsupportedError
+
+if TYPE_CHECKING:
+    import ttnn
 
 Core = tuple[int, int]
 
 
-def all_worker_cores(device):
+def all_worker_cores(device: ttnn.MeshDevice) -> Any:
     """Return every worker core of `device` (a ttnn.MeshDevice) as a ttnn.CoreRangeSet."""
     import ttnn
 
@@ -19,14 +23,14 @@ def all_worker_cores(device):
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(grid.x - 1, grid.y - 1))])
 
 
-def single_cores(*cores: tuple[int, int]):
+def single_cores(*cores: tuple[int, int]) -> Any:
     """Return a ttnn.CoreRangeSet of cores given as (x, y), in this order, which is that of a tensor's shards."""
     import ttnn
 
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(x, y), ttnn.CoreCoord(x, y)) for x, y in cores])
 
 
-def core_set(*cores: tuple[int, int]):
+def core_set(*cores: tuple[int, int]) -> Any:
     """Return a ttnn.CoreRangeSet of cores given as (x, y), in few rectangles: a program's semaphores and buffers are
     written once per range."""
     import ttnn
@@ -34,7 +38,7 @@ def core_set(*cores: tuple[int, int]):
     return ttnn.CoreRangeSet([]).merge(single_cores(*cores))
 
 
-def check_core(device, core: tuple[int, int]) -> None:
+def check_core(device: ttnn.MeshDevice, core: tuple[int, int]) -> None:
     """Raise ValueError unless `core` is the (x, y) of a worker core of `device`."""
     if not isinstance(core, tuple) or len(core) != 2 or any(type(part) is not int for part in core):
         raise ValueError(f"a core is (x, y) of integers, not {core!r}")
@@ -43,7 +47,7 @@ def check_core(device, core: tuple[int, int]) -> None:
         raise ValueError(f"core {core} is outside the grid of {grid.x}x{grid.y} cores")
 
 
-def core_list(cores) -> list[tuple[int, int]]:
+def core_list(cores: ttnn.CoreRangeSet) -> list[tuple[int, int]]:
     """List the cores of a ttnn.CoreRangeSet as (x, y), row by row."""
     found: list[tuple[int, int]] = []
     for part in cores.ranges():
@@ -52,7 +56,7 @@ def core_list(cores) -> list[tuple[int, int]]:
     return sorted(found, key=lambda core: (core[1], core[0]))
 
 
-def check_on_device(name: str, tensor, device) -> None:
+def check_on_device(name: str, tensor: ttnn.Tensor, device: ttnn.MeshDevice) -> None:
     """Raise ValueError if the device tensor `tensor` is on another mesh than `device`."""
     found = tensor.device()
     if found.id() != device.id():
@@ -62,7 +66,7 @@ def check_on_device(name: str, tensor, device) -> None:
         )
 
 
-def l1_free(device) -> int:
+def l1_free(device: ttnn.MeshDevice) -> int:
     """Return the bytes that circular buffers may take on every core now: from the end of the runtime's own part to the
     lowest tensor in L1."""
     import ttnn
@@ -72,7 +76,7 @@ def l1_free(device) -> int:
     return min(taken) if taken else sum(int(block["size"]) for block in blocks)
 
 
-def noc_core_of(device):
+def noc_core_of(device: ttnn.MeshDevice) -> Any:
     """Return a function from a core to its (x, y) on the NoC, as kernels address it."""
     import ttnn
 
@@ -83,7 +87,7 @@ def noc_core_of(device):
     return noc_core
 
 
-def grid_cores(device, grid: tuple[int, int] | None, origin: Core) -> tuple[Core, ...]:
+def grid_cores(device: ttnn.MeshDevice, grid: tuple[int, int] | None, origin: Core) -> tuple[Core, ...]:
     """List the cores of a grid of (columns, rows) from `origin` (default: the rest of the chip), row by row. Errors:
     UnsupportedError."""
     size = device.compute_with_storage_grid_size()
@@ -99,5 +103,5 @@ def grid_cores(device, grid: tuple[int, int] | None, origin: Core) -> tuple[Core
     return tuple((x + column, y + row) for row in range(rows) for column in range(columns))
 
 
-def _is_pair(value) -> bool:
+def _is_pair(value: Any) -> bool:
     return isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)

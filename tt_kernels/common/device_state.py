@@ -6,9 +6,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+
+if TYPE_CHECKING:
+    import ttnn
 
 
 class PeerError(RuntimeError):
@@ -39,7 +42,7 @@ class DeviceState(ABC):
     def names(self) -> list[str]:
         """Name the keepers, in the order of the states."""
 
-    def make_state(self, device, cores, rows: int) -> None:
+    def make_state(self, device: ttnn.MeshDevice, cores: ttnn.CoreRangeSet, rows: int) -> None:
         """Allocate the state on `cores`, a ttnn.CoreRangeSet of `rows` cores."""
         import ttnn
 
@@ -52,7 +55,7 @@ class DeviceState(ABC):
         if self.state.buffer_address() % 32:
             raise RuntimeError(f"the state is at {self.state.buffer_address():#x}, not 32-byte aligned")
 
-    def _blank(self) -> dict:
+    def _blank(self) -> dict[Any, Any]:
         import ttnn
 
         zeros = torch.zeros(1, 1, self._rows, self.STATE_WORDS, dtype=torch.int32)

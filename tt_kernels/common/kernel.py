@@ -15,10 +15,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import Core, core_set
+
+if TYPE_CHECKING:
+    import ttnn
 
 # Kernels include each other's headers by their path in this repository.
 INCLUDE_PATH = Path(__file__).parents[2]
@@ -66,15 +69,15 @@ def pack_accessors(tensors: Mapping[str, Any]) -> tuple[list[int], dict[str, int
 
 def kernel_descriptor(
     source: Path,
-    config,
+    config: Any,
     *,
-    cores=None,
+    cores: ttnn.CoreRangeSet | None = None,
     constants: Mapping[str, int] | None = None,
     accessors: Mapping[str, Any] | None = None,
     common: Values | None = None,
     per_core: Mapping[Core, Values] | None = None,
     defines: Sequence[tuple[str, str]] = (),
-):
+) -> Any:
     """Return a ttnn.KernelDescriptor whose kernel reads everything by name, with the macros of kernels/arguments.hpp.
 
     cores: a ttnn.CoreRangeSet, by default those of `per_core`. constants: compile-time constants. accessors: the
@@ -104,7 +107,7 @@ def kernel_descriptor(
     )
 
 
-def require_ungated(program, op: str):
+def require_ungated(program: ttnn.ProgramDescriptor, op: str) -> Any:
     """Return `program` (a ttnn.ProgramDescriptor) if each of its kernels carries the define.
 
     Errors: RuntimeError that names the op and the kernels without it.

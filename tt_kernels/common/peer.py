@@ -8,9 +8,13 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import DeviceState, MeshState, PeerError
+
+if TYPE_CHECKING:
+    import ttnn
 
 STATE_WORDS = 144  # sizeof(peer::State), rounded up to 64 bytes
 _STATE_FIELDS = {"calls": 12, "status": 14, "status_call": 15, "sent": 16, "ties": 17}
@@ -52,7 +56,7 @@ class RankState:
 _live: weakref.WeakSet[ChipPairs] = weakref.WeakSet()
 
 
-def is_pair_axis(device, axis: int) -> bool:
+def is_pair_axis(device: ttnn.MeshDevice, axis: int) -> bool:
     """Return whether the chips along `axis` of a mesh are the two ranks of pairs, whose gates differ."""
     return any(pairs.pair_axis == axis and pairs.device.id() == device.id() for pairs in list(_live))
 
@@ -80,7 +84,9 @@ class ChipPairs(Pairs, MeshState):
 
     defines = (("PEER_LINK_FABRIC", "1"),)
 
-    def __init__(self, mesh, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0):
+    def __init__(
+        self, mesh: ttnn.MeshDevice, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0
+    ) -> None:
         check_fabric()
         shape = tuple(mesh.shape)
         if pair_axis not in range(len(shape)) or shape[pair_axis] != 2:
@@ -103,7 +109,7 @@ class ChipPairs(Pairs, MeshState):
 
         return ttnn.get_tt_fabric_max_payload_size_bytes()
 
-    def link_args(self, coordinate: tuple[int, ...], program) -> list[int]:
+    def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor) -> list[int]:
         """Return the runtime arguments of PeerLink on that chip; adds the connection's semaphores to `program`."""
         import ttnn
 

@@ -9,8 +9,12 @@ highest of its users': one rejected user keeps the whole rank at work.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:
+    import ttnn
 
 MAX_USERS = 32
 
@@ -49,7 +53,7 @@ def check_users(users: int) -> int:
     return users
 
 
-def check_priority_tensor(tensor, name: str = "priority") -> None:
+def check_priority_tensor(tensor: ttnn.Tensor, name: str = "priority") -> None:
     """Raise ValueError unless `tensor` is a priority tensor: uint32 [1, 1, 1, MAX_USERS], row-major, interleaved on the
     device."""
     import ttnn

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.kernel import Values
@@ -15,6 +15,9 @@ from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.region import refuse_in_region
+
+if TYPE_CHECKING:
+    import ttnn
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,12 @@ ALONE = ChipArgs()
 
 
 def mesh_program(
-    peer: Peer | None, tp_group: TpGroup | None, exact, empty: Callable[[], Any], fill: Callable[[Any, ChipArgs], Any]
-):
+    peer: Peer | None,
+    tp_group: TpGroup | None,
+    exact: Any,
+    empty: Callable[[], Any],
+    fill: Callable[[Any, ChipArgs], Any],
+) -> Any:
     """Return the program of a call: of every chip alike without other chips, else a ttnn.MeshProgramDescriptor.
 
     exact: the output, in whose place on the peer the guess goes. empty(): a program with semaphores only; fill(program,
@@ -116,13 +123,13 @@ def mesh_program(
     return programs
 
 
-def peer_args(pairs: ChipPairs | Any, peer_exact, timeout_s: float, link: Sequence[int]) -> PeerArgs:
+def peer_args(pairs: ChipPairs | Any, peer_exact: Any, timeout_s: float, link: Sequence[int]) -> PeerArgs:
     """Return what an exchange core needs. peer_exact: the peer's output tensor; link: arguments of its PeerLink."""
     state = pairs.state.buffer_address()
     return PeerArgs(pairs.defines, pairs.max_write(), state, peer_exact, timeout_words(timeout_s), link)
 
 
-def gathered_of(peer: Peer | None):
+def gathered_of(peer: Peer | None) -> Any:
     """Return the gathered priorities of a call, None without a peer. Errors: UnsupportedError for what is no Peer."""
     if peer is None:
         return None
@@ -131,7 +138,9 @@ def gathered_of(peer: Peer | None):
     return peer.gathered
 
 
-def check_chips(op: str, peer: Peer | None, tp_group: TpGroup | None, priority, device) -> None:
+def check_chips(
+    op: str, peer: Peer | None, tp_group: TpGroup | None, priority: ttnn.Tensor | None, device: ttnn.MeshDevice
+) -> None:
     """Raise UnsupportedError, or GatedRegionError, for other chips that `op` cannot run with. priority: this rank's."""
     if peer is not None:
         refuse_in_region(op, getattr(peer.pairs, "pair_axis", None))
@@ -143,7 +152,7 @@ def check_chips(op: str, peer: Peer | None, tp_group: TpGroup | None, priority, 
     _check_tp_group(tp_group, peer, device)
 
 
-def check_rank(priority, gathered, timeout_s: float) -> None:
+def check_rank(priority: ttnn.Tensor | None, gathered: ttnn.Tensor, timeout_s: float) -> None:
     """Raise UnsupportedError for what a rank with a peer cannot run with."""
     if priority is None:
         raise UnsupportedError("a peer needs this rank's priorities: give priority=")
@@ -162,7 +171,7 @@ def check_gathered(found: TensorFacts) -> None:
         )
 
 
-def _check_tp_group(tp_group: TpGroup | None, peer: Peer | None, device) -> None:
+def _check_tp_group(tp_group: TpGroup | None, peer: Peer | None, device: ttnn.MeshDevice) -> None:
     shape = tuple(device.shape)
     if tp_group is None:
         shared = [axis for axis, chips in enumerate(shape) if chips > 1 and peer and axis != peer.pairs.pair_axis]

@@ -5,6 +5,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import ttnn
 
 
 class UnsupportedError(ValueError):
@@ -22,7 +26,7 @@ class TensorFacts:
     interleaved: bool = True
 
 
-def facts(name: str, tensor) -> TensorFacts:
+def facts(name: str, tensor: ttnn.Tensor) -> TensorFacts:
     """Return what the checks need to know about the ttnn tensor `name`. Errors: UnsupportedError for anything else."""
     import ttnn
 
@@ -39,7 +43,7 @@ def facts(name: str, tensor) -> TensorFacts:
     )
 
 
-def facts_or_none(name: str, tensor) -> TensorFacts | None:
+def facts_or_none(name: str, tensor: ttnn.Tensor | None) -> TensorFacts | None:
     """Return the `facts` of a tensor that may be absent. Errors: UnsupportedError."""
     return None if tensor is None else facts(name, tensor)
 
@@ -53,7 +57,7 @@ def check_result_memory(layout: str, buffer: str) -> None:
         raise UnsupportedError(f"memory_config must be in DRAM or L1, it is in {buffer}")
 
 
-def result_memory(memory_config):
+def result_memory(memory_config: Any) -> Any:
     """Return the checked ttnn.MemoryConfig of a result; interleaved DRAM for None. Errors: UnsupportedError."""
     import ttnn
 
@@ -65,7 +69,7 @@ def result_memory(memory_config):
     return memory_config
 
 
-def unsupported_if_refused(check, *values) -> None:
+def unsupported_if_refused(check: Any, *values: Any) -> None:
     """Call a check that several ops share; its ValueError becomes an UnsupportedError of this one."""
     try:
         check(*values)

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import MeshState, StateOfOne
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, check_fabric, timeout_words
+
+if TYPE_CHECKING:
+    import ttnn
 
 MAX_CHIPS = 8
 _STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11, "accepted": 12}
@@ -58,12 +62,12 @@ class TpGroup(MeshState):
 
     def __init__(
         self,
-        mesh,
+        mesh: ttnn.MeshDevice,
         tp_axis: int = 1,
         core: tuple[int, int] = (0, 0),
         link: int = 0,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-    ):
+    ) -> None:
         check_fabric()
         shape = tuple(mesh.shape)
         if tp_axis not in range(len(shape)) or not 2 <= shape[tp_axis] <= MAX_CHIPS:
@@ -85,7 +89,7 @@ class TpGroup(MeshState):
             ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
         ]
 
-    def link_args(self, coordinate: tuple[int, ...], program) -> list[int]:
+    def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor) -> list[int]:
         """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`."""
         import ttnn
 

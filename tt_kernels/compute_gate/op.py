@@ -72,7 +72,7 @@ class OutcomeLog:
     The gate writer adds to it when it is given to `skip_compute`. On a mesh every chip keeps its own rows.
     """
 
-    def __init__(self, device, layers: int, users: int):
+    def __init__(self, device: ttnn.MeshDevice, layers: int, users: int) -> None:
         if type(layers) is not int or layers < 1:
             raise ValueError(f"layers must be a positive integer, not {layers!r}")
         self.layers, self.users, self.device = layers, check_users(users), device
@@ -188,7 +188,7 @@ def clear_compute_gate(device: ttnn.MeshDevice) -> None:
     _launch(opening_program(all_worker_cores(device)), [anchor])
 
 
-def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = None, layer: int | None = None):
+def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = None, layer: int | None = None) -> Any:
     """Return the ttnn.ProgramDescriptor that sets every core's gate by `priority`."""
     import ttnn
 
@@ -209,7 +209,7 @@ def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = 
     )
 
 
-def opening_program(cores):
+def opening_program(cores: ttnn.CoreRangeSet) -> Any:
     """Return the ttnn.ProgramDescriptor that opens the gates of `cores`, a ttnn.CoreRangeSet."""
     import ttnn
 
@@ -217,7 +217,7 @@ def opening_program(cores):
     return require_ungated(ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=[]), "compute_gate")
 
 
-def _closing(priority, users, log, layer) -> tuple[Any, list]:
+def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[Any, list[Any]]:
     """Check the arguments; return the program that sets the gates and the tensors it reads and writes."""
     import ttnn
 
@@ -236,7 +236,7 @@ def _closing(priority, users, log, layer) -> tuple[Any, list]:
     return closing_program(priority, users, log, layer), tensors
 
 
-def _check_log(log: OutcomeLog, device, users: int, layer: int | None) -> None:
+def _check_log(log: OutcomeLog, device: ttnn.MeshDevice, users: int, layer: int | None) -> None:
     if layer is None:
         raise ValueError("a log needs the layer to count in: give layer=")
     log.check_layer(layer)
@@ -245,7 +245,7 @@ def _check_log(log: OutcomeLog, device, users: int, layer: int | None) -> None:
     check_on_device("the log", log.tensor, device)
 
 
-def _check_axis(axis, device) -> None:
+def _check_axis(axis: Any, device: ttnn.MeshDevice) -> None:
     shape = tuple(device.shape)
     if type(axis) is not int or axis not in range(len(shape)):
         raise ValueError(f"shared_gate_axis is an axis of the mesh of shape {shape}, not {axis!r}")
@@ -256,11 +256,11 @@ def _check_axis(axis, device) -> None:
         )
 
 
-def _kind(value) -> str:
+def _kind(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def _kernel(cores, defines, **arguments):
+def _kernel(cores: ttnn.CoreRangeSet, defines: Any, **arguments: Any) -> Any:
     import ttnn
 
     return kernel_descriptor(KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments)

@@ -15,6 +15,7 @@ import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 # The ops of ttnn that send to or wait for another chip, by the last part of their names.
 _CROSS_CHIP = re.compile(
@@ -97,12 +98,12 @@ def _check_ops_in_regions() -> None:
             kind.__call__ = _checked(kind.__call__)
 
 
-def _checked(original):
+def _checked(original: Any) -> Any:
     @functools.wraps(original)
-    def call(self, *args, **kwargs):
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _active is not None and is_cross_chip(self.python_fully_qualified_name):
             refuse_in_region(self.python_fully_qualified_name, kwargs.get("cluster_axis"))
         return original(self, *args, **kwargs)
 
-    call.checks_regions = True
+    call.checks_regions = True  # type: ignore[attr-defined]
     return call

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,6 +25,8 @@ from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_u
 from tt_kernels.compute_gate.region import refuse_in_region
 
 if TYPE_CHECKING:
+    import ttnn
+
     pass
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -53,7 +55,7 @@ class DeviceExchange:
         self._make(pairs, users, timeout_s)
         self.gathered, self._landing = self._make_gathered(), self._make_landing()
 
-    def __call__(self, tensor, priority, *more):
+    def __call__(self, tensor: ttnn.Tensor, priority: ttnn.Tensor, *more: Any) -> Any:
         """Exchange `tensor` and `more` tensors in place; return `gathered`.
 
         tensor: a device tensor of any shape, dtype and layout, interleaved or sharded, DRAM or L1. more: up to three
@@ -79,7 +81,7 @@ class DeviceExchange:
         """Raise PeerError if a rank gave up. Waits for the device."""
         self.pairs.check()
 
-    def mesh_program(self, tensors, priority):
+    def mesh_program(self, tensors: Any, priority: ttnn.Tensor) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call."""
         import ttnn
 
@@ -97,12 +99,12 @@ class DeviceExchange:
             programs[ttnn.MeshCoordinateRange(here, here)] = require_ungated(program, "device_exchange")
         return programs
 
-    def _make(self, pairs, users: int, timeout_s: float) -> None:
+    def _make(self, pairs: Any, users: int, timeout_s: float) -> None:
         self.pairs, self.users = pairs, check_users(users)
         self._timeout = timeout_words(timeout_s)
         self._packet_bytes = pairs.max_write() // 64 * 64
 
-    def _helpers(self, tensors: Sequence, cores: Sequence[Core]) -> dict[Core, list[Core]]:
+    def _helpers(self, tensors: Sequence[Any], cores: Sequence[Core]) -> dict[Core, list[Core]]:
         """Return the helpers of each exchange core, of each as many: none where few rows are packed or the grid has no
         other cores."""
         free = [core for core in grid_cores(self.pairs.device, None, (0, 0)) if core not in cores]
@@ -110,7 +112,16 @@ class DeviceExchange:
         count = min(MAX_HELPERS, tiles // TILES_PER_HELPER, len(free) // len(cores))
         return {core: free[place * count : (place + 1) * count] for place, core in enumerate(cores)}
 
-    def _arguments(self, rank, tensors, landings, priority, gathered, link, helpers) -> tuple[Values, Values]:
+    def _arguments(
+        self,
+        rank: Any,
+        tensors: Any,
+        landings: Any,
+        priority: ttnn.Tensor,
+        gathered: ttnn.Tensor,
+        link: Any,
+        helpers: Any,
+    ) -> tuple[Values, Values]:
         """Return the runtime arguments of one rank's reader and writer. tensors, landings: this rank's, the peer's."""
         own = {name: part.buffer_address() for name, part in _named(tensors[0]).items()}
         noc_core = noc_core_of(self.pairs.device)
@@ -128,7 +139,16 @@ class DeviceExchange:
         }
         return own | {"landing": landings[0].buffer_address()}, writer
 
-    def _add_kernels(self, program, arguments: dict, helpers: dict, tensors, landing, priority, gathered) -> None:
+    def _add_kernels(
+        self,
+        program: ttnn.ProgramDescriptor,
+        arguments: dict[Any, Any],
+        helpers: dict[Core, list[Core]],
+        tensors: Any,
+        landing: ttnn.Tensor,
+        priority: ttnn.Tensor,
+        gathered: ttnn.Tensor,
+    ) -> None:
         """Give `program` its kernels, buffers and semaphores. arguments: reader's and writer's by exchange core."""
         import ttnn
 
@@ -207,20 +227,20 @@ class DeviceExchange:
             if size > 0
         ]
 
-    def _semaphores(self, helpers: dict[Core, list[Core]]):
+    def _semaphores(self, helpers: dict[Core, list[Core]]) -> Any:
         import ttnn
 
         cores = _with_helpers(helpers)
         numbers = (_DECISION_SEMAPHORE, _PACKED_SEMAPHORE)
         return [ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0) for number in numbers]
 
-    def _make_gathered(self):
+    def _make_gathered(self) -> Any:
         return self._words(2, MAX_USERS)
 
-    def _make_landing(self):
+    def _make_landing(self) -> Any:
         return self._words(-(-LANDING_BYTES // self._packet_bytes), self._packet_bytes // 4)
 
-    def _words(self, pages: int, words: int):
+    def _words(self, pages: int, words: int) -> Any:
         """Return zeros in DRAM, the same on every chip."""
         import ttnn
 
@@ -233,7 +253,7 @@ class DeviceExchange:
             mesh_mapper=ttnn.ReplicateTensorToMesh(device),
         )
 
-    def _check(self, tensors: Sequence, priority) -> None:
+    def _check(self, tensors: Sequence[Any], priority: ttnn.Tensor) -> None:
         """Raise ValueError for one rank's inputs that cannot be exchanged."""
         import ttnn
 
@@ -252,12 +272,12 @@ class DeviceExchange:
         check_priority_tensor(priority)
 
 
-def _with_helpers(helpers: dict[Core, list[Core]]):
+def _with_helpers(helpers: dict[Core, list[Core]]) -> Any:
     """Return exchange cores and helpers as a ttnn.CoreRangeSet."""
     return core_set(*helpers, *(helper for several in helpers.values() for helper in several))
 
 
-def _rows(tensor) -> int:
+def _rows(tensor: ttnn.Tensor) -> int:
     """Return how many rows of each tile a tensor of two-byte elements uses, all where it is of another kind."""
     import ttnn
 
@@ -267,20 +287,20 @@ def _rows(tensor) -> int:
     return min(tensor.shape[-2] if len(tensor.shape) > 1 else 1, 2 * FACE_ROWS)
 
 
-def _used_bytes(tensor) -> int:
+def _used_bytes(tensor: ttnn.Tensor) -> int:
     """Return how many bytes of each page hold values: the first two faces of a tile if none has more than 16 rows, else
     all."""
     page = tensor.buffer_aligned_page_size()
     return page // 2 if _rows(tensor) <= FACE_ROWS else page
 
 
-def _row_bytes(tensor) -> int:
+def _row_bytes(tensor: ttnn.Tensor) -> int:
     """Return how many bytes of each of a tile's first two faces travel packed; 0 for a tensor that does not."""
     rows = _rows(tensor)
     return rows * ROW_BYTES if rows <= PACKED_ROWS and _whole_shards(tensor) else 0
 
 
-def _whole_shards(tensor) -> bool:
+def _whole_shards(tensor: ttnn.Tensor) -> bool:
     """Return whether a tensor is interleaved, or every shard of it holds as many tiles."""
     if not tensor.is_sharded():
         return True
@@ -290,7 +310,7 @@ def _whole_shards(tensor) -> bool:
     return shard.grid.num_cores() * (shard.shape[0] * shard.shape[1] * 2) == tensor.buffer_num_pages() * TILE_BYTES
 
 
-def _packed(tensors: Sequence) -> list:
+def _packed(tensors: Sequence[Any]) -> list[Any]:
     """Return the tensors whose rows travel packed: those that have few, in this order, as long as they fit the landing
     buffer."""
     found, room = [], LANDING_BYTES
@@ -302,7 +322,7 @@ def _packed(tensors: Sequence) -> list:
     return found
 
 
-def _named(tensors: Sequence) -> dict:
+def _named(tensors: Sequence[Any]) -> dict[Any, Any]:
     """Return the exchange's tensors by their names in the kernels; unused names stand for the first tensor and take no
     page of it."""
     return {f"tensor_{n}": tensors[n] if n < len(tensors) else tensors[0] for n in range(MAX_TENSORS)}

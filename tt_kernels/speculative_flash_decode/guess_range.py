@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
@@ -62,7 +62,7 @@ class GuessRange:
         return self.last_tiles + (self.whole_tail and tokens % TILE != 0)
 
 
-def check_guess_range(guess_range, max_tokens: int) -> None:
+def check_guess_range(guess_range: Any, max_tokens: int) -> None:
     """Raise UnsupportedError unless `guess_range` is a GuessRange of multiples of 32 tokens within the cache."""
     if not isinstance(guess_range, GuessRange):
         raise UnsupportedError(f"guess_range must be a GuessRange, it is a {type(guess_range).__qualname__}")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tt_kernels.common.cores import check_on_device, grid_cores, noc_core_of
 from tt_kernels.common.cores import l1_free as l1_free
@@ -156,7 +156,17 @@ def guess_flash_decode(
 
 
 def _one_result(
-    problem, q, k, v, cur_pos, page_table, scale, config: ProgramConfig | None, memory, lists=None, guess_alone=False
+    problem: Any,
+    q: ttnn.Tensor,
+    k: ttnn.Tensor,
+    v: ttnn.Tensor,
+    cur_pos: ttnn.Tensor,
+    page_table: Any,
+    scale: Any,
+    config: ProgramConfig | None,
+    memory: Any,
+    lists: ttnn.Tensor | None = None,
+    guess_alone: Any = False,
 ) -> ttnn.Tensor:
     """Run the kernels with speculation compiled out."""
     settings = settings_of(q, 0.0, scale, False, config, guess_alone)
@@ -166,7 +176,9 @@ def _one_result(
     return result
 
 
-def settings_of(q, threshold, scale, speculate, config: ProgramConfig | None, guess_alone: bool = False) -> Settings:
+def settings_of(
+    q: ttnn.Tensor, threshold: Any, scale: Any, speculate: Any, config: ProgramConfig | None, guess_alone: bool = False
+) -> Settings:
     """Check the numbers of a call and return its Settings. Errors: UnsupportedError."""
     if config is not None:
         check_config(config)
@@ -175,11 +187,11 @@ def settings_of(q, threshold, scale, speculate, config: ProgramConfig | None, gu
     return Settings(threshold, scale, speculate, fidelity, guess_alone)
 
 
-def empty_outputs(q) -> Decoded:
+def empty_outputs(q: ttnn.Tensor) -> Decoded:
     """Allocate the outputs of a call in DRAM."""
     import ttnn
 
-    def numbers():
+    def numbers() -> Any:
         shape = [1, 1, 1, tuple(q.shape)[1]]
         return ttnn.empty(shape, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
 
@@ -187,7 +199,7 @@ def empty_outputs(q) -> Decoded:
     return Decoded(exact, guess, numbers(), numbers())
 
 
-def _empty_like_query(q, memory):
+def _empty_like_query(q: ttnn.Tensor, memory: Any) -> Any:
     import ttnn
 
     return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), memory)
@@ -232,7 +244,7 @@ def launch(
     split = split_of(device, problem, settings, config, exchange, output, tensors.masses is not None)
     noc_core = noc_core_of(device)
 
-    def fill(program, chip: ChipArgs):
+    def fill(program: ttnn.ProgramDescriptor, chip: ChipArgs) -> Any:
         rank = Rank(tensors, split.assignment, chip.sp_rank, chip.peer, chip.tp)
         return fill_program(program, problem, settings, [rank], split, noc_core)
 
@@ -241,16 +253,16 @@ def launch(
 
 
 def problem_of(
-    q,
-    k,
-    v,
-    cur_pos,
-    priority,
+    q: ttnn.Tensor,
+    k: ttnn.Tensor,
+    v: ttnn.Tensor,
+    cur_pos: ttnn.Tensor,
+    priority: ttnn.Tensor | None,
     chunk_size: int,
     guess_range: GuessRange | None = None,
-    page_table=None,
-    tile_lists=None,
-    tile_masses=None,
+    page_table: ttnn.Tensor | None = None,
+    tile_lists: ttnn.Tensor | None = None,
+    tile_masses: ttnn.Tensor | None = None,
 ) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
@@ -273,14 +285,14 @@ def problem_of(
     return problem
 
 
-def check_config(config) -> None:
+def check_config(config: Any) -> None:
     """Raise UnsupportedError unless `config` is a ProgramConfig."""
     if not isinstance(config, ProgramConfig):
         raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
 
 
 def split_of(
-    device,
+    device: ttnn.MeshDevice,
     problem: Problem,
     settings: Settings,
     config: ProgramConfig,

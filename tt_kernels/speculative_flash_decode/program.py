@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
@@ -28,6 +28,9 @@ from tt_kernels.speculative_flash_decode.work_split import (
     CoreAssignment,
     WorkSplit,
 )
+
+if TYPE_CHECKING:
+    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 MAX_SEMAPHORES = 16
@@ -114,7 +117,7 @@ def shapes(problem: Problem, settings: Settings, split: WorkSplit) -> dict[str, 
     } | paging_values(problem.paging)[1]
 
 
-def empty_program(problem: Problem, assignments: Sequence[CoreAssignment]):
+def empty_program(problem: Problem, assignments: Sequence[CoreAssignment]) -> Any:
     """Return a ttnn.ProgramDescriptor with the op's semaphores only, to which a fabric connection may add its own."""
     import ttnn
 
@@ -126,13 +129,13 @@ def empty_program(problem: Problem, assignments: Sequence[CoreAssignment]):
 
 
 def fill_program(
-    program,
+    program: ttnn.ProgramDescriptor,
     problem: Problem,
     settings: Settings,
     ranks: Sequence[Rank],
     split: WorkSplit,
-    noc_core,
-):
+    noc_core: Any,
+) -> Any:
     """Add to an `empty_program` what runs each of `ranks` on its own cores of one chip; return the program.
 
     split: the split of one rank; the others' differ in the cores only. noc_core: Core -> (x, y) on the NoC.
@@ -177,7 +180,7 @@ class KernelSet:
         self.ranks, self.settings = ranks, settings
         self.constants, self.shapes, self.noc_core = constants, shapes, noc_core
 
-    def workers(self) -> list:
+    def workers(self) -> list[Any]:
         import ttnn
 
         tensors = self.ranks[0].tensors
@@ -190,7 +193,7 @@ class KernelSet:
             self._kernel("worker_compute.cpp", self._compute_config(), {}, self._per_worker(self._compute)),
         ]
 
-    def output(self) -> list:
+    def output(self) -> list[Any]:
         import ttnn
 
         tensors = self.ranks[0].tensors
@@ -199,7 +202,7 @@ class KernelSet:
         tp = self.ranks[0].tp
         threshold_sq = float_bits(self.settings.threshold**2)
 
-        def per_rank(values):
+        def per_rank(values: Callable[[Rank], Values]) -> dict[Any, Values]:
             return {rank.assignment.output: values(rank) for rank in self.ranks}
 
         return [
@@ -219,7 +222,7 @@ class KernelSet:
             ),
         ]
 
-    def exchange(self) -> list:
+    def exchange(self) -> list[Any]:
         """Return the kernel that talks to the peer, if there is a peer."""
         import ttnn
 
@@ -301,7 +304,7 @@ class KernelSet:
             "link": peer.link,
         }
 
-    def _per_worker(self, values) -> dict[Core, Values]:
+    def _per_worker(self, values: Callable[[Rank, int, int], Values]) -> dict[Core, Values]:
         return {
             core: values(rank, group, worker)
             for rank in self.ranks
@@ -316,13 +319,13 @@ class KernelSet:
     def _noc_core_or_none(self, core: Core | None) -> tuple[int, int]:
         return (0, 0) if core is None else self.noc_core(core)
 
-    def _compute_config(self):
+    def _compute_config(self) -> Any:
         import ttnn
 
         fidelity = getattr(ttnn.MathFidelity, self.settings.math_fidelity)
         return ttnn.ComputeConfigDescriptor(math_fidelity=fidelity, fp32_dest_acc_en=True)
 
-    def _kernel(self, source: str, config, accessors, per_core, defines=()):
+    def _kernel(self, source: str, config: Any, accessors: Any, per_core: Any, defines: Any = ()) -> Any:
         return kernel_descriptor(
             KERNELS / source,
             config,
@@ -348,10 +351,10 @@ def _sources(rank: Rank) -> dict[str, int]:
     }
 
 
-def _present(tensor, otherwise):
+def _present(tensor: ttnn.Tensor, otherwise: Any) -> Any:
     """Return `tensor`, or if it is None another one, to describe to a kernel that will not read it."""
     return otherwise if tensor is None else tensor
 
 
-def _address(tensor) -> int:
+def _address(tensor: ttnn.Tensor) -> int:
     return 0 if tensor is None else tensor.buffer_address()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 
@@ -77,7 +78,7 @@ def check_rows(name: str, facts: TensorFacts, dtype: str, users: int, nodes: int
         )
 
 
-def check_temperature(name: str, value) -> float:
+def check_temperature(name: str, value: Any) -> float:
     """Return `value` as a float if it is a supported temperature. Errors: UnsupportedError."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not MIN_TEMPERATURE <= value <= MAX_TEMPERATURE:
@@ -88,7 +89,7 @@ def check_temperature(name: str, value) -> float:
     return float(value)
 
 
-def check_sigmoid(alpha, beta) -> tuple[float, float]:
+def check_sigmoid(alpha: float, beta: float) -> tuple[float, float]:
     """Return (alpha, beta) if alpha < 0 < beta, neither further from 0 than MAX_SIGMOID_SCALE. Errors:
     UnsupportedError."""
     for name, value in (("alpha", alpha), ("beta", beta)):
@@ -102,7 +103,7 @@ def check_sigmoid(alpha, beta) -> tuple[float, float]:
     return float(alpha), float(beta)
 
 
-def check_warpers(top_k, top_p) -> None:
+def check_warpers(top_k: int | None, top_p: float | None) -> None:
     """Raise UnsupportedError for any warper that would leave tokens out."""
     for name, value, off in (("top_k", top_k, 0), ("top_p", top_p, 1.0)):
         if value != off:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -182,7 +182,12 @@ def lossy_sigmoid_sampling(
 
 
 def _verify(
-    drafted: dict, draft_logits, rule: Rule, grid, cores_per_user: int | None, tp_group: VocabTpGroup | None
+    drafted: dict[Any, Any],
+    draft_logits: Any,
+    rule: Rule,
+    grid: Any,
+    cores_per_user: int | None,
+    tp_group: VocabTpGroup | None,
 ) -> Verified:
     """Run a verification. drafted: the arguments of `speculative_sampling` except draft_logits, by name."""
     import ttnn
@@ -212,7 +217,7 @@ def _verify(
         "result": result,
     }
 
-    def build(place: Place):
+    def build(place: Place) -> Any:
         return build_program(problem, tensors, split, l1_free(device), rule, place, noc_core_of(device))
 
     if tp_group is None:
@@ -255,14 +260,14 @@ def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax
     return Verified(result, shape[1])
 
 
-def _empty_result(device, users: int, nodes: int):
+def _empty_result(device: ttnn.MeshDevice, users: int, nodes: int) -> Any:
     import ttnn
 
     shape = [users, RESULT_HEAD + 2 * nodes]
     return ttnn.empty(shape, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
 
 
-def _check_tp_group(tp_group: VocabTpGroup | None, device, vocab: int) -> int:
+def _check_tp_group(tp_group: VocabTpGroup | None, device: ttnn.MeshDevice, vocab: int) -> int:
     """Return how many chips share the vocabulary. Errors: UnsupportedError."""
     if tp_group is None:
         return 1

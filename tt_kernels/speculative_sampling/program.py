@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
@@ -16,6 +17,9 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_sampling.checks import Problem
 from tt_kernels.speculative_sampling.vocab_tp_group import VocabTpGroup
 from tt_kernels.speculative_sampling.work_split import MAX_GROUPS, TILE_IDS, Core, WorkSplit
+
+if TYPE_CHECKING:
+    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
@@ -81,13 +85,13 @@ def buffer_bytes(problem: Problem, split: WorkSplit) -> dict[str, tuple[str, int
 
 def build_program(
     problem: Problem,
-    tensors: dict,
+    tensors: dict[Any, Any],
     split: WorkSplit,
     l1_free: int,
     rule: Rule,
     place: Place,
-    noc_core: Callable,
-):
+    noc_core: Callable[..., Any],
+) -> Any:
     """Return the ttnn.ProgramDescriptor of a chip. tensors: target, draft (or None), parents, tokens, uniforms, result.
     noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError if the rows do not fit L1."""
     import ttnn
@@ -130,8 +134,14 @@ def build_program(
 
 
 def _walker(
-    problem: Problem, tensors: dict, split: WorkSplit, rule: Rule, place: Place, constants: dict, noc_core: Callable
-):
+    problem: Problem,
+    tensors: dict[Any, Any],
+    split: WorkSplit,
+    rule: Rule,
+    place: Place,
+    constants: dict[str, Any],
+    noc_core: Callable[..., Any],
+) -> Any:
     import ttnn
 
     draft = tensors["target"] if tensors["draft"] is None else tensors["draft"]
@@ -179,7 +189,9 @@ def _walker(
     )
 
 
-def _hub(core: Core, split: WorkSplit, place: Place, noc_core: Callable, program):
+def _hub(
+    core: Core, split: WorkSplit, place: Place, noc_core: Callable[..., Any], program: ttnn.ProgramDescriptor
+) -> Any:
     import ttnn
 
     return kernel_descriptor(
@@ -204,7 +216,7 @@ def _hub(core: Core, split: WorkSplit, place: Place, noc_core: Callable, program
     )
 
 
-def greedy_program(users: int, nodes: int, vocab: int, tensors: dict):
+def greedy_program(users: int, nodes: int, vocab: int, tensors: dict[Any, Any]) -> Any:
     """Return the ttnn.ProgramDescriptor of greedy verification. tensors: parents, tokens, choices, result."""
     import ttnn
 
@@ -225,7 +237,7 @@ def greedy_program(users: int, nodes: int, vocab: int, tensors: dict):
     return require_ungated(program, "greedy_verification")
 
 
-def _circular_buffer(name: str, cores, dtype: str, page: int, pages: int):
+def _circular_buffer(name: str, cores: ttnn.CoreRangeSet, dtype: str, page: int, pages: int) -> Any:
     import ttnn
 
     form = ttnn.CBFormatDescriptor(buffer_index=CBS[name], data_format=getattr(ttnn, dtype), page_size=page)

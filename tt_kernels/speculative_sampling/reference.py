@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -102,7 +103,7 @@ class Node:
 
     target: torch.Tensor
     draft: Drafted | None
-    residuals: dict[tuple[tuple, tuple[int, ...]], Weights] = field(default_factory=dict)
+    residuals: dict[tuple[tuple[Any, ...], tuple[int, ...]], Weights] = field(default_factory=dict)
 
 
 class UserModel:
@@ -152,7 +153,7 @@ class UserModel:
         """Return whether u q / q_sum < p / p_sum, exactly."""
         return uniform * q * p_sum < p * q_sum << UNIFORM_BITS
 
-    def residual(self, node: Node, scales: tuple, tried: tuple[int, ...]) -> Weights:
+    def residual(self, node: Node, scales: tuple[Any, ...], tried: tuple[int, ...]) -> Weights:
         """Return the weights max(0, p - q) after each rejection in turn. scales: (of p, of q) for each; tried: tokens
         without weight."""
         key = (scales, tried)
@@ -183,9 +184,9 @@ class UserModel:
         impossible = (self.draft[index] == -math.inf).tolist()
         return Node(target, Drafted(draft, Weights.on_grid(draft), impossible))
 
-    def _try_children(self, node: Node, current: int, tokens: Sequence[int], uniforms: Sequence[int]):
+    def _try_children(self, node: Node, current: int, tokens: Sequence[int], uniforms: Sequence[int]) -> Any:
         """Return the accepted child, or None and the weights [vocab] to draw from."""
-        scales: tuple = ()
+        scales: tuple[Any, ...] = ()
         tried: tuple[int, ...] = ()
         seen: set[int] = set()
         p_sum = self.residual(node, scales, tried).sums[-1]
@@ -306,7 +307,7 @@ def speculative_sampling_reference(
     target: torch.Tensor,
     draft: torch.Tensor | None,
     uniforms: torch.Tensor,
-    **options,
+    **options: Any,
 ) -> list[VerificationResult]:
     """Return the results of all users. tokens, parents: [users, nodes]; target, draft: [users, nodes, vocab]; uniforms:
     [users, nodes] words."""
@@ -324,7 +325,7 @@ def sigmoid_reference(
     target: torch.Tensor,
     draft: torch.Tensor,
     uniforms: torch.Tensor,
-    **options,
+    **options: Any,
 ) -> list[VerificationResult]:
     """Return the results of the lossy approximation; see speculative_sampling_reference."""
     return [

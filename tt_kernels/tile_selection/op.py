@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores
@@ -66,7 +66,9 @@ def select_tiles(
     ttnn.generic_op([*masses, cur_pos, *lists], _program(masses, lists, cur_pos, guess_range))
 
 
-def _program(masses, lists, cur_pos, guess_range: GuessRange):
+def _program(
+    masses: Sequence[ttnn.Tensor], lists: Sequence[ttnn.Tensor], cur_pos: ttnn.Tensor, guess_range: GuessRange
+) -> Any:
     import ttnn
 
     users, kv_heads, tiles = tuple(masses[0].shape)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
@@ -21,13 +22,16 @@ from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_
 from tt_kernels.common.peer import ChipPairs
 from tt_kernels.common.tp_group import TpGroup
 
+if TYPE_CHECKING:
+    import ttnn
+
 KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"
 FAILED = 0xFFFFFFFF
 _SCRATCH_CB = 0
 _LINE_BYTES = 32
 
 
-def guard_result(result, pairs: Sequence[ChipPairs | TpGroup]) -> None:
+def guard_result(result: ttnn.Tensor, pairs: Sequence[ChipPairs | TpGroup]) -> None:
     """Give every user of a verification result (speculative_sampling) the status FAILED and no tokens on each chip
     where a core of `pairs` (or TP groups) gave up.
 
@@ -36,7 +40,7 @@ def guard_result(result, pairs: Sequence[ChipPairs | TpGroup]) -> None:
     _guard("result", result, "int32", pairs, words=1)
 
 
-def guard_tokens(tokens, pairs: Sequence[ChipPairs | TpGroup]) -> None:
+def guard_tokens(tokens: Any, pairs: Sequence[ChipPairs | TpGroup]) -> None:
     """Overwrite all of `tokens` with FAILED on each chip where a core of `pairs` (or TP groups) gave up.
 
     tokens: uint32 [1, users], ROW_MAJOR, interleaved, one page. Runs inside and outside `skip_compute` alike.
@@ -48,7 +52,9 @@ def guard_tokens(tokens, pairs: Sequence[ChipPairs | TpGroup]) -> None:
     _guard("tokens", tokens, "uint32", pairs)
 
 
-def _guard(name: str, tensor, dtype: str, pairs: Sequence[ChipPairs | TpGroup], words: int | None = None) -> None:
+def _guard(
+    name: str, tensor: ttnn.Tensor, dtype: str, pairs: Sequence[ChipPairs | TpGroup], words: int | None = None
+) -> None:
     """Overwrite the first `words` words (default: all) of each row with FAILED and the others with 0."""
     import ttnn
 
@@ -63,7 +69,7 @@ def _guard(name: str, tensor, dtype: str, pairs: Sequence[ChipPairs | TpGroup], 
     ttnn.generic_op([tensor, tensor], _program(tensor, pairs, words))
 
 
-def _program(tokens, states: Sequence[ChipPairs | TpGroup], failed_words: int | None):
+def _program(tokens: Any, states: Sequence[ChipPairs | TpGroup], failed_words: int | None) -> Any:
     import ttnn
 
     device = tokens.device()

@@ -6,7 +6,7 @@ with a guess that is verified on the device."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.attention_checks import check_fidelity, check_scale
 from tt_kernels.common.cores import check_on_device, grid_cores, l1_free, noc_core_of
@@ -94,7 +94,15 @@ def tree_attention(
     return output
 
 
-def problem_of(q, k, v, prefix, intervals, program_config, page_table=None) -> Problem:
+def problem_of(
+    q: ttnn.Tensor,
+    k: ttnn.Tensor,
+    v: ttnn.Tensor,
+    prefix: ttnn.Tensor,
+    intervals: Any,
+    program_config: Any,
+    page_table: Any = None,
+) -> Problem:
     """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
     if program_config is not None and not isinstance(program_config, ProgramConfig):
         raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(program_config).__qualname__}")
@@ -107,7 +115,7 @@ def problem_of(q, k, v, prefix, intervals, program_config, page_table=None) -> P
     return problem
 
 
-def empty_like_query(q):
+def empty_like_query(q: ttnn.Tensor) -> Any:
     """Allocate a result in DRAM."""
     import ttnn
 
@@ -141,7 +149,7 @@ def launch(
     )
     noc_core = noc_core_of(device)
 
-    def fill(program, chip: ChipArgs):
+    def fill(program: ttnn.ProgramDescriptor, chip: ChipArgs) -> Any:
         return fill_program(program, problem, tensors, split, numbers, noc_core, chip)
 
     program = mesh_program(peer, tp_group, tensors.output, lambda: empty_program(split), fill)
@@ -200,7 +208,7 @@ def speculative_tree_attention(
         unsupported_if_refused(check_on_device, "priority", priority, q.device())
     check_chips(OP, peer, tp_group, priority, q.device())
 
-    def numbers():
+    def numbers() -> Any:
         shape = [1, 1, 1, problem.users]
         return ttnn.empty(shape, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
 

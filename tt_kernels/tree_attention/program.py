@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
@@ -18,6 +18,9 @@ from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs
 from tt_kernels.tree_attention.checks import Problem
 from tt_kernels.tree_attention.work_split import INDICES, WorkSplit, rest_tiles, times_tiles
+
+if TYPE_CHECKING:
+    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_guessed": 2, "sem_measured": 3, "sem_delivery": 4}
@@ -31,7 +34,7 @@ class Tensors:
     q: Any
     k: Any
     v: Any
-    prefix: Any
+    prefix: ttnn.Tensor
     intervals: Any
     output: Any
     guess: Any = None
@@ -89,7 +92,7 @@ def shapes(problem: Problem, split: WorkSplit) -> dict[str, int]:
     }
 
 
-def empty_program(split: WorkSplit):
+def empty_program(split: WorkSplit) -> Any:
     """Return a ttnn.ProgramDescriptor with the op's semaphores only, to which a fabric connection may add its own."""
     import ttnn
 
@@ -99,14 +102,14 @@ def empty_program(split: WorkSplit):
 
 
 def fill_program(
-    program,
+    program: ttnn.ProgramDescriptor,
     problem: Problem,
     tensors: Tensors,
     split: WorkSplit,
     numbers: Numbers,
     noc_core: Callable[[Core], tuple[int, int]],
     chip: ChipArgs = ALONE,
-):
+) -> Any:
     """Add to an `empty_program` what runs a call on one chip; return the program. noc_core: Core -> (x, y) on the
     NoC."""
     import ttnn
@@ -131,7 +134,9 @@ def fill_program(
     numbers_and_priority = {name: tensors.address(name) for name in ("distance_sq", "norm_sq", "priority")}
     core_or_none = {core: (0, 0) if core is None else noc_core(core) for core in (split.decider, split.exchange)}
 
-    def kernel(source: str, config, accessors: Mapping[str, Any], per_core: dict[Core, Values], defines=()):
+    def kernel(
+        source: str, config: Any, accessors: Mapping[str, Any], per_core: dict[Core, Values], defines: Any = ()
+    ) -> Any:
         return kernel_descriptor(
             KERNELS / source,
             config,

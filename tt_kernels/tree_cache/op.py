@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device
@@ -20,13 +21,25 @@ from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.tensor_facts import facts, facts_or_none
 from tt_kernels.tree_cache.checks import Problem, check_caches, check_new, check_path
 
+if TYPE_CHECKING:
+    import ttnn
+
 KERNEL = Path(__file__).parent / "kernels" / "move_rows.cpp"
 _SOURCE_CB, _TARGET_CB, _WORDS_CB = range(3)
 _TILE_BYTES = {False: 2048, True: 1088}
 _WORD_ALIGNMENT = 64
 
 
-def write_nodes(key_cache, value_cache, keys, values, prefix, nodes: int, *, page_table=None) -> None:
+def write_nodes(
+    key_cache: ttnn.Tensor,
+    value_cache: ttnn.Tensor,
+    keys: ttnn.Tensor,
+    values: ttnn.Tensor,
+    prefix: ttnn.Tensor,
+    nodes: int,
+    *,
+    page_table: Any = None,
+) -> None:
     """Write the keys and values of all users' nodes into a layer's cache, in place.
 
     key_cache, value_cache: bfloat16 or bfloat8_b [users, kv_heads, capacity, head_dim], TILE, interleaved.
@@ -46,7 +59,9 @@ def write_nodes(key_cache, value_cache, keys, values, prefix, nodes: int, *, pag
     _launch(problem, [key_cache, value_cache], [keys, values], prefix, None, 0, page_table)
 
 
-def commit_path(caches: Sequence, prefix, path, nodes: int, *, first_column: int = 0, page_table=None) -> None:
+def commit_path(
+    caches: Sequence[Any], prefix: ttnn.Tensor, path: Any, nodes: int, *, first_column: int = 0, page_table: Any = None
+) -> None:
     """Move the accepted nodes' keys and values to the positions after the root, in place, in all caches at once.
 
     caches: keys and values of all layers in any order, as for `write_nodes`, at most 256.
@@ -65,7 +80,15 @@ def commit_path(caches: Sequence, prefix, path, nodes: int, *, first_column: int
     _launch(problem, list(caches), list(caches), prefix, path, first_column, page_table)
 
 
-def _launch(problem: Problem, caches: list, sources: list, prefix, path, first_column: int, page_table) -> None:
+def _launch(
+    problem: Problem,
+    caches: list[Any],
+    sources: list[Any],
+    prefix: ttnn.Tensor,
+    path: Any,
+    first_column: int,
+    page_table: Any,
+) -> None:
     import ttnn
 
     device = caches[0].device()
