@@ -72,7 +72,7 @@ def run_command(prog: str, command: Callable[[], int], refusals: tuple[type[Exce
     A closed standard output is refused before any work: the next file that is opened would take its place.
     """
     if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  it stays open as long as the process
+        sys.stderr = open(os.devnull, "w")  # it stays open as long as the process
     if sys.stdout is None:
         print(f"{prog}: error: {CLOSED}", file=sys.stderr)
         return 2

@@ -174,7 +174,7 @@ def _add_tokens(steps: Table, ops: Table, config: LlamaConfig, tp: int) -> None:
         key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
         same = [row for row in rows if all(row[name] == layer[name] for name in ("sharding", "weights"))]
         stages = {row["stage"]: row for row in same if (row["tp"], row["context"]) == (layer["tp"], layer["context"])}
-        stages |= {HEAD: row for row in same if row["stage"] == HEAD}
+        stages |= {row["stage"]: row for row in same if row["stage"] == HEAD}
         if steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
             continue
         norm = next(int(op["cycles"]) for op in ops.rows() if _is_stage(op, stages[HEAD]))

@@ -77,14 +77,14 @@ def cluster_descriptor(shape: tuple[int, int]) -> str:
         "pcie_harvesting_mask": 0,
     }
     description = {
-        "arch": {chip: "wormhole_b0" for chip in chips},
+        "arch": dict.fromkeys(chips, "wormhole_b0"),
         "chips": {chip: [chip % columns, chip // columns, 0, 0] for chip in chips},
         "ethernet_connections": [
             [{"chip": chip, "chan": channel} for chip, channel in link] for link in links((rows, columns))
         ],
         "chips_with_mmio": [{chip: chip} for chip in chips],
         "harvesting": {chip: dict(masks) for chip in chips},
-        "chip_to_boardtype": {chip: "n150" for chip in chips},
+        "chip_to_boardtype": dict.fromkeys(chips, "n150"),
         "boards": [[{"board_id": FIRST_BOARD_ID + chip}, {"board_type": "n150"}, {"chips": [chip]}] for chip in chips],
     }
     return yaml.safe_dump(description, sort_keys=False)

@@ -10,7 +10,7 @@ Tensix tiles, the DRAM banks and the coordinates stay, only the number of cores 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -66,7 +66,7 @@ def grid_name(grid: str | tuple[int, int]) -> str:
     return f"{columns}x{rows}"
 
 
-@lru_cache(maxsize=None)  # parsing takes most of the time of an environment
+@cache  # parsing takes most of the time of an environment
 def core_descriptor(ttnn_dir: Path, grid: str | tuple[int, int]) -> bytes:
     """Return the runtime's own Wormhole core descriptor with the compute range of every product cut to `grid`."""
     columns, rows = parse_grid(grid)

@@ -210,7 +210,7 @@ def write_hf_folder(
         file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors"
         mine = names[shard::shards]
         save_file({name: state[name] for name in mine}, folder / file)
-        weight_map.update({name: file for name in mine})
+        weight_map.update(dict.fromkeys(mine, file))
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
     return state
 

@@ -89,6 +89,7 @@ def check_scale(scale: float | None, head_dim: int) -> float:
 
 
 def is_number(value: Any) -> bool:
+    """Return whether a value is a real number and no truth value."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

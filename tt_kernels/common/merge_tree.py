@@ -18,6 +18,7 @@ def parent_of(worker: int) -> int:
 
 
 def level_of(worker: int) -> int:
+    """Return the level at which a worker hands its part over: its lowest set bit."""
     return (worker & -worker).bit_length() - 1
 
 

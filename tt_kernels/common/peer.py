@@ -32,7 +32,7 @@ _REASONS = {
 CLOCK_HZ = 1_000_000_000
 DEFAULT_TIMEOUT_S = 2.0  # far longer than a layer, which is how long one chip waits for another
 
-__all__ = ["ChipPairs", "RankState", "PeerError", "check_fabric", "timeout_words"]
+__all__ = ["ChipPairs", "PeerError", "RankState", "check_fabric", "timeout_words"]
 
 
 @dataclass(frozen=True)

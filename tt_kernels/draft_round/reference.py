@@ -10,6 +10,8 @@ import torch
 
 
 class Decided(NamedTuple):
+    """What a verification decided, as `op.Decided` holds it on the device."""
+
     tokens: torch.Tensor
     cached: torch.Tensor
     angles: torch.Tensor
@@ -18,12 +20,16 @@ class Decided(NamedTuple):
 
 
 class DraftStep(NamedTuple):
+    """The inputs of a draft model's step: int [1, users] each."""
+
     token: torch.Tensor
     position: torch.Tensor
     angle: torch.Tensor
 
 
 class Chain(NamedTuple):
+    """The chains drafted so far, as the next verification reads them."""
+
     tokens: torch.Tensor
     prefix: torch.Tensor
     angles: torch.Tensor
@@ -31,6 +37,7 @@ class Chain(NamedTuple):
 
 
 def begin_chain_reference(decided: Decided, choices: torch.Tensor, nodes: int) -> tuple[DraftStep, Chain]:
+    """Return the first draft step and the chains of root and first draft, from what was decided."""
     users = torch.arange(len(decided.cached))
     active = decided.cached >= 0
     at_last = (
@@ -47,12 +54,14 @@ def begin_chain_reference(decided: Decided, choices: torch.Tensor, nodes: int) -
 
 
 def append_token_reference(chosen: torch.Tensor, node: int, chain: Chain) -> Chain:
+    """Return the chains with the tokens chosen for `node`."""
     rows = chain.rows.clone()
     rows[:, node] = torch.where(chain.prefix >= 0, chosen[0], rows[:, node])
     return chain._replace(tokens=rows.view(1, -1), rows=rows)
 
 
 def take_result_reference(result: torch.Tensor, decided: Decided) -> Decided:
+    """Return what is decided after a verification's result."""
     nodes = (result.shape[1] - 4) // 2
     counts, new = result[:, 3], result[:, 4 + nodes :]
     taken = (decided.cached >= 0) & (counts > 0)

@@ -107,6 +107,6 @@ def speculative_tree_attention_reference(
         norms.append(exact[:, :, counted].square().sum())
     distance_sq, norm_sq = torch.stack(distances), torch.stack(norms)
     skipped = torch.tensor([count < 0 for count in prefix])
-    bypassed = torch.tensor([0 <= count and count + 1 < guess.bypass_below for count in prefix])
+    bypassed = torch.tensor([count >= 0 and count + 1 < guess.bypass_below for count in prefix])
     accepted = (distance_sq < threshold**2 * norm_sq) & ~skipped & ~bypassed
     return SpeculatedTrees(exact, guessed, distance_sq, norm_sq, accepted, bypassed)

@@ -83,7 +83,7 @@ def make_buffers(
     words = {"control": CONTROL_BYTES // 4, "control_writer": CONTROL_BYTES // 4, "intervals": 2 * MAX_NODES}
     on = dict.fromkeys(_NAMES.split(), frozenset({WORKER}))
     if problem.guess is not None:
-        tiles |= {name: ("BFLOAT16", 2 * head) for name in ("guess", "measured_guess", "measured_exact")}
+        tiles |= dict.fromkeys(("guess", "measured_guess", "measured_exact"), ("BFLOAT16", 2 * head))
         tiles["norms"] = ("FLOAT32", 2)
         words["sums"] = SUMS_BYTES // 4 * problem.items * -(-problem.query_tiles // query_tiles)
         on["sums"] = frozenset({WORKER, DECIDER})

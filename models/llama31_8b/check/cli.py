@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) ->
     except KeyboardInterrupt:
         findings.append(Finding("run", COULD_NOT_RUN, why="interrupted"))
         _show(findings[-1])
-    except Exception as error:  # noqa: BLE001 - the report is written whatever is broken
+    except Exception as error:  # the report is written whatever is broken
         findings.append(Finding("run", COULD_NOT_RUN, why=f"{type(error).__name__}: {error}"))
         _show(findings[-1])
     if higher := sum(finding.why.startswith(HIGHER) for finding in findings):

@@ -115,7 +115,7 @@ def _write_shards(source: GgufModel, folder: Path) -> None:
     for number, names in enumerate(shards):
         final = f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
         (folder / f"shard-{number}.safetensors").rename(folder / final)
-        weight_map.update({name: final for name in names})
+        weight_map.update(dict.fromkeys(names, final))
     total = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
 

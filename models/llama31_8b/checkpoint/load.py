@@ -189,7 +189,7 @@ def load_state_dict(
     shapes: dict[str, tuple[int, ...]] = {}
     for file, listed in files.items():
         with _open(file) as tensors:
-            slices = {name: tensors.get_slice(name) for name in tensors.keys() if is_weight(name)}
+            slices = {name: tensors.get_slice(name) for name in tensors.keys() if is_weight(name)}  # noqa: SIM118 (no dict)
             found = {name: tuple(part.get_shape()) for name, part in slices.items()}
             formats = {name: part.get_dtype() for name, part in slices.items() if part.get_dtype() not in _FORMATS}
         if formats:
@@ -208,7 +208,7 @@ def load_state_dict(
     state: dict[str, torch.Tensor] = {}
     for file in files:
         with _open(file) as tensors:
-            for name in tensors.keys():
+            for name in tensors.keys():  # noqa: SIM118 (no dict)
                 if name in wanted or (spare and name == LM_HEAD):
                     state[name] = _finite(tensors.get_tensor(name), name, file)
     if spare and not torch.equal(state.pop(LM_HEAD), state[EMBEDDING]):

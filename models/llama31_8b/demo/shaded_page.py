@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..checkpoint.tokenizer import Tokenizer
 
 # Which layers accepted the guess in the step of a token; None where no layer speculated.
-Decision = Optional[Sequence[bool]]
+Decision = Optional[Sequence[bool]]  # noqa: UP045 (read when it runs)
 
 _CELL = 7  # pixels of a token and layer in the heat map
 _PAGE = """<!DOCTYPE html>

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..checkpoint.errors import ContextLengthError
 from ..config import LlamaConfig

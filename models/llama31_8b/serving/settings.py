@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter's own settings, which vLLM carries in the model's Hugging Face config:
+"""The adapter's own settings, which vLLM carries in the model's Hugging Face config.
 
 --hf-overrides '{"alspec": {"attention": "alspec", "chunk_size": 128, "threshold": 0.1}}'
 """

@@ -10,7 +10,7 @@ one after the other: it shows what fuzzy drafting does to acceptance, not what i
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 
 def layer_groups(num_layers: int, size: int) -> list[list[int]]:

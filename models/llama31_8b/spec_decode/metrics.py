@@ -6,9 +6,10 @@ them."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Iterable
+from typing import Any
 
 
 @dataclass

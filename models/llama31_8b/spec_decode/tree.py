@@ -13,9 +13,9 @@ cache yet. Its children are the candidates for the next token.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Sequence
 
 import torch
 

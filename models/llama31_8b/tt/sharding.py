@@ -91,8 +91,8 @@ class MatmulConfig:
 
     def __str__(self) -> str:
         return (
-            f"{self.name:8} {self.inputs:6} x {self.outputs:6} {self.dtype:9} {str(self.source):>15} -> "
-            f"{str(self.result):>15}  block {self.block:2}, {self.hops:3} hops, {self.bank_columns:5} columns/bank, "
+            f"{self.name:8} {self.inputs:6} x {self.outputs:6} {self.dtype:9} {self.source!s:>15} -> "
+            f"{self.result!s:>15}  block {self.block:2}, {self.hops:3} hops, {self.bank_columns:5} columns/bank, "
             f"{self.laid_bytes / 1e6:8.3f} MB, {self.laid_bytes / self.weight_bytes - 1:.1%} padding"
         )
 

@@ -48,7 +48,7 @@ class TextPass:
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean loss."""
+        """Exp of the mean loss."""
         return float(self.losses.double().mean().exp())
 
     def hit_rate(self) -> float | None:

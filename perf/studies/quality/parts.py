@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 import torch
@@ -40,7 +40,6 @@ class Part(NamedTuple):
 
 def perplexity(study: Study) -> Iterator[Cell]:
     """Yield a cell per place and threshold, contexts in the outer loop: each has one exact pass."""
-
     for place in study.places():
         for threshold in study.settings.thresholds:
             yield Cell({**study.key(place), "threshold": threshold}, partial(study.speculated, place, threshold))
@@ -69,7 +68,7 @@ def baselines(study: Study) -> Iterator[Cell]:
     """
     settings = study.settings
 
-    @lru_cache(maxsize=None)
+    @cache
     def acceptance(context: int, chunk_size: int, threshold: float) -> tuple[float, ...]:
         policy = settings.policy(threshold, chunk_size, "ends")
         window = study.window(context, study.starts(context)[-1])

@@ -60,7 +60,7 @@ class Predictor:
     exact: bool = False
 
     def __post_init__(self) -> None:
-        if not (0 <= self.first and 0 <= self.last and self.first + self.last <= 1):
+        if not (self.first >= 0 and self.last >= 0 and self.first + self.last <= 1):
             raise ValueError(f"first and last are shares of 2S keys, got {self.first} and {self.last}")
         if not 0 <= self.decay < 1:
             raise ValueError(f"decay must be at least 0 and below 1, got {self.decay}")

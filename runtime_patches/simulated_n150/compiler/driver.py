@@ -249,7 +249,7 @@ def main(arguments):
     try:
         root = store.find_root(arguments, f"{HERE}/objects/roots")
         # Outside a runtime root, and without a dependency file, nothing tells what a result depends on.
-        if root is None and not header or compiles and "-MF" not in arguments:
+        if (root is None and not header) or (compiles and "-MF" not in arguments):
             return produce(arguments)
         if root is not None and os.environ.get(EMPTY_STOCK_KERNELS) and is_stock(root):
             return make_empty(arguments)

@@ -45,7 +45,7 @@ class Diagnosis:
             path.write_text("")
 
     @classmethod
-    def from_environment(cls) -> "Diagnosis":
+    def from_environment(cls) -> Diagnosis:
         path = os.environ.get(VARIABLE)
         return cls(Path(path) if path else None)
 

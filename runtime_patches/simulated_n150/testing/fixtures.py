@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +149,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(f"{mode} not ready: {reason}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _why_not(mode: str) -> str | None:
     return doctor.why_not(mode)
 
@@ -211,7 +211,6 @@ def sim_device(
     dispatch: "slow", or "fast" for command queues on the chip and room for traces; a board always dispatches fast,
     and keeps that room when it is asked for "fast".
     """
-
     simulator = request.config.getoption("--simulator")
     library = check_library(simulator) if simulator else None
 
@@ -261,7 +260,6 @@ def sim_mesh(request: pytest.FixtureRequest, device_workers: WorkerPool, project
     ring. overlays, variables, dispatch: see `sim_device`; options: of ``ttnn.open_mesh_device``. With fast dispatch
     each chip's command queues run on their own. A test that cuts links ends with ``reopen()`` or ``kill()``.
     """
-
     simulator = request.config.getoption("--simulator")
 
     def mesh(

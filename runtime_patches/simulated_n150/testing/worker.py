@@ -340,7 +340,7 @@ def _serve(connection: Connection) -> None:
             else:
                 answer = ("result", _run(device, *request[1:]), "")
             data = pickle.dumps(answer)
-        except BaseException as error:  # noqa: B902 - pytest's outcomes derive from BaseException
+        except BaseException as error:  # pytest's outcomes derive from BaseException
             data = _failure(error)
             traceback.clear_frames(error.__traceback__)  # the frames hold device tensors
             del error

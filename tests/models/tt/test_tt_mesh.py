@@ -57,7 +57,7 @@ def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) ->
     activations = max(found.decode.dram_peak, found.prefill.dram_peak) * banks
     assert 0 < activations <= RESERVE_BYTES - TRACE_REGION_BYTES, "the reserve of the budget covers a step"
     # Residual and products of a decode step stay in L1, beside the circular buffers of each program.
-    assert 0 < found.l1_held and 0 < found.decode.l1_tensors < found.decode.l1_peak
+    assert found.l1_held > 0 and 0 < found.decode.l1_tensors < found.decode.l1_peak
     for step in (found.decode, found.prefill):
         assert L1_BYTES // 8 < step.largest_program <= found.l1_size and step.largest_op
     assert found.l1_peak <= found.l1_size < L1_BYTES

@@ -31,7 +31,7 @@ class Spy:
     def _counted(self, name, function):
         def call(*arguments, **named):
             self.calls[name.partition("_")[0]] = self.calls.get(name.partition("_")[0], 0) + 1
-            self._capturing = name == "begin_trace_capture" or self._capturing and name != "end_trace_capture"
+            self._capturing = name == "begin_trace_capture" or (self._capturing and name != "end_trace_capture")
             return function(*arguments, **named)
 
         return call

@@ -131,7 +131,7 @@ class MassFollower:
         return passes[:, last[sender, steps] + 2]
 
     def _read(self, before: torch.Tensor, cached: torch.Tensor, slots: int) -> torch.Tensor:
-        """bool [users, n_kv_heads, t, slots]: the keys that each query's guess reads."""
+        """Bool [users, n_kv_heads, t, slots]: the keys that each query's guess reads."""
         span = self.guess_range
         start = span.tail_start(cached)[:, None, :, None]
         keys = torch.arange(slots)

@@ -13,7 +13,8 @@ Symbols: b users, h query heads, g query heads per key/value head, d head_dim, t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Iterable, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F

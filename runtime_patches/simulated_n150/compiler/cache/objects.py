@@ -38,7 +38,7 @@ class Unit:
         # Other cores' units are bytecode of the link-time optimiser.
         self.machine_code = "-mcpu=tt-wh-tensix" in arguments
         self.depends = arguments[arguments.index("-MF") + 1] if "-MF" in arguments else None
-        self.varying = {name: None for name in VARYING}
+        self.varying = dict.fromkeys(VARYING)
         self.included = None
         key, skip = [*base, "unit" if self.compiles else "link"], ""
         for argument in arguments:

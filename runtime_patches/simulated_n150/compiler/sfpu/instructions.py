@@ -231,7 +231,7 @@ def raw_flags(word):
         return "narrow"
     if opcode == 0x79 and d < 8 and (not mode & 4 or mode & 8):
         return "narrow"
-    if opcode == 0x77 and mode & 10 or opcode == 0x81 and mode & 10:
+    if (opcode == 0x77 and mode & 10) or (opcode == 0x81 and mode & 10):
         return "narrow"
     return None
 

@@ -71,7 +71,7 @@ def _fold_into_assignment(block, ins, assignment, value):
     start, end = block.instructions.index(ins), block.instructions.index(assignment)
     target = assignment.writes[0]
     for between in block.instructions[start + 1 : end]:
-        if between.name in SETS_FLAGS or between.name == "raw" and raw_flags(between.fields[0]):
+        if between.name in SETS_FLAGS or (between.name == "raw" and raw_flags(between.fields[0])):
             return False
         if target in between.reads or target in between.writes:
             return False

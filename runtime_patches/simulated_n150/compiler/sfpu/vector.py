@@ -82,7 +82,7 @@ def _read_function(function, lines, first, last):
         label = _LABEL.match(text)
         if label:
             literals.interrupt()
-            if blocks[-1].instructions or jumps and jumps[-1][0] == len(blocks) - 1 or labels:
+            if blocks[-1].instructions or (jumps and jumps[-1][0] == len(blocks) - 1) or labels:
                 previous = len(blocks) - 1
                 blocks.append(Block())
                 if open_end:

@@ -46,7 +46,7 @@ class DataFormat(IntEnum):
     UINT32 = 24
     UINT8 = 30
 
-    def isBFPFormat(self):  # noqa: N802 (the simulator's name)
+    def isBFPFormat(self):  # the simulator's name
         return self.value in _BLOCK_FLOATS
 
     @property

@@ -61,7 +61,7 @@ class StreamRegisters(MemMapable):
         word = int.from_bytes(value, "little")
         write_register(self.streams[address // STRIDE], address % STRIDE >> 2, word)
 
-    def getSize(self) -> int:  # noqa: N802 (the simulator's name)
+    def getSize(self) -> int:  # the simulator's name
         return len(self.streams) * STRIDE
 
 

@@ -43,7 +43,7 @@ class TileView(MemMapable):
         for word in _words(address, len(data)):
             self.tile_map.write(word, data[word - address : word - address + 4])
 
-    def getSize(self) -> int:  # noqa: N802 (the simulator's name)
+    def getSize(self) -> int:  # the simulator's name
         return 1 << 32
 
 

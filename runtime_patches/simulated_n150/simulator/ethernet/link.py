@@ -34,7 +34,7 @@ class Place:
 class End:
     """One end of a link: what its tile sends leaves here."""
 
-    def __init__(self, place: Place, tile, link: "Link"):
+    def __init__(self, place: Place, tile, link: Link):
         self.place, self.tile, self.link = place, tile, link
         self.other: End
         self.underway: deque[Packet] = deque()

@@ -314,7 +314,7 @@ class Translator:
             operation, value = _REGISTER_OPS.get((_field(word, 25, 7), funct3)), _field(word, 20, 5)
         else:
             operation, value = _REGISTER_OPS[(0, funct3)], _extend(word >> 20, 12) & _MASK
-        if operation is None or _field(word, 25, 7) == 1 and funct3 in (1, 5):
+        if operation is None or (_field(word, 25, 7) == 1 and funct3 in (1, 5)):
             return None
         if rd == 0:
             return lambda _pc: None

@@ -166,7 +166,7 @@ def build_steps(mesh, users: int) -> dict[str, dict]:
     ):
         sampler = Sampler(mesh, model.mesh_shape, model.config, params)
         steps, draws = PlainSteps(model, params, sampler, eager=True), Draws(params, make_generators(params, users))
-        wanted = {user: (0, 0) for user in range(users)}
+        wanted = dict.fromkeys(range(users), (0, 0))
         steps.load(wanted, draws)
         # The first run also writes what programs keep on the device.
         steps.run()

@@ -87,7 +87,7 @@ def test_a_round_with_a_layer_parallel_draft_builds_and_fits(mock_mesh, shape, l
         assert planned <= measured * 1.001 and measured - planned < max(0.02 * planned, 8e6)
     assert sum(measured for measured, _ in found["held"].values()) < found["size"]
     for step in found["steps"].values():
-        assert 0 < step["largest"][0] and found["l1_held"] + step["l1_peak"] <= found["l1_size"]
+        assert step["largest"][0] > 0 and found["l1_held"] + step["l1_peak"] <= found["l1_size"]
     assert found["steps"]["draft"]["result"] == (1, 1)
     assert found["steps"]["calibrate"]["result"] == (1, DRAFTED + 1)
     assert found["programs"] > 40

@@ -63,7 +63,7 @@ def test_rounds_of_chains_stay_on_the_chip(sim_device, dispatch):
     check_chains(told["chains"])
     here, there = told["counts"]
     assert here == there and here["num_drafts"] == len(told["chains"])
-    assert 0 < here["num_accepted_tokens"]
+    assert here["num_accepted_tokens"] > 0
     assert told["replays"] == (3 if dispatch == "fast" else 0)
 
 

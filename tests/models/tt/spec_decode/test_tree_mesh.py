@@ -80,4 +80,4 @@ def check(
         (1, 1, users * nodes, LLAMA.vocab_size) if temperature is None else (users, 4 + 2 * nodes)
     )
     assert found["programs"] > 20
-    assert 0 < found["largest"][0] and found["l1_peak"] <= found["l1_size"]
+    assert found["largest"][0] > 0 and found["l1_peak"] <= found["l1_size"]

@@ -48,7 +48,7 @@ def tasks(tmp_path, monkeypatch):
     data = tmp_path / "data.json"
     data.write_text("".join(json.dumps({"question": q, "answer": 0, "text": "the"}) + "\n" for q in QUESTIONS))
     kinds = {"tiny_choice": ("multiple_choice", CHOICE)}
-    kinds |= {name: ("generate_until", TEXT) for name in ("tiny_text", "gsm8k_cot", "gpqa_main_cot_n_shot")}
+    kinds |= dict.fromkeys(("tiny_text", "gsm8k_cot", "gpqa_main_cot_n_shot"), ("generate_until", TEXT))
     for name, (kind, more) in kinds.items():
         (tmp_path / f"{name}.yaml").write_text(TASK.format(name=name, data=data, kind=kind, more=more))
     return tmp_path

@@ -147,7 +147,7 @@ class MacroInstructions(MemoryInstructions):
     def is_clock_idle(self):
         return not self._waiting and super().is_clock_idle()
 
-    def hasInflightInstructionsFromThread(self, from_thread):  # noqa: N802 (the simulator's name)
+    def hasInflightInstructionsFromThread(self, from_thread):  # the simulator's name
         return any(held.thread == from_thread for held in self._waiting) or super().hasInflightInstructionsFromThread(
             from_thread
         )

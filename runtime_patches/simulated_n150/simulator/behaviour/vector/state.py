@@ -34,7 +34,7 @@ class ArrayRegister(LReg):
         assert not self.read_only
         self.data[lane] = self._coerce(value)
 
-    def setHardwiredValue(self, value):  # noqa: N802 (the simulator's name)
+    def setHardwiredValue(self, value):  # the simulator's name
         super().setHardwiredValue(value)
         if self.hard_wired_value is not None:
             self.data[:] = self.hard_wired_value
@@ -64,20 +64,20 @@ class VectorState(VectorUnit):
     # -- lane mask -------------------------------------------------------------------------------------------
 
     @property
-    def laneFlags(self):  # noqa: N802 (the simulator's name)
+    def laneFlags(self):  # the simulator's name
         return self.flags
 
     @laneFlags.setter
-    def laneFlags(self, values):  # noqa: N802
+    def laneFlags(self, values):
         self.flags = np.array(values, dtype=bool)
         self._enabled_known = False
 
     @property
-    def useLaneFlagsForLaneEnable(self):  # noqa: N802
+    def useLaneFlagsForLaneEnable(self):
         return self.use_flags
 
     @useLaneFlagsForLaneEnable.setter
-    def useLaneFlagsForLaneEnable(self, values):  # noqa: N802
+    def useLaneFlagsForLaneEnable(self, values):
         self.use_flags = np.array(values, dtype=bool)
         self._enabled_known = False
 
@@ -101,7 +101,7 @@ class VectorState(VectorUnit):
         self._rows_off = off if off.any() else None
         self._enabled_known = False
 
-    def isLaneEnabled(self, lane):  # noqa: N802
+    def isLaneEnabled(self, lane):
         enabled = self.enabled()
         return True if enabled is None else bool(enabled[lane])
 

@@ -143,7 +143,7 @@ def _multiply_high(funct3, a, b):
 @numba.njit(cache=True)
 def _noc_word(within):
     """Return where a NoC interface's array has the register at byte `within` of its address space."""
-    if 0x200 <= within and within <= 0x2F4:
+    if within >= 0x200 and within <= 0x2F4:
         return (within - 0x200) >> 2
     return NOC_COMMANDS + (within >> 10) * NOC_COMMAND_WORDS + ((within & 0x3FF) >> 2)
 

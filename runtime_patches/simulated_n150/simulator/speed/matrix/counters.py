@@ -34,7 +34,7 @@ class Counters(RWC):
         ]
         self._known: list[dict[tuple[int, ...], tuple[int, ...]]] = [{} for _ in range(MODES)]
 
-    def applyAddrMod(self, thread_id, addrmod, updateFidelityPhase=True):  # noqa: N802, N803 (the simulator's names)
+    def applyAddrMod(self, thread_id, addrmod, updateFidelityPhase=True):  # the simulator's names
         words = self.backend.config_unit.threadConfig[thread_id]
         mode = addrmod + 4 if self.ExtraAddrModBit or words[self._base] & 1 else addrmod
         if mode >= MODES:

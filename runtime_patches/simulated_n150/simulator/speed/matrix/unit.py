@@ -122,7 +122,7 @@ class MatrixUnit(installed.MatrixUnit):
 
     # -- products and sums -----------------------------------------------------------------------------------
 
-    def perform_mvmul(self, issue_thread, dstRow, addrMod, broadcastSrcBRow, flipSrcA, flipSrcB, numRows, opcode=None):  # noqa: N803, E501 (the simulator's names)
+    def perform_mvmul(self, issue_thread, dstRow, addrMod, broadcastSrcBRow, flipSrcA, flipSrcB, numRows, opcode=None):
         setting, backend = self._setting(issue_thread), self.backend
         counters = backend.rwc[issue_thread]
         row = counters.SrcA & 0x38

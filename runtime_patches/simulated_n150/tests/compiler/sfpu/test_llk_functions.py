@@ -40,7 +40,7 @@ def test_functions(sim_device, group):
             error = (got - expected).abs()
             relative = (error / expected.abs().clamp_min(1e-3)).max()
             logger.info("{}: PCC {:.6f}, max abs {:.3g}, max rel {:.3g}", function.name, pcc, error.max(), relative)
-            if pcc < PCC or function.exact and not torch.equal(got, expected):
+            if pcc < PCC or (function.exact and not torch.equal(got, expected)):
                 row, column = divmod(int(error.nan_to_num(torch.inf).argmax()), 32)
                 report.append(
                     f"{function.name}: PCC {pcc:.6f}, worst at {x[row, column]:.6g}, {y[row, column]:.6g}: "

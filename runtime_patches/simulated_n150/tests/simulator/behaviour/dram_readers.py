@@ -82,7 +82,7 @@ def bytes_per_cycle(pairs: Pairs, *, noc: int, page: int, pages: int, in_flight:
         return take(self, *arguments, **named)
 
     NUI.take_outstanding_noc_request = taken
-    left, cycles = {reader: pages for reader in readers}, 0
+    left, cycles = dict.fromkeys(readers, pages), 0
     try:
         while any(left[reader] or reader.in_flight for reader in readers):
             for reader in readers:

@@ -65,10 +65,10 @@ def test_the_addresses_are_those_of_the_runtime():
 
     def resolve(name: str) -> int:
         expression = re.sub(r"\b(MEM_\w+)\b", lambda match: str(resolve(match[1])), named[name])
-        return int(eval(expression, {"__builtins__": {}}))  # noqa: S307 (sums of numbers)
+        return int(eval(expression, {"__builtins__": {}}))  # sums of numbers
 
     end = resolve("MEM_TENSIX_FABRIC_CONNECTIONS_BASE") + resolve("MEM_TENSIX_FABRIC_CONNECTIONS_SIZE")
-    assert FABRIC_TABLES == range(resolve("MEM_TENSIX_ROUTING_TABLE_BASE"), end)
+    assert range(resolve("MEM_TENSIX_ROUTING_TABLE_BASE"), end) == FABRIC_TABLES
     halt_and_sync = 12  # ncrisc_halt and subordinate_sync come first in mailboxes_t
     assert resolve("MEM_MAILBOX_BASE") + halt_and_sync == READ_POINTER
 
