@@ -45,7 +45,7 @@ def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
     return tops
 
 
-def word_buffer(index: int, page_bytes: int, cores, pages: int = 1):
+def word_buffer(index: int, page_bytes: int, cores: Any, pages: int = 1) -> Any:
     """Return the ttnn.CBDescriptor of a buffer of 32-bit words on `cores`, a ttnn.CoreRangeSet."""
     import ttnn
 
@@ -53,7 +53,7 @@ def word_buffer(index: int, page_bytes: int, cores, pages: int = 1):
     return ttnn.CBDescriptor(total_size=pages * page_bytes, core_ranges=cores, format_descriptors=[page])
 
 
-def circular_buffer(buffer: Buffer, cores: Mapping[str, Sequence[Core]]):
+def circular_buffer(buffer: Buffer, cores: Mapping[str, Sequence[Core]]) -> Any:
     """Return the ttnn.CBDescriptor of `buffer`. cores: by role."""
     import ttnn
 

@@ -266,7 +266,7 @@ def _kernel(cores: ttnn.CoreRangeSet, defines: Any, **arguments: Any) -> Any:
     return kernel_descriptor(KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments)
 
 
-def _launch(program, tensors) -> None:
+def _launch(program: Any, tensors: Any) -> None:
     import ttnn
 
     # generic_op takes the device from its tensors and wants an output; this program has none, so the last one

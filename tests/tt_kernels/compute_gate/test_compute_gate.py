@@ -250,8 +250,8 @@ def define_body(device):
         for kernel in program.kernels:
             kernel.defines = [define for define in kernel.defines if define[0] != "SGDC_UNGATED"]
         for attempt in (
-            lambda: require_ungated(program, "compute_gate"),  # noqa: B023
-            lambda: ttnn.generic_op([priority, priority], program),  # noqa: B023
+            lambda: require_ungated(program, "compute_gate"),
+            lambda: ttnn.generic_op([priority, priority], program),
         ):
             try:
                 attempt()
