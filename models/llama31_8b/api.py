@@ -29,7 +29,6 @@ from .tt.settings import ModelSettings
 if TYPE_CHECKING:
     import ttnn
 
-    from .reference.alspec.policies import AttentionPolicy
     from .tt.model import TtLlama
 
 __all__ = ["Attention", "Draft", "Llama", "Mesh", "Result", "Sampling", "load", "measure_hits"]
@@ -153,10 +152,14 @@ def load(
 
 
 def _on_cpu(source: str | Path | None, attention: Attention, draft: Draft | None, context: int | None) -> Llama:
+    from .reference.alspec import policies
     from .reference.generate import TorchEngine, drafter_for
 
     loaded = _loaded(source)
-    engine = TorchEngine(loaded.model, _policy(attention))
+    policy = policies.by_name(
+        attention.policy, attention.chunk_size, attention.threshold, attention.static_layers, attention.predictor
+    )
+    engine = TorchEngine(loaded.model, policy)
     engine.capacity = min(context or engine.capacity, engine.capacity)
     if draft is None:
         return Llama(loaded.config, loaded.tokenizer, Generator(engine), lambda: None)
@@ -221,20 +224,6 @@ def _chips(source: str | Path | None, config: LlamaConfig, device: Any, settings
     if source == RANDOM:
         return TtLlama.from_state_dict(config, random_state_dict(TINY), device, settings)
     return TtLlama.from_checkpoint(source, device, settings)
-
-
-def _policy(attention: Attention) -> AttentionPolicy:
-    """Return the reference's attention policy of these settings."""
-    from .reference.alspec import policies
-    from .reference.model.step import GuessRange
-
-    size = attention.chunk_size
-    if attention.policy == "alspec":
-        make = GuessRange.both_ends if attention.predictor == "ends" else GuessRange.followed
-        return policies.ALSpecAttention(attention.threshold, make(size))
-    if attention.policy == "static":
-        return policies.StaticAttention(size, attention.static_layers)
-    return {"exact": policies.ExactAttention, "sink": policies.SinkAttention}[attention.policy](size)
 
 
 def _described(source: str | Path | None) -> tuple[LlamaConfig, Tokenizer | None]:

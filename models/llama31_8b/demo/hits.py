@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
             def progress(done: int, bar: tqdm = bar) -> None:
                 bar.update(done - bar.n)
 
-            measured[name] = measure_hits(loaded.model, ids, args.threshold, chosen.guess_range(), progress)
+            measured[name] = measure_hits(loaded.model, ids, args.threshold, chosen.policy().guess_range, progress)
     seconds = time.perf_counter() - began
     if args.json:
         found = {

@@ -22,12 +22,11 @@ from ..spec_decode.draft_shape import DraftShape
 from ..tt.mesh import MeshError, MeshShape
 from ..tt.precision import PRECISIONS
 from ..tt.settings import POLICIES as ATTENTIONS
-from ..tt.settings import PREDICTORS
+from ..tt.settings import PREDICTORS, AttentionSettings
 from ..tt.sharding import DECODE_SHARDINGS
 
 if TYPE_CHECKING:
     from ..reference.alspec.policies import AttentionPolicy
-    from ..reference.model.step import GuessRange
 
 PROG = "llama-alspec"
 COMMANDS = ("hits", "cache", "check", "serve")
@@ -273,23 +272,18 @@ class DemoOptions:
         """Return the sampling parameters that these options ask for."""
         return SamplingParams(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed)
 
+    def attention_settings(self) -> AttentionSettings:
+        """Return the attention of decode steps, alspec where none was chosen."""
+        name = self.attention or "alspec"
+        return AttentionSettings(name, self.chunk_size, self.threshold, self.static_layer_set(), self.predictor)
+
     def policy(self) -> AttentionPolicy:
-        """Return a new attention policy of the reference, alspec where none was chosen."""
+        """Return a new attention policy of the reference."""
         from ..reference.alspec import policies
 
-        if self.attention == "exact":
-            return policies.ExactAttention(self.chunk_size)
-        if self.attention == "sink":
-            return policies.SinkAttention(self.chunk_size)
-        if self.attention == "static":
-            return policies.StaticAttention(self.chunk_size, self.static_layer_set())
-        return policies.ALSpecAttention(self.threshold, self.guess_range())
-
-    def guess_range(self) -> GuessRange:
-        """Return which keys the guess of alspec reads, for the reference."""
-        from ..reference.model.step import GuessRange
-
-        return (GuessRange.both_ends if self.predictor == "ends" else GuessRange.followed)(self.chunk_size)
+        return policies.by_name(
+            self.attention or "alspec", self.chunk_size, self.threshold, self.static_layer_set(), self.predictor
+        )
 
     def static_layer_set(self) -> frozenset[int]:
         """Return the layers of `--static-layers 0,4,10-12`, none without it. Raises UserError for anything else."""

@@ -158,3 +158,20 @@ class ALSpecAttention(AttentionPolicy):
         if self.follower is not None:
             self.follower.decided(segments, accepted.view(-1, queries))
         return torch.where(accepted[:, None], guess, exact)
+
+
+def by_name(
+    policy: str,
+    chunk_size: int = 128,
+    threshold: float = 0.10,
+    static_layers: Iterable[int] = (),
+    predictor: str = "ends",
+) -> AttentionPolicy:
+    """Return a new policy: "exact", "sink", "static" or "alspec", whose guess reads by `predictor`: "ends" or
+    "followed"."""
+    if policy == "alspec":
+        make = GuessRange.both_ends if predictor == "ends" else GuessRange.followed
+        return ALSpecAttention(threshold, make(chunk_size))
+    if policy == "static":
+        return StaticAttention(chunk_size, static_layers)
+    return {"exact": ExactAttention, "sink": SinkAttention}[policy](chunk_size)

@@ -69,14 +69,11 @@ class Plan:
         """Return the target model's settings, with the attention that the options ask for."""
         from ....tt.settings import ModelSettings
 
-        attention = AttentionSettings(
-            str(options.attention), options.chunk_size, options.threshold, options.static_layer_set(), options.predictor
-        )
         return ModelSettings(
             users=self.users,
             capacity=self.capacity,
             precision=self.precision,
-            attention=attention,
+            attention=options.attention_settings(),
             decode_sharding=self.decode_sharding,
         )
 
