@@ -57,8 +57,8 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
     uint32_t first_row = 0;  // of the head
-    Bands bands{
-        0, 0};  // (4 rows each, register_rows.hpp) with the head's queries: all that is sent of a result
+    // Bands of 4 rows (register_rows.hpp) that hold the head's queries: all that is sent of a result.
+    Bands bands{0, 0};
     bool broken = false;       // known to the packer's thread: NaN or infinity in a key (probe_rows.hpp)
     bool handed_over = false;  // the state before, which the writer may still be reading
 
