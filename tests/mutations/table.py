@@ -334,7 +334,7 @@ MUTATIONS = [
         f"{MODEL}/checkpoint/tokenizer.py",
         "add_generation_prompt), add_bos=False)",
         "add_generation_prompt), add_bos=True)",
-        ("tests/models/checkpoint/test_outside_cases.py::test_as_transformers_on_the_same_folder",),
+        ("tests/models/checkpoint/test_tokenizer.py::test_a_chat_begins_with_the_bos_of_its_template_alone",),
     ),
     Mutation(
         "BOS is left out where the model wants it",

@@ -101,6 +101,12 @@ def test_llama3_takes_whole_words_before_merges():
     assert pieces(make(pre="gpt-2", tokens=tokens), "zq") == ["z", "q"]
 
 
+def test_a_chat_begins_with_the_bos_of_its_template_alone():
+    tokenizer = make("{{ bos_token }}{{ messages[0].content }}", add_bos_token=True)
+    chat = tokenizer.apply_chat_template([{"role": "user", "content": "a"}])
+    assert chat == tokenizer.encode("a") == [1, *tokenizer.encode("a", add_bos=False)]
+
+
 def test_bos_is_added_where_the_model_wants_it():
     assert make().encode("a") == make().encode("a", add_bos=False)
     explicit = make(add_bos_token=True)
