@@ -52,10 +52,10 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
         return theirs.down(F.silu(gate) * up)
 
     with torch.inference_mode():
-        found["mlp, a tile of rows"] = figures(read(ours.mlp(put(x[None, None]), dram))[0, 0], mlp(x))
-        found["mlp, one row in L1"] = figures(read(ours.mlp(put(one[None, None], l1), l1))[0, 0], mlp(one))
+        found["mlp, a tile of rows"] = figures(read(ours.mlp(put(x[None, None]), model.rows))[0, 0], mlp(x))
+        found["mlp, one row in L1"] = figures(read(ours.mlp(put(one[None, None], l1), model.layout))[0, 0], mlp(one))
         found["lm_head"] = figures(
-            read(model.head(put(x[None, None])))[0, 0, :, : config.vocab_size], reference.head(x)
+            read(model.head(put(x[None, None]), model.rows))[0, 0, :, : config.vocab_size], reference.head(x)
         )
 
     angles = model.rope.prefill_angles(model.put_integers(torch.arange(64, 64 + ROWS)[None], "uint32"))
