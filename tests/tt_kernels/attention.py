@@ -33,7 +33,7 @@ OPS = {
     (False, "guess"): f"{FLASH}:guess_flash_decode",
     (False, "speculate"): f"{FLASH}:speculative_flash_decode",
     (True, "exact"): f"{TREES}.op:tree_attention",
-    (True, "speculate"): f"{TREES}.speculative:speculative_tree_attention",
+    (True, "speculate"): f"{TREES}.op:speculative_tree_attention",
 }
 
 
