@@ -170,7 +170,7 @@ def test_pool_keeps_the_recently_used():
     assert not any(w.alive for w in made)
 
 
-def testdescendants_and_running_line():
+def test_descendants_and_running_line():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     try:
         assert child.pid in descendants(os.getpid())
