@@ -18,6 +18,7 @@ from .generation.sampling_params import SamplingParams as Sampling
 from .generation.sequences import TokenCallback
 from .reference.hits import measure_hits
 from .results import GenerationResult as Result
+from .simulated import opening_options
 from .spec_decode.draft_shape import SELF_WINDOW, DraftShape
 from .spec_decode.loop import Drafter, Generator
 from .tiny import TINY
@@ -187,7 +188,7 @@ def _on_mesh(
     settings = ModelSettings(users, capacity, precision, attention)
     if opened is not None:
         settings.check(config, opened)
-    device = mesh if opened is None else opened.open(trace_region_size=TRACE_REGION_BYTES)
+    device = mesh if opened is None else opened.open(**opening_options(TRACE_REGION_BYTES))
 
     def close() -> None:
         if opened is not None:

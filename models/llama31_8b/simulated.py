@@ -35,8 +35,14 @@ def on_simulated_chips() -> bool:
     return bool(os.environ.get("TT_METAL_SIMULATOR"))
 
 
-def opening_options() -> dict[str, int]:
-    """Return the keyword arguments of ttnn.open_mesh_device on simulated chips with fast dispatch."""
+def opening_options(trace_bytes: int) -> dict[str, int]:
+    """Return the keyword arguments of ttnn.open_mesh_device for this process's boards or simulated chips.
+
+    Args:
+        trace_bytes: DRAM for traces on boards; simulated chips run small models and keep TRACE_REGION_BYTES.
+    """
+    if not on_simulated_chips():
+        return {"trace_region_size": trace_bytes}
     import ttnn
 
     room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES

@@ -123,8 +123,7 @@ def run_body(body: str, kind: str, mesh: Sequence[int] | None, phase: Path) -> d
         if mesh is not None:
             from ..tt.mesh import MeshShape
 
-            board = {"trace_region_size": TRACE_REGION_BYTES}
-            device = MeshShape(*mesh).open(**(board if kind == "n150" else simulated.opening_options()))
+            device = MeshShape(*mesh).open(**simulated.opening_options(TRACE_REGION_BYTES))
         phase.write_text("running the stage")
         checks = function(Context(kind, device))
         phase.write_text("closing the device")

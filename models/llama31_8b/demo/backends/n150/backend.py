@@ -352,11 +352,8 @@ def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat
 def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
     """Open the boards, or the simulated chips of this process. Raises UserError with ttnn's message if they do not open
     as this mesh."""
-    more = {"trace_region_size": TRACE_REGION_BYTES}
-    if simulated.on_simulated_chips():
-        more = simulated.opening_options()
     try:
-        device = mesh.open(**more)
+        device = mesh.open(**simulated.opening_options(TRACE_REGION_BYTES))
     except (MeshError, RuntimeError) as error:
         # A failed check of ttnn ends with pages of return addresses.
         why = str(error).split("backtrace:")[0].strip()
