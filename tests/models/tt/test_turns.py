@@ -48,7 +48,7 @@ class Traces:
 
     def _capture(self, mesh, step):
         self._count("capture")
-        inputs = step.__self__.inputs
+        inputs = [tensor for tensor in step.__self__.inputs if tensor is not None]
         before = [tensor.clone() for tensor in inputs]
         output = step()
         for tensor, kept in zip(inputs, before, strict=True):  # a capture runs nothing
