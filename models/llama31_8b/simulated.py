@@ -43,10 +43,14 @@ def opening_options(trace_bytes: int) -> dict[str, int]:
     """
     if not on_simulated_chips():
         return {"trace_region_size": trace_bytes}
+    return {"trace_region_size": TRACE_REGION_BYTES, "worker_l1_size": tensors_l1_bytes()}
+
+
+def tensors_l1_bytes() -> int:
+    """Return the L1 of a simulated chip's core that is left for tensors beside KERNEL_BYTES."""
     import ttnn
 
-    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    return {"trace_region_size": TRACE_REGION_BYTES, "worker_l1_size": room}
+    return int(ttnn.device.get_max_worker_l1_unreserved_size()) - KERNEL_BYTES
 
 
 def command(

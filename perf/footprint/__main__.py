@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from models.llama31_8b.command_line import OneLineParser, run_command
+from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.dram_budget import MAX_USERS, DoesNotFit, budget
 from models.llama31_8b.tt.mesh import MeshShape
@@ -19,7 +19,7 @@ from models.llama31_8b.tt.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, ShardedDecodeConfig
 from perf.footprint.graph import CAPACITY, CHUNK, MODEL, USERS, MeshMemory
 from perf.footprint.kernel_sizes import DEFAULT_BYTES, MESH, PARTS
-from perf.lib.data_file import Row, add_write_option, table, write
+from perf.lib.data_file import Row, add_write_option, answer_question, table
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projection.published import published_tokens_per_s
 
@@ -238,17 +238,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Return 0; 2 with one line for values that make no sense, what cannot fit, or no mock meshes."""
     from runtime_patches.board.runtime_root import RuntimeRootError
 
-    parser = _parser()
-    options = parser.parse_args(argv)
-
-    def answer() -> int:
-        rows, text = options.answer(options)
-        if options.write:
-            write(options.write, parser, argv, rows)
-        print(text)
-        return 0
-
-    return run_command(parser.prog, answer, (ValueError, RuntimeRootError))
+    return answer_question(_parser(), argv, (ValueError, RuntimeRootError))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from models.llama31_8b.command_line import run_command
 from perf.lib.files import new_file
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +50,26 @@ def write(
     """
     arguments = without_outputs(sys.argv[1:] if argv is None else argv)
     save(path, shlex.join([*parser.prog.split(), *arguments]), rows, **facts)
+
+
+def answer_question(
+    parser: argparse.ArgumentParser, argv: Sequence[str] | None, errors: tuple[type[Exception], ...]
+) -> int:
+    """Run the question that a command line asks: its parsed `answer(options)` returns rows to write and text to print.
+
+    Returns:
+        The exit code; 2 with one line for one of `errors`.
+    """
+    options = parser.parse_args(argv)
+
+    def answer() -> int:
+        rows, text = options.answer(options)
+        if options.write:
+            write(options.write, parser, argv, rows)
+        print(text)
+        return 0
+
+    return run_command(parser.prog, answer, errors)
 
 
 def save(path: Path, command: str, rows: Iterable[Mapping[str, Any]], **facts: Any) -> None:

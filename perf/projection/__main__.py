@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from models.llama31_8b import latency
-from models.llama31_8b.command_line import OneLineParser, run_command
+from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS
-from perf.lib.data_file import Row, add_write_option, read, table, write
+from perf.lib.data_file import Row, add_write_option, answer_question, read, table
 from perf.lib.files import new_file
 from perf.projection import decode, drafts, gains
 
@@ -202,17 +202,7 @@ def _parser() -> OneLineParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0; 2 with one line for values that make no sense, or files that hold too little."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-
-    def answer() -> int:
-        rows, text = options.answer(options)
-        if options.write:
-            write(options.write, parser, argv, rows)
-        print(text)
-        return 0
-
-    return run_command(parser.prog, answer, (ValueError, MeshError))
+    return answer_question(_parser(), argv, (ValueError, MeshError))
 
 
 if __name__ == "__main__":

@@ -13,18 +13,15 @@ import os
 import sys
 from collections.abc import Sequence
 
-# Of a core's memory, for the programs in flight.
-KERNEL_BYTES = 256 * 1024
+from ..simulated import tensors_l1_bytes
+
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 
 
 def main(argv: Sequence[str]) -> None:
     """Replace this process by the server. argv: vLLM's --additional-config, then its other options."""
-    import ttnn
-
     config = json.loads(argv[0])
-    room = ttnn.device.get_max_worker_l1_unreserved_size() - KERNEL_BYTES
-    config["tt"]["worker_l1_size"] = room
+    config["tt"]["worker_l1_size"] = tensors_l1_bytes()
     line = [sys.executable, *SERVER, "--additional-config", json.dumps(config), *argv[1:]]
     os.execv(sys.executable, line)
 
