@@ -89,6 +89,12 @@ def check_temperature(name: str, value: Any) -> float:
     return float(value)
 
 
+def nearest_temperature(value: float) -> float:
+    """Return the supported temperature that is nearest to one above 0. At the lowest, bfloat16 logits of magnitude 0.25
+    and more share mass only where they are equal."""
+    return min(max(value, MIN_TEMPERATURE), MAX_TEMPERATURE)
+
+
 def check_sigmoid(alpha: float, beta: float) -> tuple[float, float]:
     """Return (alpha, beta) if alpha < 0 < beta, neither further from 0 than MAX_SIGMOID_SCALE. Errors:
     UnsupportedError."""

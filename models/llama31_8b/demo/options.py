@@ -157,8 +157,6 @@ class DemoOptions:
             self.sampling()
         except ValueError as error:
             raise UserError(str(error)) from error
-        if self.seed >= 2**63:
-            raise UserError(f"seed must be below 2**63, got {self.seed}")
 
     def _check_attention(self) -> None:
         self.static_layer_set()

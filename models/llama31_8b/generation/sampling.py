@@ -21,7 +21,9 @@ def filter_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
     """
     if params.greedy:
         raise ValueError("filter_logits needs a temperature above 0; at 0 the choice is the arg-max")
-    scaled = logits.float() / params.temperature
+    # Others would be 0 or infinity in float32.
+    numbers = torch.finfo(torch.float32)
+    scaled = logits.float() / min(max(params.temperature, numbers.tiny), numbers.max)
     vocab = scaled.shape[-1]
     top_k = params.top_k if params.top_k < vocab else 0
     if top_k == 0 and params.top_p >= 1.0:
@@ -51,7 +53,9 @@ def warp_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
         raise ValueError(f"logits hold NaN in {rows} of {logits[..., 0].numel()} rows")
     if params.greedy:
         return torch.zeros_like(logits, dtype=torch.float32).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    return torch.softmax(filter_logits(logits, params), dim=-1)
+    # Softmax does not see a shift; with the largest logit at 0, no temperature makes infinities that cancel to NaN.
+    shifted = logits.float() - logits.float().amax(-1, keepdim=True)
+    return torch.softmax(filter_logits(shifted, params), dim=-1)
 
 
 def make_generators(params: SamplingParams, batch: int) -> list[torch.Generator]:

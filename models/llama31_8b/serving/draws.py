@@ -68,10 +68,9 @@ def penalised(
     for slot, row in enumerate(found):
         prompt, output = (tokens[slot][tokens[slot] >= 0].long() for tokens in (prompt_tokens, output_tokens))
         seen = torch.cat((prompt, output)).unique()
-        row[seen] = (
-            torch.where(row[seen] > 0, 1 / params.repetition_penalty[slot], params.repetition_penalty[slot])
-            * (row[seen])
-        )
+        # A factor near the ends of its range would make infinities in float32.
+        value, factor, limit = row[seen].double(), params.repetition_penalty[slot], torch.finfo(row.dtype).max
+        row[seen] = torch.where(value > 0, value / factor, value * factor).clamp(-limit, limit).to(row.dtype)
         counts = torch.bincount(output, minlength=row.numel())
         row -= params.frequency_penalty[slot] * counts + params.presence_penalty[slot] * (counts > 0)
     return found

@@ -12,15 +12,19 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.options import DemoOptions
-from models.llama31_8b.demo.text import TextPrinter
+from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
+from models.llama31_8b.demo.options import DemoOptions, UserError
+from models.llama31_8b.demo.text import TextPrinter, encode_prompts, token_callback
 from tests.support.gguf_files import untied, write_hf_folder
 
 SAMPLE_PROMPT = Path(cli.__file__).with_name("sample_prompt.txt")
@@ -78,6 +82,41 @@ def test_json_schema(model, capsys):
     ]
     for row in got["estimate"]:
         assert row["speedup"] == pytest.approx(row["sp_tp_tokens_per_s"] / row["best_tp_tokens_per_s"])
+
+
+EXTREMES = st.fixed_dictionaries(
+    {"max_new_tokens": st.integers(1, 5)},
+    optional={
+        "temperature": st.floats() | st.floats(0, 1e-30),
+        "top_p": st.floats() | st.floats(0, 1),
+        "top_k": st.integers(-1, 5) | st.integers(),
+        "seed": st.integers() | st.integers(0, 2**64),
+        "stop": st.lists(st.text(max_size=3), max_size=2).map(tuple),
+        "draft": st.sampled_from(["self", "ngram"]),
+        "tree": st.sampled_from(["2x2", "auto", "1x1"]),
+    },
+)
+
+
+@settings(max_examples=60)
+@given(EXTREMES)
+def test_whatever_the_options_a_text_or_one_line(model, options):
+    """Where a temperature leaves the likeliest token alone, the text is the greedy one."""
+    loaded = weights.load_model(model)
+    try:
+        chosen = DemoOptions(device="cpu", prompt=("the end in 12 the",), chat_template=False, **options)
+        chosen.check_device()
+        texts = [_text(loaded, chosen), _text(loaded, replace(chosen, temperature=0.0, top_k=0, top_p=1.0, seed=0))]
+    except UserError as error:
+        assert "\n" not in str(error)
+        return
+    assert texts[0] == texts[1] or (chosen.temperature > 1e-6 and chosen.top_k != 1)
+
+
+def _text(loaded, options) -> list[int]:
+    session = ReferenceSession(loaded, options, options.policy())
+    prompts = encode_prompts(loaded, options, options.prompt)
+    return session.generate(prompts, token_callback(loaded, options, lambda user, token: None)).token_ids[0]
 
 
 def test_text_is_streamed_before_the_report(model, capsys):

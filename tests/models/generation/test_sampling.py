@@ -12,6 +12,7 @@ from scipy.stats import chisquare
 
 from models.llama31_8b.generation.sampling import (
     SamplingParams,
+    choose_tokens,
     draw_uniforms,
     filter_logits,
     inverse_cdf,
@@ -69,11 +70,30 @@ def test_greedy_takes_the_lowest_of_equal_logits():
         ({"top_p": 0.0}, "top_p.*0.0"),
         ({"top_p": 1.5}, "top_p.*1.5"),
         ({"seed": -3}, "seed.*-3"),
+        ({"seed": 2**63}, "seed.*9223372036854775808"),
     ],
 )
 def test_bad_parameters_are_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         SamplingParams(**fields)
+
+
+ANY_FLOAT = st.floats(width=64)  # NaN, infinities and subnormal numbers too
+ANY_INTEGER = st.integers(-3, 40) | st.integers(-(2**70), 2**70)
+DISTINCT = torch.tensor([[0.25, -1e38, 3.0, 3e38, -2.5, 1.75], [2.0, -1.0, 0.5, -7.0, 0.0, 1.0]])
+
+
+@given(ANY_FLOAT | st.floats(0, 1e-30), ANY_INTEGER, ANY_FLOAT | st.floats(0, 1), ANY_INTEGER)
+def test_whatever_the_options_a_token_is_chosen_or_they_are_refused(temperature, top_k, top_p, seed):
+    try:
+        params = SamplingParams(temperature, top_k, top_p, seed)
+    except ValueError as error:
+        assert "\n" not in str(error)
+        return
+    tokens = choose_tokens(DISTINCT, params, make_generators(params, 2))
+    assert all(0 <= token < 6 for token in tokens)
+    if temperature < 1e-3 or top_k == 1 or top_p < 1e-3:
+        assert tokens == [3, 0]
 
 
 def test_bad_tensors_are_refused():

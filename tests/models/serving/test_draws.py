@@ -7,10 +7,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from models.llama31_8b.generation.sampling import SamplingParams
-from models.llama31_8b.serving.draws import number_at, requested_draws
+from models.llama31_8b.serving.draws import choose_on_host, number_at, penalised, requested_draws
 
 
 def test_numbers_of_a_seed_are_uniform_and_of_nothing_else():
@@ -30,3 +32,31 @@ def test_draws_of_requests():
         greedy, greedy, SamplingParams(0.7, 20, 0.9), SamplingParams(1.5), greedy
     ]  # fmt: skip
     assert draws[2].number == number_at(3, 6) and draws[3].number == 0.25
+
+
+# What vLLM's own checks let through.
+REQUESTS = st.fixed_dictionaries(
+    {
+        "temperature": st.floats(0, allow_infinity=False) | st.floats(0, 1e-30),
+        "top_k": st.integers(-1, 10) | st.integers(-1, 2**62),
+        "top_p": st.floats(0, 1, exclude_min=True),
+        "seed": st.none() | st.integers(-(2**63), 2**64),
+        "presence_penalty": st.floats(-2, 2),
+        "frequency_penalty": st.floats(-2, 2),
+        "repetition_penalty": st.floats(0, exclude_min=True, allow_infinity=False),
+    }
+)
+
+
+@given(REQUESTS, st.lists(st.integers(0, 5), max_size=4), st.floats(0, 1, exclude_max=True))
+def test_whatever_a_request_asks_for_a_token_is_chosen(request, output, number):
+    logits = torch.tensor([[0.25, -1e30, 3.0, 1e30, -2.5, 0.0]])
+    params = SimpleNamespace(**{name: [value] for name, value in request.items()})
+    (draw,) = draws = requested_draws(params, torch.tensor([7]), 6, lambda: number)
+    history = torch.tensor([[3, -1]]), torch.tensor([[*output, -1]])
+    given_logits = penalised(logits, params, *history)
+    assert given_logits.isfinite().all()
+    chosen = int(choose_on_host(given_logits, draws, torch.tensor([7])))
+    assert 0 <= chosen < 6
+    if draw.params.greedy or request["temperature"] < 1e-10 or request["top_p"] < 0.1:
+        assert given_logits[0, chosen] == given_logits.max()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 import ttnn
 
-from tt_kernels.speculative_sampling.checks import MAX_TEMPERATURE, MIN_TEMPERATURE
+from tt_kernels.speculative_sampling.checks import nearest_temperature
 from tt_kernels.speculative_sampling.op import speculative_sampling, uniform_words
 from tt_kernels.speculative_sampling.program import BONUS
 
@@ -28,7 +28,7 @@ class FullVocabSampler:
 
     def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, params: SamplingParams) -> None:
         self.mesh, self.mesh_shape = mesh, mesh_shape
-        self.temperature = min(max(params.temperature, MIN_TEMPERATURE), MAX_TEMPERATURE)
+        self.temperature = nearest_temperature(params.temperature)
         self._roots: dict[int, tuple[ttnn.Tensor, ttnn.Tensor]] = {}  # by rows: trees of one decided token
 
     def uniforms(self, values: Sequence[float], on_device: bool = True) -> ttnn.Tensor:

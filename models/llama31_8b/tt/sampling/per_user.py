@@ -13,7 +13,7 @@ from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
 from ..mesh import MeshShape
 from ..modules import BLOCK_TILES
-from .top_k import CANDIDATES, DIGIT, STEEPEST, Sampler
+from .top_k import CANDIDATES, DIGIT, NARROWEST, STEEPEST, Sampler
 
 
 def draws_among_candidates(params: SamplingParams, vocab: int) -> bool:
@@ -61,7 +61,7 @@ class PerUserSampler(Sampler):
             rows.append((1.0, 1, 1.0) if params.greedy else (1.0 / params.temperature, kept, params.top_p))
         steepness, kept, top_p = (torch.tensor(column)[:, None] for column in zip(*rows, strict=True))
         most = (torch.arange(CANDIDATES) < kept).float() * DIGIT**2
-        parts = steepness.clamp(max=STEEPEST), most, top_p
+        parts = steepness.clamp(max=STEEPEST), most, top_p.clamp(min=NARROWEST)
         numbers = self.uniforms([number for _, number in draws], on_device)
         assert numbers is not None  # as they are for greedy sampling alone
         return [*(self._put(part, "float32", on_device=on_device) for part in parts), numbers]

@@ -41,6 +41,8 @@ DIGIT = 256
 DRAWN_BITS = 22
 # Beyond this factor only equal logits share mass; an infinite one would give 0 * inf for the largest.
 STEEPEST = 1e30
+# The first candidate has at least a 32nd of the mass: a lower top_p keeps it alone, too, and may be 0 in float32.
+NARROWEST = 1 / 64
 LOWEST = torch.finfo(torch.bfloat16).min
 
 
@@ -205,7 +207,8 @@ class Sampler:
         if self.params.top_p == 1.0:
             return masses
         before, total = self._sums(masses, self._before, self._all)
-        return ttnn.multiply(masses, ttnn.lt(before, ttnn.multiply(total, self.params.top_p)))
+        nucleus = max(self.params.top_p, NARROWEST)
+        return ttnn.multiply(masses, ttnn.lt(before, ttnn.multiply(total, nucleus)))
 
     @staticmethod
     def _sums(masses: ttnn.Tensor, *choices: ttnn.Tensor) -> list[ttnn.Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import ttnn
 
+from tt_kernels.speculative_sampling.checks import nearest_temperature
 from tt_kernels.speculative_sampling.op import (
     Verified,
     greedy_verification,
@@ -30,7 +31,8 @@ class TreeStep:
     """A step over trees of `nodes` nodes per user, with its inputs on the device; returns each user's accepted path and
     the token after it.
 
-    sampling: greedy verification compares arg-maxima; at a temperature drafts are verified exactly, or by `lossy`.
+    sampling: greedy verification compares arg-maxima; at a temperature, or the nearest that the op takes, drafts are
+    verified exactly, or by `lossy`.
     inputs, tokens: what the model and verification read. draft_logits: the logits that each node's children were drawn
     from, bfloat16 [users, 1, vocab], ROW_MAJOR; None for drafts that are point masses. logits: all nodes' in the last
     step, bfloat16 [1, 1, users * nodes, vocab] on every chip. after: runs at the end of a step, on its verification.
@@ -101,7 +103,7 @@ class TreeStep:
                 None if self.draft_logits is None else ttnn.concat(list(self.draft_logits), dim=1),
                 self._words,
             )
-            temperature = self.sampling.temperature
+            temperature = nearest_temperature(self.sampling.temperature)
             if self.lossy is None:
                 verified = speculative_sampling(*drafted, temperature=temperature)
             else:

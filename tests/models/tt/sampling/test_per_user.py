@@ -16,7 +16,8 @@ KINDS = [
     SamplingParams(3.0, top_k=32, top_p=0.9),
     SamplingParams(0.7, top_k=20, top_p=0.5),
     SamplingParams(5.0, top_k=1),
-    SamplingParams(1e-35, top_k=4),
+    SamplingParams(1e-45, top_k=4),
+    SamplingParams(2.0, top_k=32, top_p=1e-45),
 ]
 
 

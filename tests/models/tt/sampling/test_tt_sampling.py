@@ -18,7 +18,7 @@ CASES = [
     (SamplingParams(2.0, top_k=6), 12),
     (SamplingParams(3.0, top_k=32, top_p=0.9), 1),
     (SamplingParams(5.0, top_k=1), 1),
-    (SamplingParams(0.7, top_k=20, top_p=1e-6), 1),
+    (SamplingParams(0.7, top_k=20, top_p=1e-45), 1),
 ]
 
 

@@ -53,6 +53,14 @@ def test_drawn_texts_take_the_references_numbers(sim_device, dispatch):
 
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
+def test_the_lowest_temperatures_give_the_greedy_text(sim_device):
+    """Drafts are verified at the nearest temperature that the op takes."""
+    told = sim_device("2x1").run(texts, PROMPTS[:1], 3, SamplingParams(1e-38), timeout=LIMIT_S)
+    assert told["found"]["texts"] == told["wanted"]["texts"] == told["plain"]
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
 @DISPATCH
 def test_rounds_of_chains_stay_on_the_chip(sim_device, dispatch):
     """The first layer drafts for both, two users, who end apart; its cache is calibrated by one pass a round over what
