@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -218,3 +218,27 @@ def write_hf_folder(
 def untied(config: LlamaConfig = TINY, **changes: Any) -> LlamaConfig:
     """Return TINY with changes."""
     return replace(config, **changes)
+
+
+def write_reciting_folder(folder: Path, tokens: Sequence[str], config: LlamaConfig = TINY) -> list[int]:
+    """Write a folder as write_hf_folder does, of a model that recites these different tokens over and over after any
+    prompt; returns their ids."""
+    from models.llama31_8b.checkpoint.tokenizer import Tokenizer
+
+    state = write_hf_folder(folder, config)
+    tokenizer = Tokenizer.from_folder(folder)
+    ids = [tokenizer.encode(token, add_bos=False) for token in tokens]
+    assert all(len(found) == 1 for found in ids) and len(set(map(tuple, ids))) == len(ids), ids
+    cycle = [found[0] for found in ids]
+    # An axis of the hidden state per token; layers add nothing.
+    embedding, head = torch.zeros(2, config.vocab_size, config.hidden_size)
+    embedding[:, len(cycle) - 1] = 1.0
+    for place, token in enumerate(cycle):
+        embedding[token] = torch.eye(config.hidden_size)[place]
+        head[cycle[(place + 1) % len(cycle)], place] = 1.0
+    state |= {"model.embed_tokens.weight": embedding, "lm_head.weight": head}
+    for name, weight in state.items():
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            weight.zero_()
+    save_file(state, folder / "model.safetensors")
+    return cycle

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jinja2
 import jinja2.ext
@@ -143,6 +143,12 @@ class Tokenizer:
         return hashlib.sha256(json.dumps(ordered, ensure_ascii=True).encode()).hexdigest()
 
 
+class Decoder(Protocol):
+    """What turns ids into text: a Tokenizer, or one of transformers."""
+
+    def decode(self, ids: list[int], skip_special_tokens: bool, /) -> str: ...
+
+
 class StreamDecoder:
     """Text of a growing sequence, piece by piece, whole characters only.
 
@@ -150,7 +156,7 @@ class StreamDecoder:
     `flush` at the end, joined, are `decode` of all ids.
     """
 
-    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True) -> None:
+    def __init__(self, tokenizer: Decoder, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
         # The piece before the pending one: some decoders treat the first word of a text apart.

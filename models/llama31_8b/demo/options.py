@@ -110,7 +110,7 @@ class DemoOptions:
     top_k: int = _option(0, _GENERATION, "K", "sample from the K likeliest tokens (0, all)", type=int)
     seed: int = _option(0, _GENERATION, "N", "seed of the sampling (0)", type=int)
     stop: tuple[str, ...] = _option((), _GENERATION, "TEXT",
-        "end the text where it contains TEXT; may be given several times", many=True)
+        "end the text where it contains TEXT, such as a word or <|eot_id|>; may be given several times", many=True)
     draft: str | None = _option(None, _DRAFTS, "DRAFTER",
         "none; self: the model itself over the first and last 256 cached tokens; ngram: look-up in the context; or a "
         "smaller model of the same vocabulary: a folder, a .gguf file or a hub id (default: self when another option "

@@ -52,7 +52,7 @@ def token_callback(
     checkpoint: Checkpoint, options: DemoOptions, on_token: Callable[[int, int], None]
 ) -> Callable[[int, int], bool]:
     """Return a generator's callback: it calls `on_token`, and returns True where a text reaches a string of --stop."""
-    stops = StopStrings(options.stop, checkpoint.tokenizer.stream) if options.stop else None
+    stops = StopStrings(options.stop, checkpoint.tokenizer) if options.stop else None
 
     def produced(user: int, token: int) -> bool:
         on_token(user, token)

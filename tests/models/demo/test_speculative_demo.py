@@ -14,7 +14,7 @@ from models.llama31_8b.demo.backends.n150.backend import chip_tree_nodes
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions, parse
 from models.llama31_8b.demo.text import TextPrinter
-from tests.support.gguf_files import untied, write_hf_folder
+from tests.support.gguf_files import untied, write_hf_folder, write_reciting_folder
 
 PROMPT = "the and the in 12 " * 12
 SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "20")
@@ -133,6 +133,25 @@ def test_stop_strings_end_plain_and_drafted_texts_alike(model, capsys):
     assert plain["finish_reason"] == drafted["finish_reason"] == "stop"
     assert plain["token_ids"] == drafted["token_ids"] and stop in plain["text"]
     assert len(plain["token_ids"]) < 20
+
+
+RECITED = ["the", "<|im_start|>", "an", " the", "in"]  # and again: "thean thein"
+
+
+@pytest.mark.parametrize("drafts", [[], DRAFTS["ngram"], DRAFTS["self implied"]], ids=["plain", "ngram", "self tree"])
+@pytest.mark.parametrize(
+    "stop, tokens",
+    [("<|im_start|>", 2), ("<|im_start|>an", 3), ("he<|im_start|>a", 3), ("n thein", 5), ("inthe<|", 7), ("thean", 12)],
+)
+def test_a_special_token_stops_a_text_and_text_across_it_does_not(tmp_path, capsys, stop, tokens, drafts):
+    """The last one is in the text as it is shown, but not in what the model wrote."""
+    ids = write_reciting_folder(tmp_path / "m", RECITED, untied(eos_token_ids=()))
+    given = ["--prompt", "in", "--raw", "--max-new-tokens", "12", "--stop", "#", "--stop", stop, *drafts]
+    assert cli.main(["--model", str(tmp_path / "m"), "--device", "cpu", "--json", *given]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["token_ids"] == (ids * 3)[:tokens]
+    assert found["finish_reason"] == ("length" if stop == "thean" else "stop")
+    assert "thean thein".startswith(found["text"][:11])
 
 
 @pytest.mark.parametrize("draft", ["ngram", "self", "model"])
