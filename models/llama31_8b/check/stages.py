@@ -66,10 +66,12 @@ STAGES = (
           ("stock op",), "full", 300, 2, 2, "4x2"),
     Stage("layer", f"{MODEL}:interleaved", ("`--precision accuracy`", _CPU), ("stock op",), "full", 300,
           float32=True),
-    Stage("sharded layer", f"{MODEL}:sharded", (_INTERLEAVED,), ("flash decode", "layer"), "full", 300, grid="8x8"),
+    Stage("sharded layer", f"{MODEL}:sharded", (_INTERLEAVED,), ("flash decode", "layer"), "full", 300, grid="8x8",
+          float32=True),
     Stage("pair", f"{MODEL}:speculating_pair", (_EXACT, "`--mesh 1x2` shares the work between both chips"),
           ("flash decode", "layer", "link"), "full", 300, 2, grid="2x2"),
-    Stage("token trees", f"{MODEL}:token_trees", _NO_TREES, ("tree attention", "verification", "layer"), "full", 300),
+    Stage("token trees", f"{MODEL}:token_trees", _NO_TREES, ("tree attention", "verification", "layer"), "full", 300,
+          float32=True),
     Stage("links of 4", f"{CHIPS}:exchange", ("`--mesh 2x1` or 1x2 on chips whose pair passes", _CABLES), ("link",),
           "full", 300, 4, 2),
     Stage("links of 8", f"{CHIPS}:exchange", ("`--mesh 2x2` or smaller on chips whose pairs pass", _CABLES), ("link",),
@@ -79,9 +81,9 @@ STAGES = (
     Stage("collectives of 8", f"{CHIPS}:collectives", ("`--mesh 2x2`, or 2x1, which has no collectives",),
           ("links of 8",), "full", 300, 8, 4, "4x2"),
     Stage("replay", f"{MODEL}:replay", (_INTERLEAVED, "report this: results must not change from replay to replay"),
-          ("layer",), "full", 300),
+          ("layer",), "full", 300, float32=True),
     Stage("soak", f"{MODEL}:soak", ("TT_METAL_OPERATION_TIMEOUT_SECONDS=60 turns a hang into an error",),
-          ("replay",), "soak", 1800),
+          ("replay",), "soak", 1800, float32=True),
 )
 # What N150s are known to say, with what helped others.
 KNOWN = (

@@ -62,8 +62,8 @@ class Project:
 
     overlays: gives the files that every device has replaced in its runtime root. board: gives, for overlays, the
     environment of a process that opens a real board in place of the simulated chip; None on simulated chips. recover:
-    "module:function" for workers (`DeviceWorker`). save: writes the counts of --compare-simulators, by file, command,
-    rows and named facts.
+    "module:function" for workers (`DeviceWorker`). save: writes the counts of --compare-simulators and
+    --count-outcomes, by file, command, rows and named facts.
     """
 
     overlays: Callable[[], Overlays] = dict
@@ -89,6 +89,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="with --simulator: run each call on both simulators, compare every returned value bit for bit and write"
         " the counts to FILE",
     )
+    group.addoption(
+        "--count-outcomes",
+        metavar="FILE",
+        help="with --simulator: write to FILE how many tests passed, failed and were skipped for which reason",
+    )
     group.addoption("--run-slow", action="store_true", help="also run the tests marked slow")
 
 
@@ -101,8 +106,10 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError("--simulator is for simulated chips; --device n150 is a board")
         if reason := doctor.why_not(doctor.LIBRARY, doctor.findings(path)):
             raise pytest.UsageError(reason)
-    elif config.getoption("--compare-simulators"):
-        raise pytest.UsageError("--compare-simulators needs --simulator PATH")
+    else:
+        for option in ("--compare-simulators", "--count-outcomes"):
+            if config.getoption(option):
+                raise pytest.UsageError(f"{option} needs --simulator PATH")
     # Simulator's code that tests run by themselves is compiled once for them and for simulators.
     os.environ.setdefault("NUMBA_CACHE_DIR", str(simulators_folder() / NUMBA_FOLDER))
 
@@ -141,12 +148,41 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         modes["sim"] = doctor.SIMULATOR
     if item.config.getoption("--simulator"):
         if item.get_closest_marker("own_simulator"):
-            pytest.skip("ttsim: needs the project's own simulator")
+            pytest.skip("ttsim: is about the project's own simulator")
+        if item.get_closest_marker("sim") and "library" not in item.fixturenames:
+            pytest.skip("ttsim: opens no chip through the fixtures")
         if not item.config.getoption("--compare-simulators"):
             modes.pop("sim", None)  # pytest_configure has looked for what a library needs
     for marker, mode in modes.items():
         if item.get_closest_marker(marker) and (reason := _why_not(mode)):
             pytest.skip(f"{mode} not ready: {reason}")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say with --simulator how many tests ended how, and for which reason they were skipped."""
+    if not (simulator := config.getoption("--simulator")):
+        return
+    rows = simulators.outcomes(terminalreporter.stats)
+    terminalreporter.section("on the ttsim library")
+    for outcome in sorted({row["outcome"] for row in rows}):
+        tests = sum(row["tests"] for row in rows if row["outcome"] == outcome)
+        terminalreporter.write_line(f"{tests:5} {outcome}")
+    if file := config.getoption("--count-outcomes"):
+        _save(config, "--count-outcomes", file, rows, simulator)
+
+
+def _save(config: pytest.Config, option: str, file: str, rows: list[dict[str, Any]], simulator: str) -> None:
+    """Write rows, with the command and the library that gave them."""
+    path, project = Path(simulator), config.stash[PROJECT]
+    marked = [f"-m '{config.option.markexpr}'"] if config.option.markexpr else []
+    slow = ["--run-slow"] if config.getoption("--run-slow") else []
+    tests = [*config.args, *marked, *slow]
+    command = f"pytest {' '.join(tests)} --simulator {path.name} {option} {Path(file).name}"
+    facts = {"ttsim_sha256": simulators.library.version(path)}
+    if project.save is not None:
+        project.save(Path(file), command, rows, **facts)
+    else:
+        Path(file).write_text(json.dumps({"command": command, **facts, "rows": rows}, indent=1))
 
 
 @cache
@@ -182,25 +218,29 @@ def on_silicon(project: Project) -> bool:
 
 
 @pytest.fixture(scope="session")
-def comparison(request: pytest.FixtureRequest, project: Project) -> Iterator[Comparison | None]:
+def library(request: pytest.FixtureRequest) -> Path | None:
+    """Return the ttsim library of --simulator, for tests of commands that take one; else None.
+
+    With --simulator a test marked sim is skipped unless it, or a fixture of it, asks for this one.
+    """
+    path = request.config.getoption("--simulator")
+    return check_library(path) if path else None
+
+
+@pytest.fixture(scope="session")
+def comparison(request: pytest.FixtureRequest) -> Iterator[Comparison | None]:
     """Yield what compares two simulators under ``--compare-simulators``; write its counts at the end."""
-    file = request.config.getoption("--compare-simulators")
+    option = "--compare-simulators"
+    file = request.config.getoption(option)
     compared = Comparison() if file else None
     yield compared
     if compared is not None:
-        path = Path(request.config.getoption("--simulator"))
-        tests = " ".join(request.config.args)
-        command = f"python -m pytest {tests} --simulator {path.name} --compare-simulators {Path(file).name}"
-        facts = {"ttsim_sha256": simulators.library.version(path)}
-        if project.save is not None:
-            project.save(Path(file), command, compared.rows(), **facts)
-        else:
-            Path(file).write_text(json.dumps({"command": command, **facts, "rows": compared.rows()}, indent=1))
+        _save(request.config, option, file, compared.rows(), request.config.getoption("--simulator"))
 
 
 @pytest.fixture(scope="session")
 def sim_device(
-    request: pytest.FixtureRequest, device_workers: WorkerPool, project: Project, comparison: Comparison | None
+    device_workers: WorkerPool, project: Project, library: Path | None, comparison: Comparison | None
 ) -> Callable[..., Any]:
     """Return ``sim_device("2x2").run(function, *args)``: `function(device, *args)` on a simulated N150 of that grid.
 
@@ -211,8 +251,6 @@ def sim_device(
     dispatch: "slow", or "fast" for command queues on the chip and room for traces; a board always dispatches fast,
     and keeps that room when it is asked for "fast".
     """
-    simulator = request.config.getoption("--simulator")
-    library = check_library(simulator) if simulator else None
 
     def device(
         grid: str = "1x1",
@@ -250,7 +288,7 @@ def sim_device(
 
 
 @pytest.fixture(scope="session")
-def sim_mesh(request: pytest.FixtureRequest, device_workers: WorkerPool, project: Project) -> Callable[..., MeshWorker]:
+def sim_mesh(device_workers: WorkerPool, project: Project, library: Path | None) -> Callable[..., MeshWorker]:
     """Return ``sim_mesh((1, 2), "1x1").run(function, *args)``: `function(mesh, *args)` on simulated N150 joined by
     Ethernet.
 
@@ -260,7 +298,6 @@ def sim_mesh(request: pytest.FixtureRequest, device_workers: WorkerPool, project
     ring. overlays, variables, dispatch: see `sim_device`; options: of ``ttnn.open_mesh_device``. With fast dispatch
     each chip's command queues run on their own. A test that cuts links ends with ``reopen()`` or ``kill()``.
     """
-    simulator = request.config.getoption("--simulator")
 
     def mesh(
         shape: tuple[int, int],
@@ -273,7 +310,7 @@ def sim_mesh(request: pytest.FixtureRequest, device_workers: WorkerPool, project
         variables: Mapping[str, str] | None = None,
         options: Mapping | None = None,
     ) -> MeshWorker:
-        if simulator:
+        if library is not None:
             pytest.skip("ttsim: a library simulates one chip")
         (rows, columns), name = check_shape(shape), grid_name(grid)
         overlays = {**project.overlays(), **(overlays or {})}

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,22 @@ class LibraryWorker(DeviceWorker):
             if said := library.complaint(str(failure)):
                 pytest.skip(f"ttsim: refuses a kernel of ttnn: {said}")
             raise
+
+
+def outcomes(reports: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return how many tests ended how, one row for the first two folders of their path and each outcome.
+
+    reports: pytest's reports by outcome. A skip's outcome has its reason: "skipped: ttsim: counts no cycles".
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in reports.get(outcome, ()):
+            folder = "/".join(Path(report.nodeid.partition("::")[0]).parent.parts[:2])
+            reason = f": {report.longrepr[2].removeprefix('Skipped: ')}" if outcome == "skipped" else ""
+            found[folder, outcome + reason] += 1
+    return [
+        {"tests_in": folder, "outcome": outcome, "tests": found[folder, outcome]} for folder, outcome in sorted(found)
+    ]
 
 
 @dataclass

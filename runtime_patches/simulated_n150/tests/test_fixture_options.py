@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What pytest does with our markers and options on machines that lack parts: a pytest of its own for each."""
 
+import json
 import os
 import subprocess
 import sys
@@ -26,7 +27,7 @@ toolchain.missing_packages = lambda: ["gcc-riscv64-unknown-elf"]
 """
 WITH_EVERYTHING = """
 from runtime_patches.simulated_n150 import doctor
-doctor.findings = lambda: []
+doctor.findings = lambda *_: []
 """
 
 
@@ -57,6 +58,57 @@ def test_missing_packages_skip_with_the_line_that_fixes_it(tmp_path, marker):
 def test_marked_tests_run_where_every_part_is(tmp_path, marker):
     done = run_pytest(tmp_path, marker, machine=WITH_EVERYTHING)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+ON_A_LIBRARY = """
+import pytest
+
+pytestmark = pytest.mark.sim
+
+@pytest.mark.own_simulator
+def test_of_this_simulator(sim_device): pass
+
+def test_that_starts_its_own_process(): pass
+
+def test_of_a_mesh(sim_mesh): sim_mesh((1, 2))
+
+def test_of_cycles(sim_device): sim_device(variables={"TT_SIM_COST_MODEL": "1"})
+
+def test_of_a_command(library): assert library.name == "libttsim_wh.so"
+
+def test_that_fails(library): assert library is None
+"""
+
+
+def test_what_a_library_does_not_run_is_skipped_and_counted_by_reason(tmp_path):
+    library, counts = tmp_path / "libttsim_wh.so", tmp_path / "counts.json"
+    library.write_bytes(b"\x7fELF libttsim_init")
+    (tmp_path / "test_on_a_library.py").write_text(ON_A_LIBRARY)
+    options = [
+        "--simulator",
+        str(library),
+        "--count-outcomes",
+        str(counts),
+        "-m",
+        "sim",
+        "--deselect",
+        "test_sample.py",
+    ]
+    shown = run_pytest(tmp_path, "sim", *options, str(tmp_path), machine=WITH_EVERYTHING).stdout
+    found = json.loads(counts.read_text())
+    assert {row["outcome"]: row["tests"] for row in found["rows"]} == {
+        "failed": 1,
+        "passed": 1,
+        "skipped: ttsim: a library simulates one chip": 1,
+        "skipped: ttsim: counts no cycles": 1,
+        "skipped: ttsim: is about the project's own simulator": 1,
+        "skipped: ttsim: opens no chip through the fixtures": 1,
+    }, shown
+    assert "    1 skipped: ttsim: counts no cycles" in shown
+    assert "-m 'sim' --simulator libttsim_wh.so --count-outcomes counts.json" in found["command"]
+    for option in ("--count-outcomes", "--compare-simulators"):
+        refused = run_pytest(tmp_path, "sim", option, str(counts))
+        assert refused.returncode == 4 and f"{option} needs --simulator PATH" in refused.stderr
 
 
 def test_slow_tests_are_left_out_unless_asked_for(tmp_path):

@@ -74,6 +74,7 @@ def test_own_files_and_variables(sim_device, on_silicon):
     assert same is device, "a worker is shared by those who ask for the same"
 
 
+@pytest.mark.own_simulator  # its process and its diagnosis
 @pytest.mark.parametrize("dispatch", ["slow", "fast"])
 def test_a_hung_kernel_is_told_and_ends_its_simulator(sim_device, on_silicon, dispatch):
     if on_silicon:

@@ -21,14 +21,14 @@ pytestmark = [pytest.mark.sim, pytest.mark.slow, pytest.mark.timeout(5400)]
 
 
 @pytest.fixture
-def run_on(request):
+def run_on(sim_device, sim_mesh):
     """A function's name, arguments -> what it told on that mesh, with slow dispatch."""
 
     def run(mesh, body, *arguments, grid=GRID, **named):
         if MESHES[mesh] is None:
-            worker = request.getfixturevalue("sim_device")(grid)
+            worker = sim_device(grid)
         else:
-            worker = request.getfixturevalue("sim_mesh")(MESHES[mesh], "4x2")
+            worker = sim_mesh(MESHES[mesh], "4x2")
         told = worker.run(body, *arguments, timeout=LIMIT_S, **named)
         logger.info("{}", told)
         return told
