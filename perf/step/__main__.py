@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure decode steps and layers on simulated chips: a speculating pair, a layer of Llama 3.1 8B, a draft round.
 
-`python -m perf.step pair`, `layer` or `drafting`, each with --help. The simulator's cost model is a floor, and link
-times are guesses: read ratios of one run, not times.
+`python -m perf.step pair`, `layer`, `drafting` or `values`, each with --help. The simulator's cost model is a floor,
+and link times are guesses: read ratios of one run, not times.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from models.llama31_8b.command_line import OneLineParser
 from perf.lib.measuring_process import answered
-from perf.step import drafting, layer, pair
+from perf.step import drafting, layer, pair, values
 
-STEPS = {"pair": pair, "layer": layer, "drafting": drafting}
+STEPS = {"pair": pair, "layer": layer, "drafting": drafting, "values": values}
 
 
 def _work(work: str, asked: Mapping[str, Any]) -> Any:
