@@ -158,7 +158,12 @@ def _on_cpu(source: str | Path | None, attention: Attention, draft: Draft | None
 
     loaded = _loaded(source)
     policy = policies.by_name(
-        attention.policy, attention.chunk_size, attention.threshold, attention.static_layers, attention.predictor
+        attention.policy,
+        attention.chunk_size,
+        attention.threshold,
+        attention.static_layers,
+        attention.predictor,
+        attention.budget,
     )
     engine = TorchEngine(loaded.model, policy)
     engine.capacity = min(context or engine.capacity, engine.capacity)

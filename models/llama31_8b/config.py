@@ -18,6 +18,18 @@ _ROPE_FIELDS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_p
 _REQUIRED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 _SIZES = (*_REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
 
+# What alspec's guess reads: the first and the last S keys; or one tile of first keys, the last S ones, and between them
+# the tiles that held most of the attention weight before, this part of it by default.
+PREDICTORS = ("ends", "budget")
+BUDGET = 0.98
+
+
+def check_budget(budget: object) -> float:
+    """Return a budget as a float. Raises ValueError unless it is a number between 0 and 1, both excluded."""
+    if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < budget < 1:
+        raise ValueError(f"budget must be a number between 0 and 1, got {budget!r}")
+    return float(budget)
+
 
 class UnsupportedModelError(ValueError):
     """The checkpoint is not one this project can run; the message names the field and its value."""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ..checkpoint.errors import ModelLoadError
 from ..command_line import OneLineParser, log_to_stderr, run_command
-from ..config import UnsupportedModelError
-from .options import PREDICTORS, DemoOptions, UserError, read_prompt
+from ..config import BUDGET, PREDICTORS, UnsupportedModelError
+from .options import DemoOptions, UserError, read_prompt
 
 BOTH = "both"
 PROG = "llama-alspec hits"
@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=PREDICTORS[0],
         help=f"what the guess reads, as of llama-alspec (%(default)s); {BOTH}: one beside the other",
     )
+    add("--budget", type=float, default=BUDGET, metavar="X", help="of the predictor budget (%(default)s)")
     add("--json", action="store_true", help="print one JSON object")
     refusals = (UserError, ModelLoadError, UnsupportedModelError)
     return run_command(PROG, lambda: _run(parser.parse_args(argv)), refusals)
@@ -47,7 +48,9 @@ def _run(args: argparse.Namespace) -> int:
         raise UserError(f"--tokens must be at least 1, got {args.tokens}")
     names = PREDICTORS if args.predictor == BOTH else (args.predictor,)
     given = {"attention": "alspec", "threshold": args.threshold, "chunk_size": args.chunk_size}
-    options = {name: DemoOptions(**given, predictor=name) for name in names}
+    if "budget" not in names and args.budget != BUDGET:
+        raise UserError(f"--budget needs --predictor budget or {BOTH}, got --predictor {args.predictor}")
+    options = {name: DemoOptions(**given, predictor=name, budget=args.budget) for name in names}
     text = read_prompt(args.file)
     # Torch takes a second to import: what is refused by the options alone does not wait for it.
     from tqdm import tqdm
@@ -76,6 +79,7 @@ def _run(args: argparse.Namespace) -> int:
             "tokens_of_file": len(whole),
             "threshold": "inf" if args.threshold == float("inf") else args.threshold,
             "chunk_size": args.chunk_size,
+            "budget": args.budget if "budget" in names else None,
             "seconds": seconds,
         }
         figures = ("hit_rate", "hit_rate_per_layer", "hits", "misses", "bypassed_positions")
@@ -91,6 +95,7 @@ def _run(args: argparse.Namespace) -> int:
     print(
         f"{loaded.source}, {args.file}: {len(ids)} of {len(whole)} tokens in {seconds:.1f} s; threshold "
         f"{args.threshold:g}, S = {args.chunk_size}, predictor: {args.predictor}"
+        f"{f', budget {args.budget:g}' if 'budget' in names else ''}"
     )
     if any(counters.hit_rate is None for counters in measured.values()):
         print(f"No guess was verified: speculation starts at {2 * args.chunk_size} tokens, 2S.")

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..command_line import OneLineParser, version
+from ..config import BUDGET, PREDICTORS, check_budget
 from ..generation.sampling_params import SamplingParams
 from ..spec_decode.draft_shape import DraftShape
 from ..tt.mesh import MeshError, MeshShape
 from ..tt.precision import PRECISIONS
 from ..tt.settings import POLICIES as ATTENTIONS
-from ..tt.settings import PREDICTORS, AttentionSettings
+from ..tt.settings import AttentionSettings
 from ..tt.sharding import DECODE_SHARDINGS
 
 if TYPE_CHECKING:
@@ -99,9 +100,12 @@ class DemoOptions:
         "alspec accepts a guess whose error is below X times the exact output's norm (0.10)", type=float)
     chunk_size: int = _option(128, _ATTENTION, "S",
         "tokens a guess reads at either end of the context, a multiple of 32 (128; sim 32)", type=int)
-    predictor: str = _option(PREDICTORS[0], _ATTENTION, "KIND",
-        "what alspec's guess reads: ends: the first and last S tokens (default); followed: the same number of keys: "
-        "the first 32, the last S, and the tiles with the most attention in an earlier step", choices=PREDICTORS)
+    predictor: str | None = _option(None, _ATTENTION, "KIND",
+        "what alspec's guess reads: ends: the first and last S tokens (default); budget: the first 32, the last S, and "
+        "between them the tiles of 32 that held most of the attention in earlier steps", choices=PREDICTORS)
+    budget: float = _option(BUDGET, _ATTENTION, "X",
+        f"of --predictor budget: the part of the attention weight that a guess reads, between 0 and 1 ({BUDGET})",
+        type=float)
     static_layers: str | None = _option(None, _ATTENTION, "LIST", "layers of --attention static, such as 0,4,10-12")
     max_new_tokens: int = _option(128, _GENERATION, "N", "stop after N tokens (128; sim 8)", type=int, minimum=1)
     temperature: float = _option(0.0, _GENERATION, "T", "0 is greedy (default)", type=float)
@@ -162,12 +166,12 @@ class DemoOptions:
         self.static_layer_set()
         if not self.threshold >= 0:  # NaN too
             raise UserError(f"--threshold must be 0 or more (inf accepts every guess), got {self.threshold}")
-        lowest = 64 if self.predictor == "followed" else 32
-        if self.chunk_size < lowest or self.chunk_size % 32:
-            raise UserError(
-                f"--chunk-size must be a multiple of 32, {lowest} or more with --predictor {self.predictor}, got "
-                f"{self.chunk_size}"
-            )
+        if self.chunk_size < 32 or self.chunk_size % 32:
+            raise UserError(f"--chunk-size must be a multiple of 32, got {self.chunk_size}")
+        try:
+            check_budget(self.budget)
+        except ValueError as error:
+            raise UserError(f"--{error}") from error
 
     def _check_prompts(self) -> None:
         if self.prompts_given > MAX_PROMPTS:
@@ -218,10 +222,12 @@ class DemoOptions:
         if self.drafter != "none" and self.device != "cpu":
             self._check_drafts_of_chips()
         if self.attention != "alspec":
-            if asked := self.flags("threshold", "predictor", "html"):
+            if asked := self.flags("threshold", "predictor", "budget", "html"):
                 raise UserError(f"{asked[0]} needs --attention alspec, got --attention {self.attention}")
-        elif self.predictor == "followed" and self.drafter != "none":
-            raise UserError(f"--predictor followed guesses for one token at a time, not for --draft {self.drafter}")
+        elif self.predictor == "budget" and self.drafter != "none":
+            raise UserError(f"--predictor budget guesses for one token at a time, not for --draft {self.drafter}")
+        elif self.guess != "budget" and (asked := self.flags("budget")):
+            raise UserError(f"{asked[0]} needs --predictor budget, got {self.guess}")
         if (self.static_layers is None) == (self.attention == "static"):
             raise UserError(
                 "--static-layers, such as 0,4,10-12, and --attention static need each other, got --attention "
@@ -273,15 +279,27 @@ class DemoOptions:
     def attention_settings(self) -> AttentionSettings:
         """Return the attention of decode steps, alspec where none was chosen."""
         name = self.attention or "alspec"
-        return AttentionSettings(name, self.chunk_size, self.threshold, self.static_layer_set(), self.predictor)
+        return AttentionSettings(
+            name, self.chunk_size, self.threshold, self.static_layer_set(), self.guess, self.budget
+        )
 
     def policy(self) -> AttentionPolicy:
         """Return a new attention policy of the reference."""
         from ..reference.alspec import policies
 
         return policies.by_name(
-            self.attention or "alspec", self.chunk_size, self.threshold, self.static_layer_set(), self.predictor
+            self.attention or "alspec",
+            self.chunk_size,
+            self.threshold,
+            self.static_layer_set(),
+            self.guess,
+            self.budget,
         )
+
+    @property
+    def guess(self) -> str:
+        """What the guess reads, one of PREDICTORS."""
+        return self.predictor or PREDICTORS[0]
 
     def static_layer_set(self) -> frozenset[int]:
         """Return the layers of `--static-layers 0,4,10-12`, none without it. Raises UserError for anything else."""

@@ -81,6 +81,8 @@ def alspec_attention(
     if speculation.scores_texts:
         _check_scoring(module, queries, cached, attention_mask)
     elif queries > 1 and (attention_mask is None or queries == cached or queries > speculation.step_tokens):
+        if speculation.by_budget is not None:
+            speculation.by_budget.forget()
         return exact, None  # prefill
     if dropout:
         raise UnsupportedAttentionError(
@@ -90,10 +92,14 @@ def alspec_attention(
     if attention_mask is None and not speculation.scores_texts:
         _check_position(layer, cached, options.get("position_ids"), speculation)
     eligible: torch.Tensor | bool
-    if cached < guess_range.bypass_below:
+    if speculation.by_budget is not None:
+        visible = None if attention_mask is None else attention_mask[:, 0, :, :cached].expand(len(query), -1, -1)
+        guess, seen = speculation.by_budget.guess(layer, query, key, value, visible, scaling)
+        eligible = seen >= guess_range.bypass_below
+    elif cached < guess_range.bypass_below:
         speculation.bypass(layer, len(query), queries, query.device)
         return exact, None
-    if speculation.scores_texts:
+    elif speculation.scores_texts:
         guess = (speculation.text_guess or guess_of_text)(query, key, value, guess_range, scaling)
         eligible = torch.arange(1, queries + 1, device=query.device) >= guess_range.bypass_below
         eligible = eligible.expand(len(query), -1)
@@ -106,6 +112,8 @@ def alspec_attention(
     accepted = accepted.view(len(query), queries)
     if eligible is not True:
         accepted = accepted & eligible
+    if speculation.by_budget is not None:
+        speculation.by_budget.decided(accepted)
     speculation.record(layer, accepted, eligible)
     return torch.where(accepted[:, :, None, None], guess, exact), None
 

@@ -14,6 +14,7 @@ from torch import nn
 
 from ..reference.alspec.acceptance import check_threshold
 from ..reference.model.step import GuessRange, check_positive
+from .budget import RowBudgets
 
 ATTENTION_NAME = "alspec"
 
@@ -46,9 +47,11 @@ class AttentionSpeculation:
 
     threshold: lambda of section 3.2; 0 takes no guess, infinity every one. chunk_size: S, keys that the guess reads at
     either end, or a GuessRange that says which it reads; tail_alignment: where the tail may begin (32 as on the device,
-    1 as in the paper). step_tokens: steps of 2 to this many query tokens after cached ones are decode steps too, such
-    as the checks of assisted generation; longer ones are prefill, which is exact. keep_decisions: also keep every
-    decision, a byte per layer, row and token, for `decisions`.
+    1 as in the paper). budget: beside one tile of first keys and the last S, each key/value head reads the tiles of 32
+    keys that held this part of the attention weight in earlier steps, such as 0.98; None for the ends alone.
+    step_tokens: steps of 2 to this many query tokens after cached ones are decode steps too, such as the checks of
+    assisted generation; longer ones are prefill, which is exact. keep_decisions: also keep every decision, a byte per
+    layer, row and token, for `decisions`.
 
     Counts are kept on each layer's device and read by the properties below alone: a decode step never waits for the
     host. A count is one (layer, row, query token); rows are those of the batch at that step. What generate() writes
@@ -63,6 +66,7 @@ class AttentionSpeculation:
         chunk_size: int | GuessRange = 128,
         tail_alignment: int = 32,
         *,
+        budget: float | None = None,
         step_tokens: int = 32,
         keep_decisions: bool = False,
     ) -> None:
@@ -70,15 +74,20 @@ class AttentionSpeculation:
         if isinstance(chunk_size, GuessRange):
             if tail_alignment not in (32, chunk_size.alignment):
                 raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
-            if chunk_size.tiles:
-                raise ValueError(f"tiles chosen by mass are for the reference's ALSpecAttention, got {chunk_size}")
+            if budget is not None:
+                raise ValueError(f"budget {budget} beside {chunk_size}, which has its own")
             self.guess_range = chunk_size
+        elif budget is not None:
+            if tail_alignment != 32:
+                raise ValueError(f"a budget of tiles of 32 keys beside tail_alignment {tail_alignment}")
+            self.guess_range = GuessRange.by_budget(chunk_size, budget)
         else:
             self.guess_range = GuessRange.both_ends(chunk_size, tail_alignment)
         check_positive("step_tokens", step_tokens)
         self.step_tokens, self.keep_decisions = step_tokens, keep_decisions
         self.scores_texts = False
         self.text_guess: TextGuess | None = None
+        self.by_budget = None if self.guess_range.budget is None else RowBudgets(self.guess_range)
         self.last_unmasked = 0  # keys of the last step without a mask, for the check against static caches
         self._layers: dict[int, _LayerCounts] = {}
 

@@ -12,7 +12,7 @@ from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.guess_range import MAX_TILES, GuessRange
 
-from ..config import LlamaConfig
+from ..config import BUDGET, LlamaConfig, check_budget
 from .layer_parallel import LayerAssignment
 from .mesh import TILE, MeshShape
 from .precision import PrecisionConfig, precision_config
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 POLICIES = ("exact", "sink", "static", "alspec")
-PREDICTORS = ("ends", "followed")
+PREDICTORS = ("ends", "followed", "budget")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class AttentionSettings:
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     predictor: what the guess reads: `ends`, or `followed`: as many keys, half of them in the tiles on which the
-        attention lay before. guess_range: what it reads instead of either.
+        attention lay before; `budget`: first and last keys and the tiles that hold this part, `budget`, of the
+        attention weight of earlier steps. guess_range: what it reads instead of these.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz; None for the ops' default.
     program, tree_program: core assignments of the attention ops, chosen by them for None.
 
@@ -52,6 +53,7 @@ class AttentionSettings:
     threshold: float = 0.10
     static_layers: frozenset[int] = frozenset()
     predictor: str = "ends"
+    budget: float = BUDGET
     guess_range: GuessRange | None = None
     timeout_s: float | None = None
     program: ProgramConfig | None = None
@@ -64,6 +66,9 @@ class AttentionSettings:
             raise ValueError(f"no predictor {self.predictor!r}; predictors: {', '.join(PREDICTORS)}")
         if self.predictor != "ends" and self.policy != "alspec":
             raise ValueError(f"predictor {self.predictor!r} needs alspec, which verifies, not {self.policy}")
+        check_budget(self.budget)
+        if self.predictor != "budget" and self.budget != BUDGET:
+            raise ValueError(f"budget {self.budget} needs predictor 'budget', got {self.predictor!r}")
 
     @property
     def guess(self) -> GuessRange | None:
@@ -97,6 +102,8 @@ class AttentionSettings:
                     f"threshold must be from 0 to {MAX_THRESHOLD:g}, or inf to accept every guess, got "
                     f"{self.threshold!r}"
                 )
+            if self.predictor == "budget":
+                raise SpeculationError("predictor 'budget' guesses on the CPU alone, not on chips")
             _ = self.guess
         if not 1 <= users <= MAX_USERS:
             raise SpeculationError(f"attention with a guess decodes 1 to {MAX_USERS} users together, got {users}")

@@ -80,8 +80,8 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         nargs="+",
         default=("ends",),
         metavar="WORDS",
-        help="what guesses read: ends (S first and S last keys, default), followed (32 first, S last and the tiles "
-        "with the most weight in the last exact pass), or parameters as 'own decay=0.5 unread=0.02' (predictors.py)",
+        help="what guesses read: ends (S first and S last keys, default), budget (32 first, S last and the tiles that "
+        "held most of the attention weight), or parameters as 'own decay=0.5 budget=0.95' (predictors.py)",
     )
     add("--windows", type=positive, metavar="N", help="texts of each context")
     add("--hashes", type=positive, metavar="N", help="needles that are hashes, beside three facts")

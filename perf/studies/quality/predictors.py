@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention-level speculation with guesses that parameters describe, in steps of one token or of several.
 
-A guess reads first keys, last keys, and for each key/value head the tiles of 32 between them that had the most
-attention weight in earlier exact passes of the layer. The reference says where the last keys begin and which guesses
-are accepted (GuessRange, accept_guess). A text goes through many tokens at a time; each token decides by itself and
-knows only what a pair of chips would know there.
+A guess reads first and last keys, and with a budget for each key/value head the tiles of 32 between them that had the
+most attention weight in earlier exact passes of the layer. The reference says which keys these are and which guesses
+are accepted (budget.py, GuessRange, accept_guess). A text goes through many tokens at a time; each token decides by
+itself and knows only what a pair of chips would know there.
 
 Symbols: m key/value heads, t query tokens, n cached tokens.
 """
@@ -16,9 +16,10 @@ from dataclasses import dataclass, fields
 
 import torch
 
+from models.llama31_8b.config import check_budget
 from models.llama31_8b.reference.alspec.acceptance import TREE_RULES, accept_guess, check_threshold
+from models.llama31_8b.reference.alspec.budget import keys_by_budget, running_averages, tile_masses
 from models.llama31_8b.reference.alspec.counters import SpeculationCounters
-from models.llama31_8b.reference.alspec.followed import TILE, tile_masses
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
@@ -33,13 +34,11 @@ class Predictor:
     """What a guess reads, and what its chip can know when it chooses.
 
     Args:
-        first, last: shares of the 2S keys that are read at either end, at least one tile each.
-        own: follow the exact passes of this rank alone, as the chips of a pair must; else those of every token.
-        decay: the part of the past in a moving average over these passes; 0 follows the last pass alone.
-        unread: read tiles, the heaviest first, until at most this part of the known weight is left unread. Without it
-            the number of tiles makes up the 2S keys.
-        cap: beside `unread`, at most so many tiles per key/value head.
-        layer: choose the tiles of a layer's key/value heads together: the budget is one of the layer.
+        budget: read tiles, the heaviest first, until this part of the known weight is read; without it the guess reads
+            first and last keys alone, and no other parameter but `exact` and `every` says anything.
+        own: go by the exact passes of this rank alone, as the chips of a pair must; else by those of every token.
+        decay: the part of the past in a moving average over these passes; 0 goes by the last pass alone.
+        cap: at most so many tiles per key/value head.
         oracle: choose by the weights of the step itself, which no guess can know: a bound for the others.
         every: take the guess without verification, but for an exact pass at every so many tokens, whose weights are
             then the known ones. This is what a single chip could do.
@@ -48,26 +47,23 @@ class Predictor:
     Raises ValueError for values out of range and for parameters that exclude each other.
     """
 
-    first: float = 0.0
-    last: float = 0.5
+    budget: float | None = None
     own: bool = False
     decay: float = 0.0
-    unread: float | None = None
     cap: int | None = None
-    layer: bool = False
     oracle: bool = False
     every: int | None = None
     exact: bool = False
 
     def __post_init__(self) -> None:
-        if not (self.first >= 0 and self.last >= 0 and self.first + self.last <= 1):
-            raise ValueError(f"first and last are shares of 2S keys, got {self.first} and {self.last}")
+        if self.budget is not None:
+            check_budget(self.budget)
+        elif self.own or self.decay or self.oracle or self.cap is not None:
+            raise ValueError("own, decay, cap and oracle say how a budget is filled: they go with budget=VALUE")
         if not 0 <= self.decay < 1:
             raise ValueError(f"decay must be at least 0 and below 1, got {self.decay}")
-        if self.unread is not None and not 0 < self.unread < 1:
-            raise ValueError(f"unread must be between 0 and 1, got {self.unread}")
-        if self.cap is not None and (self.unread is None or self.cap < 1):
-            raise ValueError(f"cap must be at least 1 and goes with unread, got {self.cap}")
+        if self.cap is not None and self.cap < 1:
+            raise ValueError(f"cap must be at least 1, got {self.cap}")
         if self.every is not None and (self.every < 2 or self.own or self.exact):
             raise ValueError(f"every must be at least 2 and goes with neither own nor exact, got {self.every}")
         if self.oracle and (self.own or self.decay):
@@ -75,7 +71,7 @@ class Predictor:
 
     @classmethod
     def parse(cls, text: str) -> Predictor:
-        """Return the predictor that words such as "own decay=0.5 unread=0.02 cap=64" describe.
+        """Return the predictor that words such as "own decay=0.5 budget=0.98 cap=64" describe.
 
         Raises ValueError naming the word that is no parameter.
         """
@@ -94,13 +90,13 @@ class Predictor:
         return cls(**values)  # type: ignore[arg-type]
 
     def guess_range(self, chunk_size: int) -> GuessRange:
-        """Return first keys, last keys and a number of tiles that add up to 2S keys. Raises as GuessRange does."""
-        keys = 2 * chunk_size
-        first, last = (max(TILE, int(keys * share) // TILE * TILE) for share in (self.first, self.last))
-        return GuessRange(first, last, TILE, whole_tail=True, tiles=max(0, keys - first - last) // TILE)
+        """Return first and last keys and the budget. Raises as GuessRange does."""
+        if self.budget is None:
+            return GuessRange.both_ends(chunk_size)
+        return GuessRange.by_budget(chunk_size, self.budget)
 
 
-ENDS = Predictor(first=0.5)
+ENDS = Predictor()
 
 
 class PredictedGuess(AttentionPolicy):
@@ -111,7 +107,7 @@ class PredictedGuess(AttentionPolicy):
 
     Args:
         threshold: lambda of the ALSpec paper, section 3.2.
-        guess_range: what the guess reads beside `predictor`'s tiles.
+        guess_range: what the guess reads; `predictor.guess_range` gives its own.
         nodes, rule: tokens per step, and one of RULES for more than one.
         path: the nodes that the rule `likeliest path` judges; all of them without it.
 
@@ -120,11 +116,11 @@ class PredictedGuess(AttentionPolicy):
             the mean over heads and the largest.
         passed: a tensor per forward and layer, bool [steps, nodes]: whether each node passes by itself.
 
-    Raises ValueError for an unknown rule, and for tiles beside steps of several nodes.
+    Raises ValueError for an unknown rule, and for a budget beside steps of several nodes.
     """
 
     name = "predicted guess"
-    follows = True
+    verifies = True
     needs_scores = True  # of every query and key: texts go through in blocks, on a GPU too
     statistics: SpeculationCounters
 
@@ -140,7 +136,7 @@ class PredictedGuess(AttentionPolicy):
         super().__init__(guess_range)
         if rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
-        if nodes > 1 and guess_range.tiles:
+        if nodes > 1 and guess_range.budget is not None:
             raise ValueError(f"steps of {nodes} nodes read first and last keys alone, got {guess_range}")
         self.threshold, self.predictor = check_threshold(threshold), predictor
         self.nodes, self.rule, self.path = nodes, rule, path
@@ -194,35 +190,11 @@ class PredictedGuess(AttentionPolicy):
 
     def _read(self, layer: int, tokens: slice, weights: torch.Tensor) -> torch.Tensor:
         """Return bool [1 or m, t, n]: which keys each query's guess reads, of those it sees."""
-        span, roots = self.guess_range, self._roots[tokens]
-        start = span.tail_start(roots)[:, None]
-        keys = torch.arange(weights.shape[-1])
-        ends = ((keys < span.first) | (keys >= start))[None]
-        if not span.tiles:
-            return ends
+        span, roots, keys = self.guess_range, self._roots[tokens], torch.arange(weights.shape[-1])
+        if span.budget is None:
+            return span.reads(keys, roots[:, None])[None]
         known = self._known(layer, tokens, tile_masses(weights), roots)
-        tile = torch.arange(known.shape[-1])
-        between = (tile >= span.first // TILE) & (tile < start // TILE)
-        if self.predictor.layer:
-            whole = known.transpose(0, 1)  # [t, m, tiles]
-            flat = self._choose(whole.flatten(1), between[:, None].expand_as(whole).flatten(1), len(known))
-            chosen = flat.view_as(whole).transpose(0, 1)
-        else:
-            chosen = self._choose(known, between.expand_as(known), 1)
-        return ends | chosen.repeat_interleave(TILE, dim=-1)[..., : len(keys)]
-
-    def _choose(self, known: torch.Tensor, between: torch.Tensor, heads: int) -> torch.Tensor:
-        """Return which tiles are read, bool as `known` [..., tiles of so many heads]; of equal ones the lower first."""
-        weight, order = known.masked_fill(~between, 0.0).sort(dim=-1, descending=True, stable=True)
-        rank = torch.arange(known.shape[-1])
-        if self.predictor.unread is None:
-            taken = (rank < self.guess_range.tiles * heads) & (weight > 0)
-        else:
-            left = weight.flip(-1).cumsum(-1).flip(-1)  # unread before this tile is read
-            taken = (left > self.predictor.unread * known.sum(-1, keepdim=True)) & (weight > 0)
-            if self.predictor.cap is not None:
-                taken &= rank < self.predictor.cap * heads
-        return torch.zeros_like(between).scatter_(-1, order, taken)
+        return keys_by_budget(known[None], span, roots[None], keys[None], self.predictor.cap)[0]
 
     def _known(self, layer: int, tokens: slice, passes: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
         """Return the weights that each query's guess knows, [m, t, tiles], and keep what the next block needs.
@@ -240,13 +212,9 @@ class PredictedGuess(AttentionPolicy):
             sent = sender == rank
             if how.every is not None:
                 sent = (cached % how.every == 0) | ~self._eligible[tokens]
-            count = sent.cumsum(0)  # passes of this rank up to each token
-            older = (count[:, None] - count).clamp(min=0)
-            share = torch.tril((1 - how.decay) * how.decay**older * sent).to(passes.dtype)
-            after = share @ passes + (how.decay ** count[:, None]).to(passes.dtype) * before[rank][:, None]
-            earlier = torch.cat((before[rank][:, None], after[:, :-1]), dim=1)
+            earlier, after = running_averages(before[rank], passes, sent, how.decay)
             known[:, sender == rank] = earlier[:, sender == rank]
-            kept.append(after[:, -1])
+            kept.append(after)
         self._averages[layer] = torch.stack(kept)
         return known
 

@@ -19,8 +19,8 @@ from .forward import TextPass, check_length, compared_columns, text_pass
 from .inputs import Texts
 from .predictors import PredictedGuess, Predictor
 
-# The product's own guesses, by the reference: first and last keys, or half of the keys chosen from the last exact pass.
-GUESSES = ("ends", "followed")
+# The product's own guesses, by the reference.
+GUESSES = ("ends", "budget")
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class Settings:
         """Return what a guess of 2S keys reads. Raises ValueError where the predictor cannot divide them."""
         if predictor == "ends":
             return GuessRange.both_ends(chunk_size, self.tail_alignment)
-        if predictor == "followed":
-            return GuessRange.followed(chunk_size)
+        if predictor == "budget":
+            return GuessRange.by_budget(chunk_size)
         return Predictor.parse(predictor).guess_range(chunk_size)
 
     def policy(self, threshold: float, chunk_size: int, predictor: str) -> ALSpecAttention | PredictedGuess:

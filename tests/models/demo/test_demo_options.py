@@ -55,13 +55,13 @@ REFUSED = [
     ("--threshold nan", "--threshold", "nan"),
     ("--chunk-size 0", "--chunk-size", "0"),
     ("--chunk-size 100", "--chunk-size", "100"),
-    ("--chunk-size 32 --predictor followed", "--chunk-size", "32"),
+    ("--predictor budget --budget 1.5", "--budget", "1.5"),
     ("--attention fast", "--attention: no 'fast'", "exact, sink, static, alspec"),
     ("--device n300", "--device: no 'n300'", "auto, cpu, sim, n150"),
     ("--precision fast", "--precision: no 'fast'", "performance, accuracy, bfloat16"),
     ("--sample-on chip", "--sample-on: no 'chip'", "device, host"),
     ("--decode-sharding quick", "--decode-sharding: no 'quick'", "interleaved, sharded"),
-    ("--predictor both", "--predictor: no 'both'", "ends, followed"),
+    ("--predictor both", "--predictor: no 'both'", "ends, budget"),
     ("--mesh 3", "--mesh", "'3'"),
     ("--attention static --static-layers 3-1", "--static-layers", "'3-1'"),
     ("--attention static --static-layers 1,,2", "--static-layers", "'1,,2'"),
@@ -77,7 +77,7 @@ REFUSED = [
     ("--draft none --no-adapt", "--no-adapt", "--draft none"),
     ("--draft ngram --fuzzy 2", "--fuzzy", "--draft ngram"),
     ("--draft ngram --tree auto", "--tree auto", "--draft ngram"),
-    ("--predictor followed --draft ngram", "--predictor followed", "--draft ngram"),
+    ("--predictor budget --draft ngram", "--predictor budget", "--draft ngram"),
     ("--stop \udcff", "--stop", "0xff"),
     ("--stop=", "--stop", "one character"),
     ("--prompt-file x", "--prompt-file", "--prompt"),
@@ -119,7 +119,7 @@ def test_the_command_line_of_options_gives_them_again():
     assert again == options and again.given == options.given and "threshold" in options.given
     every = {one.name: one for one in table()}
     assert {flag_of(name) for name in ("chat_template", "adapt", "top_k")} == {"--raw", "--no-adapt", "--top-k"}
-    assert len(every) <= 30 and DemoOptions().arguments() == []
+    assert len(every) <= 31 and DemoOptions().arguments() == []
 
 
 def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):

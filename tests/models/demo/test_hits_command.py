@@ -9,8 +9,8 @@ import re
 
 import pytest
 
+from models.llama31_8b.config import PREDICTORS
 from models.llama31_8b.demo import hits
-from models.llama31_8b.demo.options import PREDICTORS
 from tests.support.gguf_files import untied, write_hf_folder
 
 TEXT = "the and the in 12 " * 30
@@ -44,22 +44,22 @@ def test_the_command_reports_a_file(model, file, capsys):
 
 def test_another_guess_is_measured_by_the_same_command(model, file, capsys):
     arguments = [file, "--model", model, "--chunk-size", "64", "--threshold", "0.05", "--tokens", "250", "--json"]
-    ends, followed = (
+    ends, budget = (
         (hits.main([*arguments, "--predictor", name]), json.loads(capsys.readouterr().out))[1] for name in PREDICTORS
     )
-    assert (ends["predictor"], followed["predictor"]) == ("ends", "followed")
-    assert ends["bypassed_positions"] == followed["bypassed_positions"] == 127
-    assert ends["hits"] + ends["misses"] == followed["hits"] + followed["misses"]
-    assert ends["hit_rate_per_layer"] != followed["hit_rate_per_layer"]
+    assert (ends["predictor"], budget["predictor"]) == ("ends", "budget")
+    assert ends["bypassed_positions"] == budget["bypassed_positions"] == 127
+    assert ends["hits"] + ends["misses"] == budget["hits"] + budget["misses"]
+    assert ends["hit_rate_per_layer"] != budget["hit_rate_per_layer"]
     assert hits.main([*arguments, "--predictor", "both"]) == 0
     both = json.loads(capsys.readouterr().out)["predictors"]
-    assert [found.items() <= alone.items() for found, alone in zip(both, (ends, followed), strict=True)] == [True] * 2
+    assert [found.items() <= alone.items() for found, alone in zip(both, (ends, budget), strict=True)] == [True] * 2
     assert hits.main([*arguments[:-1], "--predictor", "both"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for alone in (ends, followed):
+    for alone in (ends, budget):
         assert f"{alone['predictor']}: hit rate {alone['hit_rate']:.1%} ({alone['hits']} hits" in shown
-    first = [f"{alone['hit_rate_per_layer'][0]:.0%}" for alone in (ends, followed)]
-    assert re.search(rf"hit rate by layer: ends, followed 0 \S+ {first[0]} \S+ {first[1]} 1 ", shown)
+    first = [f"{alone['hit_rate_per_layer'][0]:.0%}" for alone in (ends, budget)]
+    assert re.search(rf"hit rate by layer: ends, budget 0 \S+ {first[0]} \S+ {first[1]} 1 ", shown)
 
 
 def test_a_text_that_is_too_short_to_speculate(model, file, capsys):
@@ -74,7 +74,8 @@ def test_a_text_that_is_too_short_to_speculate(model, file, capsys):
         (["--threshold", "-1"], "--threshold must be 0 or more"),
         (["--model", "absent"], "no model absent"),
         (["--chunk-size", "5"], "got 5"),
-        (["--chunk-size", "32", "--predictor", "followed"], "64 or more with --predictor followed, got 32"),
+        (["--budget", "0.9"], "--budget needs --predictor budget or both, got --predictor ends"),
+        (["--budget", "1", "--predictor", "both"], "--budget must be a number between 0 and 1, got 1.0"),
     ],
 )
 def test_bad_requests_are_one_line(model, file, capsys, change, words):

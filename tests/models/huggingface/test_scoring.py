@@ -32,9 +32,10 @@ def text(tokens: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-def test_a_text_at_once_decides_as_step_by_step(kind: str) -> None:
+@pytest.mark.parametrize("threshold, budget", [(THRESHOLD, None), (0.2, 0.7)], ids=["ends", "budget"])
+def test_a_text_at_once_decides_as_step_by_step(kind: str, threshold: float, budget: float | None) -> None:
     model, ids = tiny_decoder(kind), text(300)
-    speculation = alspec.AttentionSpeculation(THRESHOLD, 32, keep_decisions=True).attach(model)
+    speculation = alspec.AttentionSpeculation(threshold, 32, budget=budget, keep_decisions=True).attach(model)
     whole = alspec.score(model, ids)
     assert speculation.hit_rate is None, "scoring counts for itself"
     logits = decoded(model, ids[None], 1)[0]  # a first token alone is a step like the others
@@ -80,15 +81,16 @@ class Largest(TorchDispatchMode):
         return made
 
 
-def test_no_tensor_grows_with_the_square_of_the_text() -> None:
+@pytest.mark.parametrize("budget", [None, 0.9])
+def test_no_tensor_grows_with_the_square_of_the_text(budget: float | None) -> None:
     model = tiny_decoder(max_position_embeddings=4096)
-    alspec.AttentionSpeculation(THRESHOLD, 32).attach(model)
+    alspec.AttentionSpeculation(THRESHOLD, 32, budget=budget).attach(model)
     largest = []
     for tokens in (1024, 4096):
         with Largest() as mode:
             alspec.score(model, text(tokens))
         largest.append(mode.elements)
-    assert largest[1] <= 4 * largest[0] and largest[1] < 4096 * 4096 // 4
+    assert largest[1] <= 4 * largest[0] and largest[1] <= 4096 * 4096 // 4
 
 
 def test_settings_and_counts_stay_with_the_model() -> None:

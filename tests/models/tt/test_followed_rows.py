@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.reference.alspec.followed import heaviest_tiles
+from models.llama31_8b.reference.alspec.budget import tiles_by_budget
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
@@ -54,7 +54,7 @@ def test_each_chip_of_a_row_follows_its_own_heads(sim_mesh):
     tokens, logits, known = [], [], []
     for _ in range(STEPS):
         tokens.append([int(row.argmax())])
-        known.append([[policy.follower.known(rank, layer, 0) for rank in (0, 1)] for layer in range(LAYERS)])
+        known.append([[policy.by_budget.known(rank, layer, 0) for rank in (0, 1)] for layer in range(LAYERS)])
         row = model.forward(torch.tensor([tokens[-1]]), cache, policy=policy)[0, 0].float()
         logits.append(row)
     assert [step.accepted[:, 0, 0].tolist() for step in policy.statistics.steps] == HITS
@@ -83,14 +83,14 @@ def test_each_chip_of_a_row_follows_its_own_heads(sim_mesh):
                 if masses is None:
                     assert words[1] == 0
                     continue
-                heavy = heaviest_tiles(masses[head], RANGE.tiles, RANGE.first // 32, torch.tensor(end))
+                heavy = tiles_by_budget(masses[head], 1.0, RANGE.first // 32, torch.tensor(end), RANGE.tiles)
                 assert words[2 : 2 + int(words[1])].tolist() == heavy.nonzero().flatten().tolist()
                 listed += 1
     assert listed >= 2 * (STEPS - 1), "rank 0 sends layer 0 in every step"
     for layer in range(LAYERS):
         for chip in range(4):
             rank, head = divmod(chip, 2)
-            masses = policy.follower.known(rank, layer, 0)
+            masses = policy.by_budget.known(rank, layer, 0)
             if masses is not None:
                 held = found["steps"][-1]["masses"][layer][chip][0, 0, : masses.shape[-1]].double() * MASS_UNIT
                 assert float(((held - masses[head]) / masses[head]).abs().max()) < 0.02

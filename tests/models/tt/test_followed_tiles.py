@@ -14,7 +14,7 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.reference.alspec.followed import heaviest_tiles
+from models.llama31_8b.reference.alspec.budget import tiles_by_budget
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.attention import Segments
 from models.llama31_8b.reference.model.kv_cache import KVCache
@@ -78,7 +78,7 @@ def own_masses(policy: ALSpecAttention) -> list:
     layers, users = range(TINY.num_hidden_layers), range(len(PROMPTS))
 
     def known(rank: int, layer: int, user: int) -> torch.Tensor | None:
-        found = policy.follower.known(rank, layer, user)
+        found = policy.by_budget.known(rank, layer, user)
         return None if found is None else found.clone()
 
     return [[[known(rank, layer, user) for user in users] for rank in (0, 1)] for layer in layers]
@@ -87,12 +87,12 @@ def own_masses(policy: ALSpecAttention) -> list:
 def listed_tiles(masses: torch.Tensor, tokens: int) -> list[int]:
     """Return the tiles that a guess with so many cached tokens lists. masses: [1, tiles]."""
     end = torch.tensor(RANGE.tail_start(tokens) // 32)
-    return heaviest_tiles(masses[0], RANGE.tiles, RANGE.first // 32, end).nonzero().flatten().tolist()
+    return tiles_by_budget(masses[0], 1.0, RANGE.first // 32, end, RANGE.tiles).nonzero().flatten().tolist()
 
 
 def hold(policy: ALSpecAttention, masses: list | None) -> None:
     """Make what the first rank knows `masses` of `own_masses`, or nothing."""
-    for (layer, user), own in policy.follower._own.items():
+    for (layer, user), own in policy.by_budget._own.items():
         own[0] = 0
         if masses is not None and (held := masses[layer][0][user]) is not None:
             own[0, :, : held.shape[-1]] = held
@@ -120,7 +120,7 @@ def expected() -> Expected:
         policy.threshold = threshold
         whole = None if held is None else deepcopy((policy, cache))
         if anew:
-            policy.follower.reset()
+            policy.by_budget.reset()
         if held is not None:
             hold(policy, None if held == NOTHING else steps[held].after)
         tokens, positions = [], []

@@ -9,7 +9,7 @@ import random
 import pytest
 import torch
 
-from models.llama31_8b.reference.alspec.followed import heaviest_tiles
+from models.llama31_8b.reference.alspec.budget import tiles_by_budget
 from tests.support.host_kernels import run_header
 from tests.support.run_op import Call, refusals, run_op, words
 from tests.tt_kernels.attention import CHIP
@@ -20,7 +20,7 @@ RANGE = GuessRange(32, 64, whole_tail=True, tiles=3)
 
 
 def expected_tiles(masses, limit: int, first: int, end: int) -> list[int]:
-    chosen = heaviest_tiles(torch.tensor(masses, dtype=torch.float64), limit, first, torch.tensor(end))
+    chosen = tiles_by_budget(torch.tensor(masses, dtype=torch.float64), 1.0, first, torch.tensor(end), limit)
     return chosen.nonzero().flatten().tolist()
 
 

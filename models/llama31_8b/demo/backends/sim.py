@@ -29,8 +29,8 @@ from ..options import DemoOptions, UserError, piped_text
 
 # For the tiny model: few tokens, and a guess small enough that a prompt of a sentence is longer than both of its ends.
 TOKENS = 8
-CHUNK_SIZES = {"ends": 32, "followed": 64}
-SENTENCE, REPEATS = "The tides are caused by the moon. ", {"ends": 3, "followed": 6}
+CHUNK_SIZE = 32
+SENTENCE = "The tides are caused by the moon. " * 3
 MAX_PARALLEL = 4  # layers of a draft that run at once
 # Columns and rows of cores. Joining heads takes a core per query head, sums over a TP group take eight; sharded decode
 # steps take the whole chip, which has cores beside its DRAM banks.
@@ -46,7 +46,7 @@ def with_defaults(options: DemoOptions) -> DemoOptions:
     if "max_new_tokens" not in given:
         changes["max_new_tokens"] = TOKENS
     if "chunk_size" not in given and options.model is None and not one_chip:
-        changes["chunk_size"] = CHUNK_SIZES[options.predictor]
+        changes["chunk_size"] = CHUNK_SIZE
     return replace(options, **changes)
 
 
@@ -61,7 +61,7 @@ def run(options: DemoOptions) -> int:
     given = (options.given or frozenset[str]()) - {"simulator"}
     chosen = replace(options, device="n150", mesh=str(mesh), simulator=None, given=given)
     if not options.prompts_given and not _may_chat(options):
-        chosen = replace(chosen, prompt=(piped_text().strip() or SENTENCE * REPEATS[options.predictor],))
+        chosen = replace(chosen, prompt=(piped_text().strip() or SENTENCE,))
     heads = tiny.TINY.num_attention_heads
     if options.model is None and options.simulator is None:
         chosen = _with_tiny_model(chosen, mesh)

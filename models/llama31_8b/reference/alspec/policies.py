@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 
+from ...config import BUDGET
 from ..model.attention import Segments
 from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
 from .acceptance import TREE_RULES, accept_guess, accept_tree_guess, check_threshold
+from .budget import BudgetGuess
 from .counters import SpeculationCounters
-from .followed import MassFollower
 
 
 class AttentionPolicy(ABC):
@@ -28,7 +30,7 @@ class AttentionPolicy(ABC):
 
     name: str
     statistics: SpeculationCounters | None = None
-    follows = False  # whether a GuessRange may have tiles, chosen by the mass of the last exact pass
+    verifies = False  # only verified attention has exact passes whose weights a budget can go by
 
     def __init__(self, chunk_size: int | GuessRange = 128, tail_alignment: int = 32) -> None:
         if not isinstance(chunk_size, GuessRange):
@@ -37,8 +39,8 @@ class AttentionPolicy(ABC):
             self.guess_range = chunk_size
         else:
             raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
-        if self.guess_range.tiles and not self.follows:
-            raise ValueError(f"{self.name} attention has no verified step to follow: {self.guess_range} names tiles")
+        if self.guess_range.chooses and not self.verifies:
+            raise ValueError(f"{self.name} attention has no verified steps for a budget to go by: {self.guess_range}")
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         """Prepare a decode step; called once before its layers."""
@@ -96,12 +98,12 @@ class ALSpecAttention(AttentionPolicy):
 
     threshold: lambda of section 3.2. Each (user, query token) is decided by itself in each layer, but the nodes of a
     token tree together, by `tree_rule` (acceptance.TREE_RULES): one chip goes on with a user's step. Queries with fewer
-    cached tokens than the guess reads (2S), their own included, are bypassed: exact, and counted apart; a tree is where
+    cached tokens than 2S, their own included, are bypassed: exact, and counted apart; a tree is where
     its root is. Raises ValueError for another rule.
     """
 
     name = "alspec"
-    follows = True
+    verifies = True
     statistics: SpeculationCounters
 
     def __init__(
@@ -117,7 +119,7 @@ class ALSpecAttention(AttentionPolicy):
             raise ValueError(f"tree_rule must be one of {', '.join(TREE_RULES)}, got {tree_rule!r}")
         self.tree_rule = tree_rule
         self.statistics = SpeculationCounters()
-        self.follower = MassFollower(self.guess_range) if self.guess_range.tiles else None
+        self.by_budget = BudgetGuess(self.guess_range) if self.guess_range.chooses else None
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         """Raises ValueError for a tree that is written in several steps or has more than QUERY_BLOCK nodes: it is
@@ -128,8 +130,8 @@ class ALSpecAttention(AttentionPolicy):
                 f"attention-level speculation decides a tree of at most {QUERY_BLOCK} nodes in one step, got "
                 f"{step.tokens} tokens after {step.earlier} earlier nodes"
             )
-        if self.follower is not None:
-            self.follower.begin_step(step)
+        if self.by_budget is not None:
+            self.by_budget.begin_step(step)
         self._step = step
         self._accepted = self.statistics.begin_step(layers, step.users, step.eligible)
         # A tree of one node is a plain step.
@@ -138,11 +140,11 @@ class ALSpecAttention(AttentionPolicy):
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
         exact = segments.exact()
         eligible = segments.eligible
-        # The exact pass of a bypassed query leaves its masses too.
-        followed = None if self.follower is None else self.follower.guess(layer, segments)
+        # The exact pass of a bypassed query leaves its weights too.
+        by_budget = None if self.by_budget is None else self.by_budget.guess(layer, segments)
         if eligible is False:
             return exact
-        guess = segments.guess() if followed is None else followed
+        guess = segments.guess() if by_budget is None else by_budget
         if self._roots_alone is None:
             accepted = accept_guess(guess, exact, self.threshold)
         else:
@@ -155,8 +157,8 @@ class ALSpecAttention(AttentionPolicy):
             accepted &= eligible
         queries = segments.tokens.stop - segments.tokens.start
         self._accepted[layer, segments.rows, segments.tokens] = accepted.view(-1, queries)
-        if self.follower is not None:
-            self.follower.decided(segments, accepted.view(-1, queries))
+        if self.by_budget is not None:
+            self.by_budget.decided(segments, accepted.view(-1, queries))
         return torch.where(accepted[:, None], guess, exact)
 
 
@@ -166,12 +168,17 @@ def by_name(
     threshold: float = 0.10,
     static_layers: Iterable[int] = (),
     predictor: str = "ends",
+    budget: float = BUDGET,
 ) -> AttentionPolicy:
-    """Return a new policy: "exact", "sink", "static" or "alspec", whose guess reads by `predictor`: "ends" or
-    "followed"."""
+    """Return a new policy: "exact", "sink", "static" or "alspec", whose guess reads by `predictor`: "ends" or "budget".
+    budget: of the latter alone."""
     if policy == "alspec":
-        make = GuessRange.both_ends if predictor == "ends" else GuessRange.followed
-        return ALSpecAttention(threshold, make(chunk_size))
+        make: dict[str, Callable[[int], GuessRange]] = {
+            "ends": GuessRange.both_ends,
+            "followed": GuessRange.followed,
+            "budget": partial(GuessRange.by_budget, budget=budget),
+        }
+        return ALSpecAttention(threshold, make[predictor](chunk_size))
     if policy == "static":
         return StaticAttention(chunk_size, static_layers)
     return {"exact": ExactAttention, "sink": SinkAttention}[policy](chunk_size)

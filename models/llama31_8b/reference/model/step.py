@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
+from ...config import BUDGET, check_budget
 from ...spec_decode.tree import interval_mask
 
 # Masks are built for this many queries at a time, so a mask is never larger than QUERY_BLOCK x cached tokens.
@@ -50,16 +51,18 @@ class GuessRange:
 
     The tail ends at the next multiple of `alignment` after the query (32: the tile boundary, as the device kernel
     reads; 1: the paper's definition), so it has last - alignment + 1 to `last` keys. whole_tail: the tail begins one
-    such unit earlier where the query does not end one, so that it has at least `last` keys. tiles: so many tiles of 32
-    keys between them, which each key/value head chooses for itself (../alspec/followed.py). Queries with fewer cached
-    tokens than all of these, their own included, are bypassed. Raises ValueError for sizes that are not positive
-    multiples of the alignment, and for tiles beside another alignment than 32.
+    such unit earlier where the query does not end one, so that it has at least `last` keys. budget: between them each
+    key/value head reads tiles of 32 keys until this part of the known attention weight is read (../alspec/budget.py).
+    Queries with fewer cached tokens than twice the larger end, their own included, are bypassed. Raises ValueError for
+    sizes that are not positive multiples of the alignment, and for a budget that is not between 0 and 1 or beside
+    another alignment than 32.
     """
 
     first: int
     last: int
     alignment: int = 32
     whole_tail: bool = False
+    budget: float | None = None
     tiles: int = 0
 
     def __post_init__(self) -> None:
@@ -68,10 +71,10 @@ class GuessRange:
             check_positive(label, value)
             if value % self.alignment:
                 raise ValueError(f"{label} {value} is not a multiple of the tail's alignment {self.alignment}")
-        if isinstance(self.tiles, bool) or not isinstance(self.tiles, int) or self.tiles < 0:
-            raise ValueError(f"tiles must be an integer of 0 or more, got {self.tiles!r}")
-        if self.tiles and self.alignment != 32:
-            raise ValueError(f"{self.tiles} tiles of 32 keys beside a tail's alignment of {self.alignment}")
+        if self.budget is not None:
+            check_budget(self.budget)
+        if self.budget is not None and self.alignment != 32:
+            raise ValueError(f"a budget of tiles of 32 keys beside a tail's alignment of {self.alignment}")
 
     @classmethod
     def both_ends(cls, chunk_size: int, tail_alignment: int = 32) -> GuessRange:
@@ -84,19 +87,29 @@ class GuessRange:
         return cls(chunk_size, chunk_size, tail_alignment, whole_tail=True)
 
     @classmethod
+    def by_budget(cls, chunk_size: int, budget: float = BUDGET) -> GuessRange:
+        """Return a guess of one tile of first keys, `chunk_size` last ones, and between them what the budget asks for.
+        Raises ValueError when `chunk_size` is not a positive multiple of 32, and for a budget out of range."""
+        return cls(32, chunk_size, 32, whole_tail=True, budget=budget)
+
+    @classmethod
     def followed(cls, chunk_size: int) -> GuessRange:
         """Return as many keys as `both_ends`: one tile of first ones, `chunk_size` last ones, and for the rest the
-        tiles on which the layer's attention lay one step before (../alspec/followed.py). Raises ValueError when
-        `chunk_size` is not a multiple of 32 above 32."""
+        heaviest tiles of the last exact pass. Raises ValueError when `chunk_size` is not a multiple of 32 above 32."""
         check_positive("chunk_size", chunk_size)
         if chunk_size % 32 or chunk_size == 32:
             raise ValueError(f"chunk_size {chunk_size} is not a multiple of 32 above 32")
         return cls(32, chunk_size, 32, whole_tail=True, tiles=chunk_size // 32 - 1)
 
     @property
+    def chooses(self) -> bool:
+        """Return whether tiles between the two ends are chosen by weight."""
+        return self.budget is not None or self.tiles > 0
+
+    @property
     def bypass_below(self) -> int:
-        """Cached tokens."""
-        return self.first + self.last + self.tiles * self.alignment
+        """Cached tokens: 2S where the larger end has S keys."""
+        return 2 * max(self.first, self.last)
 
     def tail_start(self, cached: Any) -> Any:
         """Return the first key of the tail of a query with `cached` tokens, itself included (an int, or an integer
@@ -112,7 +125,7 @@ class GuessRange:
     def reads(self, key: Any, cached: Any) -> Any:
         """Return whether the guess of a query with `cached` tokens reads the key at a position, if the query sees it:
         the one statement of the rule, for policies, whole texts and transformers. Integers or integer tensors, whose
-        shapes broadcast. Tiles are chosen besides (../alspec/followed.py)."""
+        shapes broadcast. Tiles are chosen besides (../alspec/budget.py)."""
         return (key < self.first) | (key >= self.tail_start(cached))
 
 

@@ -22,7 +22,7 @@ from tests.support.attention_cases import random_tokens, tiny_config
 from tests.support.pretend_gpu import pretended_gpu
 
 CONFIG = tiny_config(max_position_embeddings=1024)
-BUDGET = Predictor.parse("own decay=0.5 unread=0.2 cap=2")
+BUDGET = Predictor.parse("own decay=0.5 budget=0.8 cap=2")
 POLICIES = {
     "alspec": lambda: ALSpecAttention(0.6, 32),
     "alignment 1": lambda: ALSpecAttention(0.6, 48, 1),

@@ -22,9 +22,8 @@ from tests.support.attention_cases import random_tokens, tiny_config
 
 S, TOKENS, LAYERS, KV_HEADS, GROUP, DIM = 64, 400, 3, 2, 3, 8
 CASES = (
-    *("first=0.5", "first=0.25 last=0.75", "last=0.25", "own", "decay=0.8", "oracle", "exact", "layer"),
-    *("unread=0.1", "own decay=0.5 unread=0.02", "own decay=0.5 unread=0.05 cap=2", "own unread=0.05 layer"),
-    *("oracle unread=0.05", "every=4 decay=0.5 unread=0.05", "every=2"),
+    *("exact", "budget=0.9", "own decay=0.5 budget=0.98", "own decay=0.5 budget=0.95 cap=2", "own budget=0.95"),
+    *("oracle budget=0.95", "every=4 decay=0.5 budget=0.95", "every=2", "exact own budget=0.9"),
 )
 
 
@@ -47,8 +46,7 @@ def oracle(how: Predictor, threshold: float) -> tuple[np.ndarray, list[np.ndarra
     """Return decisions [layers, t], outputs [t, heads * d] of each layer, and the sums of keys read and of the slowest
     head's, one token and one head after the other, in double precision."""
     layers = attention_of(seed=5)
-    first, last = (max(32, int(2 * S * share) // 32 * 32) for share in (how.first, how.last))
-    budget = max(0, 2 * S - first - last) // 32
+    first, last = S if how.budget is None else 32, S
     tiles = -(-TOKENS // 32)
     average = np.zeros((LAYERS, 2, KV_HEADS, tiles))
     decisions, outputs = np.zeros((LAYERS, TOKENS), bool), [np.zeros((TOKENS, KV_HEADS * GROUP * DIM)) for _ in layers]
@@ -67,17 +65,14 @@ def oracle(how: Predictor, threshold: float) -> tuple[np.ndarray, list[np.ndarra
             tail = cached // 32 * 32 - last
             between = [tile for tile in range(tiles) if first <= 32 * tile < tail]
             chosen: list[tuple[int, int]] = []
-            for heads in [range(KV_HEADS)] if how.layer else [[head] for head in range(KV_HEADS)]:
-                order = sorted(
-                    ((h, tile) for h in heads for tile in between if known[h, tile] > 0), key=lambda at: -known[at]
-                )
-                left, total, taken = sum(known[at] for at in order), known[list(heads)].sum(), 0
-                for at in order if budget else ():
-                    done = taken == budget * len(heads) if how.unread is None else left <= how.unread * total
-                    if done or (how.cap is not None and taken == how.cap * len(heads)):
+            for h in range(KV_HEADS) if how.budget is not None else ():
+                order = sorted((tile for tile in between if known[h, tile] > 0), key=lambda tile: -known[h, tile])
+                left, total = sum(known[h, tile] for tile in order), known[h].sum()
+                for taken, tile in enumerate(order):
+                    if left <= (1 - how.budget) * total or taken == how.cap:
                         break
-                    chosen.append(at)
-                    left, taken = left - known[at], taken + 1
+                    chosen.append((h, tile))
+                    left -= known[h, tile]
             exact, guess, counts = [], [], []
             for head in range(KV_HEADS):
                 read = np.zeros(TOKENS, bool)
@@ -109,7 +104,7 @@ def oracle(how: Predictor, threshold: float) -> tuple[np.ndarray, list[np.ndarra
 @pytest.mark.parametrize("cuts", ((0, TOKENS), (0, 2, 130, 259, TOKENS)), ids=("at once", "in blocks"))
 def test_guesses_of_an_independent_oracle(words, cuts):
     how, layers = Predictor.parse(words), attention_of(seed=5)
-    threshold = 0.25 if how.unread is None else 0.1
+    threshold = 0.25 if how.budget is None else 0.1
     policy, outputs = PredictedGuess(threshold, how.guess_range(S), how), [[] for _ in layers]
     for start, end in zip(cuts, cuts[1:]):
         step = DecodeStep([start], [0], end - start, guess_range=policy.guess_range)
@@ -138,9 +133,16 @@ def tiny() -> ReferenceLlama:
     return ReferenceLlama.random(tiny_config(max_position_embeddings=300), seed=4)
 
 
-@pytest.mark.parametrize("words,reference", [("first=0.5", GuessRange.both_ends(64)), ("own", GuessRange.followed(64))])
-def test_the_products_guesses_are_two_of_them(tiny, words, reference):
-    ids, how = random_tokens(300, seed=6), Predictor.parse(words)
+@pytest.mark.parametrize(
+    "how,reference",
+    [
+        (Predictor(), GuessRange.both_ends(64)),
+        (Predictor.parse("own decay=0.5 budget=0.7"), GuessRange.by_budget(64, 0.7)),
+    ],
+    ids=["ends", "budget"],
+)
+def test_the_products_guesses_are_two_of_them(tiny, how, reference):
+    ids = random_tokens(300, seed=6)
     wanted = text_pass(tiny, ids, ALSpecAttention(0.3, reference))
     ours = text_pass(tiny, ids, PredictedGuess(0.3, how.guess_range(64), how))
     assert torch.equal(ours.accepted, wanted.accepted) and 0 < ours.hit_rate() < 1
@@ -151,17 +153,18 @@ def test_the_products_guesses_are_two_of_them(tiny, words, reference):
     "words,why",
     [
         ("", "'' is no parameter"),
-        ("turned", "'turned' is no parameter of a predictor: first=VALUE, last"),
+        ("turned", "'turned' is no parameter of a predictor: budget=VALUE, own"),
         ("own=1", "'own=1' is no parameter"),
         ("decay", "'decay' is no parameter"),
-        ("cap=1.5 unread=0.1", "'cap=1.5' is no parameter"),
-        ("first=0.7", "shares of 2S keys, got 0.7 and 0.5"),
-        ("decay=1", "decay must be at least 0 and below 1, got 1.0"),
-        ("unread=0", "unread must be between 0 and 1, got 0.0"),
-        ("cap=4", "cap must be at least 1 and goes with unread, got 4"),
+        ("cap=1.5 budget=0.9", "'cap=1.5' is no parameter"),
+        ("decay=1 budget=0.9", "decay must be at least 0 and below 1, got 1.0"),
+        ("budget=1", "budget must be a number between 0 and 1, got 1.0"),
+        ("cap=4", "they go with budget=VALUE"),
+        ("own", "they go with budget=VALUE"),
+        ("cap=0 budget=0.9", "cap must be at least 1, got 0"),
         ("every=1", "every must be at least 2"),
-        ("every=4 own", "every must be at least 2 and goes with neither own nor exact"),
-        ("oracle own", "oracle knows the step itself"),
+        ("every=4 own budget=0.9", "every must be at least 2 and goes with neither own nor exact"),
+        ("oracle own budget=0.9", "oracle knows the step itself"),
     ],
 )
 def test_words_that_describe_no_guess_are_refused(words, why):
@@ -228,6 +231,6 @@ def test_what_is_no_step_is_refused(tiny):
     with pytest.raises(ValueError, match="rule must be one of joint, every node, likeliest path, each node, got 'all'"):
         PredictedGuess(0.1, RANGE, nodes=4, rule="all")
     with pytest.raises(ValueError, match="steps of 4 nodes read first and last keys alone"):
-        PredictedGuess(0.1, GuessRange.followed(64), nodes=4)
+        PredictedGuess(0.1, GuessRange.by_budget(64), nodes=4)
     with pytest.raises(ValueError, match="10 tokens are no steps of 4"):
         tiny.forward(torch.tensor([[1] * 10]), tiny.new_cache(1, 16), policy=PredictedGuess(0.1, RANGE, nodes=4))

@@ -18,7 +18,7 @@ from perf.studies.quality.study import Study, split_rates
 DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
 TOLERANCE = {"rel": 5e-3, "abs": 2e-3}
-BUDGET = "own decay=0.5 unread=0.02"
+BUDGET, LAST = "own decay=0.5 budget=0.98", "own budget=0.95 cap=1"
 LONG = ("--chunk-sizes", "64", "--contexts", "256", "--thresholds", "0.1")
 
 
@@ -43,7 +43,7 @@ def long(tmp_path_factory) -> Path:
         patch.setattr(trees, "STEPS", 2)
         assert cli.main(["--quick", "--parts", *cli.LONG, "--out", str(out), *LONG]) == 0
     given = ["--quick", "--parts", "perplexity", "baselines", "--out", str(out), *LONG]
-    assert cli.main([*given, "--predictors", "ends", "followed", "own", BUDGET]) == 0
+    assert cli.main([*given, "--predictors", "ends", "budget", LAST, BUDGET]) == 0
     return out
 
 
@@ -113,11 +113,11 @@ def test_results_in_half_precision_say_so(tmp_path):
 @pytest.mark.model
 def test_one_file_holds_all_predictors(long):
     found = {row["predictor"]: row for row in rows(long / "perplexity.csv")}
-    assert list(found) == ["ends", "followed", "own", BUDGET]
-    assert found["own"]["hit_rate"] == found["followed"]["hit_rate"] != found["ends"]["hit_rate"]
-    assert 128 <= float(found["own"]["keys_read"]) <= float(found["own"]["slowest_head"]) < 160
+    assert list(found) == ["ends", "budget", LAST, BUDGET]
+    assert found[BUDGET]["hit_rate"] == found["budget"]["hit_rate"] != found["ends"]["hit_rate"]
+    assert 96 <= float(found[LAST]["keys_read"]) <= float(found[LAST]["slowest_head"]) < 160
     assert float(found[BUDGET]["keys_read"]) < float(found[BUDGET]["slowest_head"]) < 256
-    assert float(found[BUDGET]["hit_rate"]) > float(found["own"]["hit_rate"]) and found["ends"]["keys_read"] == ""
+    assert float(found[BUDGET]["hit_rate"]) > float(found[LAST]["hit_rate"]) and found["ends"]["keys_read"] == ""
     methods = {(row["predictor"], row["method"]) for row in rows(long / "baselines.csv")}
     assert {(name, method) for name in found for method in ("dynamic", "matched")} <= methods
     assert {name for name, method in methods if method in ("share", "sink")} == {"ends"}
@@ -163,8 +163,8 @@ def test_committed_files_name_their_command():
         (("--parts", "taste"), "invalid choice: 'taste'"),
         (("--quick", "--text", "x"), "--text does not go with it"),
         (("--predictors", "taste"), "'taste' is no parameter of a predictor"),
-        (("--predictors", "ends", "followed", "--tail-alignment", "1"), "no other --tail-alignment"),
-        (("--predictors", "followed", "--chunk-sizes", "32", "64"), "chunk_size 32 is not a multiple of 32 above 32"),
+        (("--predictors", "ends", "budget", "--tail-alignment", "1"), "no other --tail-alignment"),
+        (("--predictors", "budget", "--chunk-sizes", "48"), "last 48 is not a multiple"),
     ],
 )
 def test_options_out_of_range_are_refused(arguments, why, capsys):

@@ -173,7 +173,9 @@ def plan_run(
 def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, capacity: int, users: int = 1) -> None:
     """Raises SpeculationError and UserError if chips cannot decode with this attention policy."""
     policy = options.attention or "exact"
-    settings = AttentionSettings(policy, options.chunk_size, options.threshold, predictor=options.predictor)
+    settings = AttentionSettings(
+        policy, options.chunk_size, options.threshold, predictor=options.guess, budget=options.budget
+    )
     settings.check(mesh, users, capacity)
     options.check_static_layers(config.name, config.num_hidden_layers)
 
