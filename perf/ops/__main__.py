@@ -25,7 +25,7 @@ from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept
-from perf.ops import attention, sampling, sgdc
+from perf.ops import attention, prefill, sampling, sgdc
 from perf.ops.family import Family, Point, Row, report
 
 FAMILIES: dict[str, Family] = {
@@ -39,6 +39,7 @@ FAMILIES: dict[str, Family] = {
     "sampling_bytes": sampling.SAMPLING_BYTES,
     "sigmoid": sampling.VARIATION,
     "sgdc": sgdc.SGDC,
+    "prefill_product": prefill.PRODUCT,
 }
 TIMEOUT_S = 3 * 3600.0
 

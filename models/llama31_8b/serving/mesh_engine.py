@@ -15,7 +15,8 @@ from ..generation.sampling_params import SamplingParams
 from ..tt.generator import agreed_tokens, decode_and_choose
 from ..tt.kv_cache import PagedKVCache
 from ..tt.mesh import TILE, MeshShape
-from ..tt.model import PREFILL_CHUNK, TtLlama, cache_prompt, overwrite, read
+from ..tt.model import TtLlama, cache_prompt, overwrite, read
+from ..tt.prefill import PREFILL_CHUNK, padded_rows
 from ..tt.sampling.per_user import PerUserSampler, draws_among_candidates
 from ..tt.sampling.top_k import Sampler
 from ..tt.settings import ModelSettings
@@ -130,10 +131,9 @@ class MeshEngine:
     def warm_up_prefill(self) -> None:
         """Compile what prompts of any length need."""
         pages = torch.zeros(self._cache.width, dtype=torch.int32)
-        size = TILE
-        while size <= min(PREFILL_CHUNK, self.model.capacity):
-            self.prefill([0] * size, 0, pages)
-            size *= 2
+        sizes = {padded_rows(count) for count in range(TILE, min(PREFILL_CHUNK, self.model.capacity) + 1, TILE)}
+        for size in sorted(sizes):
+            self.prefill([0] * min(size, self.model.capacity), 0, pages)
 
     def warm_up_decode(self, sampling: bool) -> None:
         """Run each kind of decode step once: the first run compiles it, the second records its trace. sampling: also

@@ -25,7 +25,8 @@ from ..spec_decode.loop import Drafter, Drafts, Engine, Outcome
 from ..spec_decode.sigmoid import SigmoidApproximation
 from ..spec_decode.tree import TokenTree
 from .mesh import TILE
-from .model import PREFILL_CHUNK, StepInputs, TtLlama, cache_prompt, check_chunk, kept_prefix, overwrite, read
+from .model import StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
+from .prefill import PREFILL_CHUNK, check_chunk
 from .sampling.top_k import Sampler, samples_on_chips
 from .spec_decode.tree_step import TreeStep
 from .trace import TracedStep, watch_programs, why_no_trace

@@ -10,6 +10,7 @@ queries, keys and values; attend; the rest of the layer. Only attending differs 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from .kv_cache import KVCacheBase
 from .layouts import Layout
 from .modules import MLP, Angles, Projection, RMSNorm, Rope, kernel_config
 
-Q_CHUNK = 128
+ATTENTION_CHUNK = 256  # queries and keys that a core attends with at once, at most
 
 # Called with a layer's number and its input, bfloat16 [1, 1, rows, hidden], the same on every chip of a TP group.
 OnLayerInput = Callable[[int, ttnn.Tensor], None]
@@ -80,7 +81,7 @@ class Attention:
             *cache.blocks(self.layer),
             cache.page_table(chunk.user),
             chunk_start_idx_tensor=step.inputs.positions,
-            program_config=_prefill_program(layout.mesh, tokens, chunk.start, cache.block),
+            program_config=_prefill_program(layout.mesh, tokens, chunk.start),
             compute_kernel_config=kernel_config("bfloat8_b"),
         )
         return ttnn.reshape(out, (1, layout.heads, tokens, layout.head_dim))
@@ -149,11 +150,9 @@ def _add_into(x: ttnn.Tensor, other: ttnn.Tensor) -> ttnn.Tensor:
     return out
 
 
-def _prefill_program(mesh: ttnn.MeshDevice, tokens: int, start: int, block: int) -> Any:
-    """Choose chunks of up to 128 queries and keys that divide the tokens, the page and the start."""
-    size = Q_CHUNK
-    while tokens % size or block % size or start % size:
-        size //= 2
+def _prefill_program(mesh: ttnn.MeshDevice, tokens: int, start: int) -> Any:
+    """Choose the largest chunks that divide the tokens and the start."""
+    size = math.gcd(ATTENTION_CHUNK, tokens, start)
     grid = mesh.compute_with_storage_grid_size()
     return ttnn.SDPAProgramConfig(
         compute_with_storage_grid_size=(grid.x, grid.y),

@@ -26,12 +26,11 @@ from .layer import Attention, Chunk, DecoderLayer, Pass
 from .layouts import Layout, Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
 from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
+from .prefill import padded_rows
 from .settings import AttentionSettings, ModelSettings
 from .sharding import check_sharding_of_rows
 from .spec_decode.layer_parallel_step import LayerGroups, Refill, Write
 from .weights import HostWeights, WeightMap, WeightStore
-
-PREFILL_CHUNK = 512
 
 
 def make_policy(
@@ -260,7 +259,7 @@ class TtLlama:
     ) -> ttnn.Tensor | None:
         """Cache a chunk of one user's prompt at positions from `start`, after what is cached.
 
-        tokens: padded to a power of two of at least 32; later tokens overwrite what the padding writes before anything
+        tokens: padded to `padded_rows`; later tokens overwrite what the padding writes before anything
         reads it. start: a multiple of 32. last: return the logits of the chunk's last token, bfloat16 [1, 1, 32,
         vocab], in row (len(tokens) - 1) % 32. gather_logits: see `decode`. Raises ValueError.
         """
@@ -271,7 +270,7 @@ class TtLlama:
                 f"a chunk of {len(tokens)} tokens from position {start} is empty, does not start a tile "
                 f"of {TILE} positions, or exceeds the cache of {self.capacity}"
             )
-        rows = min(_padded(len(tokens)), self.capacity - start)
+        rows = min(padded_rows(len(tokens)), self.capacity - start)
         padded = list(tokens) + [0] * (rows - len(tokens))
         inputs = StepInputs(
             self.put_integers(torch.tensor([padded]), "uint32"),
@@ -370,17 +369,6 @@ def overwrite(devices: Iterable[ttnn.Tensor | None], hosts: Iterable[ttnn.Tensor
 def read(tensor: ttnn.Tensor) -> torch.Tensor:
     """Read a tensor that is the same on every chip, from the first of them."""
     return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])
-
-
-def _padded(count: int) -> int:
-    """Round up to a power of two, at least a tile, so that prompts of any length need few programs."""
-    return max(TILE, 1 << (count - 1).bit_length())
-
-
-def check_chunk(size: int) -> None:
-    """Raises ValueError for a chunk size that is not a power of two of at least 32."""
-    if size < TILE or size & (size - 1):
-        raise ValueError(f"prefill_chunk must be a power of two of at least {TILE}, got {size}")
 
 
 def cache_prompt(

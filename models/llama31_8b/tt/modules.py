@@ -15,6 +15,7 @@ from ..config import LlamaConfig
 from ..rope_frequencies import inverse_frequencies
 from .mesh import TILE, MeshShape
 from .precision import FIDELITY
+from .prefill import row_blocks
 
 if TYPE_CHECKING:
     from .layouts import Layout
@@ -40,6 +41,25 @@ def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> tt
     """Multiply x [1, 1, rows, inputs] by a chip's weight [1, 1, inputs, outputs] -> bfloat16, interleaved."""
     config = kernel_config(dtype_name(weight))
     return ttnn.linear(x, weight, dtype=ttnn.bfloat16, memory_config=memory, compute_kernel_config=config)
+
+
+def linear_from_banks(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+    """Do `linear` for more rows than a tile's with a weight split over the DRAM banks, without a copy of it."""
+    config = kernel_config(dtype_name(weight))
+    grid = x.device().compute_with_storage_grid_size()
+    inputs, outputs = tuple(weight.padded_shape)[2:]
+    blocks = row_blocks(x.padded_shape[2], inputs, outputs, (grid.x, grid.y), config.fp32_dest_acc_en)
+    program = ttnn.MinimalMatmulConfig(
+        M_block_size=blocks.rows,
+        K_block_size=blocks.inner,
+        N_block_size=blocks.columns,
+        subblock_h=blocks.piece[0],
+        subblock_w=blocks.piece[1],
+        compute_with_storage_grid_size=grid,
+    )
+    return ttnn.experimental.minimal_matmul(
+        x, weight, config=program, dtype=ttnn.bfloat16, memory_config=memory, compute_kernel_config=config
+    )
 
 
 class Projection:
@@ -83,14 +103,11 @@ class BankedProjection(Projection):
         return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
     def rows(self, x: ttnn.Tensor, memory: Any) -> Any:
-        """Multiply a tile of rows as in a decode step; more rows by ttnn's own choice of product, which needs an
-        interleaved copy of the weight."""
+        """Multiply a tile of rows as in a decode step; of more rows, each core reads blocks of the weight where they
+        are."""
         if x.padded_shape[2] == TILE:
             return self.decode_into(ttnn.interleaved_to_sharded(x, self.source), memory)
-        weight = ttnn.to_memory_config(self.weight, ttnn.DRAM_MEMORY_CONFIG)
-        out = linear(x, weight, memory)
-        ttnn.deallocate(weight)
-        return out
+        return linear_from_banks(x, self.weight, memory)
 
 
 class MLP:

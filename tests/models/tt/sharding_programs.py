@@ -85,12 +85,12 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
 
 
 def rows_of_products(mesh, model, keep) -> None:
-    """The output projection of rows as trees (20) and prefill (64) have them, interleaved."""
+    """The output projection of rows as trees (20) and prefill (160) have them, interleaved."""
     import torch
     import ttnn
 
     wo, generator = model.layers[0].attention.wo, torch.Generator().manual_seed(9)
-    for name, count in (("rows of a tree", 20), ("rows of a prefill", 64)):
+    for name, count in (("rows of a tree", 20), ("rows of a prefill", 160)):
         x = torch.randn(1, 1, count, wo.weight.shape[2], generator=generator).bfloat16()
         rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
         keep(name, wo.rows(rows, ttnn.DRAM_MEMORY_CONFIG))

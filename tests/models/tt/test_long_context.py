@@ -22,7 +22,8 @@ def build_and_fill(mesh, users: int, capacity: int, prompt: int, decode_sharding
     """In the worker: all layers, a decode step at the last position and a prompt of the last user, chunk by chunk."""
     import ttnn
 
-    from models.llama31_8b.tt.model import PREFILL_CHUNK, cache_prompt
+    from models.llama31_8b.tt.model import cache_prompt
+    from models.llama31_8b.tt.prefill import PREFILL_CHUNK
     from perf.footprint.mesh_build import build_model, in_use
 
     model = build_model(mesh, n150.PRECISION, users, capacity, decode_sharding=decode_sharding)

@@ -9,12 +9,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
+from models.llama31_8b.tt.prefill import padded_rows, row_blocks
 from models.llama31_8b.tt.sharding import (
     DECODE_SHARDINGS,
     FLASH_DECODE,
@@ -59,6 +62,32 @@ def test_what_sharded_steps_choose_at_8b_shapes(shape):
     told = plan.describe(precision)
     assert len(told.splitlines()) == 3 + 5 + len(plan.head_blocks()) and f"a chip of {mesh}, 32 users" in told
     assert str(plan.exact_attention("bfloat8_b")) in told.splitlines()
+
+
+@given(
+    rows=st.integers(2, 128),
+    inputs=st.integers(1, 448),
+    outputs=st.integers(1, 448),
+    grid=st.sampled_from([(1, 1), (2, 2), (4, 2), (8, 8)]),
+    float32_sums=st.booleans(),
+)
+def test_blocks_of_a_product_of_rows_share_it_evenly(rows, inputs, outputs, grid, float32_sums):
+    blocks = row_blocks(32 * rows, 32 * inputs, 32 * outputs, grid, float32_sums)
+    for tiles, cores, size in ((outputs, grid[0], blocks.columns), (rows, grid[1], blocks.rows)):
+        own = -(-tiles // cores)
+        assert 1 <= size <= 8
+        assert -(-own // size) == -(-own // 8)
+        assert -(-own // size) * size - own < -(-own // 8)
+    assert 1 <= blocks.inner <= min(8, inputs)
+    (high, wide), registers = blocks.piece, 4 if float32_sums else 8
+    assert blocks.rows % high == blocks.columns % wide == 0 and high * wide <= registers
+    assert high * wide > 1 or blocks.rows * blocks.columns == 1 or {blocks.rows, blocks.columns} <= {1, 5, 7}
+
+
+def test_prompts_are_padded_by_less_than_a_chunk_of_attention():
+    sizes = {count: padded_rows(count) for count in range(1, 2049)}
+    assert set(sizes.values()) == {32, 64, *range(128, 2049, 128)}
+    assert all(0 <= size - count < min(128, max(32, count)) for count, size in sizes.items())
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")

@@ -13,9 +13,11 @@ from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
+from models.llama31_8b.serving.cli import TRACE_REGION_BYTES as LARGEST_TRACE_REGION
 from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.precision import precision_config
+from models.llama31_8b.tt.prefill import PREFILL_CHUNK
 from perf.footprint import __main__ as footprint
 from perf.footprint.graph import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
 from perf.lib.data_file import read
@@ -61,6 +63,25 @@ def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) ->
     for step in (found.decode, found.prefill):
         assert L1_BYTES // 8 < step.largest_program <= found.l1_size and step.largest_op
     assert found.l1_peak <= found.l1_size < L1_BYTES
+
+
+def prefilled(mesh, rows: list[int]) -> list[int]:
+    """In the worker: bytes of activations at the peak of prefills of so many tokens, by two layers of sharded decode
+    steps, whose weights stay in their banks."""
+    import ttnn
+
+    from perf.footprint.mesh_build import build_model, step_memory
+
+    model = build_model(mesh, "performance", 1, PREFILL_CHUNK, 2, decode_sharding="sharded")
+    banks = ttnn.get_memory_view(mesh, ttnn.BufferType.DRAM).num_banks
+    return [step_memory(lambda n=n: model.prefill([0] * n, 0, 0, last=True))[0].dram_peak * banks for n in rows]
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.parametrize("shape", [(1, 1), (2, 4), (1, 8)], ids=lambda shape: f"{shape[0]}x{shape[1]}")
+def test_prefills_of_sharded_weights_build_and_fit_the_reserve(mock_mesh, shape):
+    short, longest = mock_mesh(shape).run(prefilled, [160, PREFILL_CHUNK], timeout=1500)
+    assert 0 < short < longest <= RESERVE_BYTES - LARGEST_TRACE_REGION
 
 
 def groups(mesh) -> list:

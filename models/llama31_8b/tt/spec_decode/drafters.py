@@ -19,15 +19,15 @@ from tt_kernels.speculative_sampling.op import Verified
 
 from ...generation.sampling import Draws, SamplingParams
 from ...spec_decode import drafters
-from ...spec_decode.draft_shape import DraftShape
+from ...spec_decode.draft_shape import DraftShape, check_draft_passes
 from ...spec_decode.loop import Drafts, Engine
 from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch
 from ..attention_policies import GuessAttention
-from ..model import PREFILL_CHUNK, StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
+from ..model import StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
+from ..prefill import PREFILL_CHUNK
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..settings import check_chunk_size
 from ..trace import Mark, TracedStep
-from .draft_limits import check_draft_shape
 from .tree_step import TreeStep
 
 GREEDY = SamplingParams(0.0)
@@ -149,7 +149,7 @@ class ChipDraft:
             raise ValueError(
                 f"{shape} comes from exact passes alone: {parallel} layers in parallel would change nothing"
             )
-        check_draft_shape(shape, draft.users)
+        check_draft_passes(shape, draft.users)
         if shape.width > min(CANDIDATES, draft.config.vocab_size):
             raise ValueError(
                 f"chips rank {min(CANDIDATES, draft.config.vocab_size)} candidates per node, {shape} has {shape.width}"
@@ -165,7 +165,7 @@ class ChipDraft:
         if self.itself is not None:
             self._chain = ChainSteps(self.model, self._sampler, eager)
         else:
-            nodes = check_draft_shape(shape, self.model.users)
+            nodes = check_draft_passes(shape, self.model.users)
             self._exact = ExactPass(self.model, nodes, self._sampler, shape.width, eager)
 
     def exact(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> Ranked:

@@ -136,11 +136,11 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
 
 def test_the_nodes_of_a_draft_models_passes():
     """A chain has as many nodes as a round decides, a tree those with children, for every shorter draft too."""
-    from models.llama31_8b.tt.spec_decode.draft_limits import check_draft_shape
+    from models.llama31_8b.spec_decode.draft_shape import check_draft_passes
 
-    assert check_draft_shape(DraftShape(4), 6) == 5
+    assert check_draft_passes(DraftShape(4), 6) == 5
     shape = DraftShape(4, 2)
-    nodes = check_draft_shape(shape, 1)
+    nodes = check_draft_passes(shape, 1)
     for length in range(1, 5):
         form = fixed_shape(length, 2, shape.most_nodes)
         parents = set(form.tree.parents.tolist()) - {-1, 0}

@@ -20,7 +20,7 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from .... import simulated
-from ....spec_decode.draft_shape import SELF_WINDOW
+from ....spec_decode.draft_shape import SELF_WINDOW, check_draft_passes
 from ....tt.boards import check_boards, find_boards
 from ....tt.dram_budget import DoesNotFit, budget, longest_context
 from ....tt.layer_parallel import LayerAssignment
@@ -28,7 +28,6 @@ from ....tt.mesh import TILE, MeshError, MeshShape
 from ....tt.precision import PrecisionConfig, PrecisionError, precision_config
 from ....tt.settings import AttentionSettings, SpeculationError
 from ....tt.sharding import ShardingError, check_sharding_of_rows
-from ....tt.spec_decode.draft_limits import check_draft_shape
 from ...options import DemoOptions, UserError
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
                 "by exact passes"
             )
         try:
-            check_draft_shape(shape, users)
+            check_draft_passes(shape, users)
         except ValueError as error:
             raise UserError(
                 f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes of a prefill: how many tokens go through the layers at once, and how their products are cut.
+
+Nothing here imports ttnn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .mesh import TILE
+
+PREFILL_CHUNK = 2048  # tokens: an 8B model's rows then take 0.27 GB of a chip, of the 0.5 GB that budgets reserve
+ROW_STEP = 128
+BLOCK_TILES = 8  # of a side of a block: a core's blocks take 0.5 MB of its L1
+
+
+def check_chunk(size: int) -> None:
+    """Raises ValueError for a chunk size that is not a power of two of at least 32."""
+    if size < TILE or size & (size - 1):
+        raise ValueError(f"prefill_chunk must be a power of two of at least {TILE}, got {size}")
+
+
+def padded_rows(count: int) -> int:
+    """Round up to 32, 64, or a multiple of ROW_STEP, so that prompts of any length need few programs."""
+    return next((size for size in (TILE, 2 * TILE) if count <= size), -(-count // ROW_STEP) * ROW_STEP)
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """How a product of more rows than a tile's is cut on a grid of cores, in tiles: each core computes `rows` x
+    `columns` of the result at a time, over `inner` of the inner dimension, in pieces of `piece` for the destination
+    registers."""
+
+    rows: int
+    columns: int
+    inner: int
+    piece: tuple[int, int]
+
+
+def row_blocks(rows: int, inputs: int, outputs: int, grid: tuple[int, int], float32_sums: bool) -> RowBlocks:
+    """Cut a product [rows, inputs] @ [inputs, outputs].
+
+    Args:
+        rows, inputs, outputs: multiples of 32.
+        grid: columns and rows of cores; columns of the result are split over the former.
+        float32_sums: the registers hold float32, so half as many tiles.
+    """
+    high, wide = (_even_part(-(-tiles // TILE // cores)) for tiles, cores in ((rows, grid[1]), (outputs, grid[0])))
+    registers = 4 if float32_sums else 8
+    pieces = [(h, w) for h in range(1, high + 1) for w in range(1, wide + 1) if high % h == wide % w == 0]
+    piece = max((p for p in pieces if p[0] * p[1] <= registers), key=lambda p: (p[0] * p[1], min(p)))
+    return RowBlocks(high, wide, min(BLOCK_TILES, inputs // TILE), piece)
+
+
+def _even_part(tiles: int) -> int:
+    """Return the tiles of a part where `tiles` are cut into the fewest parts of at most BLOCK_TILES, nearly equal."""
+    return -(-tiles // -(-tiles // BLOCK_TILES))
