@@ -62,27 +62,3 @@ class DraftShape:
         """Return this shape cut to a length and to `room` rows (at least 2)."""
         budget = min(self.budget, room)
         return replace(self, length=min(self.length, length, budget - 1), budget=budget)
-
-
-MOST_ROWS = 32  # of a draft model's pass on chips: one tile
-
-
-def check_draft_passes(shape: DraftShape, users: int) -> int:
-    """Return the nodes per user of a draft model's exact pass: the tokens that a round decides, or a tree's nodes with
-    children. Raises ValueError for grown trees and for more than 32 rows."""
-    if shape.grown:
-        raise ValueError("a draft model on chips drafts trees of a fixed shape, none grown by confidence")
-    nodes = shape.length + 1
-    if shape.width > 1:
-        # With torch, which takes a second to import: the demo's --help and its errors need none.
-        from .tree_shapes import fixed_shape
-
-        # Towards the end of a text drafts are shorter, within as many nodes.
-        lengths = range(1, shape.length + 1)
-        nodes = max(nodes, *(len(fixed_shape(length, shape.width, shape.most_nodes).inner) for length in lengths))
-    if users * nodes > MOST_ROWS:
-        raise ValueError(
-            f"{users} users and drafts of {shape.length} tokens with {shape.width} candidates per node need "
-            f"{users * nodes} rows per pass, the maximum is {MOST_ROWS}"
-        )
-    return nodes

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 
 import torch
 
-from .draft_shape import DEFAULT_TREE_BUDGET
+from .draft_shape import DEFAULT_TREE_BUDGET, DraftShape
 from .tree import TokenTree, TokenTreeError
 
 
@@ -119,3 +119,24 @@ class ConfidenceTree:
         parents = torch.where(old_parents < 0, old_parents, renumber.gather(1, old_parents.clamp(min=0)))
         trees = [TokenTree.from_parents(row) for row in parents.tolist()]
         return trees, self.tokens.gather(1, kept), kept
+
+
+MOST_ROWS = 32  # of a draft model's pass on chips: one tile
+
+
+def check_draft_passes(shape: DraftShape, users: int) -> int:
+    """Return the nodes per user of a draft model's exact pass: the tokens that a round decides, or a tree's nodes with
+    children. Raises ValueError for grown trees and for more than 32 rows."""
+    if shape.grown:
+        raise ValueError("a draft model on chips drafts trees of a fixed shape, none grown by confidence")
+    nodes = shape.length + 1
+    if shape.width > 1:
+        # Towards the end of a text drafts are shorter, within as many nodes.
+        lengths = range(1, shape.length + 1)
+        nodes = max(nodes, *(len(fixed_shape(length, shape.width, shape.most_nodes).inner) for length in lengths))
+    if users * nodes > MOST_ROWS:
+        raise ValueError(
+            f"{users} users and drafts of {shape.length} tokens with {shape.width} candidates per node need "
+            f"{users * nodes} rows per pass, the maximum is {MOST_ROWS}"
+        )
+    return nodes

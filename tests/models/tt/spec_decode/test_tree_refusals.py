@@ -136,7 +136,7 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
 
 def test_the_nodes_of_a_draft_models_passes():
     """A chain has as many nodes as a round decides, a tree those with children, for every shorter draft too."""
-    from models.llama31_8b.spec_decode.draft_shape import check_draft_passes
+    from models.llama31_8b.spec_decode.tree_shapes import check_draft_passes
 
     assert check_draft_passes(DraftShape(4), 6) == 5
     shape = DraftShape(4, 2)

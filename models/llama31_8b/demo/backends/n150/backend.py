@@ -20,7 +20,7 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from .... import simulated
-from ....spec_decode.draft_shape import SELF_WINDOW, check_draft_passes
+from ....spec_decode.draft_shape import SELF_WINDOW
 from ....tt.boards import check_boards, find_boards
 from ....tt.dram_budget import DoesNotFit, budget, longest_context
 from ....tt.layer_parallel import LayerAssignment
@@ -200,6 +200,8 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
                 f"--fuzzy {options.fuzzy} with --tree {options.tree} would change nothing: on chips trees are drafted "
                 "by exact passes"
             )
+        from ....spec_decode.tree_shapes import check_draft_passes
+
         try:
             check_draft_passes(shape, users)
         except ValueError as error:
