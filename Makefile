@@ -22,7 +22,7 @@ JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n '4,9s/^# *//p' Makefile
+	@sed -n '4,/^$$/s/^#  *//p' Makefile
 
 # The stamps make the second run a no-op; they are redone when what they install from changes.
 $(VENV)/.stamp-venv: scripts/find_python.sh

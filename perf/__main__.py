@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import ast
+import sys
 from pathlib import Path
+
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 FOLDER = Path(__file__).parent
 
@@ -26,7 +29,14 @@ def commands() -> list[tuple[str, str]]:
     return sorted(found, key=lambda command: (command[0].count("."), command[0]))
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Print the list; return 0."""
+    OneLineParser(prog="python -m perf", description=__doc__).parse_args()
     width = max(len(module) for module, _ in commands())
     print("\n".join(f"python -m {module:{width}}  {text}" for module, text in commands()))
     print("\nEach takes --help. perf/README.md says what runs where and what it costs.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run_command("python -m perf", main))

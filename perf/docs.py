@@ -18,7 +18,6 @@ standard error in NAME_error.
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import statistics
@@ -29,6 +28,7 @@ from typing import Any
 
 from perf.__main__ import commands
 from perf.lib.data_file import FOLDER, ROOT, Row, markdown, read, value_of
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-- /table -->", re.DOTALL)
 _OUTPUT = re.compile(r"<!-- output (\S+) -->.*?<!-- /output -->", re.DOTALL)
@@ -137,7 +137,7 @@ def _command_table() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0; with --check 1 when a document differs from its data. 2 for a marker without data."""
-    parser = argparse.ArgumentParser(prog="python -m perf.docs", description=__doc__.splitlines()[0])
+    parser = OneLineParser(prog="python -m perf.docs", description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 where text and data differ")
     options = parser.parse_args(argv)
     wrong = []
@@ -156,4 +156,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("python -m perf.docs", main))

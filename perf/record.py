@@ -15,11 +15,12 @@ from collections.abc import Sequence
 
 from perf.lib.data_file import ROOT, save
 from perf.lib.files import new_file
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0, or the command's status when it fails, and then write nothing."""
-    parser = argparse.ArgumentParser(prog="python -m perf.record", description=__doc__.splitlines()[0])
+    parser = OneLineParser(prog="python -m perf.record", description=__doc__.splitlines()[0])
     parser.add_argument("file", type=new_file, metavar="FILE", help="the data file, below perf/data for documents")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="run in the checkout's folder")
     options = parser.parse_args(argv)
@@ -35,4 +36,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("python -m perf.record", main))

@@ -7,7 +7,6 @@ One column per report.json; a row per check with what was expected, and a row pe
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.check.report import SCHEMA
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _cell(value: Any) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; return 2 if a file is no report."""
-    parser = argparse.ArgumentParser(prog="python -m perf.reports", description=__doc__.splitlines()[0])
+    parser = OneLineParser(prog="python -m perf.reports", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="report.json of llama-alspec check")
     options = parser.parse_args(argv)
     try:
@@ -68,4 +68,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("python -m perf.reports", main))

@@ -65,6 +65,11 @@ def of_bytes(tp: int = 1, **changes: Any) -> LlamaConfig:
     )
 
 
+def of_random_weights(config: LlamaConfig) -> bool:
+    """Return whether a config is one of `of_bytes`: so small a model of bytes is trained nowhere."""
+    return (config.vocab_size, config.hidden_size) == (EOS + 1, TINY.hidden_size)
+
+
 def write_checkpoint(folder: Path, config: LlamaConfig | None = None, layers: int | None = None) -> LlamaConfig:
     """Write a Hugging Face folder, made if absent: config, random weights (bfloat16), a tokenizer of bytes.
 

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.dram_budget import MAX_USERS, DoesNotFit, budget
 from models.llama31_8b.tt.mesh import MeshShape
@@ -22,6 +21,7 @@ from perf.footprint.kernel_sizes import DEFAULT_BYTES, MESH, PARTS
 from perf.lib.data_file import Row, add_write_option, answer_question, table
 from perf.lib.measuring_process import answered, measure_apart
 from perf.projection.published import published_tokens_per_s
+from runtime_patches.board.command_line import OneLineParser
 
 MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
 CONTEXTS = (1024, 32768, 65536, 131072)

@@ -20,8 +20,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from models.llama31_8b.command_line import run_command
 from perf.lib.files import new_file
+from runtime_patches.board.command_line import run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perf" / "data"

@@ -19,7 +19,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from models.llama31_8b.command_line import OneLineParser
 from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, write
 from perf.lib.files import new_file
@@ -27,6 +26,7 @@ from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept
 from perf.ops import attention, prefill, sampling, sgdc
 from perf.ops.family import Family, Point, Row, report
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 FAMILIES: dict[str, Family] = {
     "flash_decode": attention.FLASH_DECODE,
@@ -151,4 +151,4 @@ def _check_grid(op: str, family: Family, grid: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if answered(_work) else main())
+    sys.exit(0 if answered(_work) else run_command("python -m perf.ops", main))

@@ -11,13 +11,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from models.llama31_8b import latency
-from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS
 from perf.lib.data_file import Row, add_write_option, answer_question, read, table
 from perf.lib.files import new_file
 from perf.projection import decode, drafts, gains
+from runtime_patches.board.command_line import OneLineParser
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.llama31_8b.command_line import OneLineParser
 from perf.lib.measuring_process import answered
 from perf.step import drafting, layer, pair, values
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 STEPS = {"pair": pair, "layer": layer, "drafting": drafting, "values": values}
 
@@ -36,4 +36,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if answered(_work) else main())
+    sys.exit(0 if answered(_work) else run_command("python -m perf.step", main))

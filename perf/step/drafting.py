@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.llama31_8b.command_line import OneLineParser
 from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import markdown
+from runtime_patches.board.command_line import OneLineParser
 
 GRID = "4x2"  # sums over a TP group take eight cores
 SIMULATED = (1, 2)

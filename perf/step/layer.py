@@ -24,7 +24,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, of_roofline, one_after_the_other
@@ -35,6 +34,7 @@ from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of,
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read
+from runtime_patches.board.command_line import OneLineParser
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
 KEYS = ("model", "tp", "context", "sharding", "weights", "stage")

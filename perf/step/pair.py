@@ -27,7 +27,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.settings import PREDICTORS, followed_range
@@ -39,6 +38,7 @@ from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Kept, markdown
 from perf.step.figures import Step, both_levels, chrome_trace, plot, rows, title
 from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, is_own, own_names, part_of
+from runtime_patches.board.command_line import OneLineParser
 from runtime_patches.simulated_n150.grids import parse_grid
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_sampling.checks import MAX_NODES

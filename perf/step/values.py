@@ -14,7 +14,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
@@ -22,6 +21,7 @@ from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import markdown
 from perf.step.shapes import FULL_GRID, check_fits, head_pieces
+from runtime_patches.board.command_line import OneLineParser
 from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 from runtime_patches.simulated_n150.library import check_library, version

@@ -10,12 +10,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.llama31_8b.command_line import OneLineParser
 from perf.lib.files import new_file
 from perf.sweep.configurations import SOURCES, chosen, from_file, suites
 from perf.sweep.judge import compare, differences
 from perf.sweep.runner import sweep, with_tracy
 from perf.sweep.table import PASS, TableError, opened, read, report, table
+from runtime_patches.board.command_line import OneLineParser
 
 TIMEOUT_S = 1800.0
 TOLERANCE = 0.05

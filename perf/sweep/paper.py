@@ -12,7 +12,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from models.llama31_8b.command_line import OneLineParser
 from models.llama31_8b.latency import LAYERS
 from perf.lib.chip import of_roofline
 from perf.lib.data_file import FOLDER, add_write_option, write
@@ -21,6 +20,7 @@ from perf.projection.decode import table_ops
 from perf.projection.published import FIXED, LAYER
 from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites
 from perf.sweep.table import PASS, Block, merged, ns_of, read
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 CSV = FOLDER / "paper_cycles.csv"
 CHIPS = (1, 2, 4)
@@ -163,4 +163,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("python -m perf.sweep.paper", main))

@@ -9,7 +9,6 @@ Nothing here imports ttnn or opens a device, so that it answers in a moment and 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.metadata
 import json
@@ -21,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from . import boards
+from .command_line import OneLineParser, run_command
 from .environment import SYSTEM_SFPI, real_sfpi
 from .runtime_root import (
     SUPPORTED_VERSIONS,
@@ -170,7 +170,7 @@ def board_nodes() -> Finding:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the findings; return 0 when a board can be used, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m runtime_patches.board.doctor", description=__doc__.splitlines()[0])
+    parser = OneLineParser(prog="python -m runtime_patches.board.doctor", description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     options = parser.parse_args(argv)
     found = findings()
@@ -179,4 +179,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("python -m runtime_patches.board.doctor", main))

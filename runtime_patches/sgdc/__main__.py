@@ -19,11 +19,12 @@ import sys
 from pathlib import Path
 
 from runtime_patches import sgdc
+from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.board.runtime_root import RuntimeRootError
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="python -m runtime_patches.sgdc",
         description=__doc__,
         formatter_class=argparse.RawTextHelpFormatter,
@@ -64,4 +65,4 @@ def _where(root: Path | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("python -m runtime_patches.sgdc", main))

@@ -16,13 +16,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from runtime_patches.simulated_n150 import doctor, environment
+from runtime_patches.simulated_n150.board.command_line import OneLineParser, run_command
 from runtime_patches.simulated_n150.dispatch import DISPATCHES
 
 SUITE_CACHE_GB = 3
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m runtime_patches.simulated_n150", description=__doc__)
+    parser = OneLineParser(prog="python -m runtime_patches.simulated_n150", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("doctor", help="say what is found, what is missing, and the line that fixes it")
     check.add_argument("--json", action="store_true", help="print the findings as JSON")
@@ -156,4 +157,4 @@ def _run(options: argparse.Namespace, program: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("python -m runtime_patches.simulated_n150", main))

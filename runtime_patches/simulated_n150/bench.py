@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from runtime_patches.simulated_n150.board.command_line import OneLineParser, run_command
+
 GRID, MESH = "1x1", (1, 2)
 COLUMNS = 512
 TIMEOUT_SECONDS = 900
@@ -111,7 +113,7 @@ def _processor_seconds(process: Path) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="python -m runtime_patches.simulated_n150.bench",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -137,4 +139,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == [WORKER]:
         measure(int(sys.argv[2]))
     else:
-        sys.exit(main())
+        sys.exit(run_command("python -m runtime_patches.simulated_n150.bench", main))

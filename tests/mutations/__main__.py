@@ -12,7 +12,6 @@ the cache folder by the contents of the mutated file and of the tests, so an int
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
 import shutil
@@ -23,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 
+from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.board.runtime_root import project_cache_dir
 
 from .table import MUTATIONS, Mutation
@@ -86,7 +86,7 @@ def key_of(mutation: Mutation) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=(__doc__ or "").partition("\n")[0])
+    parser = OneLineParser(prog="python -m tests.mutations", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="words of the mutations' names; default: all")
     parser.add_argument("--again", action="store_true", help="also those that are known to be caught")
     parser.add_argument("--timeout", type=float, default=900.0, metavar="S", help="seconds for each (%(default)g)")
@@ -127,4 +127,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run_command("python -m tests.mutations", main))

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..command_line import OneLineParser
+from runtime_patches.board.command_line import OneLineParser, run_command
+
 from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Finding, exit_code
 from .report import make, markdown, write
 from .runner import HIGHER, run_stages
@@ -23,7 +24,10 @@ PROG = "llama-alspec check"
 
 def main(argv: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) -> int:
     """Run the stages of a level and write the report; return the exit code."""
-    options = _parse(argv)
+    return run_command(PROG, lambda: _check(_parse(argv), stages))
+
+
+def _check(options: argparse.Namespace, stages: Sequence[Stage]) -> int:
     description = _description(options)
     findings: list[Finding] = []
     try:

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 PASS, FAIL, SKIPPED, COULD_NOT_RUN = "pass", "fail", "skipped", "could not run"
 # What eight-bit and bfloat16 numbers leave of an op's or a small model's results, which are about 1 each.
@@ -69,6 +70,8 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 def correlation(a: torch.Tensor, b: torch.Tensor) -> float:
     """Return Pearson's correlation: 1 for equal tensors, 0 if one is constant or not finite."""
+    import torch
+
     if torch.equal(a, b):
         return 1.0
     value = torch.corrcoef(torch.stack([a.double().flatten(), b.double().flatten()]))[0, 1]

@@ -21,21 +21,23 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ..command_line import version
+from runtime_patches.board.command_line import version
+
 from .findings import PASS, Finding, exit_code
 
 SCHEMA = 2
 MAX_CHARACTERS = 6000  # of report.md: what a prefilled issue takes
 ROOT = Path(__file__).resolve().parents[3]
 
-_PATH = re.compile(r"(?<![\w./:>-])(?:~|\.{1,2})?/(?:[^\s/:;,'\"()<>|\[\]{}]+/)*([^\s/:;,'\"()<>|\[\]{}]*)")
-# A path in quotes may hold blanks.
+_PART = r"[^\s/:;,'\"()<>|\[\]{}]+"
+# Blanks may be within a folder's name; a path in quotes may end with a name that holds some.
+_PATH = re.compile(rf"(?<![\w./:>-])(?:~|\.{{1,2}})?/(?:{_PART}(?: {_PART}){{0,2}}/)*(?:{_PART})?")
 _QUOTED = re.compile(r"(['\"])((?:~|\.{1,2})?/[^'\"\n]*)\1")
-_ADDRESS = re.compile(r"(?<![\w:.])[0-9a-fA-F:.]{3,}(?!\w)")  # of a network: `ipaddress` or a MAC decides
+# Of a network: `ipaddress` or _MAC decides.
+_ADDRESS = re.compile(r"(?:(?<![\w:.])|(?<=\w:)(?!:))[0-9a-fA-F:.]{3,}(?!\w)")
 _MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}")
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
 # A board's serial number is 16 hexadecimal digits, with or without 0x; other identifiers are longer.
@@ -54,19 +56,12 @@ def make(findings: Sequence[Finding], kind: str, level: str, description: str) -
         "level": level,
         "description": description,
         "commit": _commit(),
-        "versions": {"llama-alspec": version(), "python": platform.python_version(), "kernel": platform.release()}
-        | {name: found for name in ("ttnn", "wolfpine") if (found := _version(name))},
+        "versions": {"python": platform.python_version(), "kernel": platform.release()}
+        | {name: found for name in ("llama-alspec", "ttnn", "wolfpine") if (found := version(name))},
         "exit_code": exit_code(findings),
         "stages": [asdict(finding) for finding in findings],
     }
     return redact(said, private_names())
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _commit() -> str | None:
@@ -79,8 +74,8 @@ def _commit() -> str | None:
 
 def private_names() -> list[str]:
     """Return the names of this machine and this user, and the home folder."""
-    host = socket.getfqdn()
-    names = {socket.gethostname(), host, host.partition(".")[2], str(Path.home()), Path.home().name}
+    hosts = {socket.gethostname(), socket.getfqdn()}
+    names = hosts | {host.partition(".")[2] for host in hosts} | {str(Path.home()), Path.home().name}
     names |= {os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER", "HOSTNAME")}
     try:
         names.add(getpass.getuser())
@@ -109,11 +104,12 @@ def redact(value: Any, names: Iterable[str]) -> Any:
 
 
 def _without_address(match: re.Match[str]) -> str:
-    found = match[0].rstrip(".")
-    with contextlib.suppress(ValueError):
-        if not _MAC.fullmatch(found):
-            ipaddress.ip_address(found)
-        return "<address>" + match[0][len(found) :]
+    whole = match[0].rstrip(".")
+    for found in (whole, whole.rpartition(":")[0]):  # a colon may follow, or a port
+        with contextlib.suppress(ValueError):
+            if not _MAC.fullmatch(found):
+                ipaddress.ip_address(found)
+            return "<address>" + match[0][len(found) :]
     return match[0]
 
 
@@ -121,7 +117,8 @@ def _shortened(path: str) -> str:
     last = path.rpartition("/")[2]
     if path.startswith((*_PUBLIC, "<path>")) or path == "/":
         return path
-    return f"<path>/{last}" if last and path.count("/") > 2 else "<path>"
+    # A folder of two or three parts may be a home.
+    return f"<path>/{last}" if last and path.count("/") > (2 if "." in last else 3) else "<path>"
 
 
 def markdown(report: dict[str, Any]) -> str:

@@ -96,11 +96,14 @@ KNOWN = (
     (r"no (chips|devices)|not find.*device|/dev/tenstorrent", "no card is seen: `lspci -d 1e52:`, then the driver"),
     (r"permission denied", "permissions: your user must be able to open /dev/tenstorrent/*"),
     (r"timed? ?out|did not end", "a hang: `tt-smi -r`; TT_METAL_OPERATION_TIMEOUT_SECONDS=60 shows which op"),
-    (r"SIGKILL", "the process was killed: memory may be short (`dmesg`)"),
 )
+KILLED = "the process was killed from outside: memory may be short (`dmesg`)"
 # fmt: on
 
 
 def advice(stage: Stage, why: str) -> tuple[str, ...]:
-    """Return advice for a stage that did not pass, first what its message is known for."""
+    """Return advice for a stage that did not pass, first what its message is known for. A way around the stage is none
+    around what killed its process."""
+    if "SIGKILL" in why:
+        return (KILLED,)
     return (*(text for pattern, text in KNOWN if re.search(pattern, why, re.IGNORECASE)), *stage.advice)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from filelock import FileLock
+from safetensors import SafetensorError
 
 from .errors import ModelLoadError
 
@@ -22,7 +23,11 @@ def make_cache_folder(folder: Path) -> None:
     except OSError as error:
         why = error.strerror
     if why:
-        raise ModelLoadError(f"the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
+        raise _unwritable(folder, why)
+
+
+def _unwritable(folder: Path, why: str | None) -> ModelLoadError:
+    return ModelLoadError(f"the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
 
 
 def made_once(entry: Path, make: Callable[[Path], None]) -> Path:
@@ -49,6 +54,12 @@ def made_once(entry: Path, make: Callable[[Path], None]) -> Path:
             partial.mkdir()
             make(partial)
             partial.rename(entry)
+        except SafetensorError as error:
+            raise _unwritable(entry.parent, str(error)) from error
+        except OSError as error:
+            if error.filename is None or Path(error.filename).is_relative_to(entry.parent):  # not a file that is read
+                raise _unwritable(entry.parent, error.strerror or str(error)) from error
+            raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return entry

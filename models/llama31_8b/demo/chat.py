@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from ..checkpoint.errors import ChatTemplateError, ContextLengthError
 from ..results import GenerationResult
-from .options import DemoOptions, UserError, check_utf8
+from .options import DemoOptions, UserError, utf8
 from .report import ReportConsole, make_report, print_report
 from .session import Session
 from .text import EndAtToken, TextPrinter, token_callback
@@ -21,7 +21,7 @@ from .text import EndAtToken, TextPrinter, token_callback
 if TYPE_CHECKING:
     from ..checkpoint.load import Checkpoint
 
-HELP = "/exit ends, /reset forgets the conversation, /report shows the figures so far; Ctrl-C stops a reply"
+HELP = "/exit ends, /reset starts anew, /report shows figures; Ctrl-C stops a reply"
 
 
 class Conversation:
@@ -64,11 +64,12 @@ class Conversation:
         try:
             with ending:
                 self.results.append(session.generate([ids[kept:]], ending, context=[ids[:kept]]))
-            if ending.asked:
-                logger.info("stopped")
+            told = "stopped" if ending.asked else None
         except KeyboardInterrupt:
-            logger.info("stopped; this reply does not count in the report")
+            told = "stopped; this reply does not count in the report"
         printer.finish()
+        if told:
+            logger.info(told)
         self.cached_ids = (ids + new)[: session.cached]
         answer = tokenizer.decode(new)
         self.messages += [message, {"role": "assistant", "content": answer}]
@@ -78,8 +79,8 @@ class Conversation:
         """Print the figures over all turns."""
         session = self.session
         context = len(self.cached_ids) or max(result.prefill_tokens for result in self.results)
-        source, counted = session.checkpoint.source, session.statistics
-        made = make_report(source, self.options, self.results, context, counted, session.warm_up, session.threads)
+        of_session = session.checkpoint, self.options, self.results, context
+        made = make_report(*of_session, session.statistics, session.warm_up, session.threads)
         print_report(made, ReportConsole())
 
 
@@ -98,7 +99,7 @@ def chat(session: Session, options: DemoOptions) -> int:
     talk = Conversation(session, options)
     # The terminal wraps: a line broken here at a width that is not the terminal's reads, and copies, badly.
     source = escape(session.checkpoint.source)
-    ReportConsole().print(f"[bold]{source}[/bold] with {options.attention} attention. {HELP}", soft_wrap=True)
+    ReportConsole().print(f"[bold]{source}[/bold], {options.attention} attention\n{HELP}", soft_wrap=True)
     while True:
         try:
             line = input("\n> ").strip()
@@ -130,5 +131,4 @@ def _answer(talk: Conversation, line: str) -> None:
     elif line.startswith("/"):
         print(HELP)
     elif line:
-        check_utf8("that line", line)
-        talk.reply(line, TextPrinter(talk.session.checkpoint, sys.stdout))
+        talk.reply(utf8("that line", line), TextPrinter(talk.session.checkpoint, sys.stdout))

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from loguru import logger
 
+from runtime_patches.board.command_line import log_to_stderr, run_command
+
 from ..checkpoint.errors import ContextLengthError, ModelLoadError
-from ..command_line import log_to_stderr, run_command
 from ..config import UnsupportedModelError
 from .options import AUTO, PROG, DemoOptions, UserError, parse, with_attention
 

@@ -12,8 +12,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from runtime_patches.board.command_line import OneLineParser, log_to_stderr, run_command
+
 from ..checkpoint.errors import ModelLoadError
-from ..command_line import OneLineParser, log_to_stderr, run_command
 from ..config import BUDGET, PREDICTORS, UnsupportedModelError
 from .options import DemoOptions, UserError, read_prompt
 
@@ -52,10 +53,12 @@ def _run(args: argparse.Namespace) -> int:
         raise UserError(f"--budget needs --predictor budget or {BOTH}, got --predictor {args.predictor}")
     options = {name: DemoOptions(**given, predictor=name, budget=args.budget) for name in names}
     text = read_prompt(args.file)
-    # Torch takes a second to import: what is refused by the options alone does not wait for it.
+    # Torch takes seconds to import: a mistake does not wait for it.
+    from ..checkpoint.load import load_model, resolve_source
+
+    resolve_source(args.model)
     from tqdm import tqdm
 
-    from ..checkpoint.load import load_model
     from ..reference.hits import measure_hits
     from .report import ReportConsole, layer_bars, predictions, print_estimate
 

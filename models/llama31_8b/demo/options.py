@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..command_line import OneLineParser, version
+from runtime_patches.board.command_line import OneLineParser, version
+
 from ..config import BUDGET, PREDICTORS, check_budget
 from ..generation.sampling_params import SamplingParams
 from ..spec_decode.draft_shape import DraftShape
@@ -64,7 +65,8 @@ class DemoOptions:
 
     # fmt: off
     prompt: tuple[str, ...] = _option((), _PROMPT, "TEXT",
-        f"the prompt; given up to {MAX_PROMPTS} times, the texts are one batch", many=True)
+        f"the prompt; given up to {MAX_PROMPTS} times, the texts are one batch; text that is piped in is one prompt, "
+        "all its lines", many=True)
     prompt_file: tuple[str, ...] = _option((), _PROMPT, "FILE",
         "a UTF-8 text file that holds the prompt; may be given several times too", many=True)
     chat_template: bool = _option(True, _PROMPT, None,
@@ -176,15 +178,14 @@ class DemoOptions:
     def _check_prompts(self) -> None:
         if self.prompts_given > MAX_PROMPTS:
             raise UserError(f"up to {MAX_PROMPTS} prompts are continued side by side, got {self.prompts_given}")
-        for number, prompt in enumerate(self.prompt, 1):
-            name = prompt_name(number, len(self.prompt))
-            check_utf8(name, prompt)
-            if not prompt.strip():
+        prompts = {prompt_name(number, len(self.prompt)): text for number, text in enumerate(self.prompt, 1)}
+        object.__setattr__(self, "prompt", tuple(utf8(name, text) for name, text in prompts.items()))
+        object.__setattr__(self, "stop", tuple(utf8("--stop", text) for text in self.stop))
+        for name, text in prompts.items():
+            if not text.strip():
                 raise UserError(f"{name} is empty")
-        for text in self.stop:
-            check_utf8("--stop", text)
-            if not text:
-                raise UserError("--stop takes a text of at least one character")
+        if "" in self.stop:
+            raise UserError("--stop takes a text of at least one character")
 
     def _check_drafting(self) -> None:
         try:
@@ -389,7 +390,7 @@ def parser() -> argparse.ArgumentParser:
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
-    made.add_argument("--version", action="version", version=f"%(prog)s {version()}")
+    made.add_argument("--version", action="version", version=f"%(prog)s {version('llama-alspec') or 'unknown'}")
     groups: dict[str, Any] = {}
     for one in table():
         said = one.metadata
@@ -439,13 +440,15 @@ def prompt_name(number: int, count: int) -> str:
     return "the prompt" if count == 1 else f"prompt {number}"
 
 
-def check_utf8(name: str, text: str) -> None:
-    """Raise UserError for a text whose bytes were not UTF-8: Python keeps each of these as a lone surrogate."""
+def utf8(name: str, text: str) -> str:
+    """Return a text of the command line or of standard input, read as UTF-8 in every locale: Python keeps each byte
+    that the locale's encoding has not as a lone surrogate. Raises UserError for a text that is not UTF-8."""
     try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        byte = ord(text[error.start]) & 0xFF
-        raise UserError(f"{name} is not UTF-8 text: byte 0x{byte:02x} after {error.start} characters") from error
+        return text.encode(errors="surrogateescape").decode()
+    except UnicodeDecodeError as error:
+        before = len(error.object[: error.start].decode())
+        byte = error.object[error.start]
+        raise UserError(f"{name} is not UTF-8 text: byte 0x{byte:02x} after {before} characters") from error
 
 
 def read_prompt(path: Path) -> str:
@@ -464,11 +467,9 @@ def read_prompt(path: Path) -> str:
 def piped_text() -> str:
     """Return standard input, "" where it is closed. Raises UserError for what is not UTF-8 text."""
     try:
-        text = sys.stdin.read() if sys.stdin is not None else ""
+        return utf8("standard input", sys.stdin.read() if sys.stdin is not None else "")
     except UnicodeDecodeError as error:
         raise UserError(f"standard input is not UTF-8 text: {error}") from error
-    check_utf8("standard input", text)
-    return text
 
 
 def _check_page(html: str) -> None:

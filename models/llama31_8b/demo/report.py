@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
+from ..tiny import of_random_weights
 from .text import BY_CALLBACK
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class RunReport:
         threads: Of torch, None where it does not run the model.
         both: Where a run speculates at both levels, the hit rate of its steps ("hit_rate_per_step"), and that of the
             same steps' first tokens without the tree ("hit_rate_of_roots_alone", None on chips).
+        estimates: Whether hits say something of Llama 3.1 8B: those of a whole trained model do.
     """
 
     model: str
@@ -71,6 +73,7 @@ class RunReport:
     users: int = 1
     threads: int | None = None
     both: dict[str, float | None] | None = None
+    estimates: bool = True
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -100,12 +103,12 @@ class RunReport:
             "exchange": self.exchange,
             "speculation": self.speculation,
             "both": self.both,
-            "estimate": predictions(self.hit_rate, self.context, self.chunk_size),
+            "estimate": predictions(self.hit_rate, self.context, self.chunk_size) if self.estimates else [],
         }
 
 
 def make_report(
-    model: str,
+    checkpoint: Checkpoint,
     options: DemoOptions,
     results: Sequence[GenerationResult],
     context: int,
@@ -120,7 +123,7 @@ def make_report(
     levels = ("hit_rate_per_step", "hit_rate_of_roots_alone")
     both = {name: getattr(statistics, name) for name in levels} if drafted and statistics is not None else None
     return RunReport(
-        model=model,
+        model=checkpoint.source,
         attention=str(options.attention),
         chunk_size=options.chunk_size,
         speculates=statistics is not None,
@@ -139,6 +142,8 @@ def make_report(
         exchange=getattr(statistics, "exchange", None),
         users=max((len(result.token_ids) for result in results), default=1),
         threads=threads,
+        estimates=checkpoint.config.num_hidden_layers == checkpoint.whole.num_hidden_layers
+        and not of_random_weights(checkpoint.whole),
     )
 
 
@@ -248,6 +253,9 @@ def print_report(report: RunReport, console: Console) -> None:
         console.print("\n[bold]hit rate by layer[/bold]")
         console.print(layer_bars(report.hit_rate_per_layer))
         console.print()
+        if not report.estimates:
+            console.print("Hits of random weights, or of some layers alone, tell nothing of Llama 3.1 8B's speed.")
+            return
         print_estimate(report.hit_rate, report.context, report.chunk_size, console)
         if report.both is not None and report.speculation is not None:
             console.print(_both_levels(report, report.both, report.speculation))
@@ -273,9 +281,10 @@ def _both_levels(report: RunReport, both: dict[str, float | None], speculation: 
 def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Console) -> None:
     """Print what this hit rate would give Llama 3.1 8B, with and without the hits beside tensor parallelism."""
     rows = predictions(hit_rate, context, chunk_size)
+    used = rows[0]["chunk_size"]
     console.print(
         f"[bold]estimated tokens/s of Llama 3.1 8B on N150[/bold] (hit rate {hit_rate:.1%}, "
-        f"S = {rows[0]['chunk_size']})"
+        f"S = {used}{'' if used == chunk_size else f', the nearest that the paper measured to {chunk_size}'})"
     )
     table = Table()
     for heading in ("cached tokens", "chips", "TP", "SP + TP:\nno hits", "\nthese hits", "hits\ngain", "to TP"):
@@ -289,7 +298,15 @@ def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Cons
         best = f"{row['best_tp_tokens_per_s']:.2f} ({row['best_tp_chips']})"
         last = row["chips"] == CHIPS[-1]
         table.add_row(cached, str(row["chips"]), best, *figures, *gains, end_section=last)
-    console.print(table)
+    if console.measure(table, options=console.options.update(max_width=200)).maximum <= console.width:
+        console.print(table)
+    else:  # a narrow terminal cuts the table's columns
+        for row in rows:
+            console.print(
+                f"{row['context']:,} tokens, {row['chips']} chips: TP {row['best_tp_tokens_per_s']:.2f} "
+                f"({row['best_tp_chips']}), SP + TP {row['no_hits_tokens_per_s']:.2f} without hits, "
+                f"{row['sp_tp_tokens_per_s']:.2f} with these: {row['speedup']:.2f}x to TP"
+            )
     console.print(gains_sentence(rows))
     console.print(
         "[dim]TP: the fastest tensor parallelism on at most as many chips (on how many); SP + TP: half of the chips "

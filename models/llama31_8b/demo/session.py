@@ -64,7 +64,7 @@ def run_prompts(
         result = session.generate(prompts, ending)
     printer.finish(result.token_ids)
     report = make_report(
-        session.checkpoint.source,
+        session.checkpoint,
         options,
         [result],
         longest(prompts, result.token_ids),

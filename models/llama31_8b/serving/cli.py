@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from .. import tiny
-from ..command_line import OneLineParser, run_command
 from ..tt.mesh import MeshError, MeshShape
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .on_simulator import SERVER

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 from loguru import logger
 
-from models.llama31_8b.command_line import run_command
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.huggingface import AttentionSpeculation, score
 from models.llama31_8b.huggingface import scoring as whole_texts
 from models.llama31_8b.huggingface.load import load_transformers
 from models.llama31_8b.reference.model.text_attention import text_guess
 from perf.lib.tables import Table
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 from .inputs import DTYPES, Texts, add_torch_options
 
@@ -40,9 +40,7 @@ PARTS = ("scoring", "decode", "decisions")
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="perf.studies.quality.bench_huggingface", description=__doc__.split("\n\n")[0]
-    )
+    parser = OneLineParser(prog="perf.studies.quality.bench_huggingface", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--parts", nargs="+", choices=PARTS, default=PARTS)
     add("--preset", choices=PRESETS, default="llama-3.1-8b", help="shape of the random model (llama-3.1-8b)")

@@ -14,8 +14,8 @@ from pathlib import Path
 from loguru import logger
 from tqdm import tqdm
 
-from models.llama31_8b.command_line import run_command
 from perf.lib.tables import Table
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 from .inputs import Texts, add_torch_options, loaded_on, positive, threshold
 from .parts import PARTS
@@ -46,7 +46,7 @@ QUICK = {
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options; what is not given is taken from DEFAULTS, with --quick from QUICK."""
-    parser = argparse.ArgumentParser(prog=PROG, description=__doc__)
+    parser = OneLineParser(prog=PROG, description=__doc__)
     add = parser.add_argument
     add(
         "--parts",

@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.llama31_8b.command_line import run_command
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from perf.lib.files import new_file
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 from .inputs import DTYPES, add_torch_options
 
@@ -49,7 +49,7 @@ def add_harness_options(add: Callable[..., object], batch_size: int) -> None:
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="perf.studies.quality.lm_eval", description=__doc__.split("\n\n")[0])
+    parser = OneLineParser(prog="perf.studies.quality.lm_eval", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--tasks", nargs="+", required=True, metavar="NAME", help="tasks of lm-eval, such as gsm8k_cot ifeval")
     add("--model", help="Hugging Face folder or hub id, or .gguf file (default: SmolLM2-135M-Instruct)")

@@ -22,9 +22,9 @@ from loguru import logger
 from tqdm import tqdm
 
 from models.llama31_8b.checkpoint.load import LoadedModel
-from models.llama31_8b.command_line import run_command
 from perf.lib.tables import Table
 from perf.lib.tables import shown as cell_text
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 from .cli import measure
 from .inputs import DTYPES, Texts, add_torch_options, loaded_on, threshold
@@ -66,7 +66,7 @@ def printed() -> pd.DataFrame:
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="perf.studies.quality.paper_tables", description=__doc__.split("\n\n")[0])
+    parser = OneLineParser(prog="perf.studies.quality.paper_tables", description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--model", required=True, help="Hugging Face folder or hub id, or .gguf file")
     add("--parts", nargs="+", choices=(*PAPER, FIGURE), default=(*PAPER, FIGURE), help="default: all")

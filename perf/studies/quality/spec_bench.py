@@ -23,17 +23,17 @@ from pathlib import Path
 from tqdm import tqdm
 
 from models.llama31_8b.checkpoint.load import LoadedModel, load_model
-from models.llama31_8b.command_line import run_command
 from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
 from models.llama31_8b.demo.options import ATTENTIONS, DemoOptions, UserError
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from models.llama31_8b.results import GenerationResult
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 PROG = "perf.studies.quality.spec_bench"
 
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=PROG, description=__doc__.split("\n\n")[0])
+    parser = OneLineParser(prog=PROG, description=__doc__.split("\n\n")[0])
     add = parser.add_argument
     add("--questions", type=Path, required=True, metavar="FILE", help="Spec-Bench's question.jsonl")
     add("--answers", type=Path, required=True, metavar="FILE", help="written, or continued")

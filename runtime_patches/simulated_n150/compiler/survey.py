@@ -7,7 +7,6 @@ with the stand-in compiler; functions of a header share a unit, and are compiled
 printed as a Markdown table with the exact cause of each failure.
 """
 
-import argparse
 import re
 import subprocess
 import sys
@@ -15,6 +14,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from runtime_patches.simulated_n150.board.command_line import OneLineParser, run_command
+
+PROG = "python -m runtime_patches.simulated_n150.compiler.survey"
 # Template arguments for functions whose parameters have no default.
 TEMPLATE_VALUES = {
     "DataFormat": "DataFormat::Int32",
@@ -224,8 +226,8 @@ def run(root, names=(), fp32=False, jobs=2):
             yield from outcome
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main() -> int:
+    parser = OneLineParser(prog=PROG, description=__doc__.splitlines()[0])
     parser.add_argument("--root", required=True, help="simulated runtime root (see runtime_root.py)")
     parser.add_argument("--fp32", action="store_true", help="32-bit destination registers")
     parser.add_argument("--jobs", type=int, default=2)
@@ -237,7 +239,8 @@ def main():
         print(f"| {header} | {name} | {cause or 'compiles'} |", flush=True)
         good, bad = good + (not cause), bad + bool(cause)
     print(f"\n{good} compile, {bad} do not", file=sys.stderr)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command(PROG, main))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.llama31_8b.check.findings import COULD_NOT_RUN, FAIL, PASS, Check, Finding
-from models.llama31_8b.check.report import MAX_CHARACTERS, make, markdown, redact
+from models.llama31_8b.check.report import MAX_CHARACTERS, make, markdown, private_names, redact
 from models.llama31_8b.check.stages import STAGES, advice
 
 WORD = st.text(string.ascii_letters + string.digits + "-_", min_size=2, max_size=12)
@@ -50,7 +50,32 @@ def test_a_quoted_path_with_blanks_keeps_its_last_part_alone():
 
 
 @pytest.mark.parametrize(
-    "text", ["no /dev/tenstorrent/0", "ttnn 0.81.1", "PCC 0.999913, 12 of 256 differ", "1/sqrt(d)"]
+    ("text", "left"),
+    [
+        ("cannot open /data/My Projects/secret plan/x.py: no", "cannot open <path>/x.py: no"),
+        ("read /srv/a/b.txt and /srv/c/d.txt", "read <path>/b.txt and <path>/d.txt"),
+        ("HOME=/data/people/jane", "HOME=<path>"),
+        ("/mnt/homes/jane: permission denied", "<path>: permission denied"),
+        ("peer:fe80::1: refused", "peer:<address>: refused"),
+        ("[2001:db8::1]:8080, fe80::1%eth0, 2001:db8::", "[<address>]:8080, <address>%eth0, <address>"),
+        ("at 10.1.2.3:8000 and 2001:db8::1:", "at <address>:8000 and <address>:"),
+    ],
+)
+def test_folders_that_may_be_homes_paths_with_blanks_and_addresses_with_ports_are_taken_out(text, left):
+    assert redact(text, []) == left
+
+
+def test_the_domain_of_the_host_is_private(monkeypatch):
+    monkeypatch.setattr("socket.gethostname", lambda: "box7.lab.example.org")
+    monkeypatch.setattr("socket.getfqdn", lambda: "localhost")
+    monkeypatch.setenv("HOME", "/data/people/jane")
+    said = "jane on BOX7, nfs1.lab.example.org:/data/people/jane"
+    assert redact(said, private_names()) == "<name> on <name>, nfs1.<name>:<name>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["no /dev/tenstorrent/0", "ttnn 0.81.1", "PCC 0.999913, 12 of 256 differ", "1/sqrt(d)", "std::add", "at 12:30:45"],
 )
 def test_what_a_maintainer_needs_stays(text):
     assert redact(text, ["nobody"]) == text

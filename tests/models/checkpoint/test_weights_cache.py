@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from loguru import logger
+from safetensors import SafetensorError
 
 from models.llama31_8b.checkpoint import cache, gguf
 from models.llama31_8b.checkpoint import load as weights
@@ -114,6 +116,23 @@ def test_an_entry_is_made_by_one_at_a_time(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: cache.made_once(tmp_path / "kind" / "entry", make), range(4)))
     assert len(made) == 1 and set(found) == {tmp_path / "kind" / "entry"} and (found[0] / "file").exists()
+
+
+FULL = "No space left on device"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, FULL), SafetensorError(f"I/O error: {FULL} (os error 28)")])
+def test_an_entry_that_cannot_be_written_names_the_folder_and_the_variable_that_moves_it(tmp_path, error):
+    def make(folder: Path) -> None:
+        raise error
+
+    with pytest.raises(
+        ModelLoadError, match=f"the cache {tmp_path}/kind: .*{FULL}.*; LLAMA_ALSPEC_CACHE names another"
+    ):
+        cache.made_once(tmp_path / "kind" / "entry", make)
+    error = PermissionError(errno.EACCES, "Permission denied", "/models/m.gguf")
+    with pytest.raises(PermissionError, match=r"/models/m.gguf"):
+        cache.made_once(tmp_path / "kind" / "entry", make)
 
 
 def test_where_the_cache_lies(tmp_path, monkeypatch):

@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 import builtins
+import io
 import os
 import signal
 
 import pytest
+from loguru import logger
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
-from models.llama31_8b.demo.chat import Conversation
+from models.llama31_8b.demo.chat import HELP, Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter
 from models.llama31_8b.reference.generate import generate
@@ -92,22 +94,49 @@ def test_the_whole_session(folder, terminal, capsys):
     terminal("/report", "the 12", "/help", "", "and?", "/report", "/reset", "again", "/exit")
     assert cli.main(["--model", str(folder), "--chunk-size", "32", "--max-new-tokens", "6"]) == 0
     out = capsys.readouterr().out
-    assert "with alspec attention" in out and "forgotten" in out
+    assert ", alspec attention" in out and "forgotten" in out
     assert out.count("/exit ends") == 2, "greeting and /help"
     assert out.count("nothing to report: no reply yet") == 1
     assert out.count("report ──") == 2, "one asked for, one at the end"
     assert f"({3 * 5} tokens, " in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
 
 
-def test_the_greeting_is_one_line_whatever_the_width_and_the_name(tmp_path, terminal, capsys, monkeypatch):
+def test_what_ctrl_c_stopped_ends_its_line_before_that_is_said(folder):
+    talk, shown = conversation(folder), io.StringIO()
+    printer = TextPrinter(talk.session.checkpoint, shown)
+
+    class Stopping(TextPrinter):
+        def push(self, token):
+            shown.write("the reply")
+            printer._last = "the reply"
+            os.kill(os.getpid(), signal.SIGINT)
+
+        finish = printer.finish
+
+    sink = logger.add(shown, format="{message}", level="INFO")
+    try:
+        talk.reply("the 12", Stopping(talk.session.checkpoint, None))
+    finally:
+        logger.remove(sink)
+    assert shown.getvalue() == "the reply\nstopped\n"
+
+
+def test_the_greeting_fits_a_terminal(folder, terminal, capsys):
+    terminal("/exit")
+    assert cli.main(["--model", os.path.relpath(folder)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 1 and max(map(len, lines)) <= 80 and all(c in HELP for c in ("/exit", "/reset", "/report"))
+
+
+def test_the_greeting_is_not_broken_whatever_the_width_and_the_name(tmp_path, terminal, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     source = tmp_path / ("a [long] name " * 8)
     source.mkdir()
     write_hf_folder(source)
     terminal("/exit")
     assert cli.main(["--model", str(source)]) == 0
-    greeting = next(line for line in capsys.readouterr().out.splitlines() if "with alspec attention" in line)
-    assert str(source) in greeting and "/exit ends" in greeting and "Ctrl-C stops a reply" in greeting
+    name, how = capsys.readouterr().out.splitlines()[:2]
+    assert str(source) in name and "/exit ends" in how and "Ctrl-C stops a reply" in how
 
 
 def test_lines_that_are_not_utf8_are_named_and_the_session_goes_on(folder, terminal, capsys, monkeypatch):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -39,13 +40,6 @@ def test_a_closed_standard_error_changes_no_exit_code():
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
-def test_help_that_cannot_be_written():
-    done = shell(f">{FULL}", "--help")
-    said = b"llama-alspec: error: cannot write the help: No space left on device\n"
-    assert (done.returncode, done.stderr) == (2, said)
-
-
-@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 def test_a_text_that_cannot_be_written(tmp_path):
     write_hf_folder(tmp_path)
     done = shell(f">{FULL}", "--model", str(tmp_path), "--device", "cpu", "--prompt", "the", "--json")
@@ -71,12 +65,29 @@ def test_prompts_of_other_bytes_than_utf8(locale):
     assert piped.stderr.count(b"\n") == 1
 
 
+# Python reads the command line and pipes as ASCII in the C locale, unless it is told otherwise.
+IN_ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_text_in_utf8_is_that_in_every_locale(tmp_path):
+    write_hf_folder(tmp_path)
+    asked = [*COMMAND, "--device", "cpu", "--model", str(tmp_path), "--max-new-tokens", "1", "--json"]
+    pipe = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    piped = subprocess.run(asked, input="é".encode(), capture_output=True, timeout=300, env=pipe)
+    line = {**os.environ, **IN_ASCII}
+    given = subprocess.run([*asked, "--prompt", "é"], capture_output=True, timeout=300, env=line)
+    assert (piped.returncode, given.returncode) == (0, 0), piped.stderr + given.stderr
+    assert json.loads(piped.stdout)["token_ids"] == json.loads(given.stdout)["token_ids"]
+
+
 @pytest.mark.parametrize("given, policy", [({}, b"'PASSIVE'"), ({"OMP_WAIT_POLICY": "ACTIVE"}, b"'ACTIVE'")])
 def test_threads_of_torch_wait_without_spinning_unless_told_to(given, policy, tmp_path):
-    """The OpenMP library itself reports it when torch is loaded, which reading a model does."""
+    """The OpenMP library itself reports it when torch is loaded, which reading weights does."""
+    write_hf_folder(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"damaged")
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     done = subprocess.run(
-        [*COMMAND, "--device", "cpu", "--prompt", "x", "--model", str(tmp_path / "absent")],
+        [*COMMAND, "--device", "cpu", "--prompt", "x", "--model", str(tmp_path)],
         capture_output=True,
         timeout=300,
         env={**environment, **given, "OMP_DISPLAY_ENV": "true"},

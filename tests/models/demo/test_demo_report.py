@@ -10,8 +10,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from models.llama31_8b.demo.report import RunReport, bar, gains_sentence, predictions, print_report
+from models.llama31_8b.checkpoint.load import Checkpoint
+from models.llama31_8b.config import PRESETS
+from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.report import RunReport, bar, gains_sentence, make_report, predictions, print_report
 from models.llama31_8b.latency import estimate
+from models.llama31_8b.tiny import of_bytes
 
 REPORT = RunReport(
     model="m",
@@ -47,6 +51,34 @@ def test_rates():
 def test_bars(rate, text):
     assert bar(rate, 4, "utf-8") == text
     assert bar(rate, 4, "ascii") == "#" * round(4 * rate) + "." * (4 - round(4 * rate))
+
+
+def test_a_narrow_terminal_gets_lines_in_place_of_a_cut_table():
+    for width in (40, 60):
+        text = shown(REPORT, width)
+        assert max(map(len, text.splitlines())) <= width and "…" not in text and "┃" not in text
+        assert "131,072 tokens, 8 chips: TP 27.35 (8)" in " ".join(text.split())
+    assert "┃" in shown(REPORT)
+
+
+@pytest.mark.parametrize(
+    "config, layers, estimates",
+    [(of_bytes(), None, False), (PRESETS["llama-3.1-8b"], 2, False), (PRESETS["llama-3.1-8b"], None, True)],
+)
+def test_hits_of_random_weights_or_of_some_layers_estimate_nothing(config, layers, estimates):
+    run = config if layers is None else config.with_layers(layers)
+    checkpoint = Checkpoint(run, None, "m", None, config)
+    options = DemoOptions(attention="alspec", threshold=0.7)
+    report = make_report(checkpoint, options, [], 200, None)
+    report = replace(report, speculates=True, hit_rate=0.75, hit_rate_per_layer=[0.75])
+    assert bool(report.to_dict()["estimate"]) == estimates
+    assert ("estimated tokens/s" in shown(report)) == estimates != ("tell nothing of Llama 3.1 8B" in shown(report))
+
+
+def test_another_chunk_size_than_the_papers_is_said():
+    assert "S = 128, the nearest that the paper measured to 64)" in " ".join(
+        shown(replace(REPORT, chunk_size=64)).split()
+    )
 
 
 def predicted(report: RunReport) -> list[dict]:

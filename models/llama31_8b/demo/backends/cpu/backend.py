@@ -9,13 +9,18 @@ from pathlib import Path
 
 from loguru import logger
 
-from ...options import DemoOptions
+from ...options import DemoOptions, UserError
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate for the prompts `texts`, or chat where there are none; return the exit code. Raises UserError, and what
     `load_model` raises."""
-    from ....checkpoint.load import load_model
+    from ....checkpoint.load import load_model, resolve_source
+
+    # What is not there is refused before torch is read, and before the model is.
+    if options.draft_kind == "model":
+        resolve_source(options.drafter)
+    resolve_source(options.model)
     from ...chat import chat, check_chat
     from ...session import run_prompts
     from ...shaded_page import text_page
@@ -44,6 +49,9 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
         # The first token comes from the prefill, where nothing speculates.
         decisions = [None, *policy.statistics.decisions_per_token()]
         page = text_page(facts, loaded.tokenizer, prompts[0], result.token_ids[0], decisions)
-        Path(options.html).write_text(page, encoding="utf-8")
+        try:
+            Path(options.html).write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"--html {options.html}: {error.strerror}") from error
         logger.info("the text, shaded: {}", options.html)
     return code

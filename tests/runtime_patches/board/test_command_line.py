@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What all command lines share: one line for a mistake, for standard output that takes no more, and for a full disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from perf.__main__ import commands
+from runtime_patches.board.command_line import run_command
+
+ROOT = Path(__file__).resolve().parents[3]
+FULL = Path("/dev/full")
+# Commands whose options are torch's own devices and number formats read it.
+OF_TORCH = "perf.studies"
+COMMANDS = [
+    ["models.llama31_8b.demo"],
+    *(["models.llama31_8b.demo", name] for name in ("cache", "check", "hits", "serve")),
+    ["perf"],
+    *([module] for module, _ in commands() if not module.startswith(OF_TORCH)),
+    ["runtime_patches.board.doctor"],
+    ["runtime_patches.sgdc"],
+    ["runtime_patches.simulated_n150"],
+    ["tests.mutations"],
+]
+
+
+def run(module: list[str], *arguments: str, **more) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-X", "importtime", "-m", *module, *arguments]
+    return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=300, **more)
+
+
+@pytest.mark.parametrize("module", COMMANDS, ids=" ".join)
+def test_a_mistake_is_one_line_and_imports_neither_torch_nor_transformers(module):
+    done = run(module, "--no-such-option", stdout=subprocess.DEVNULL)
+    imported = set(re.findall(r"\| +(\w+)$", done.stderr, re.M))
+    said = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
+    assert done.returncode == 2 and len(said) == 1 and ": error: " in said[0], said
+    assert "argparse" in imported and not {"torch", "transformers", "ttnn"} & imported
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--model /absent --device cpu --prompt x",
+        "--draft /absent --device cpu --prompt x",
+        "--model /absent --device sim --layers 1 --prompt x",
+        "hits README.md --model /absent.gguf",
+    ],
+)
+def test_a_model_that_is_not_there_is_refused_without_torch(arguments):
+    done = run(["models.llama31_8b.demo"], *arguments.split())
+    assert done.returncode == 2 and "/absent" in done.stderr.splitlines()[-1]
+    assert not re.search(r"\| +torch$", done.stderr, re.M)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("module", COMMANDS, ids=" ".join)
+def test_help_that_cannot_be_written_is_one_line(module):
+    with FULL.open("w") as full:
+        done = run(module, "--help", stdout=full)
+    said = [line for line in done.stderr.splitlines() if not line.startswith("import time:")]
+    assert (done.returncode, len(said)) == (2, 1) and said[0].endswith("standard output: No space left on device")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("module", ["perf", "runtime_patches.board.doctor", "perf.docs --check"])
+def test_output_that_cannot_be_written_is_one_line_and_one_that_nobody_reads_none(module):
+    command = [sys.executable, "-m", *module.split()]
+    with FULL.open("w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "standard output: No space" in done.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_parser_is_the_shared_one():
+    own = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("models", "tt_kernels", "runtime_patches", "perf", "tests", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"= (argparse\.)?ArgumentParser\(", path.read_text(encoding="utf-8"))
+    ]
+    assert own == []
+
+
+@pytest.mark.parametrize(
+    ("error", "variable", "wanted"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "FOLDER/gguf/a"), "LLAMA_ALSPEC_CACHE", "FOLDER/gguf/a"),
+        (PermissionError(errno.EACCES, "Permission denied", "FOLDER/a"), "TMPDIR", "FOLDER/a"),
+        (PermissionError(errno.EACCES, "Permission denied", "/elsewhere"), "TMPDIR", None),
+    ],
+)
+def test_what_the_system_refused_is_named_with_the_variable_that_moves_it(
+    error, variable, wanted, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    folder = tmp_path / ("cache" if variable == "LLAMA_ALSPEC_CACHE" else "scratch")
+    error.filename = error.filename.replace("FOLDER", str(folder))
+
+    def failing() -> int:
+        raise error
+
+    assert run_command("a-command", failing) == 2
+    told = f"a-command: error: {error.filename}: {error.strerror}"
+    assert capsys.readouterr().err == f"{told}; {variable} names another folder\n" if wanted else f"{told}\n"
