@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from models.llama31_8b.check.findings import COULD_NOT_RUN, FAIL, PASS, Check, Finding
 from models.llama31_8b.check.report import MAX_CHARACTERS, make, markdown, private_names, redact
-from models.llama31_8b.check.stages import STAGES, advice
+from models.llama31_8b.check.stages import KILLED, STAGES, advice
 
 WORD = st.text(string.ascii_letters + string.digits + "-_", min_size=2, max_size=12)
 # What a report says in any case cannot be a private name, or it would be taken out of it.
@@ -105,6 +105,12 @@ def test_every_stage_is_named_when_all_fail():
     text = markdown(make(findings, "n150", "soak", "d" * 900))
     assert len(text) <= MAX_CHARACTERS
     assert [stage.name for stage in STAGES if f"| {stage.name} | fail |" not in text] == []
+
+
+def test_no_way_around_a_stage_is_advised_where_its_process_was_killed():
+    gate = next(stage for stage in STAGES if stage.name == "gate")
+    assert advice(gate, "its process ended with signal SIGKILL: it said nothing (while running)") == (KILLED,)
+    assert gate.advice[0] in advice(gate, "its process ended with signal SIGSEGV")
 
 
 def test_a_report_says_what_was_found():
