@@ -29,7 +29,7 @@ GRID = (2, 1)  # of the simulated chips
 PRODUCTS, MAX_RELATIVE = 4, 0.02
 LINK_ROWS, BOARD_ROWS = (32, 128), (32, 128, 1024)  # of 64 bfloat16 numbers: 4, 16 and 128 KB
 # The relative distance of `flash_decode`'s guess by what decides how many fraction bits of SrcB count where SrcA holds
-# BF16 and SrcB TF32 (runtime_patches/simulated_n150/simulator/behaviour/operand_formats.py); only a board can tell.
+# BF16 and SrcB TF32 (runtime_patches/simulated_n150/simulator/behaviour/operand_formats.py).
 SRCB_BITS = {
     "those of its own format, as ttsim has it": 0.602917,
     "those of SrcA's, as the documents have it": 0.602598,
