@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -73,6 +74,7 @@ class Project:
 
 
 PROJECT = pytest.StashKey[Project]()
+_STARTED = time.monotonic()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -178,7 +180,7 @@ def _save(config: pytest.Config, option: str, file: str, rows: list[dict[str, An
     slow = ["--run-slow"] if config.getoption("--run-slow") else []
     tests = [*config.args, *marked, *slow]
     command = f"pytest {' '.join(tests)} --simulator {path.name} {option} {Path(file).name}"
-    facts = {"ttsim_sha256": simulators.library.version(path)}
+    facts = {"seconds": round(time.monotonic() - _STARTED), "ttsim_sha256": simulators.library.version(path)}
     if project.save is not None:
         project.save(Path(file), command, rows, **facts)
     else:
