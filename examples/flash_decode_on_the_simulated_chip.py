@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ttnn program of one's own that calls the speculative flash decode op:
 
-    python -m runtime_patches.simulated_n150 run --grid 2x1 -- python examples/flash_decode_on_the_simulated_chip.py
-
-On a board the same file runs without the first part of that line.
+python examples/flash_decode_on_the_simulated_chip.py
 """
+
+import os
 
 import torch
 
@@ -42,6 +42,9 @@ def decode(device) -> dict[str, float]:
 
 
 if __name__ == "__main__":
+    from runtime_patches.simulated_n150.environment import simulated_environment
+
+    os.environ.update(simulated_environment("2x1"))  # before ttnn is imported; without these lines it runs on a board
     import ttnn
 
     device = ttnn.open_device(device_id=0)

@@ -168,7 +168,15 @@ class MeshShape:
         """
         import ttnn
 
-        chips, on_pcie = ttnn.get_num_devices(), ttnn.get_num_pcie_devices()
+        try:
+            chips, on_pcie = ttnn.get_num_devices(), ttnn.get_num_pcie_devices()
+        except RuntimeError as error:
+            if "No chips detected" not in str(error):
+                raise
+            raise MeshError(
+                "no board here; on simulated chips: python -m runtime_patches.simulated_n150 run "
+                f"--patch runtime_patches.sgdc --mesh {self} --grid 2x2 -- PROGRAM"
+            ) from None
         if chips > on_pcie:
             raise MeshError(f"ttnn finds {chips} chips on {on_pcie} PCIe devices; an N150 has one chip on its own")
         self.check_board(chips)

@@ -71,6 +71,15 @@ def test_what_ttnn_finds_is_checked_before_anything_is_set_or_opened(monkeypatch
     assert ttnn.fabric == []
 
 
+def test_a_machine_without_boards_is_told_how_to_simulate(monkeypatch):
+    def none() -> int:
+        raise RuntimeError("TT_FATAL @ tt_cluster.cpp:129\ninfo:\nNo chips detected in the cluster\nbacktrace:\n --- x")
+
+    monkeypatch.setattr(make_up_ttnn(monkeypatch), "get_num_devices", none)
+    with pytest.raises(MeshError, match=r"^no board here; .*simulated_n150 run .*--mesh 2x1 --grid 2x2 -- PROGRAM$"):
+        MeshShape(2, 1).open()
+
+
 def test_a_mesh_that_does_not_open_leaves_no_fabric_on(monkeypatch):
     ttnn = make_up_ttnn(monkeypatch, 2, links=False)
     with pytest.raises(RuntimeError, match=r"no links for \(1, 2\)"):
