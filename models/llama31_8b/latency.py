@@ -11,6 +11,7 @@ times of device kernels; the host's are left out. The paper prints flash decode 
 The second term is what each head costs however few of them share a chip, which is why splitting attention by head
 yields less and less (appendix D). The head rate is fitted to published 64K runs on one, two and eight chips. A sender
 takes verify_ns more than flash decode (assumed); a receiver FD(1K), the rest of two chunks on one core, and one hop.
+All cores make a guess by a budget: with k keys a receiver takes FD(k) and one hop, and the step the choice of tiles.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ CORES_PER_HEAD = 16
 DRAM_BYTES_PER_S = 288e9  # a Wormhole's specification
 # Least squares over seven published pairs of short and 64K speeds (tests/perf/projection/test_published.py).
 HEAD_BYTES_PER_S = 68412202573.049286
+# Keys that a guess by a budget of 0.98 reads with 8K cached tokens, in the head of a layer that reads most, and their
+# growth with each doubling: SmolLM2's at 1K to 8K tokens (perf/data/quality/budgets.csv); beyond, an extrapolation.
+BUDGET_KEYS, BUDGET_KEYS_AT, BUDGET_KEYS_GROWTH = 1999, 8192, 1.5
+# Cycles, at 1 GHz, of choosing one head's tiles at 64K tokens, executed (perf/data/ops/tile_selection.json), and who
+# does it: both data movement cores of each core.
+SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
 
 
 @dataclass(frozen=True)
@@ -90,16 +97,32 @@ class Times:
         """Return SFD_S(K): flash decode and the verification."""
         return self.flash_decode_ns(context, tp_chips) + self.verify_ns
 
-    def receiver_ns(self, context: int, tp_chips: int, chunk_size: int) -> float:
-        """Return SFD_R(K), until the guess has arrived: launch, two chunks on one core, and one hop.
+    def receiver_ns(self, context: int, tp_chips: int, chunk_size: int, keys: int | None = None) -> float:
+        """Return SFD_R(K), until the guess has arrived: launch, two chunks on one core, and one hop; with `keys` of a
+        budget, flash decode of so many and one hop.
 
         FD(1K) holds the launch and one chunk of 256 per core; the rest of the two chunks goes at one core's share of
         the head rate. It never exceeds the sender's time.
         """
+        if keys is not None:
+            guess = self.flash_decode_ns(max(MIN_CONTEXT, keys), tp_chips) + self.hop_ns
+            return min(guess, self.sender_ns(context, tp_chips))
         rest = max(2 * chunk_size - ANCHOR_CHUNK, 0) * BYTES_PER_POSITION_AND_HEAD
         core_rate = self.head_bytes_per_s / CORES_PER_HEAD
         guess = self.costs(tp_chips).flash_decode_ns + rest / core_rate * 1e9 + self.hop_ns
         return min(guess, self.sender_ns(context, tp_chips))
+
+
+def budget_keys(context: int) -> int:
+    """Return the keys that a guess by the default budget reads of `context` cached tokens, in a layer's slowest
+    head."""
+    return min(context, round(BUDGET_KEYS * BUDGET_KEYS_GROWTH ** math.log2(context / BUDGET_KEYS_AT)))
+
+
+def selection_ns(context: int, tp_chips: int) -> float:
+    """Return what a step takes to choose the tiles of all layers' heads on each of `tp_chips` chips."""
+    rounds = math.ceil(LAYERS * KV_HEADS / tp_chips / SELECTORS)
+    return rounds * SELECTION_NS * context / SELECTION_AT
 
 
 def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
@@ -208,7 +231,12 @@ class Estimate:
 
 
 def estimate(
-    context: int, hit_rate: float | None, chips: int, chunk_size: int = 256, times: Times | None = None
+    context: int,
+    hit_rate: float | None,
+    chips: int,
+    chunk_size: int = 256,
+    times: Times | None = None,
+    keys: int | None = None,
 ) -> Estimate:
     """Estimate one decoded token of Llama 3.1 8B, batch 1.
 
@@ -218,6 +246,7 @@ def estimate(
         chips: 1, 2, 4 or 8 N150; at least 2 for SP+TP.
         chunk_size: S, 128, 256 or 512.
         times: of a row of chips, by default the paper's.
+        keys: that a guess by a budget reads (budget_keys); None for a guess of both ends.
 
     Raises:
         ValueError: naming any of these that is out of range.
@@ -235,9 +264,10 @@ def estimate(
             raise ValueError("sp+tp needs a sender and a receiver group: chips must be 2, 4 or 8, got 1")
         hits, misses = split_layers(LAYERS, hit_rate)
         sender = times.sender_ns(context, tp_chips)
-        receiver = times.receiver_ns(context, tp_chips, chunk_size)
+        receiver = times.receiver_ns(context, tp_chips, chunk_size, keys)
     costs, exact = times.costs(tp_chips), times.flash_decode_ns(context, tp_chips)
-    latency = token_latency(costs.fixed_ns, costs.per_layer_ns, exact, sender, receiver, LAYERS, hit_rate)
+    fixed = costs.fixed_ns + (selection_ns(context, tp_chips) if hit_rate is not None and keys is not None else 0)
+    latency = token_latency(fixed, costs.per_layer_ns, exact, sender, receiver, LAYERS, hit_rate)
     return Estimate(
         mode="tp" if hit_rate is None else "sp+tp",
         context=context,
@@ -248,7 +278,7 @@ def estimate(
         hit_rate=hit_rate,
         hits=hits,
         misses=misses,
-        fixed_ns=costs.fixed_ns,
+        fixed_ns=fixed,
         per_layer_ns=costs.per_layer_ns,
         flash_decode_ns=exact,
         sender_ns=sender,
@@ -257,7 +287,7 @@ def estimate(
     )
 
 
-def step_ns(hit_rate: float, context: int, chips: int, chunk_size: int) -> float:
+def step_ns(hit_rate: float, context: int, chips: int, chunk_size: int, keys: int | None = None) -> float:
     """Return the nanoseconds of an SP+TP step whose hit rate is a mean over tokens: the line from no hits to all."""
-    none, full = (estimate(context, rate, chips, chunk_size).token_latency_ns for rate in (0.0, 1.0))
+    none, full = (estimate(context, rate, chips, chunk_size, keys=keys).token_latency_ns for rate in (0.0, 1.0))
     return none + hit_rate * (full - none)

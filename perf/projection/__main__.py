@@ -132,13 +132,6 @@ def _layers(options: argparse.Namespace) -> Answer:
     return rows, table(rows, "context hit_rate gain formula_gain estimator_gain")
 
 
-def _predictors(options: argparse.Namespace) -> Answer:
-    rows = gains.predictor_rows(_read(options.files))
-    if not rows:
-        raise ValueError("these files have no cycles of both predictors at the same context and workers")
-    return rows, table(rows, "part context workers ends_hits followed_hits ends followed gain")
-
-
 def _drafts(options: argparse.Namespace) -> Answer:
     rows = drafts.draft_rows(options.chips, options.size, options.length)
     names = "chips acceptance fuzzy_ms alone_ms calibration_ms target_ms over_tensor_parallel over_one_chip"
@@ -192,7 +185,6 @@ def _parser() -> OneLineParser:
     layers = add("layers", _layers, "what two layers that a pair executed (perf.step pair) make of a whole model")
     files(layers)
     layers.add_argument("--chips", type=int, choices=(1, 2, 4), default=4, help="--tp of perf.step pair (4)")
-    files(add("predictors", _predictors, "which guess makes a pair faster: cycles weighed by measured hit rates"))
     draft = add("drafts", _drafts, "what a layer-parallel draft model would gain")
     draft.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=[4, 8])
     draft.add_argument("--size", type=int, default=4, help="layers in parallel (4)")

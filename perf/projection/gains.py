@@ -4,10 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from models.llama31_8b.latency import (
@@ -16,6 +15,7 @@ from models.llama31_8b.latency import (
     LAYERS,
     Estimate,
     Times,
+    budget_keys,
     estimate,
     split_layers,
     step_ns,
@@ -23,16 +23,21 @@ from models.llama31_8b.latency import (
 )
 
 Row = dict[str, Any]
-# SmolLM2's hit rates at 8K, 4K, 2K and 1K tokens (perf/data/quality/perplexity.csv), then assumed ones.
-GAIN_HIT_RATES = (0.19, 0.23, 0.31, 0.46, 0.5, 0.875, 0.95)
+# SmolLM2's hits with both ends at 8K tokens (perf/data/quality/perplexity.csv), and with a budget of 0.98 at 1K to 8K
+# (budgets.csv); the guess of the latter reads budget_keys.
+ENDS_HITS = 0.19
+GAIN_HIT_RATES = (0.5, 0.875, 0.95)
 GAIN_CONTEXTS = (1024, 32768, 65536, 131072)
+# How the quality study calls the product's guess by its default budget.
+BUDGET_WORDS = ("budget", "own decay=0.5 budget=0.98")
 LAYERS_HIT_RATES = (0.5, 0.625, 0.75, 0.875, 1.0)
 # What the rows of measured hits have in common; the rest is averaged over windows.
 GROUP = ("context", "chunk_size", "predictor", "threshold", "nodes", "rule")
 HITS_ASSUMPTIONS = (
     "a hit rate is SmolLM2's at the measured context, taken to Llama 3.1 8B and to the projected one: hits fall with "
     "the context, so the gains of one predictor over another say more than the speeds",
-    "a guess takes as long whichever 2S keys it reads, and sends no more",
+    "a guess of both ends takes as long whichever 2S keys it reads; one by a budget reads what SmolLM2's slowest head "
+    "of a layer does, 1.5 times as much with each doubling of the context, and its choice is counted",
     "a step of N nodes takes what a step of one does: attention waits for the cache and products for the weights; that "
     "holds up to 32 rows, and 64 nodes are shown under the same assumption",
     "drafting takes no time",
@@ -58,7 +63,8 @@ def estimate_rows(points: Sequence[Estimate]) -> list[Row]:
 
 def gain_rows(contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], chunk_size: int) -> list[Row]:
     """Return a row per number of chips and context: tokens/s/user with tensor parallelism over all and over half of
-    them, and the gain over the former of attention-level speculation at each hit rate.
+    them, and the gain over the former of attention-level speculation: `ends` of a guess of both ends with ENDS_HITS,
+    the others of a guess by the default budget at each hit rate, its keys and choice counted.
 
     A hit rate is a mean over layers and tokens, so a step's time is on the line between no and all hits. `needed` is
     the hit rate above which speculation is faster, None where no hit rate is.
@@ -66,12 +72,14 @@ def gain_rows(contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence
     rows = []
     for count, context in product(chips, contexts):
         tp, half = (estimate(context, None, n).token_latency_ns for n in (count, count // 2))
-        none, full = (step_ns(rate, context, count, chunk_size) for rate in (0.0, 1.0))
+        keys = budget_keys(context)
+        none, full = (step_ns(rate, context, count, chunk_size, keys) for rate in (0.0, 1.0))
         needed = 0.0 if none < tp else None if full >= tp else (none - tp) / (none - full)
         row: Row = {"chips": count, "context": context, "chunk_size": chunk_size, "tp_tokens_per_s": 1e9 / tp}
-        row |= {"half_tp_tokens_per_s": 1e9 / half, "needed": needed}
-        steps = {
-            f"at_{100 * rate:g}".replace(".", "_"): step_ns(rate, context, count, chunk_size) for rate in hit_rates
+        row |= {"half_tp_tokens_per_s": 1e9 / half, "keys": keys, "needed": needed}
+        steps = {"ends": step_ns(ENDS_HITS, context, count, chunk_size)} | {
+            f"at_{100 * rate:g}".replace(".", "_"): step_ns(rate, context, count, chunk_size, keys)
+            for rate in hit_rates
         }
         rows.append(row | {name: tp / ns for name, ns in steps.items()})
     return rows
@@ -80,13 +88,15 @@ def gain_rows(contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence
 def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072), chips: int = 8) -> list[Row]:
     """Return what measured hit rates are worth at long contexts on `chips` chips, by HITS_ASSUMPTIONS.
 
-    measured: rows of the quality study's `perplexity`, `followed`, `trees` or `chains`; their windows are averaged.
+    measured: rows of the quality study's `perplexity`, `budgets`, `trees` or `chains`; their windows are averaged.
     contexts: projected. A row has tokens/s/user, and the gains over exact attention in steps of as many nodes:
     `over_tp` with full tensor parallelism on as many chips, `over_misses` with a pair that never hits. Raises
     ValueError for rows without hit rates, or of a chunk size without estimates.
     """
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in measured:
+        if "budget" in str(row["predictor"]) and row["predictor"] not in BUDGET_WORDS:
+            continue  # other budgets read another number of keys
         if row.get("hit_rate") is None or row["chunk_size"] not in CHUNK_SIZES:
             raise ValueError(f"wanted rows with a hit rate and S = {', '.join(map(str, CHUNK_SIZES))}, got {row}")
         row = {"nodes": 1} | row
@@ -99,13 +109,14 @@ def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072),
             sum(row.get(name) or row["nodes"] for row in rows) / len(rows)
             for name in ("tokens_per_step", "exact_tokens_per_step")
         )
-        ns = step_ns(share, context, chips, size) / tokens
+        keys = budget_keys(context) if str(rows[0]["predictor"]) in BUDGET_WORDS else None
+        ns = step_ns(share, context, chips, size, keys) / tokens
         found.append(
             dict(zip(GROUP, key, strict=True))
             | {"hit_rate": share, "tokens_per_step": tokens, "projected": context, "chips": chips}
             | {"tokens_per_s": 1e9 / ns}
             | {"over_tp": estimate(context, None, chips).token_latency_ns / exact / ns}
-            | {"over_misses": step_ns(0.0, context, chips, size) / exact / ns}
+            | {"over_misses": step_ns(0.0, context, chips, size, keys) / exact / ns}
         )
     return found
 
@@ -143,48 +154,6 @@ def layer_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] =
             | {"estimator_gain": tp / pairs}
         )
     return rows
-
-
-def predictor_rows(rows: Iterable[Row], threshold: float = 0.1, chunk_size: int = 128) -> list[Row]:
-    """Return which guess makes a pair of chips faster: the cycles of hits and misses weighed by measured hit rates.
-
-    rows: of the quality study's `perplexity` and `followed`, of the op bench's predictors (a layer's attention: the
-    sender's cycles where the guess fails, the receiver's where it passes), and of perf.step pair --predictor. A row is
-    of a context and number of workers measured with both predictors; `gain`: expected cycles of `ends` over `followed`.
-    Raises ValueError where hit rates of the context are missing.
-    """
-    rates: dict[tuple[str, int], list[float]] = {}
-    costs: dict[tuple[str, int, int], dict[str, dict[float, float]]] = {}
-    for row in rows:
-        if row["chunk_size"] != chunk_size:
-            continue
-        if "threshold" in row:
-            if row["threshold"] == threshold:
-                rates.setdefault((row["predictor"], row["context"]), []).append(row["hit_rate"])
-        elif "sender" in row:
-            if row["whole_tail"] and row["masses"] == bool(row["tiles"]):
-                selection = row["selection"] / LAYERS  # one program selects the tiles of all layers
-                of = costs.setdefault(("attention", row["context"], row["workers"]), {})
-                both = {0.0: row["sender"] + selection, 1.0: row["receiver"] + selection}
-                of["followed" if row["masses"] else "ends"] = both
-        elif row["hit_rate"] in (0.0, 1.0):
-            of = costs.setdefault(("step", row["context"], row["workers"]), {})
-            of.setdefault(row["predictor"], {})[row["hit_rate"]] = row["cycles"]
-    return [_weighed(shape, of, rates) for shape, of in sorted(costs.items()) if set(of) == {"ends", "followed"}]
-
-
-def _weighed(
-    shape: tuple[str, int, int], of: Mapping[str, Mapping[float, float]], rates: Mapping[tuple[str, int], list[float]]
-) -> Row:
-    part, context, workers = shape
-    at = context // 1024 * 1024  # hit rates are of whole thousands, some cycles of a token more
-    found: Row = {"part": part, "context": context, "workers": workers}
-    for name, cycles in of.items():
-        if (name, at) not in rates:
-            raise ValueError(f"no hit rate of {name} at {at} tokens")
-        share = mean(rates[name, at])
-        found |= {f"{name}_hits": share, name: round(cycles[0.0] + share * (cycles[1.0] - cycles[0.0]))}
-    return found | {"gain": found["ends"] / found["followed"]}
 
 
 def save_plot(points: Sequence[Estimate], path: Path) -> None:

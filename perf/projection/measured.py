@@ -58,8 +58,10 @@ class MeasuredTimes(Times):
                 return _between([p[:2] for p in points], context, f"2x{chips}, chunks of {size}")
         return self.flash_decode_ns(context, tp_chips) + self.verify_ns
 
-    def receiver_ns(self, context: int, tp_chips: int, chunk_size: int) -> float:
+    def receiver_ns(self, context: int, tp_chips: int, chunk_size: int, keys: int | None = None) -> float:
         """Return the receiver's time, measured where a pair of such rows was swept with this chunk size."""
+        if keys is not None:
+            return super().receiver_ns(context, tp_chips, chunk_size, keys)
         if points := self.pairs.get((tp_chips, chunk_size)):
             guess = _between([(p[0], p[2]) for p in points], context, f"2x{tp_chips}, chunks of {chunk_size}")
         else:

@@ -89,7 +89,7 @@ def _run(args: argparse.Namespace) -> int:
         of_each = [
             {"predictor": name}
             | {figure: getattr(counters, figure) for figure in figures}
-            | {"estimate": predictions(counters.hit_rate, len(ids), args.chunk_size)}
+            | {"estimate": predictions(counters.hit_rate, len(ids), args.chunk_size, name)}
             for name, counters in measured.items()
         ]
         found |= {"predictors": of_each} if len(of_each) > 1 else of_each[0]
@@ -111,7 +111,7 @@ def _run(args: argparse.Namespace) -> int:
         )
     console.print(f"\n[bold]hit rate by layer[/bold]{'' if len(measured) == 1 else ': ' + ', '.join(measured)}")
     console.print(layer_bars(*(counters.hit_rate_per_layer for counters in measured.values())))
-    for counters in measured.values():
+    for name, counters in measured.items():
         console.print()
-        print_estimate(counters.hit_rate, len(ids), args.chunk_size, console)
+        print_estimate(counters.hit_rate, len(ids), args.chunk_size, console, name)
     return 0

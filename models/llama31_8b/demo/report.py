@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, estimate
+from ..latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, budget_keys, estimate
 from ..tiny import of_random_weights
 from .text import BY_CALLBACK
 
@@ -57,6 +57,7 @@ class RunReport:
     model: str
     attention: str
     chunk_size: int
+    predictor: str
     speculates: bool
     context: int
     prefill_tokens: int
@@ -103,7 +104,9 @@ class RunReport:
             "exchange": self.exchange,
             "speculation": self.speculation,
             "both": self.both,
-            "estimate": predictions(self.hit_rate, self.context, self.chunk_size) if self.estimates else [],
+            "estimate": predictions(self.hit_rate, self.context, self.chunk_size, self.predictor)
+            if self.estimates
+            else [],
         }
 
 
@@ -126,6 +129,7 @@ def make_report(
         model=checkpoint.source,
         attention=str(options.attention),
         chunk_size=options.chunk_size,
+        predictor=options.guess,
         speculates=statistics is not None,
         context=context,
         prefill_tokens=sum(result.prefill_tokens for result in results),
@@ -198,12 +202,13 @@ def show_result(
     print(json.dumps(found, ensure_ascii=False, allow_nan=False))
 
 
-def predictions(hit_rate: float | None, context: int, chunk_size: int) -> list[dict[str, Any]]:
+def predictions(hit_rate: float | None, context: int, chunk_size: int, predictor: str = "ends") -> list[dict[str, Any]]:
     """Return the estimated tokens/s of Llama 3.1 8B at this context and at 128K, by chips; [] without a hit rate.
 
     One entry for each context and number of chips: the fastest tensor parallelism on at most as many chips (over eight
     chips it is slower than over four at short contexts), and speculative parallelism of two halves, with these hits and
     with none. A context or chunk size outside the tables is moved to the nearest inside; the entries say what was used.
+    A guess by a budget is taken to read as much as one of 0.98 does.
     """
     if hit_rate is None:
         return []
@@ -211,10 +216,13 @@ def predictions(hit_rate: float | None, context: int, chunk_size: int) -> list[d
     here = min(max(context, MIN_CONTEXT), MAX_CONTEXT)
     rows = []
     for context in dict.fromkeys((here, MAX_CONTEXT)):
+        keys = budget_keys(context) if predictor == "budget" else None
         for chips in CHIPS:
             groups = [estimate(context, None, count, chunk) for count in CHIP_COUNTS if count <= chips]
             best = max(groups, key=lambda group: group.tokens_per_s_per_user)
-            without, hitting = (estimate(context, rate, chips, chunk).tokens_per_s_per_user for rate in (0.0, hit_rate))
+            without, hitting = (
+                estimate(context, rate, chips, chunk, keys=keys).tokens_per_s_per_user for rate in (0.0, hit_rate)
+            )
             rows.append(
                 {
                     "context": context,
@@ -256,7 +264,7 @@ def print_report(report: RunReport, console: Console) -> None:
         if not report.estimates:
             console.print("Hits of random weights, or of some layers alone, tell nothing of Llama 3.1 8B's speed.")
             return
-        print_estimate(report.hit_rate, report.context, report.chunk_size, console)
+        print_estimate(report.hit_rate, report.context, report.chunk_size, console, report.predictor)
         if report.both is not None and report.speculation is not None:
             console.print(_both_levels(report, report.both, report.speculation))
 
@@ -278,9 +286,9 @@ def _both_levels(report: RunReport, both: dict[str, float | None], speculation: 
     )
 
 
-def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Console) -> None:
+def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Console, predictor: str = "ends") -> None:
     """Print what this hit rate would give Llama 3.1 8B, with and without the hits beside tensor parallelism."""
-    rows = predictions(hit_rate, context, chunk_size)
+    rows = predictions(hit_rate, context, chunk_size, predictor)
     used = rows[0]["chunk_size"]
     console.print(
         f"[bold]estimated tokens/s of Llama 3.1 8B on N150[/bold] (hit rate {hit_rate:.1%}, "

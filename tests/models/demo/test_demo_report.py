@@ -21,6 +21,7 @@ REPORT = RunReport(
     model="m",
     attention="alspec",
     chunk_size=256,
+    predictor="ends",
     speculates=True,
     context=40000,
     prefill_tokens=100,

@@ -6,16 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from models.llama31_8b.latency import estimate
+from models.llama31_8b.latency import Times, budget_keys, estimate, selection_ns, step_ns
 from perf.lib.data_file import FOLDER, ROOT, read
 from perf.projection.__main__ import main
 from perf.projection.drafts import DRAFT, TARGET, DraftCost, draft_rows, preset, product_line
-from perf.projection.gains import gain_rows, hit_rows, layer_rows, predictor_rows
+from perf.projection.gains import gain_rows, hit_rows, layer_rows
 
 
-@pytest.mark.parametrize(
-    "name", ["over_tp", "draft_projection", "hit_projection", "layers_projection", "predictor_choice"]
-)
+@pytest.mark.parametrize("name", ["over_tp", "draft_projection", "hit_projection", "layers_projection"])
 def test_a_recorded_command_gives_its_rows_again(name, tmp_path, monkeypatch, capsys):
     """To the last digit."""
     monkeypatch.chdir(ROOT)
@@ -27,12 +25,13 @@ def test_a_recorded_command_gives_its_rows_again(name, tmp_path, monkeypatch, ca
 
 
 def test_where_speculation_loses_to_tensor_parallelism():
-    """Two chips at 1K, where the guess is the whole context, at every hit rate; eight at 64K with few hits only."""
+    """Two chips at 1K, where the guess is most of the context, at every hit rate; eight at 64K with few hits only."""
     rows = {(row["chips"], row["context"]): row for row in gain_rows((1024, 65536), (2, 8), (0.0, 0.5, 1.0), 128)}
     assert rows[2, 1024]["needed"] is None and rows[2, 1024]["at_100"] < 0.7
     long = rows[8, 65536]
     assert long["at_0"] < 1 < long["at_50"] < long["at_100"] and 0.05 < long["needed"] < 0.1
-    tp, half = (estimate(65536, rate, 8, 128).token_latency_ns for rate in (None, 0.5))
+    keys = budget_keys(65536)
+    tp, half = (estimate(65536, rate, 8, 128, keys=keys).token_latency_ns for rate in (None, 0.5))
     assert long["at_50"] == pytest.approx(tp / half) and long["tp_tokens_per_s"] == pytest.approx(1e9 / tp)
 
 
@@ -69,38 +68,19 @@ def test_each_further_layer_adds_a_pitch_and_appendix_f_counts_the_rest_once():
     assert 1 < half["estimator_gain"] < full["estimator_gain"] < 2
 
 
-SIZE = {"chunk_size": 128, "context": 1024}
-RATES = [
-    SIZE | {"threshold": 0.1, "predictor": "ends", "hit_rate": 0.25},
-    SIZE | {"threshold": 0.1, "predictor": "followed", "hit_rate": 0.25},
-    SIZE | {"threshold": 0.1, "predictor": "followed", "hit_rate": 0.75},
-    SIZE | {"threshold": 0.2, "predictor": "followed", "hit_rate": 1.0},
-]
-OP = SIZE | {"context": 1025, "workers": 7, "whole_tail": True}
-ATTENTION = [
-    OP | {"tiles": 0, "masses": False, "sender": 1000, "receiver": 600, "selection": 0},
-    OP | {"tiles": 3, "masses": False, "sender": 1, "receiver": 1, "selection": 0},
-    OP | {"tiles": 3, "masses": True, "sender": 1016, "receiver": 616, "selection": 320},
-    OP | {"tiles": 0, "masses": False, "sender": 1, "receiver": 1, "selection": 0, "workers": 1},
-]
-
-
-def test_hits_weigh_what_a_hit_and_a_miss_cost():
-    steps = [
-        SIZE | {"workers": 1, "predictor": predictor, "hit_rate": rate, "cycles": cycles}
-        for predictor, rate, cycles in (
-            ("ends", 0.0, 2000),
-            ("ends", 1.0, 1000),
-            ("ends", 0.5, 5),
-            ("followed", 0.0, 2100),
-            ("followed", 1.0, 1100),
-        )
-    ]
-    op, step = predictor_rows([*RATES, *ATTENTION, *steps])
-    assert (op["part"], op["context"], op["workers"]) == ("attention", 1025, 7)
-    assert (op["ends_hits"], op["followed_hits"], op["ends"], op["followed"]) == (0.25, 0.5, 900, 826)
-    assert (step["part"], step["ends"], step["followed"]) == ("step", 1750, 1600)
-    assert step["gain"] == pytest.approx(1750 / 1600)
+def test_a_budget_costs_its_keys_and_their_choice():
+    """At 64K a guess of 6,747 keys arrives later than one of both ends, and the tiles are chosen first."""
+    assert budget_keys(8192) == 1999 and budget_keys(65536) == 6747 and budget_keys(1024) < 1024
+    ends, budget = (estimate(65536, 0.95, 8, 128, keys=keys) for keys in (None, budget_keys(65536)))
+    assert ends.receiver_ns < budget.receiver_ns < budget.sender_ns
+    assert budget.receiver_ns == pytest.approx(Times().flash_decode_ns(6747, 4) + Times().hop_ns)
+    assert budget.fixed_ns - ends.fixed_ns == pytest.approx(selection_ns(65536, 4)) == 77119
+    assert selection_ns(65536, 1) == 3 * 77119 < 0.01 * estimate(65536, None, 1).token_latency_ns
+    row = HITS | {"predictor": "budget", "hit_rate": 0.95}
+    (found,) = hit_rows([row, row | {"predictor": "own decay=0.5 budget=0.90"}], (65536,))
+    assert found["tokens_per_s"] == pytest.approx(1e9 / step_ns(0.95, 65536, 8, 128, budget_keys(65536)))
+    (gain,) = gain_rows((65536,), (8,), (0.95,), 128)
+    assert gain["ends"] < gain["at_95"] and gain["keys"] == 6747
 
 
 @pytest.mark.parametrize(
@@ -110,7 +90,6 @@ def test_hits_weigh_what_a_hit_and_a_miss_cost():
         (lambda: hit_rows([HITS]), "wanted rows with a hit rate"),
         (lambda: layer_rows(EXECUTED[1:], 4), "two layers with hits 1 and 0, got hits"),
         (lambda: layer_rows([row | {"layers": 1} for row in EXECUTED], 4), "two layers with hits 1 and 0, got hits"),
-        (lambda: predictor_rows(ATTENTION), "no hit rate of ends at 1024 tokens"),
         (lambda: draft_rows(acceptances=(1.5,)), "got 1.5"),
         (lambda: draft_rows(size=15), "from 1 to 14"),
     ],
@@ -154,7 +133,6 @@ def test_layer_parallel_drafts_are_faster_but_less_so_than_easyspec_says():
         (["ops", "--hit-rate", "2"], "'2'"),
         (["ops", "--context", "0"], "context must be 1 to"),
         (["hits", str(FOLDER / "quality/perplexity.csv"), "--threshold", "0.3"], "no row of"),
-        (["predictors", str(FOLDER / "quality/perplexity.csv")], "no cycles of both predictors"),
         (["drafts", "--size", "15"], "from 1 to 14"),
         (["speed"], "invalid choice"),
     ],
