@@ -68,7 +68,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     from tt_kernels.compute_gate.op import OutcomeLog, set_compute_gate
     from tt_kernels.device_exchange.op import DeviceExchange
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
-    from tt_kernels.speculative_flash_decode.guess_range import ROW_WORDS
+    from tt_kernels.speculative_flash_decode.guess_range import chosen_words
     from tt_kernels.speculative_flash_decode.op import (
         GuessRange,
         Peer,
@@ -111,16 +111,16 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         "speculative_flash_decode, chip pairs of TP groups",
         lambda: speculative_flash_decode(*decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group),
     )
-    masses, lists = words(users, kv_heads, tokens // 32), words(users, kv_heads, ROW_WORDS)
-    range_ = GuessRange(32, chunk, whole_tail=True, tiles=3)
-    followed: dict[str, Any] = {"guess_range": range_, "tile_lists": lists, "tile_masses": masses}
+    masses, chosen = words(users, kv_heads, tokens // 32), words(users, kv_heads, chosen_words(tokens))
+    range_ = GuessRange(32, chunk, whole_tail=True)
+    followed: dict[str, Any] = {"guess_range": range_, "chosen": chosen, "tile_masses": masses}
     yield (
         "speculative_flash_decode that follows the attention, chip pairs of TP groups",
         lambda: speculative_flash_decode(
             *decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group, **followed
         ),
     )
-    yield "select_tiles", lambda: select_tiles([masses] * 32, [lists] * 32, position, range_)
+    yield "select_tiles", lambda: select_tiles([masses] * 32, [chosen] * 32, position, range_, tiles=3)
     tree, intervals = tile(1, heads, users * nodes, head_dim), words(users, 2, nodes, dtype="int32")
     yield "tree_attention", lambda: tree_attention(tree, k, v, position, intervals)
     narrow_tree = tile(1, heads, users * nodes, 64)
@@ -159,11 +159,11 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     log = OutcomeLog(mesh, layers=32, users=users)
     yield "set_compute_gate", lambda: set_compute_gate(priority, log=log, layer=0)
-    chosen, all_nodes = words(1, users), words(1, users * nodes)
+    tokens_of_users, all_nodes = words(1, users), words(1, users * nodes)
     decided = Decided(all_nodes, position, words(1, users * nodes), words(users, dtype="int32"), words(1, users))
     step = DraftStep(words(1, users), words(users, dtype="int32"), words(1, users))
     chain = Chain(words(1, users * nodes), position, words(1, users * nodes), words(users, nodes))
     yield "begin_chain", lambda: begin_chain(decided, words(1, users * nodes), step, chain)
-    yield "append_token", lambda: append_token(chosen, 2, chain)
+    yield "append_token", lambda: append_token(tokens_of_users, 2, chain)
     yield "take_result", lambda: take_result(result, decided)
-    yield "guard_tokens", lambda: guard_tokens(chosen, [pairs, group])
+    yield "guard_tokens", lambda: guard_tokens(tokens_of_users, [pairs, group])

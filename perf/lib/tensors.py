@@ -72,7 +72,7 @@ class VirtualPair:
         workers: int | None,
         timeout_s: float,
         guess_range=None,
-        tile_lists=None,
+        chosen=None,
         tile_masses: Callable[[], Any] = lambda: None,
     ) -> VirtualPair:
         """Put a pair together. tensors: q, k, v and positions. grids: columns and rows of the sender's cores and of the
@@ -88,7 +88,7 @@ class VirtualPair:
             RankInputs(
                 *(q, k, v, at, words(mesh, priority_row(held), "uint32"), seen[rank]),
                 *(ProgramConfig(grids[rank], origins[rank], workers_per_head=workers), timeout_s),
-                *(tile_lists, tile_masses()),
+                *(chosen, tile_masses()),
             )
             for rank, held in enumerate((HOLDS_EXACT, YIELDED))
         ]

@@ -126,7 +126,7 @@ class RankInputs:
     gathered: Any
     program_config: ProgramConfig
     timeout_s: float = DEFAULT_TIMEOUT_S
-    tile_lists: Any = None
+    chosen: Any = None
     tile_masses: Any = None
 
 
@@ -150,7 +150,7 @@ def speculative_flash_decode_pair(
     for rank in inputs:
         check_config(rank.program_config)
     problems = [
-        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, None, r.tile_lists, r.tile_masses)
+        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, None, r.chosen, r.tile_masses)
         for r in inputs
     ]
     if len(problems) != 2 or problems[0] != problems[1]:
@@ -172,7 +172,7 @@ def speculative_flash_decode_pair(
             rank.priority,
             rank.gathered,
             None,
-            rank.tile_lists,
+            rank.chosen,
             rank.tile_masses,
         )
         for rank, out in zip(inputs, outputs, strict=True)

@@ -31,38 +31,40 @@ def _flash_decode(device, p: SimpleNamespace) -> Row:
     import torch
 
     from perf.lib.tensors import VirtualPair, tile, words
-    from tt_kernels.speculative_flash_decode.guess_range import list_rows
+    from tt_kernels.speculative_flash_decode.guess_range import chosen_rows
     from tt_kernels.speculative_flash_decode.op import GuessRange, ProgramConfig, flash_decode, guess_flash_decode
-    from tt_kernels.tile_selection.op import select_tiles
+    from tt_kernels.tile_selection.op import MOST_TILES, select_tiles
 
     torch.manual_seed(0)
     tiles = -(-p.context // 32)
     q = tile(device, (1, 1, p.heads, p.head_dim))
-    k, v = (tile(device, (1, 1, 32 * tiles, p.head_dim)) for _ in range(2))
+    k, v = (tile(device, (1, 1, 32 * tiles, p.head_dim), p.dtype) for _ in range(2))
     tensors = (q, k, v, words(device, [p.context - 1]))
-    # Every second tile is listed: none of them is next to another.
-    listed = list(range(p.chunk_size // 32 + 1, 1 << 16, 2))[: p.tiles]
-    lists = words(device, list_rows([p.context], [[listed]]), "uint32") if p.tiles else None
-    guess_range = GuessRange(p.first or p.chunk_size, p.last or p.chunk_size, p.whole_tail, p.tiles)
+    guess_range = GuessRange(p.first or p.chunk_size, p.last or p.chunk_size, p.whole_tail)
+    chosen = None
+    if p.tiles:  # as far apart as they can be
+        middle = guess_range.middle(p.context)
+        bits = chosen_rows([[middle[:: len(middle) // p.tiles][: p.tiles]]], 32 * tiles)
+        chosen = words(device, bits, "uint32")
     pair = VirtualPair.make(
         *(device, tensors, RANKS),
         chunk_size=p.chunk_size,
         workers=p.workers,
         timeout_s=1e-2,
         guess_range=guess_range,
-        tile_lists=lists,
+        chosen=chosen,
         tile_masses=lambda: words(device, torch.zeros(1, 1, tiles), "uint32") if p.masses else None,
     )
     config = ProgramConfig(RANKS[0], (0, 0), workers_per_head=p.workers)
     alone = {"chunk_size": p.chunk_size, "program_config": config}
     exact = cycles_of(device, lambda: flash_decode(*tensors, **alone))
-    guessed = cycles_of(
-        device, lambda: guess_flash_decode(*tensors, guess_range=guess_range, tile_lists=lists, **alone)
-    )
+    guessed = cycles_of(device, lambda: guess_flash_decode(*tensors, guess_range=guess_range, chosen=chosen, **alone))
     both, start = counted_from_start(device, pair.launch)
     pair.check()
-    chosen: tuple[Any, ...] = ([pair.sender.tile_masses], [lists], tensors[3], guess_range)
-    selection = cycles_of(device, lambda: select_tiles(*chosen)) if p.masses else 0
+    selection = 0
+    if p.masses and 0 < p.tiles <= MOST_TILES:
+        given: tuple[Any, ...] = ([pair.sender.tile_masses], [chosen], tensors[3], guess_range)
+        selection = cycles_of(device, lambda: select_tiles(*given, tiles=p.tiles))
     sender, receiver = (
         cycles_until_end([cores for (_, y), cores in both.items() if y // 2 == rank], start) for rank in range(2)
     )
@@ -72,6 +74,10 @@ def _flash_decode(device, p: SimpleNamespace) -> Row:
     if row["guess"] > sender:
         raise ValueError(f"not measurable: the guess leaves after the end of {row}")
     row |= {"selection": selection, "overhead": sender / exact, "guess_share": row["guess"] / sender}
+    # What the guess takes beyond its part of the tiles.
+    read = guess_range.first_tiles + guess_range.tail_tiles(p.context) + p.tiles
+    row["part"] = read / tiles
+    row["beyond_part"] = round(row["guess"] - row["part"] * exact)
     return row | {"guess_range": guess_name(p), "chunks": -(-p.context // p.chunk_size)}
 
 
@@ -96,15 +102,19 @@ _SIZES = [
     "context=1024 chunk_size=32 workers=7",
 ]
 _ENDS = "chunk_size=128 whole_tail=True head_dim=128 workers=7"
+_LONG = "context=65536 chunk_size=128 whole_tail=True first=32 last=128 head_dim=128 workers=8 dtype=bfloat8_b"
 _FOLLOWED = "chunk_size=128 whole_tail=True first=32 last=128 tiles=3"
 FLASH_DECODE = Family(
     about="what speculation costs the flash decode kernel, one head on a virtual pair",
     options={
         **{"context": 128, "chunk_size": 32, "head_dim": 64, "heads": 4, "workers": 1, "last": 0},
-        **{"whole_tail": False, "first": 0, "tiles": 0, "masses": False},
+        **{"whole_tail": False, "first": 0, "tiles": 0, "masses": False, "dtype": "bfloat16"},
     },
+    choices={"dtype": ("bfloat16", "bfloat8_b")},
     points={
         "default": _SIZES,
+        # A key/value head of Llama 3.1 8B with 3, 6 and 12 % of its tiles chosen.
+        "chosen": [f"{_LONG} tiles=0,61,123,246", f"{_LONG} tiles=123 masses=True"],
         "predictors": [
             "context=1025 chunk_size=128 whole_tail=False,True",
             *("context=1025 chunk_size=64 last=192", "context=1025 chunk_size=192 last=64"),
@@ -129,7 +139,8 @@ FLASH_DECODE = Family(
     complete=_over_ends,
     targets=[
         Target("overhead", 1.05, lambda row: row["chunks"] >= 8, "8 chunks and more"),
-        Target("guess_share", 0.40, lambda row: row["chunks"] >= 8, "8 chunks and more"),
+        Target("guess_share", 0.40, lambda row: 8 <= row["chunks"] < 512, "8 chunks and more"),
+        Target("beyond_part", 15_000, lambda row: row["context"] == 65536, "65536 tokens"),
     ],
 )
 

@@ -19,7 +19,7 @@ from loguru import logger
 from runtime_patches.simulated_n150.testing.tensors import correlation
 from tests.support.run_op import Call, In, Make, priorities, run_ops, words
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange, list_rows
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, chosen_rows
 from tt_kernels.speculative_flash_decode.reference import sender_priorities, speculative_flash_decode_reference
 from tt_kernels.tree_attention.reference import speculative_tree_attention_reference
 
@@ -173,12 +173,12 @@ class Wanted(NamedTuple):
 
 
 def wanted(
-    case: Case, q, k, v, at, parents=None, guess_range: GuessRange = BOTH, threshold=0.1, scale=None, listed=None
+    case: Case, q, k, v, at, parents=None, guess_range: GuessRange = BOTH, threshold=0.1, scale=None, chosen=None
 ) -> Wanted:
-    """Return what the references of the ops say; listed: tiles that the guess reads besides."""
+    """Return what the references of the ops say; chosen: tiles that the guess reads besides."""
     if not case.trees:
         found = speculative_flash_decode_reference(
-            q.transpose(1, 2), k, v, at, chunk_size=32, scale=scale, guess_range=guess_range, listed=listed
+            q.transpose(1, 2), k, v, at, chunk_size=32, scale=scale, guess_range=guess_range, chosen=chosen
         )
         numbers = found.distance_sq, found.norm_sq
         held = sender_priorities(*numbers, at, chunk_size=32, threshold=threshold, guess_range=guess_range)
@@ -263,26 +263,18 @@ def garbage_behind(case: Case, part: torch.Tensor, at: Sequence[int], clean: boo
     return part
 
 
-# ------------------------------------------------------------------------------ listed tiles, and masses
+# ------------------------------------------------------------------------------ chosen tiles, and masses
 
 UNTOUCHED = 12345
-LISTED_RANGE = GuessRange(32, 32, whole_tail=True, tiles=3)
-LISTED = Case(1, 8, 2, 64, 320, users=5, grid=(4, 1))
-LISTED_AT = [319, 290, -1, 100, 250]
+CHOOSING = Case(1, 8, 2, 64, 320, users=5, grid=(4, 1))
+CHOOSING_AT = [319, 290, -1, 100, 250]
 # Two heads of each user: apart and beside each other; at either end of the middle, and none; of a skipped user; the
-# whole middle, of a bypassed user; and what the kernel must not follow, of which it keeps nothing and [3].
-LISTS = [[[2, 5, 7], [4, 5, 6]], [[1, 7], []], [[1], [2]], [[1], [1]], [[], [3]]]
+# whole middle, and with what counts for nothing: the ends and tiles past the position.
+CHOSEN = [[[2, 5, 7], [4, 5, 6]], [[1, 7], []], [[1], [2]], [[1], [1]], [[0, 7, 9], [0, 1, 2, 3, 4, 5, 6, 7, 8]]]
 
 
-def list_words() -> torch.Tensor:
-    """Return the words of LISTS, with some that a kernel must not follow."""
-    tokens = [position + 1 for position in LISTED_AT]
-    found = list_rows(tokens, LISTS)
-    found[4, 0, :5] = torch.tensor([tokens[4] - 1, 3, 2, 3, 4], dtype=torch.int32)  # of another step
-    # At the ends, after the cache, twice, not ascending, negative; more than are counted.
-    bad = [tokens[4], 1000, 0, 0, 3, 3, 2, 6, 7, 9, 1000, -1]
-    found[4, 1, : len(bad)] = torch.tensor(bad, dtype=torch.int32)
-    return found
+def chosen_tiles(case: Case = CHOOSING, tiles=CHOSEN) -> In:
+    return words(chosen_rows(tiles, case.max_tokens), "uint32")
 
 
 def blank_masses(case: Case):

@@ -33,7 +33,7 @@ from tt_kernels.speculative_flash_decode.reference import (
     sender_priorities,
     speculative_flash_decode_reference,
 )
-from tt_kernels.speculative_flash_decode.work_split import EXCHANGE, WORKER, l1_bytes, parts, speculative_worker
+from tt_kernels.speculative_flash_decode.work_split import EXCHANGE, WORKER, l1_bytes, parts
 from tt_kernels.tree_attention import checks as tree_checks
 from tt_kernels.tree_attention import work_split as trees
 from tt_kernels.tree_attention.reference import path_of, tree_attention_reference
@@ -195,21 +195,21 @@ def test_trees_over_the_capacity_are_refused():
 @pytest.mark.parametrize("chunk", [1, 2, 4, 16])
 @pytest.mark.parametrize("workers", [1, 2, 3, 7, 31])
 def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
+    """All share the guess, all share the rest, and all have about as much of both together."""
     for tokens in TOKENS:
         total = -(-tokens // 32)
         split = parts(tokens, chunk, chunk, workers, speculate)
         assert sorted(tile for part in split for tile in part.tiles()) == list(range(total))
-        guess = {*split[speculative_worker(workers)].first, *split[speculative_worker(workers)].last}
-        expected = set(range(min(chunk, total))) | set(range(max(total - chunk, 0), total)) if speculate else set()
-        assert guess == (expected if total > 2 * chunk or not speculate else set(range(total)))
-        middle = [len(part.middle) for part in split]
-        assert sum(middle) == 0 or middle[0] > 0, "the reducer must have a state to merge into"
-        loads = [len(part.tiles()) for part in split]
-        others = [load for worker, load in enumerate(loads) if worker != speculative_worker(workers) or not speculate]
-        assert not others or max(others) - min(others) <= 1
-        assert max(loads) <= max(-(-total // workers) + 1, len(guess))
-        if speculate and workers > 1:  # it also emits the guess, and its partial result comes last
-            assert loads[speculative_worker(workers)] <= max(len(guess), min(others))
+        ends = {*range(min(chunk, total)), *range(max(total - chunk, 0), total)} if speculate else set()
+        assert {tile for part in split for tile in part.guess} == ends
+        guess, rest, both = ([len(part) for part in each] for each in zip(*map(_parts_of, split), strict=True))
+        for loads in (guess, rest, both):
+            assert max(loads) - min(loads) <= 1
+        assert split[0].tiles(), "the reducer has a state to merge into"
+
+
+def _parts_of(part: flash.Part) -> tuple[list[int], range, list[int]]:
+    return part.guess, part.middle, part.tiles()
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7, 31])
@@ -225,7 +225,7 @@ def test_all_workers_share_a_guess_alone(workers):
 
 @pytest.mark.parametrize("guess_range", RANGES, ids=str)
 def test_guesses_read_the_keys_of_the_reference(guess_range):
-    """The worker of the guess reads the tiles that the reference's positions lie in, and no others."""
+    """The guess reads the tiles that the reference's positions lie in, and no others."""
     for tokens in range(guess_range.bypass_below, guess_range.bypass_below + 100):
         seen = guess_positions(tokens - 1, 32, guess_range=guess_range).nonzero().flatten().tolist()
         part = parts(tokens, guess_range.first_tiles, guess_range.tail_tiles(tokens), 1, True)[0]
@@ -237,25 +237,64 @@ def test_guesses_read_the_keys_of_the_reference(guess_range):
 
 def test_the_kernels_split_is_the_hosts(tmp_path):
     body = r"""
-        const attention::GuessRange guess{uint32_t(in[1]), uint32_t(in[2]), in[3] != 0, in[7] != 0};
-        const auto p = attention::part_of(in[0], guess, in[4], in[5], in[6] ? in[5] - 1 : attention::nobody);
-        std::printf("%u %u %u %u %u %u %u %u", p.first.begin, p.first.end, p.last.begin, p.last.end, p.middle.begin,
-                    p.middle.end, attention::needs_mask(p, in[0]) && p.tiles(), guess.bypassed(in[0]));
+        const attention::GuessRange guess{uint32_t(in[1]), uint32_t(in[2]), in[3] != 0};
+        const attention::Ends ends = in[6] ? attention::Ends(in[0], guess) : attention::Ends(in[0]);
+        const attention::EvenSplit split(ends, in[5]);
+        const auto p = split.part(in[4]);
+        const attention::Range ranges[] = {p.first, p.last, p.middle};
+        for (const auto& range : ranges) std::printf("%u %u ", range.begin, range.end);
+        std::printf("%u %u %u %u", attention::needs_mask(p, in[0]), guess.bypassed(in[0]),
+                    split.has_guess(in[4]), split.has_rest(in[4]));
     """
     cases = [
-        (tokens, guess, worker, count, *variant)
-        for tokens, guess, count, variant in product(TOKENS, RANGES, (1, 2, 3, 7), ((0, 0), (1, 0), (0, 1)))
+        (tokens, guess, worker, count, speculate)
+        for tokens, guess, count, speculate in product(TOKENS, RANGES, (1, 2, 3, 7, 31), (0, 1))
         for worker in range(count)
     ]
     given = [(t, g.first_tiles, g.last_tiles, int(g.whole_tail), *rest) for t, g, *rest in cases]
-    for case, found in zip(cases, run_header(tmp_path, f"{KERNELS}/chunk_split.hpp", 8, body, given), strict=True):
-        tokens, guess, worker, count, speculate, alone = case
-        split = parts(tokens, guess.first_tiles, guess.tail_tiles(tokens), count, bool(speculate), bool(alone))
-        part, (*ends, masked, bypassed) = split[worker], found
+    for case, found in zip(cases, run_header(tmp_path, f"{KERNELS}/chunk_split.hpp", 7, body, given), strict=True):
+        tokens, guess, worker, count, speculate = case
+        part = parts(tokens, guess.first_tiles, guess.tail_tiles(tokens), count, bool(speculate))[worker]
+        *ends, masked, bypassed, has_guess, has_rest = found
         for begin, end, expected in zip(ends[::2], ends[1::2], (part.first, part.last, part.middle), strict=True):
             assert list(range(begin, end)) == list(expected), case
         assert bool(masked) == (tokens % 32 != 0 and tokens // 32 in part.tiles()), case
         assert bool(bypassed) == (tokens < guess.bypass_below), case
+        assert (bool(has_guess), bool(has_rest)) == (bool(part.guess), bool(part.middle)), case
+
+
+def test_trees_split_of_key_tiles_has_one_worker_for_the_guess(tmp_path):
+    """All workers together read each tile once, about as many each; the guess's worker more only for the guess."""
+    body = r"""
+        const attention::GuessRange guess{uint32_t(in[1]), uint32_t(in[2]), in[3] != 0};
+        for (uint32_t worker = 0; worker < in[4]; ++worker) {
+            const auto p = attention::part_of(in[0], guess, worker, in[4], in[5] < in[4] ? in[5] : attention::nobody);
+            const attention::Range ranges[] = {p.first, p.last, p.middle};
+            for (const auto& range : ranges) std::printf("%u %u ", range.begin, range.end);
+        }
+    """
+    cases = [
+        (tokens, guess, count, speculative)
+        for tokens, guess, count in product(TOKENS, RANGES, (1, 2, 3, 7, 31))
+        for speculative in {0, min(1, count - 1), count - 1, count}
+    ]
+    given = [(t, g.first_tiles, g.last_tiles, int(g.whole_tail), *rest) for t, g, *rest in cases]
+    for case, found in zip(cases, run_header(tmp_path, f"{KERNELS}/chunk_split.hpp", 6, body, given), strict=True):
+        tokens, guess, count, speculative = case
+        total = -(-tokens // 32)
+        ranges = [range(begin, end) for begin, end in zip(found[::2], found[1::2], strict=True)]
+        split = [flash.Part(*ranges[3 * worker : 3 * worker + 3]) for worker in range(count)]
+        assert sorted(tile for part in split for tile in part.tiles()) == list(range(total)), case
+        tail = guess.tail_tiles(tokens)
+        ends = sorted({*range(min(guess.first_tiles, total)), *range(max(total - tail, 0), total)})
+        for worker, part in enumerate(split):
+            assert sorted(part.guess) == (ends if worker == speculative else []), case
+        loads = [len(part.tiles()) for part in split]
+        others = [load for worker, load in enumerate(loads) if worker != speculative]
+        assert not others or max(others) - min(others) <= 1, case
+        assert max(loads) <= max(-(-total // count) + 1, len(ends)), case
+        if others and speculative < count:
+            assert loads[speculative] <= max(len(ends), min(others)), case
 
 
 # ------------------------------------------------------------------------------ the merge of partial results

@@ -22,8 +22,8 @@ from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
+    check_chosen,
     check_guess_range,
-    check_tile_lists,
     check_tile_masses,
 )
 
@@ -34,11 +34,13 @@ MAX_THRESHOLD = 1e6
 
 @dataclass(frozen=True)
 class Problem(AttentionShape):
-    """The shapes of one call. paging: None for a cache without pages."""
+    """The shapes of one call. paging: None for a cache without pages. with_chosen: whether bitmaps choose tiles that
+    the guess reads besides."""
 
     chunk_size: int
     guess_range: GuessRange | None = None
     paging: Paging | None = None
+    with_chosen: bool = False
 
     @property
     def guess(self) -> GuessRange:
@@ -54,7 +56,7 @@ def check_problem(
     chunk_size: int,
     guess_range: GuessRange | None = None,
     page_table: TensorFacts | None = None,
-    tile_lists: TensorFacts | None = None,
+    chosen: TensorFacts | None = None,
     tile_masses: TensorFacts | None = None,
 ) -> Problem:
     """Check the inputs and return their Problem. Errors: UnsupportedError."""
@@ -78,11 +80,14 @@ def check_problem(
     check_chunk(chunk_size, max_tokens)
     if guess_range is not None:
         check_guess_range(guess_range, max_tokens)
-    check_tile_lists(tile_lists, users, kv_heads, 0 if guess_range is None else guess_range.tiles)
+    if chosen is not None:
+        check_chosen(chosen, users, kv_heads, max_tokens)
     if tile_masses is not None:
         check_tile_masses(tile_masses, users, kv_heads, max_tokens)
     check_positions(cur_pos, users)
-    return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, guess_range, paging)
+    return Problem(
+        users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, guess_range, paging, chosen is not None
+    )
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:

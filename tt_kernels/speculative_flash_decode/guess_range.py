@@ -1,14 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Guess ranges: which cached tokens the guess attends to.
+"""Guess ranges and chosen tiles: which cached tokens the guess attends to.
 
-All of them take tiles from the start and from the end of the cache, as the kernels' split of work does
-(common/kernels/chunk_split.hpp). README.md says what another kind would cost.
-
-Lists name the tiles of 32 keys that a guess reads beside the two ends; `common/kernels/tile_list.hpp` reads them:
-uint32 [users, kv_heads, 16], ROW_MAJOR: the number of cached tokens of the step that the list is for, the number of
-tiles, and the tiles in ascending order. A step with another number of cached tokens ignores the list, as it does tiles
-that it reads anyway or does not hold.
+A range takes tiles from the start and from the end of the cache. A bitmap names the tiles of 32 keys that the guess of
+a key/value head reads besides: uint32 [users, kv_heads, W], ROW_MAJOR, with W = `chosen_words(max_tokens)`; bit t % 32
+of word t // 32 is set for tile t (common/kernels/chosen_tiles.hpp). Bits of tiles that the guess reads anyway, or that
+hold no cached token, count for nothing: whatever the words hold, no tile is read twice.
 """
 
 from __future__ import annotations
@@ -30,14 +27,12 @@ class GuessRange:
 
     last: tokens, including those of the last tile that are not cached yet; so `last` - 31 to `last` are cached.
     whole_tail: one more tile if the last one is not full, so that at least `last` cached tokens are read.
-    tiles: at most so many tiles of 32 between them, which a list names for each key/value head (guess_range.py).
-    Both sizes are multiples of 32. Users with fewer cached tokens than all of these are bypassed.
+    Both sizes are multiples of 32. Users with fewer cached tokens than both are bypassed.
     """
 
     first: int
     last: int
     whole_tail: bool = False
-    tiles: int = 0
 
     @classmethod
     def both_ends(cls, chunk_size: int) -> GuessRange:
@@ -55,11 +50,16 @@ class GuessRange:
     @property
     def bypass_below(self) -> int:
         """The number of cached tokens below which users are bypassed."""
-        return self.first + self.last + self.tiles * TILE
+        return self.first + self.last
 
     def tail_tiles(self, tokens: int) -> int:
         """Return the tiles that are read from the end for a user with `tokens` cached tokens."""
         return self.last_tiles + (self.whole_tail and tokens % TILE != 0)
+
+    def middle(self, tokens: int) -> range:
+        """Return the tiles between both ends of a user with `tokens` cached tokens, of which bits may choose some."""
+        total = -(-tokens // TILE)
+        return range(self.first_tiles, max(total - self.tail_tiles(tokens), self.first_tiles))
 
 
 def check_guess_range(guess_range: Any, max_tokens: int) -> None:
@@ -74,52 +74,43 @@ def check_guess_range(guess_range: Any, max_tokens: int) -> None:
             )
     if type(guess_range.whole_tail) is not bool:
         raise UnsupportedError(f"guess_range.whole_tail must be True or False, got {guess_range.whole_tail!r}")
-    if type(guess_range.tiles) is not int or not 0 <= guess_range.tiles <= MAX_TILES:
-        raise UnsupportedError(f"guess_range.tiles must be from 0 to {MAX_TILES}, got {guess_range.tiles!r}")
 
 
-ROW_WORDS = 16
+WORD_BITS, LINE_WORDS = 32, 8  # DRAM is read by lines of 32 bytes
 MASS_UNIT = 2.0**-24  # of a mass (common/kernels/tile_mass.hpp)
-MAX_TILES = ROW_WORDS - 2
-MAX_ITEMS = 64
 
 
-def list_rows(tokens: Sequence[int], tiles: Sequence[Sequence[Sequence[int]]]) -> torch.Tensor:
-    """Return the lists as int32 [users, kv_heads, 16]. tokens: cached tokens of each user in the step that reads them;
-    tiles: tiles by user and key/value head. Raises ValueError for more than 14 tiles."""
+def chosen_words(max_tokens: int) -> int:
+    """Return the words of a head's bitmap: ceil(max_tokens / 32 / 32), rounded up to a multiple of 8."""
+    return -(-max_tokens // (TILE * WORD_BITS * LINE_WORDS)) * LINE_WORDS
+
+
+def chosen_rows(tiles: Sequence[Sequence[Sequence[int]]], max_tokens: int) -> torch.Tensor:
+    """Return the bitmaps, as int64 [users, kv_heads, W], of tiles by user and key/value head. Raises ValueError for a
+    tile outside the cache."""
     import torch
 
-    rows = torch.zeros(len(tiles), len(tiles[0]), ROW_WORDS, dtype=torch.int32)
-    for user, (cached, heads) in enumerate(zip(tokens, tiles, strict=True)):
-        for head, listed in enumerate(heads):
-            if len(listed) > MAX_TILES:
-                raise ValueError(f"user {user}, head {head}: {len(listed)} tiles, at most {MAX_TILES} are listed")
-            words = [cached, len(listed), *sorted(listed)]
-            rows[user, head, : len(words)] = torch.tensor(words, dtype=torch.int32)
+    rows = torch.zeros(len(tiles), len(tiles[0]), chosen_words(max_tokens), dtype=torch.int64)
+    for user, heads in enumerate(tiles):
+        for head, chosen in enumerate(heads):
+            for tile in set(chosen):
+                if not 0 <= tile < -(-max_tokens // TILE):
+                    raise ValueError(f"user {user}, head {head}: tile {tile} is outside a cache of {max_tokens} tokens")
+                rows[user, head, tile // WORD_BITS] |= 1 << tile % WORD_BITS
     return rows
 
 
 def check_tile_masses(found: TensorFacts, users: int, kv_heads: int, max_tokens: int) -> None:
     """Raise UnsupportedError unless the masses have a word for each tile of 32 tokens of each key/value head."""
-    wanted = ((users, kv_heads, max_tokens // 32), "UINT32", "ROW_MAJOR", True, True)
-    if (found.shape, found.dtype, found.layout, found.on_device, found.interleaved) != wanted:
-        raise UnsupportedError(
-            f"tile_masses must be UINT32 ROW_MAJOR {wanted[0]}, interleaved on the device, it is {found}"
-        )
+    _check_words("tile_masses", found, (users, kv_heads, max_tokens // TILE))
 
 
-def check_tile_lists(found: TensorFacts | None, users: int, kv_heads: int, tiles: int) -> None:
-    """Raise UnsupportedError unless there are lists as above exactly where the guess range has `tiles`."""
-    if found is None or not tiles:
-        if (found is None) != (not tiles):
-            raise UnsupportedError(f"tile_lists and guess_range.tiles belong together: {found}, {tiles} tiles")
-        return
-    wanted = ((users, kv_heads, ROW_WORDS), "UINT32", "ROW_MAJOR", True, True)
+def check_chosen(found: TensorFacts, users: int, kv_heads: int, max_tokens: int) -> None:
+    """Raise UnsupportedError unless there is a bitmap as above for each key/value head."""
+    _check_words("chosen", found, (users, kv_heads, chosen_words(max_tokens)))
+
+
+def _check_words(name: str, found: TensorFacts, shape: tuple[int, ...]) -> None:
+    wanted = (shape, "UINT32", "ROW_MAJOR", True, True)
     if (found.shape, found.dtype, found.layout, found.on_device, found.interleaved) != wanted:
-        raise UnsupportedError(
-            f"tile_lists must be UINT32 ROW_MAJOR {wanted[0]}, interleaved on the device, it is {found}"
-        )
-    if users * kv_heads > MAX_ITEMS:
-        raise UnsupportedError(
-            f"tile_lists are for at most {MAX_ITEMS} key/value heads of all users, there are {users} x {kv_heads}"
-        )
+        raise UnsupportedError(f"{name} must be UINT32 ROW_MAJOR {shape}, interleaved on the device, it is {found}")

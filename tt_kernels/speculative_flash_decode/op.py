@@ -55,7 +55,7 @@ def speculative_flash_decode(
     *,
     chunk_size: int,
     guess_range: GuessRange | None = None,
-    tile_lists: ttnn.Tensor | None = None,
+    chosen: ttnn.Tensor | None = None,
     tile_masses: ttnn.Tensor | None = None,
     page_table: ttnn.Tensor | None = None,
     threshold: float = 0.1,
@@ -77,8 +77,8 @@ def speculative_flash_decode(
     page_table: int32 [users, blocks of a user], ROW_MAJOR: the caches are then [blocks, kv_heads, 32, 64 or 128,
         head_dim] (common/page_table.py). Read on the device.
     guess_range: what the guess attends to instead: other sizes at the two ends, or a tail of at most `last` tokens.
-    tile_lists: with a guess_range of `tiles`, the tiles that each head's guess reads besides (guess_range.py). Read on
-        the device.
+    chosen: uint32 [users, kv_heads, W], ROW_MAJOR, the tiles that each head's guess reads besides, a bit a tile
+        (guess_range.py). Read on the device.
     tile_masses: uint32 [users, kv_heads, max_tokens / 32], ROW_MAJOR, written by the sender: how much of the exact
         softmax lies on each tile of 32 keys, summed over the query heads of a key/value head, in units of 2^-24. The
         words of skipped users and of tiles without cached tokens stay what they are.
@@ -99,10 +99,10 @@ def speculative_flash_decode(
     GatedRegionError, before any launch.
     """
     gathered = gathered_of(peer)
-    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table, tile_lists, tile_masses)
+    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table, chosen, tile_masses)
     settings = settings_of(q, threshold, scale, True, program_config)
     outputs = empty_outputs(q)
-    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table, tile_lists, tile_masses)
+    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table, chosen, tile_masses)
     launch(problem, tensors, settings, program_config or ProgramConfig(), peer, tp_group)
     return outputs
 
@@ -136,7 +136,7 @@ def guess_flash_decode(
     *,
     chunk_size: int,
     guess_range: GuessRange | None = None,
-    tile_lists: ttnn.Tensor | None = None,
+    chosen: ttnn.Tensor | None = None,
     page_table: ttnn.Tensor | None = None,
     scale: float | None = None,
     program_config: ProgramConfig | None = None,
@@ -149,9 +149,9 @@ def guess_flash_decode(
     guess, bfloat16 [1, users, heads, head_dim], TILE: the exact result below 2 * chunk_size cached tokens (first + last
     of the guess_range).
     """
-    problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range, page_table, tile_lists)
+    problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range, page_table, chosen)
     return _one_result(
-        problem, q, k, v, cur_pos, page_table, scale, program_config, memory_config, tile_lists, guess_alone=True
+        problem, q, k, v, cur_pos, page_table, scale, program_config, memory_config, chosen, guess_alone=True
     )
 
 
@@ -165,13 +165,13 @@ def _one_result(
     scale: Any,
     config: ProgramConfig | None,
     memory: Any,
-    lists: ttnn.Tensor | None = None,
+    chosen: ttnn.Tensor | None = None,
     guess_alone: Any = False,
 ) -> ttnn.Tensor:
     """Run the kernels with speculation compiled out."""
     settings = settings_of(q, 0.0, scale, False, config, guess_alone)
     result = _empty_like_query(q, result_memory(memory))
-    tensors = Tensors(q, k, v, cur_pos, result, pages=page_table, lists=lists)
+    tensors = Tensors(q, k, v, cur_pos, result, pages=page_table, chosen=chosen)
     launch(problem, tensors, settings, config or ProgramConfig(), None)
     return result
 
@@ -261,12 +261,12 @@ def problem_of(
     chunk_size: int,
     guess_range: GuessRange | None = None,
     page_table: ttnn.Tensor | None = None,
-    tile_lists: ttnn.Tensor | None = None,
+    chosen: ttnn.Tensor | None = None,
     tile_masses: ttnn.Tensor | None = None,
 ) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
     named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    optional = {"page_table": page_table, "tile_lists": tile_lists, "tile_masses": tile_masses}
+    optional = {"page_table": page_table, "chosen": chosen, "tile_masses": tile_masses}
     problem = check_problem(
         facts("q", q),
         facts("k", k),

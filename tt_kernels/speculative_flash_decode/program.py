@@ -41,7 +41,7 @@ SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_outgoing": 2, "sem_deliver
 @dataclass(frozen=True)
 class Tensors:
     """The device tensors of one rank. guess, distance_sq and norm_sq are None without speculation; priority,
-    gathered, pages (the page table), lists (guess_range.py) and masses are None where they are not used."""
+    gathered, pages (the page table), chosen (guess_range.py) and masses are None where they are not used."""
 
     q: Any
     k: Any
@@ -54,12 +54,12 @@ class Tensors:
     priority: Any = None
     gathered: Any = None
     pages: Any = None
-    lists: Any = None
+    chosen: Any = None
     masses: Any = None
 
     def all(self) -> list[Any]:
         """List those that exist, as ttnn.generic_op takes them: inputs, then outputs."""
-        names = "q k v cur_pos pages lists priority gathered masses guess distance_sq norm_sq exact"
+        names = "q k v cur_pos pages chosen priority gathered masses guess distance_sq norm_sq exact"
         return [tensor for name in names.split() if (tensor := getattr(self, name)) is not None]
 
 
@@ -92,7 +92,7 @@ def constants(problem: Problem, settings: Settings, rank: Rank) -> dict[str, int
     flags = {
         "head_tiles": problem.head_tiles,
         "speculate": int(settings.speculate),
-        "followed": int(problem.guess.tiles > 0),
+        "with_chosen": int(problem.with_chosen),
         "masses": int(rank.tensors.masses is not None),
         "has_peer": int(rank.peer is not None),
     }
@@ -110,7 +110,6 @@ def shapes(problem: Problem, settings: Settings, split: WorkSplit) -> dict[str, 
         "guess_last": problem.guess.last_tiles,
         "guess_whole_tail": int(problem.guess.whole_tail),
         "guess_alone": int(settings.guess_alone),
-        "guess_tiles": problem.guess.tiles,
         "workers": split.assignment.workers_per_group,
         "rows_per_head": problem.group_heads,
         "key_tiles": split.key_tiles,
@@ -184,7 +183,7 @@ class KernelSet:
         import ttnn
 
         tensors = self.ranks[0].tensors
-        pages = {name: _present(getattr(tensors, name), tensors.cur_pos) for name in ("pages", "lists")}
+        pages = {name: _present(getattr(tensors, name), tensors.cur_pos) for name in ("pages", "chosen")}
         read = {"query": tensors.q, "cache": tensors.k} | pages | self._source_accessors()
         written = {"output": tensors.exact, "masses": _present(tensors.masses, tensors.cur_pos)}
         return [
@@ -248,7 +247,7 @@ class KernelSet:
             "keys": tensors.k.buffer_address(),
             "values": tensors.v.buffer_address(),
             "pages": _address(tensors.pages),
-            "lists": _address(tensors.lists),
+            "chosen": _address(tensors.chosen),
             **_sources(rank),
             "group_cores": self._group_cores(rank, group),
         }

@@ -33,14 +33,14 @@ def guess_positions(
     chunk_size: int,
     tail_alignment: int = TILE,
     guess_range: GuessRange | None = None,
-    listed: Sequence[int] = (),
+    chosen: Sequence[int] = (),
 ) -> torch.Tensor:
     """Return, as bool [position + 1], which cached tokens the guess attends to: the first `chunk_size` and the last
     chunk_size to chunk_size + 31, or `guess_range`.
 
     The last ones begin at a multiple of `tail_alignment`; 1 gives the paper's definition. Without `whole_tail` they are
     counted from the next multiple after the current position, so they are last - 31 to last. All tokens if fewer than
-    first + last are cached. listed: tiles that it reads besides.
+    first + last are cached. chosen: tiles that it reads besides, of which those outside the cache count for nothing.
     """
     guess_range = guess_range or GuessRange(chunk_size, chunk_size, True)
     cached = position + 1
@@ -50,7 +50,7 @@ def guess_positions(
         if guess_range.whole_tail:
             tail = (cached - guess_range.last) // tail_alignment * tail_alignment
         seen[guess_range.first : max(tail, guess_range.first)] = False
-    for tile in listed:
+    for tile in chosen:
         seen[tile * TILE : (tile + 1) * TILE] = True
     return seen
 
@@ -65,13 +65,13 @@ def speculative_flash_decode_reference(
     scale: float | None = None,
     tail_alignment: int = TILE,
     guess_range: GuessRange | None = None,
-    listed: Sequence[Sequence[Sequence[int]]] | None = None,
+    chosen: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> Decoded:
     """Compute decode attention and its guess (ALSpec paper, section 4.1).
 
     q: [1, b, h, d]. k, v: [b, k, s, d]. cur_pos: the position of each user's query, -1 for a user to skip. scale:
         default 1 / sqrt(d). distance_sq is ||guess - exact||^2 and norm_sq ||exact||^2 over all heads of a user.
-    listed: tiles that the guess reads besides, by user and key/value head.
+    chosen: tiles that the guess reads besides, by user and key/value head.
     """
     _, users, heads, head_dim = q.shape
     kv_heads = k.shape[1]
@@ -85,7 +85,7 @@ def speculative_flash_decode_reference(
         queries = q[0, user].double().view(kv_heads, heads // kv_heads, head_dim)
         keys, values = k[user, :, :cached].double(), v[user, :, :cached].double()
         scores = scale * queries @ keys.mT
-        tiles = [()] * kv_heads if listed is None else listed[user]
+        tiles = [()] * kv_heads if chosen is None else chosen[user]
         seen = [guess_positions(position, chunk_size, tail_alignment, guess_range, each) for each in tiles]
         hidden = ~torch.stack(seen)[:, None]
         exact[0, user] = (scores.softmax(-1) @ values).view(heads, head_dim)

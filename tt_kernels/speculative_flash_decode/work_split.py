@@ -23,11 +23,11 @@ from tt_kernels.common.key_chunks import lengthened
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.guess_range import MAX_ITEMS, ROW_WORDS
+from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 
 WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
 
-CONTROL_BYTES = 64  # and, where guesses have lists, a byte per head (kernels/control.hpp)
+CONTROL_BYTES = 64  # and, where tiles are chosen, a word for each head of a group (kernels/control.hpp)
 HANDOVER_BYTES = 16
 MAX_COLUMNS = 24  # key tiles of a chunk whose masses are handed out (common/kernels/mass_columns.hpp)
 ALIGNMENT = 16
@@ -39,7 +39,7 @@ SCRATCH_LINES = 3
 _NAMES = (
     "guess exact outgoing gathered gathered_row_max totals handover query keys values mask ones "
     "scores weights state row_max_a row_max_b rescale rescale_other norms control "
-    "control_writer scratch pages lists masses mass_weights mass_line"
+    "control_writer scratch pages chosen masses mass_weights mass_line"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -51,54 +51,45 @@ CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
 # for the start and the end of each head: only for a gain of this factor.
 MIN_GAIN_PER_ROUND = 1.05
 
-
-def speculative_worker(workers: int) -> int:
-    """Return the worker of a group that owns the guess: the last, which receives nothing in the merge."""
-    return workers - 1
+CHOSEN_PART = 16  # of the cache is taken to be chosen, which only the device knows
 
 
 @dataclass(frozen=True)
 class Part:
-    """The key tiles that one worker reads for one head: the guess's two ranges (or a slice of them if only the guess is
-    computed), then its slice of the middle."""
+    """The key tiles that one worker reads for one head: its share of the guess's two ranges, then of the middle."""
 
     first: range
     last: range
     middle: range
 
+    @property
+    def guess(self) -> list[int]:
+        return [*self.first, *self.last]
+
     def tiles(self) -> list[int]:
         """List all of them, in the order they are read."""
-        return [*self.first, *self.last, *self.middle]
+        return [*self.guess, *self.middle]
 
 
 def parts(
     tokens: int, first_tiles: int, tail_tiles: int, workers: int, speculate: bool, guess_alone: bool = False
 ) -> list[Part]:
     """Return the part of each worker of a group for a user with `tokens` cached tokens. first_tiles, tail_tiles: what
-    the guess reads at either end (GuessRange). guess_alone: split the guess only; needs speculate=False."""
+    the guess reads at either end (GuessRange), chosen tiles as some more of the first ones. guess_alone: the guess
+    only; needs speculate=False."""
     total, split = -(-tokens // TILE), speculate or guess_alone
     first_end = min(first_tiles, total) if split else 0
     meet = total <= first_tiles + tail_tiles
     last_begin = (first_end if meet else total - tail_tiles) if split else total
-    middle, guess = last_begin - first_end, total - (last_begin - first_end)
-    if guess_alone:
-        shares = _deal(guess, workers)
-        firsts = [range(min(s.start, first_end), min(s.stop, first_end)) for s in shares]
-        lasts = [range(middle + max(s.start, first_end), middle + max(s.stop, first_end)) for s in shares]
-        return [Part(first, last, range(0)) for first, last in zip(firsts, lasts, strict=True)]
-    share_of_speculative = 0
-    if speculate:
-        share_of_speculative = middle if workers == 1 else min(max(total // workers - guess, 0), middle)
-    others = [w for w in range(workers) if not (speculate and w == speculative_worker(workers))]
-    nothing = range(0)
-    found: dict[int, Part] = {}
-    for worker, share in zip(others, _deal(middle - share_of_speculative, len(others)), strict=True):
-        found[worker] = Part(nothing, nothing, range(first_end + share.start, first_end + share.stop))
-    if speculate:
-        found[speculative_worker(workers)] = Part(
-            range(first_end), range(last_begin, total), range(last_begin - share_of_speculative, last_begin)
-        )
-    return [found[worker] for worker in range(workers)]
+    rest, guess = last_begin - first_end, total - (last_begin - first_end)
+    shares = _deal(guess, workers)
+    firsts = [range(min(s.start, first_end), min(s.stop, first_end)) for s in shares]
+    lasts = [range(rest + max(s.start, first_end), rest + max(s.stop, first_end)) for s in shares]
+    # The rest is dealt on from where the guess's deal has stopped.
+    stopped = guess % workers
+    middles = [range(first_end + s.start, first_end + s.stop) for s in _deal(0 if guess_alone else rest, workers)]
+    middles = middles[workers - stopped :] + middles[: workers - stopped]
+    return [Part(*ranges) for ranges in zip(firsts, lasts, middles, strict=True)]
 
 
 def _deal(tiles: int, count: int) -> list[range]:
@@ -159,19 +150,27 @@ def assign_cores(
 
 def cost(tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool) -> float:
     """Estimate how long `groups` groups of `workers` take for `items` heads of `tiles` cached key tiles each, in units
-    of one tile's time. The guess's worker has at least its `guess_tiles`."""
+    of one tile's time. speculate: the `guess_tiles` of them are processed and merged before the others."""
     share = -(-tiles // workers)
-    if speculate:
-        share = max(share, min(guess_tiles, tiles))
-    head = share + CHUNK_COST * -(-share // key_tiles) + MERGE_COST * merge_tree.levels(workers) + HEAD_COST
+    of_guess = -(-min(guess_tiles, tiles) // workers) if speculate else 0
+    chunks = -(-of_guess // key_tiles) - (-(share - of_guess) // key_tiles)
+    merges = merge_tree.levels(workers) * (2 if speculate else 1)
+    head = share + CHUNK_COST * chunks + MERGE_COST * merges + HEAD_COST
     return -(-items // groups) * head
 
 
 def make_buffers(
-    problem: Problem, workers: int, key_tiles: int, *, speculate: bool, peer: bool, masses: bool = False
+    problem: Problem,
+    workers: int,
+    key_tiles: int,
+    *,
+    speculate: bool,
+    peer: bool,
+    masses: bool = False,
+    rounds: int = 1,
 ) -> dict[str, Buffer]:
     """Return every circular buffer by its name in kernels/config.hpp. key_tiles: tiles of keys a worker processes at
-    once. masses: those of key tiles are handed out.
+    once. masses: those of key tiles are handed out. rounds: heads that a group does one after another.
 
     Buffers that other cores write into come first and have the same pages on all their cores, so that they have the
     same address everywhere: the gathered results of all users.
@@ -215,13 +214,14 @@ def make_buffers(
     if problem.paging is not None:
         found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, frozenset(worker))
     control = CONTROL_BYTES
-    if problem.guess.tiles:
-        control += MAX_ITEMS
-        found["cb_lists"] = Buffer(INDICES["cb_lists"], "UINT32", 4 * ROW_WORDS * problem.items, 1, frozenset(worker))
+    if problem.with_chosen:
+        control += _aligned(4 * rounds)
+        words = 2 * rounds * chosen_words(problem.max_tokens)
+        found["cb_chosen"] = Buffer(INDICES["cb_chosen"], "UINT32", 4 * words, 1, frozenset(worker))
     everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
     if masses:
         rows_per_head = problem.group_heads
-        tiles = most_tiles(problem, workers, speculate)
+        tiles = most_tiles(problem, workers)
         words = 4 + 2 * rows_per_head
         for name, size, pages in (
             ("cb_totals", 4 * words, 1),
@@ -230,7 +230,7 @@ def make_buffers(
             ("cb_mass_line", problem.max_tokens // TILE * 4, 1),
         ):
             dtype = "FLOAT32" if name == "cb_masses" else "UINT32"
-            found[name] = Buffer(INDICES[name], dtype, -(-size // ALIGNMENT) * ALIGNMENT, pages, frozenset(worker))
+            found[name] = Buffer(INDICES[name], dtype, _aligned(size), pages, frozenset(worker))
     if levels or masses:
         found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, 1, frozenset(worker))
     for name, size in (
@@ -242,11 +242,14 @@ def make_buffers(
     return found
 
 
-def most_tiles(problem: Problem, workers: int, speculate: bool) -> int:
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def most_tiles(problem: Problem, workers: int) -> int:
     """Return the most key tiles that one worker has of a head."""
     total = problem.max_tokens // TILE
-    guess = problem.guess.first_tiles + problem.guess.tail_tiles(1) + problem.guess.tiles if speculate else 0
-    return min(total, max(guess, -(-total // workers)) + 1)
+    return min(total, -(-total // workers) + 1)
 
 
 def l1_refusal(
@@ -296,7 +299,8 @@ def choose_work_split(
     """
     _check_key_chunk(key_chunk, problem.max_tokens)
     for_workers = len([core for core in cores if core not in (exchange, output)])
-    sizes = _group_sizes(for_workers, workers_per_head, speculate and output is None)
+    verifying = int(speculate and output is None)  # a core that is no worker
+    sizes = _group_sizes(for_workers, workers_per_head, bool(verifying))
     max_tiles = (key_chunk or problem.chunk_size) // TILE
     if masses and max_tiles > MAX_COLUMNS:
         if key_chunk:
@@ -304,12 +308,15 @@ def choose_work_split(
         max_tiles = MAX_COLUMNS
     min_tiles = max_tiles if key_chunk else 1
 
-    guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1) + problem.guess.tiles
     half_cache = max(problem.max_tokens // TILE // 2, 1)
+    guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1)
+    if problem.with_chosen:
+        guess_tiles += half_cache // CHOSEN_PART
     read = guess_tiles if guess_alone else half_cache
 
     def buffers_of(workers: int, key_tiles: int) -> dict[str, Buffer]:
-        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer, masses=masses)
+        rounds = -(-problem.items // min(problem.items, max((for_workers - verifying) // workers, 1)))
+        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer, masses=masses, rounds=rounds)
 
     def bytes_of(workers: int, key_tiles: int) -> int:
         return max(l1_bytes(buffers_of(workers, key_tiles)).values())

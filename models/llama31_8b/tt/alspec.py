@@ -23,7 +23,7 @@ from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.op import OutcomeLog, skip_compute
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
-from tt_kernels.speculative_flash_decode.guess_range import ROW_WORDS
+from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, speculative_flash_decode
 from tt_kernels.tile_selection.op import select_tiles
 from tt_kernels.token_guard.op import guard_result, guard_tokens
@@ -84,7 +84,7 @@ class PairAlspec(AttentionPolicy):
         (x-1, y-1)      attention, to the chip pair          attention_pairs: the same; each op counts its own calls
         (x-2, y-1)      attention, to the TP group           tp_group: distances, norms and votes of all chips of a row
         the others      attention's workers, output core     arrived, credit, outgoing, delivery, one per user
-        in DRAM         priority [32], exchange.gathered [2, 32], log [layers, 40]; of `followed`: masses, lists
+        in DRAM         priority [32], exchange.gathered [2, 32], log [layers, 40]; of `followed`: masses, chosen
 
     A core talks to another chip over the fabric link; whoever waits gives up after `timeout_s` and says so in its
     status, which the guards copy into tokens and `check` reports. threshold may be changed between steps that are not
@@ -117,10 +117,11 @@ class PairAlspec(AttentionPolicy):
         self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self.followed = None
-        if self.guess_range is not None and self.guess_range.tiles:
+        if self.guess_range is not None and settings.followed_tiles:
             self.followed = FollowedTiles(
                 mesh,
                 self.guess_range,
+                settings.followed_tiles,
                 layers=config.num_hidden_layers,
                 users=users,
                 kv_heads=config.num_key_value_heads // mesh_shape.tp,
@@ -151,7 +152,7 @@ class PairAlspec(AttentionPolicy):
             values,
             positions,
             program_config=self.program,
-            tile_lists=None if followed is None else followed.lists[layer],
+            chosen=None if followed is None else followed.chosen[layer],
             tile_masses=None if followed is None else followed.masses[layer],
             **self._options(page_table),
         ).exact
@@ -170,7 +171,7 @@ class PairAlspec(AttentionPolicy):
         return speculative_tree_attention(q, keys, values, *trees, program_config=self.tree_program, **options).exact
 
     def check_trees(self) -> None:
-        """Raise ValueError for a guess that follows the attention, whose lists are of one token after another."""
+        """Raise ValueError for a guess that follows the attention, which it does one token after another."""
         if self.followed is not None:
             raise ValueError(
                 f"a guess that follows the attention is of one token, not of a token tree: {self.guess_range}"
@@ -277,22 +278,30 @@ class FollowedTiles:
     for some steps, its weights are that much older. Only the sender's tiles count in a step, since the receiver takes
     the guess.
 
-    masses, lists: of each layer, uint32 [users, kv_heads, capacity / 32] and [users, kv_heads, 16] on each chip
-    (`speculative_flash_decode`). kv_heads: of one chip.
+    masses, chosen: of each layer, uint32 [users, kv_heads, capacity / 32] and [users, kv_heads, W] on each chip
+    (`speculative_flash_decode`). tiles: selected for each head. kv_heads: of one chip.
     """
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, guess_range: GuessRange, *, layers: int, users: int, kv_heads: int, capacity: int
+        self,
+        mesh: ttnn.MeshDevice,
+        guess_range: GuessRange,
+        tiles: int,
+        *,
+        layers: int,
+        users: int,
+        kv_heads: int,
+        capacity: int,
     ) -> None:
-        self.guess_range = guess_range
-        masses, lists = (users, kv_heads, capacity // TILE), (users, kv_heads, ROW_WORDS)
+        self.guess_range, self.tiles = guess_range, tiles
+        masses, chosen = (users, kv_heads, capacity // TILE), (users, kv_heads, chosen_words(capacity))
         self.masses = [_zeros(mesh, masses) for _ in range(layers)]
-        self.lists = [_zeros(mesh, lists) for _ in range(layers)]
+        self.chosen = [_zeros(mesh, chosen) for _ in range(layers)]
         self._no_mass = _zeros(mesh, masses)
 
     def select(self, positions: ttnn.Tensor) -> None:
         """Select the tiles of a step with these positions, int32 [users]."""
-        select_tiles(self.masses, self.lists, positions, self.guess_range)
+        select_tiles(self.masses, self.chosen, positions, self.guess_range, tiles=self.tiles)
 
     def reset(self) -> None:
         """Forget all weights, as after a prompt. No step may be running."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
-from tt_kernels.speculative_flash_decode.guess_range import MAX_TILES, GuessRange
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
 from ..config import BUDGET, LlamaConfig, check_budget
 from .layer_parallel import LayerAssignment
@@ -71,6 +71,11 @@ class AttentionSettings:
             raise ValueError(f"budget {self.budget} needs predictor 'budget', got {self.predictor!r}")
 
     @property
+    def followed_tiles(self) -> int:
+        """Return how many tiles of 32 keys the guess follows for each key/value head."""
+        return self.chunk_size // TILE - 1 if self.guess_range is None and self.predictor == "followed" else 0
+
+    @property
     def guess(self) -> GuessRange | None:
         """Return what alspec's guess reads, None for the op's default, `chunk_size` tokens at either end. Raises
         SpeculationError for a chunk size that `followed` cannot divide."""
@@ -116,16 +121,19 @@ class SpeculationError(ValueError):
     """This mesh or these settings do not support speculation; the message names the values."""
 
 
+MOST_FOLLOWED = 14  # tiles (tt_kernels/tile_selection)
+
+
 def followed_range(chunk_size: int) -> GuessRange:
-    """Return a guess as large as both ends: one tile of first tokens, `chunk_size` last ones, and for the rest tiles
-    that lists name. Raises SpeculationError."""
-    most = TILE * (MAX_TILES + 1)
+    """Return the ends of a guess as large as both ends: one tile of first tokens and `chunk_size` last ones; the rest
+    is tiles that are chosen. Raises SpeculationError."""
+    most = TILE * (MOST_FOLLOWED + 1)
     if chunk_size % TILE or not 2 * TILE <= chunk_size <= most:
         raise SpeculationError(
             f"a guess that follows the attention has chunks of {2 * TILE} to {most} tokens, a multiple of {TILE}, got "
             f"{chunk_size}"
         )
-    return GuessRange(TILE, chunk_size, whole_tail=True, tiles=chunk_size // TILE - 1)
+    return GuessRange(TILE, chunk_size, whole_tail=True)
 
 
 def check_chunk_size(chunk_size: int, capacity: int, name: str = "chunk_size") -> None:

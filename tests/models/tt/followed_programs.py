@@ -27,13 +27,18 @@ class Part(NamedTuple):
     held: int | None = None
 
 
+def bits_of(words: torch.Tensor) -> list[int]:
+    """Return the tiles whose bits are set in a head's words."""
+    return [32 * at + bit for at, word in enumerate(words.tolist()) for bit in range(32) if word >> bit & 1]
+
+
 def follow(
     mesh, config, state, prefilled, chunk_size: int, capacity: int, parts: list[Part], workers: int | None = None
 ) -> dict:
-    """Return, per step, the logits of both ranks, the priorities of both after each layer, and each rank's lists and
-    masses of each layer, int64 [users, kv_heads, words]; and both ranks' caches at the end. workers: per head, by
-    default by shapes; with them also the logits of the last step by every chip alone, with exact attention over the
-    same lists."""
+    """Return, per step, the logits of both ranks, the priorities of both after each layer, and each rank's bitmaps
+    of chosen tiles and masses of each layer, int64 [users, kv_heads, words]; and both ranks' caches at the end.
+    workers: per head, by default by shapes; with them also the logits of the last step by every chip alone, with exact
+    attention over the same tiles."""
     import ttnn
 
     from models.llama31_8b.tt.alspec import PairAlspec
@@ -75,13 +80,13 @@ def follow(
                 {
                     "logits": [rank[0, 0, :users].float() for rank in by_rank(out)],
                     "priorities": attend.last_priorities(),
-                    "lists": [[rank.long() for rank in by_rank(layer)] for layer in attend.followed.lists],
+                    "chosen": [[rank.long() for rank in by_rank(layer)] for layer in attend.followed.chosen],
                     "masses": [[rank.long() for rank in by_rank(layer)] for layer in attend.followed.masses],
                 }
             )
     alone = []
     if program is not None:
-        exact = attention_alone()(chunk_size, False, attend.guess_range, attend.followed.lists, program)
+        exact = attention_alone()(chunk_size, False, attend.guess_range, attend.followed.chosen, program)
         last = model.step_inputs(parts[-1].tokens[-1], parts[-1].positions[-1])
         alone = by_rank(model.with_attention(exact).decode(last))
     caches = [

@@ -24,17 +24,17 @@ def attention_alone() -> type:
     from tt_kernels.speculative_flash_decode.op import speculative_flash_decode
 
     class Alone(AttentionPolicy):
-        """Either result of the op without a peer: every chip takes it. lists: by layer, of a guess that follows the
+        """Either result of the op without a peer: every chip takes it. chosen: by layer, of a guess that follows the
         attention."""
 
-        def __init__(self, chunk_size: int, guess: bool, guess_range=None, lists=None, program=None) -> None:
-            self.guess, self.lists = guess, lists
+        def __init__(self, chunk_size: int, guess: bool, guess_range=None, chosen=None, program=None) -> None:
+            self.guess, self.chosen = guess, chosen
             self.options = {"chunk_size": chunk_size, "threshold": 0.0, "guess_range": guess_range}
             self.options["program_config"] = program
 
         def attend(self, layer, q, keys, values, positions, page_table):
-            lists = None if self.lists is None else self.lists[layer]
-            decoded = speculative_flash_decode(q, keys, values, positions, tile_lists=lists, **self.options)
+            chosen = None if self.chosen is None else self.chosen[layer]
+            decoded = speculative_flash_decode(q, keys, values, positions, chosen=chosen, **self.options)
             return decoded.guess if self.guess else decoded.exact
 
     return Alone

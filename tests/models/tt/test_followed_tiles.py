@@ -22,7 +22,7 @@ from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt.settings import SpeculationError, followed_range
-from tests.models.tt.followed_programs import NOTHING, Part, follow
+from tests.models.tt.followed_programs import NOTHING, Part, bits_of, follow
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
@@ -84,8 +84,8 @@ def own_masses(policy: ALSpecAttention) -> list:
     return [[[known(rank, layer, user) for user in users] for rank in (0, 1)] for layer in layers]
 
 
-def listed_tiles(masses: torch.Tensor, tokens: int) -> list[int]:
-    """Return the tiles that a guess with so many cached tokens lists. masses: [1, tiles]."""
+def chosen_tiles(masses: torch.Tensor, tokens: int) -> list[int]:
+    """Return the tiles that are chosen for a guess with so many cached tokens. masses: [1, tiles]."""
     end = torch.tensor(RANGE.tail_start(tokens) // 32)
     return tiles_by_budget(masses[0], 1.0, RANGE.first // 32, end, RANGE.tiles).nonzero().flatten().tolist()
 
@@ -162,11 +162,11 @@ def test_the_case_has_hits_and_misses_on_both_ranks(expected):
     assert lost.known[0][0] == [None, None]
     tokens = PROMPTS[0] + LATE + 1
     assert any(
-        listed_tiles(late.known[layer][0][user], tokens) != listed_tiles(lost.after[layer][0][user], tokens)
+        chosen_tiles(late.known[layer][0][user], tokens) != chosen_tiles(lost.after[layer][0][user], tokens)
         for layer in range(TINY.num_hidden_layers)
         for user in range(len(PROMPTS))
         if late.known[layer][0][user] is not None and lost.after[layer][0][user] is not None
-    ), "late masses make other lists"
+    ), "late masses make other choices"
 
 
 @pytest.mark.sim
@@ -193,36 +193,34 @@ def test_tokens_and_decisions_are_the_references_on_both_ranks(found, expected):
 
 @pytest.mark.sim
 @pytest.mark.timeout(3100)
-def test_lists_and_masses_are_the_references(found, expected):
+def test_chosen_tiles_and_masses_are_the_references(found, expected):
     """Tile for tile, of each rank. Where two tiles are as heavy as each other but for the chips' rounding, either will
     do; the case has none."""
     positions = [each for part in expected.parts for each in part.positions]
-    listed = largest = 0.0
+    chosen = largest = 0.0
     for ours, wanted, at in zip(found["steps"], expected.steps, positions, strict=True):
         for layer in range(TINY.num_hidden_layers):
             for rank in (0, 1):
                 for user in wanted.users:
-                    known, row = wanted.known[layer][rank][user], ours["lists"][layer][rank][user, 0]
-                    tokens = at[user] + 1
-                    assert row[0] == tokens
+                    known, row = wanted.known[layer][rank][user], ours["chosen"][layer][rank][user, 0]
                     if known is None:
-                        assert row[1] == 0
+                        assert not row.any()
                         continue
-                    assert row[2 : 2 + int(row[1])].tolist() == listed_tiles(known, tokens)
-                    listed += len(known)
+                    assert bits_of(row) == chosen_tiles(known, at[user] + 1)
+                    chosen += len(known)
                     after = wanted.after[layer][rank][user][0]
                     masses = ours["masses"][layer][rank][user, 0, : len(after)].double() * MASS_UNIT
                     largest = max(largest, float(((masses - after) / after).abs().max()))
     logger.info("largest relative error of a mass: {:.2%}", largest)
-    assert listed > 20 and largest < MASS_ERROR
+    assert chosen > 20 and largest < MASS_ERROR
 
 
 @pytest.mark.sim
 @pytest.mark.timeout(3100)
 def test_at_threshold_zero_a_pair_has_the_bits_of_one_chips_exact_attention(found, expected):
-    """Over the same lists, which order the sums; rank 0, whose lists count, is the sender of both layers."""
+    """Over the same chosen tiles, which order the sums; rank 0, whose tiles count, is the sender of both layers."""
     assert expected.steps[-1].hits == [[False], [False]]
-    assert all(tensor is not None for tensor in (layer[0][0] for layer in expected.steps[-1].known)), "lists to follow"
+    assert all(tensor is not None for tensor in (layer[0][0] for layer in expected.steps[-1].known)), "tiles to follow"
     for user in expected.steps[-1].users:
         assert torch.equal(found["steps"][-1]["logits"][0][user], found["alone"][0][user])
 
@@ -239,6 +237,6 @@ def test_caches_are_the_references_on_both_ranks(found, expected):
 
 
 @pytest.mark.parametrize("chunk_size", [32, 100, 512])
-def test_a_chunk_that_lists_cannot_divide_is_named(chunk_size):
+def test_a_chunk_that_cannot_be_divided_is_named(chunk_size):
     with pytest.raises(SpeculationError, match=f"chunks of 64 to 480 tokens, a multiple of 32, got {chunk_size}"):
         followed_range(chunk_size)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.support.run_op import Call, In, priorities, words
-from tests.tt_kernels.attention import CHIP, LISTED, LISTED_AT, LISTED_RANGE, SHORT, Case, blank_masses, list_words
+from tests.tt_kernels.attention import CHIP, CHOOSING, CHOOSING_AT, SHORT, Case, blank_masses, chosen_tiles
 from tests.tt_kernels.common.earlier_buffers import touched_body
 
 pytestmark = pytest.mark.sim
@@ -21,15 +21,17 @@ def attention_calls(nodes: int, workers: int) -> dict[str, Call]:
         case, at = Case(nodes, max_tokens=256, workers=workers, grid=(4, 1)), [150]
         more: dict[str, dict] = {"speculate": {"guess_range": SHORT}, "exact": {}}
     else:
-        case, at = replace(LISTED, workers=workers), LISTED_AT
+        case, at = replace(CHOOSING, workers=workers), CHOOSING_AT
         more = {"guess": {}, "exact": {}, "speculate": {}}
     inputs = case.inputs(*case.random())
     calls = {mode: case.call(mode, inputs, at, **options) for mode, options in more.items()}
     if nodes == 1:
-        lists = words(list_words(), "uint32")
-        calls["lists"] = case.call("speculate", inputs, at, guess_range=LISTED_RANGE, tile_lists=lists)
+        chosen = {"chosen": chosen_tiles()}
+        calls["chosen"] = case.call("speculate", inputs, at, **chosen)
+        calls["chosen alone"] = case.call("guess", inputs, at, **chosen)
         masses = {"priority": priorities(2), "tile_masses": blank_masses(case)}
         calls["masses"] = case.call("speculate", inputs, at, **masses)
+        calls["chosen, masses"] = case.call("speculate", inputs, at, **masses, **chosen)
     return calls
 
 
@@ -44,10 +46,9 @@ def test_attention(sim_device, nodes, workers):
 
 
 def test_tile_selection_and_tree_cache(sim_device):
-    masses, lists = (words(torch.full((1, 2, 16), value), "uint32") for value in (1, 0))
-    calls = {
-        "selection": Call("tt_kernels.tile_selection.op:select_tiles", [masses], [lists], words([400]), LISTED_RANGE),
-    }
+    masses, chosen = (words(torch.full((1, 2, words_), value), "uint32") for words_, value in ((16, 1), (8, 0)))
+    select = "tt_kernels.tile_selection.op:select_tiles"
+    calls = {"selection": Call(select, [masses], [chosen], words([400]), SHORT, tiles=3)}
     caches, new = ([In(torch.randn(1, 2, size, 64)) for _ in range(2)] for size in (64, 8))
     prefix, path = words([30]), words([[2, 3, -1, -1, -1, -1, -1, -1]])
     calls["nodes"] = Call("tt_kernels.tree_cache.op:write_nodes", *caches, *new, prefix, 8)

@@ -19,7 +19,7 @@ from tests.tt_kernels.attention import CHIP, Case, random_tree
 from tt_kernels.common.page_table import BLOCKS, Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import check_problem
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange, list_rows
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, chosen_rows
 from tt_kernels.tree_attention.reference import path_of
 
 CAPACITY, SHARED = 256, 128
@@ -71,7 +71,7 @@ def check_pairs(results: list[dict[str, Any]]) -> None:
 @pytest.mark.sim
 @pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
 def test_decoding_from_pages(sim_device, cache):
-    """Exact, the guess, both; blocks of all sizes, a shared prefix, listed tiles."""
+    """Exact, the guess, both; blocks of all sizes, a shared prefix, chosen tiles."""
     case = Case(1, 4, 2, 64, CAPACITY, users=2, cache=cache, workers=None, grid=(4, 2))
     q, *caches = case.random(1)
     for part in caches:
@@ -81,9 +81,9 @@ def test_decoding_from_pages(sim_device, cache):
         table, blocks = tables(block, block, SHARED if block < 128 else 0)
         for mode in ("exact", "guess", "speculate"):
             calls += both(case, q, caches, table, blocks, mode, at, chunk_size=64)
-    lists = {"guess_range": GuessRange(32, 32, tiles=2)}
-    lists["tile_lists"] = words(list_rows([256, 231], [[[2, 5], [6]], [[1, 4], []]]), "uint32")
-    calls += both(case, q, caches, *tables(64, 64), "speculate", [255, 230], **lists)
+    chosen = words(chosen_rows([[[2, 5], [6]], [[1, 4], []]], CAPACITY), "uint32")
+    more = {"guess_range": GuessRange(32, 32), "chosen": chosen}
+    calls += both(case, q, caches, *tables(64, 64), "speculate", [255, 230], **more)
     results = run_ops(sim_device(CHIP), calls)
     check_pairs(results)
     for found in (results[4], results[-1]):

@@ -20,22 +20,15 @@ constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barri
 // Reads rows of head_tiles cache tiles, row r from page head.page(r) on (head_rows.hpp), each to the start of `stride`
 // tiles of the buffer. A push is one row, which divides the buffer's size, so rows never wrap around; those in flight
 // may be on both sides of its end. Of the last row only the first `visible` tokens are kept: what the cache holds after
-// the position must not matter, and 0 times an infinity or NaN would. The next `singles` rows are read one at a time, so
-// that other cores' reads wait for few of these.
+// the position must not matter, and 0 times an infinity or NaN would.
 template <uint32_t head_tiles, uint32_t stride, typename Accessor, typename Rows>
 inline void read(
-    uint32_t cb,
-    const Accessor& cache,
-    const Rows& head,
-    const attention::Range& rows,
-    uint32_t visible,
-    uint32_t& singles) {
+    uint32_t cb, const Accessor& cache, const Rows& head, const attention::Range& rows, uint32_t visible) {
     const uint32_t tile_bytes = get_tile_size(cb);
     const uint32_t row_bytes = stride * tile_bytes;
     const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
     for (uint32_t row = rows.begin; row < rows.end;) {
-        const uint32_t batch = attention::min(singles > 0 ? 1 : rows_in_flight, rows.end - row);
-        singles -= attention::min(singles, batch);
+        const uint32_t batch = attention::min(rows_in_flight, rows.end - row);
         cb_reserve_back(cb, batch * stride);
         uint32_t to = get_write_ptr(cb), last = to;
         for (uint32_t i = 0; i < batch; ++i) {
@@ -73,9 +66,8 @@ inline void read_chunk(
     const Rows& head,
     const attention::Range& chunk,
     uint32_t visible,
-    uint32_t capacity,
-    uint32_t& singles) {
-    read<head_tiles, stride>(cb, cache, head, chunk, visible, singles);
+    uint32_t capacity) {
+    read<head_tiles, stride>(cb, cache, head, chunk, visible);
     if (const uint32_t rest = capacity - chunk.size(); rest > 0) {
         cb_reserve_back(cb, rest * stride);
         cb_push_back(cb, rest * stride);
@@ -94,18 +86,15 @@ struct Source {
     uint32_t capacity;  // key tiles of a chunk
 };
 
-// Reads chunks in the order in which they are needed: the keys of the next chunk before the values of this one. singles:
-// see read().
+// Reads chunks in the order in which they are needed: the keys of the next chunk before the values of this one.
 template <uint32_t head_tiles, typename Accessor, typename Rows>
 class InTurn {
 public:
-    explicit InTurn(const Source<Accessor, Rows>& source, uint32_t singles = 0) :
-        source_(source), singles_(singles) {}
+    explicit InTurn(const Source<Accessor, Rows>& source) : source_(source) {}
 
     void read(const attention::Range& chunk) {
         read_chunk<head_tiles, head_tiles>(
-            source_.cb_keys, source_.keys, source_.head, chunk, visible_of(chunk), source_.capacity,
-            singles_);
+            source_.cb_keys, source_.keys, source_.head, chunk, visible_of(chunk), source_.capacity);
         finish();
         last_ = chunk;
     }
@@ -113,8 +102,7 @@ public:
     void finish() {
         if (last_.size() > 0) {
             read_chunk<head_tiles, value_rows::stride<head_tiles>>(
-                source_.cb_values, source_.values, source_.head, last_, visible_of(last_), source_.capacity,
-                singles_);
+                source_.cb_values, source_.values, source_.head, last_, visible_of(last_), source_.capacity);
             last_ = {0, 0};
         }
     }
@@ -127,7 +115,6 @@ private:
     }
 
     const Source<Accessor, Rows> source_;
-    uint32_t singles_;
     attention::Range last_{0, 0};  // whose values have not been read
 };
 

@@ -21,18 +21,17 @@ struct Range {
     uint32_t size() const { return end - begin; }
 };
 
-// A worker's part of one head: the guess's two ranges (the speculative worker only, or a slice of them if only the
-// guess is computed), then a slice of the middle.
+// A worker's part of one head: what it reads of the guess's two ranges, then a slice of the middle.
 struct Part {
     Range first;
     Range last;
     Range middle;
 
-    uint32_t tiles() const { return first.size() + last.size() + middle.size(); }
+    uint32_t guess_tiles() const { return first.size() + last.size(); }
+    uint32_t tiles() const { return guess_tiles() + middle.size(); }
 };
 
-// Worker 0 of a group is its reducer. The guess has a worker of its own if there are several, which receives nothing in
-// the merge (merge_tree.hpp).
+// Worker 0 of a group is its reducer (merge_tree.hpp).
 constexpr uint32_t reducer = 0;
 
 // By value, unlike std::min and std::max, whose references cost instructions.
@@ -54,69 +53,97 @@ struct GuessRange {
     uint32_t first;
     uint32_t last;
     bool whole_tail;     // one more tile at the end if the last one is not full
-    bool alone = false;  // only the guess is read, by all workers
     uint32_t after = 0;  // the last tokens: a token tree's but for its root, which the tail is that of
-    // At most so many between the ends (tile_list.hpp), which part_of() takes as some more of `first`.
-    uint32_t tiles = 0;
 
     uint32_t tail(uint32_t tokens) const {
         const uint32_t own = tokens - after;
         return last + (whole_tail && own % tile_tokens != 0 ? 1 : 0) + tiles_of(tokens) - tiles_of(own);
     }
-    bool bypassed(uint32_t tokens) const { return tokens - after < (first + tiles + last) * tile_tokens; }
+    bool bypassed(uint32_t tokens) const { return tokens - after < (first + last) * tile_tokens; }
 };
 
-// As the speculative worker: there is none.
+// A head's tiles: those of the guess at either end, which are everything if they meet, and the rest between them.
+struct Ends {
+    Ends(uint32_t tokens, const GuessRange& guess) : total(tiles_of(tokens)) {
+        const uint32_t tail = guess.tail(tokens);
+        first_end = min(guess.first, total);
+        last_begin = total > guess.first + tail ? total - tail : first_end;
+    }
+    explicit Ends(uint32_t tokens) : total(tiles_of(tokens)), first_end(0), last_begin(total) {}  // no guess
+
+    uint32_t rest() const { return last_begin - first_end; }
+    uint32_t guess() const { return total - rest(); }
+
+    uint32_t total, first_end, last_begin;
+};
+
+// Which tiles the workers of a head read: each its share of the guess's, as if the two ends were adjacent, and of the
+// rest. The rest is dealt on from where the guess's deal has stopped, so that all read about the same number; without a
+// guess worker 0 is the first.
+class EvenSplit {
+public:
+    EvenSplit(const Ends& ends, uint32_t workers) :
+        ends_(ends), workers_(workers), dealt_(ends.guess() % workers) {}
+
+    bool has_guess(uint32_t worker) const { return worker < ends_.guess(); }
+    bool has_rest(uint32_t worker) const { return place(worker) < ends_.rest(); }
+
+    Part part(uint32_t worker) const {
+        const uint32_t first_end = ends_.first_end;
+        const Range guess = share_of(ends_.guess(), worker, workers_);
+        const Range rest = share_of(ends_.rest(), place(worker), workers_);
+        Part part{{min(guess.begin, first_end), min(guess.end, first_end)}, {0, 0}, {0, 0}};
+        if (guess.end > first_end) {
+            part.last = {ends_.rest() + max(guess.begin, first_end), ends_.rest() + guess.end};
+        }
+        part.middle = {first_end + rest.begin, first_end + rest.end};
+        return part;
+    }
+
+private:
+    uint32_t place(uint32_t worker) const {
+        return worker < dealt_ ? worker + workers_ - dealt_ : worker - dealt_;
+    }
+
+    Ends ends_;
+    uint32_t workers_;
+    uint32_t dealt_;  // of the guess, after whole rounds
+};
+
+// For a head whose guess one worker makes, which receives nothing in the merge if there are several. As the speculative worker: there is none.
 constexpr uint32_t nobody = 0xFFFFFFFF;
 
 // The part of `worker` of `workers` for a user with `tokens` cached tokens. speculative_worker: the one that has the
-// guess, or `nobody`. The guess reads the two ends, which are everything if they meet. Without speculation the middle is
-// everything, or nothing if only the guess is computed. Tiles are dealt so that all workers read about the same number;
-// the speculative worker, which also emits the guess, reads more than the others only if the guess itself is more. The
+// guess, or `nobody`: the middle is everything then. Tiles are dealt so that all workers read about the same number; the
+// speculative worker, which also emits the guess, reads more than the others only if the guess itself is more. The
 // reducer's slice is empty only if the middle is.
 inline Part part_of(
-    uint32_t tokens, const GuessRange& ends, uint32_t worker, uint32_t workers, uint32_t speculative_worker) {
+    uint32_t tokens,
+    const GuessRange& guess,
+    uint32_t worker,
+    uint32_t workers,
+    uint32_t speculative_worker) {
     const bool speculate = speculative_worker != nobody;
-    const uint32_t total = tiles_of(tokens);
-    const bool split = speculate || ends.alone;
-    const uint32_t first_end = split ? min(ends.first, total) : 0;
-    const uint32_t tail = ends.tail(tokens);
-    const uint32_t last_begin = split ? (total > ends.first + tail ? total - tail : first_end) : total;
-    const uint32_t middle = last_begin - first_end;
-    const uint32_t guess = total - middle;
-
-    const bool speculative = speculate && worker == speculative_worker;
-    Part part{{0, 0}, {0, 0}, {first_end, first_end}};
-    if (ends.alone) {
-        // As if the two ends were adjacent.
-        const Range share = share_of(guess, worker, workers);
-        part.middle = {0, 0};
-        part.first = {min(share.begin, first_end), min(share.end, first_end)};
-        if (share.end > first_end) {
-            part.last = {middle + max(share.begin, first_end), middle + share.end};
-        }
-        return part;
-    }
-    if (speculative) {
-        part.first = {0, first_end};
-        part.last = {last_begin, total};
-    }
+    const Ends ends = speculate ? Ends(tokens, guess) : Ends(tokens);
+    const uint32_t middle = ends.rest();
 
     // The speculative worker fills up to an even share and takes its slice from the end of the middle.
     uint32_t speculative_share = 0;
     if (speculate) {
-        const uint32_t even = total / workers;
-        speculative_share = workers == 1 ? middle : (even > guess ? min(even - guess, middle) : 0);
+        const uint32_t even = ends.total / workers;
+        speculative_share =
+            workers == 1 ? middle : (even > ends.guess() ? min(even - ends.guess(), middle) : 0);
     }
-    if (speculative) {
-        part.middle = {last_begin - speculative_share, last_begin};
-        return part;
+    if (speculate && worker == speculative_worker) {
+        return {
+            {0, ends.first_end},
+            {ends.last_begin, ends.total},
+            {ends.last_begin - speculative_share, ends.last_begin}};
     }
     const uint32_t others = speculate ? workers - 1 : workers;
     const uint32_t index = speculate && worker > speculative_worker ? worker - 1 : worker;
     const Range share = share_of(middle - speculative_share, index, others);
-    part.middle = {first_end + share.begin, first_end + share.end};
-    return part;
+    return {{0, 0}, {0, 0}, {ends.first_end + share.begin, ends.first_end + share.end}};
 }
 
 // Columns of the last tile that hold cached tokens: 1 to 32.
@@ -127,10 +154,10 @@ inline bool ends_partly(uint32_t end, uint32_t tokens) {
     return tokens % tile_tokens != 0 && end == tokens / tile_tokens + 1;
 }
 
-// Whether that tile is in `part`, which must not be empty.
+// Whether that tile is in `part`.
 inline bool needs_mask(const Part& part, uint32_t tokens) {
-    return ends_partly(part.first.end, tokens) || ends_partly(part.last.end, tokens) ||
-           ends_partly(part.middle.end, tokens);
+    const auto has = [&](const Range& range) { return range.size() > 0 && ends_partly(range.end, tokens); };
+    return has(part.first) || has(part.last) || has(part.middle);
 }
 
 }  // namespace attention

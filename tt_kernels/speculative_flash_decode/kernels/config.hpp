@@ -21,7 +21,7 @@ namespace config {
 constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
 constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
 constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
-constexpr bool followed = get_named_compile_time_arg_val("followed") == 1;        // tile_list.hpp
+constexpr bool with_chosen = get_named_compile_time_arg_val("with_chosen") == 1;  // chosen_tiles.hpp
 constexpr bool hands_out_masses = get_named_compile_time_arg_val("masses") == 1;  // tile_mass.hpp
 constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
 
@@ -32,14 +32,9 @@ inline uint32_t query_heads() { return COMMON_ARG(query_heads); }
 inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }  // that a user's head can have
 inline uint32_t block_shift() { return COMMON_ARG(block_shift); }  // of a paged cache (head_rows.hpp)
 inline attention::GuessRange guess() {
-    return {
-        COMMON_ARG(guess_first),
-        COMMON_ARG(guess_last),
-        COMMON_ARG(guess_whole_tail) != 0,
-        COMMON_ARG(guess_alone) != 0,
-        0,
-        COMMON_ARG(guess_tiles)};
+    return {COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0};
 }
+inline bool guess_alone() { return COMMON_ARG(guess_alone) != 0; }
 inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t rows_per_head() { return COMMON_ARG(rows_per_head); }  // of a query tile, per KV head
 inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }          // that a worker processes at once
@@ -57,7 +52,7 @@ constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
 constexpr uint32_t cb_pages = get_named_compile_time_arg_val("cb_pages");
-constexpr uint32_t cb_lists = get_named_compile_time_arg_val("cb_lists");
+constexpr uint32_t cb_chosen = get_named_compile_time_arg_val("cb_chosen");
 constexpr uint32_t cb_masses = get_named_compile_time_arg_val("cb_masses");  // mass_columns.hpp
 constexpr uint32_t cb_mass_weights = get_named_compile_time_arg_val("cb_mass_weights");
 constexpr uint32_t cb_mass_line = get_named_compile_time_arg_val("cb_mass_line");

@@ -9,41 +9,84 @@
 #include <cstdint>
 
 #include "config.hpp"
+#include "tt_kernels/common/kernels/chosen_tiles.hpp"
+#include "tt_kernels/common/kernels/merge_tree.hpp"
 
 namespace control {
 
-constexpr uint32_t receiving = 0;     // word: 1 on the receiver of a pair, else 0
-constexpr uint32_t alone = 1;         // word: 1 if the exchange before this call did not reach the peer
-constexpr uint32_t first_tokens = 2;  // words: cached tokens of each user, 0 for one to skip
-constexpr uint32_t first_listed =
-    16;  // words: a byte per head of all users: listed tiles that its guess reads
-constexpr uint32_t max_items = 64;
-static_assert(first_tokens + config::max_users <= first_listed);
-constexpr uint32_t page_bytes = first_listed * sizeof(uint32_t) + (config::followed ? max_items : 0);
+constexpr uint32_t receiving = 0;      // word: 1 on the receiver of a pair, else 0
+constexpr uint32_t alone = 1;          // word: 1 if the exchange before this call did not reach the peer
+constexpr uint32_t first_tokens = 2;   // words: cached tokens of each user, 0 for one to skip
+constexpr uint32_t first_chosen = 16;  // words: tiles that were chosen for each head of the group, in turn
+static_assert(first_tokens + config::max_users <= first_chosen);
 
-// Where the listed tiles of an item are: the word, and by how much it is shifted.
-inline uint32_t listed_word(uint32_t item) { return first_listed + item / 4; }
-inline uint32_t listed_shift(uint32_t item) { return item % 4 * 8; }
+// Whether only the guess is computed: it is the last result then.
+inline bool guess_alone() { return !config::speculate && config::guess_alone(); }
 
-// For data movement kernels.
-inline uint32_t listed_of(const volatile uint32_t* words, uint32_t item) {
-    return config::followed ? words[listed_word(item)] >> listed_shift(item) & 0xff : 0;
+// What the workers of a head read: the guess, and then the rest. `chosen` tiles count as some more of the first ones
+// (chosen_tiles.hpp).
+class Head {
+public:
+    Head(uint32_t tokens, uint32_t chosen) : split_(ends_of(tokens, chosen), config::workers()) {}
+
+    attention::Part part(uint32_t worker) const {
+        attention::Part part = split_.part(worker);
+        if (guess_alone()) {
+            part.middle.end = part.middle.begin;
+        }
+        return part;
+    }
+
+    // The levels at which `worker` receives partial results: of the guess, before it goes on with the rest; and at last.
+    uint32_t guess_sources(uint32_t worker) const {
+        return merge_tree::sources_of(
+            worker, config::workers(), [this](uint32_t other) { return split_.has_guess(other); });
+    }
+    uint32_t sources(uint32_t worker) const {
+        return merge_tree::sources_of(
+            worker, config::workers(), [this](uint32_t other) { return has_last(other); });
+    }
+
+    // Whether `worker` has something for its receiver: tiles of its own, or what it received.
+    bool sends_guess(uint32_t worker) const { return split_.has_guess(worker) || guess_sources(worker) != 0; }
+    bool sends(uint32_t worker) const { return has_last(worker) || sources(worker) != 0; }
+
+private:
+    static attention::Ends ends_of(uint32_t tokens, uint32_t chosen) {
+        if (!config::speculate && !guess_alone()) {
+            return attention::Ends(tokens);
+        }
+        attention::GuessRange guess = config::guess();
+        guess.first += chosen;
+        return {tokens, guess};
+    }
+    bool has_last(uint32_t worker) const {
+        return guess_alone() ? split_.has_guess(worker) : split_.has_rest(worker);
+    }
+
+    attention::EvenSplit split_;
+};
+
+#if !defined(COMPILE_FOR_TRISC)
+
+inline uint32_t chosen_of(const volatile uint32_t* words, uint32_t round) {
+    return config::with_chosen ? words[first_chosen + round] : 0;
 }
 
-// What the guess of a head with `listed` tiles reads, these as some more of the first ones (tile_list.hpp).
-inline attention::GuessRange guess_with(uint32_t listed) {
-    attention::GuessRange guess = config::guess();
-    guess.first += listed;
-    return guess;
+// The bits of the group's head number `round`: twice so many words (chosen_tiles.hpp).
+inline uint32_t words_of_chosen() { return chosen_tiles::words_of(config::cache_tiles()); }
+inline volatile tt_l1_ptr uint32_t* chosen_words(uint32_t round) {
+    return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_chosen)) +
+           round * 2 * words_of_chosen();
 }
 
-// The worker of a group that has the guess: the last, whose partial result, often the latest, is usually merged late.
-inline uint32_t speculative_worker() { return config::speculate ? config::workers() - 1 : attention::nobody; }
-
-// What `worker` of a group reads for such a head.
-inline attention::Part part_of(uint32_t tokens, uint32_t listed, uint32_t worker) {
-    return attention::part_of(tokens, guess_with(listed), worker, config::workers(), speculative_worker());
+// The order in which the rows of its cache are numbered.
+inline chosen_tiles::Order order_of(uint32_t tokens, uint32_t chosen, uint32_t round) {
+    const attention::Ends ends(tokens, config::guess());
+    return {chosen_words(round), words_of_chosen(), ends.first_end, ends.last_begin, chosen};
 }
+
+#endif
 
 // Returns a bit for each user that is not skipped, from the page's words.
 inline uint32_t active_users(const volatile uint32_t* words) {

@@ -57,7 +57,8 @@ inline void fetch(
 }
 
 // Fetches the page and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
-// readable at the start of cb_control, to which nothing else is pushed. add(words) may add to it before.
+// readable at the start of cb_control, to which nothing else is pushed. add(words) may add to it before, and returns how
+// many words the page has.
 template <typename PositionsArgs, typename GatheredArgs, typename Add>
 inline void share(
     const Sources& from,
@@ -69,10 +70,10 @@ inline void share(
     const uint32_t page = get_write_ptr(config::cb_control);
     fetch(from, page, positions_args, gathered_args);
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(page);
-    add(words);
+    const uint32_t count = add(words);
     volatile tt_l1_ptr uint32_t* copy =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control_writer));
-    for (uint32_t i = 0; i < page_bytes / sizeof(uint32_t); ++i) {
+    for (uint32_t i = 0; i < count; ++i) {
         copy[i] = words[i];
     }
     cb_push_back(config::cb_control, 1);

@@ -16,7 +16,6 @@
 #include "control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/mass_columns.hpp"
-#include "tt_kernels/common/kernels/tile_list.hpp"
 #include "tt_kernels/common/kernels/tile_mass.hpp"
 
 namespace masses {
@@ -80,42 +79,24 @@ private:
     uint32_t heads_ = 0;
 };
 
-// Calls visit(tile, count) for the tiles that rows [begin, end) of the cache are, run by run: listed ones follow the first
-// (tile_list.hpp).
-template <typename Visit>
-inline void for_each_run(
-    [[maybe_unused]] uint32_t item,
-    [[maybe_unused]] uint32_t listed,
-    uint32_t begin,
-    uint32_t end,
-    Visit visit) {
-    if constexpr (config::followed) {
-        const auto list = reinterpret_cast<tile_list::Row>(
-            get_write_ptr(config::cb_lists) + item * tile_list::row_bytes +
-            tile_list::first_tile * sizeof(uint32_t));
-        const uint32_t first = config::guess().first, others = first + listed;
-        if (begin < first) {
-            const uint32_t stop = attention::min(end, first);
-            visit(begin, stop - begin);
-            begin = stop;
-        }
-        for (; begin < end && begin < others; ++begin) {
-            visit(list[begin - first], 1);
-        }
-        uint32_t below = 0;  // listed tiles below the next one
-        while (begin < end) {
-            uint32_t tile = begin - listed + below;
-            while (below < listed && list[below] <= tile) {
-                ++below;
-                ++tile;
-            }
-            const uint32_t rest = end - begin;
-            const uint32_t count = below < listed ? attention::min(rest, list[below] - tile) : rest;
+// Calls visit(tile, count) for the tiles that rows of the cache are, run by run. order: of the rows, if tiles are chosen.
+template <typename Order, typename Visit>
+inline void for_each_run(Order& order, const attention::Range& rows, Visit visit) {
+    if constexpr (config::with_chosen) {
+        constexpr uint32_t none = ~0u;
+        uint32_t tile = rows.size() > 0 ? order.tile(rows.begin) : none;
+        for (uint32_t row = rows.begin; row < rows.end;) {
+            uint32_t count = 0, next = none;
+            do {
+                ++count;
+                next = row + count < rows.end ? order.tile(row + count) : none;
+            } while (next == tile + count);
             visit(tile, count);
-            begin += count;
+            row += count;
+            tile = next;
         }
     } else {
-        visit(begin, end - begin);
+        visit(rows.begin, rows.size());
     }
 }
 
@@ -166,15 +147,22 @@ public:
         words[taken_word] = heads_;
     }
 
-    // Writes the masses of `part`, the item's, to `line`, the NoC address of the item's: run by run, or at once where the
-    // part is the whole head. They are there after the barrier of writes.
-    void write(const attention::Part& part, uint32_t item, uint32_t listed, uint64_t line, bool whole) {
+    // Writes the masses of `part` to `line`, the NoC address of the head's: run by run, or at once where the part is the
+    // whole head. They are there after the barrier of writes. tokens, chosen, round: of the head (control.hpp).
+    void write(
+        const attention::Part& part,
+        [[maybe_unused]] uint32_t tokens,
+        [[maybe_unused]] uint32_t chosen,
+        [[maybe_unused]] uint32_t round,
+        uint64_t line,
+        bool whole) {
         noc_async_write_barrier();  // the line of the item before has been read
         const uint32_t rows = config::rows_per_head();
         uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
         const uint32_t* weights = weights_start();
+        [[maybe_unused]] auto order = control::order_of(tokens, chosen, round);
         for (const attention::Range& range : {part.first, part.last, part.middle}) {
-            for_each_run(item, listed, range.begin, range.end, [&](uint32_t tile, uint32_t count) {
+            for_each_run(order, range, [&](uint32_t tile, uint32_t count) {
                 weigh(weights, masses + tile, count);
                 weights += count * rows;
                 if (!whole) {
@@ -233,8 +221,8 @@ private:
         cb_pop_front(config::cb_masses, 1);
     }
 
-    // Takes a row's maximum of a chunk, which is not below the one before. What is kept of the row changes only where
-    // the maximum passes what that is relative to: seldom, as that was above it.
+    // Takes a row's maximum of a chunk. What is kept of the row changes only where the maximum passes what that is
+    // relative to: seldom, as that was above it. A maximum below the first one is of a worker that has begun anew.
     void raise(uint32_t row, uint32_t maximum) {
         Row& kept = rows_[row];
         const bool is_first = kept.octaves == no_chunk;
@@ -244,6 +232,7 @@ private:
         kept.maximum = maximum;
         uint32_t distance =
             is_first ? tile_mass::far : tile_mass::distance(kept.reference, maximum, scale_log2e_);
+        uint32_t below = distance == 0 ? tile_mass::distance(maximum, kept.reference, scale_log2e_) : 0;
         uint32_t up = 0;
         if (distance == tile_mass::far) {  // nothing before counts
             kept.reference = maximum;
@@ -260,7 +249,9 @@ private:
                 *weight = up < 32 ? *weight >> up : 0;
             }
         }
-        kept.factor = tile_mass::decay((kept.octaves << tile_mass::distance_bits) - distance);
+        constexpr uint32_t nothing = 32 << tile_mass::distance_bits;
+        below = attention::min(below, nothing);
+        kept.factor = tile_mass::decay((kept.octaves << tile_mass::distance_bits) + below - distance);
     }
 
     // Makes the masses of `count` tiles. Four rows, Llama's, have their factors in registers.

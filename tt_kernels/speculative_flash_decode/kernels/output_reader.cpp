@@ -44,7 +44,9 @@ void kernel_main() {
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share(control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered), [](auto*) {});
+    control::share(control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered), [](auto*) {
+        return control::first_chosen;
+    });
     if (words[control::receiving]) {
         return;
     }

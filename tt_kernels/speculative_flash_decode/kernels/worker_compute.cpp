@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker's compute kernel (ALSpec paper, algorithm 3): the guess first if this worker owns it, then its slice of the
-// middle; then the merge with the partial results of other workers (merge_tree.hpp). For each chunk of keys K and
-// values V, with queries Q and the online-softmax state (m, l, O) of the chunks before:
+// A worker's compute kernel (ALSpec paper, algorithm 3): its share of the guess, which is merged with those of other
+// workers (merge_tree.hpp); then its share of the rest, which the worker that has merged the guess adds to it and the
+// others merge anew. For each chunk of keys K and values V, with queries Q and the online-softmax state (m, l, O) of the
+// chunks before:
 //
 //     S = Q K^T;   m' = max(m, rowmax S);   P = exp(scale (S - m'));   r = exp(scale (m - m'))
 //     l = r l + rowsum P;   O = r O + P V;   at the end the result is O / l
@@ -30,14 +31,6 @@ constexpr uint32_t head_tiles = config::head_tiles;
 constexpr partial_merge::Buffers merge_buffers{
     config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
-uint32_t listed_of(uint32_t item) {
-    if constexpr (config::followed) {
-        const uint32_t word = read_tile_value(config::cb_control, 0, control::listed_word(item));
-        return word >> control::listed_shift(item) & 0xff;
-    }
-    return 0;
-}
-
 // The first row with the queries of this item's head.
 uint32_t first_row_of(uint32_t item) { return item % config::kv_heads() * config::rows_per_head(); }
 
@@ -62,15 +55,15 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     bool broken = false;       // known to the packer's thread: NaN or infinity in a key (probe_rows.hpp)
     bool handed_over = false;  // the state before, which the writer may still be reading
 
-    // Takes the key tiles of `range`, as many at a time as the buffers hold. ends_guess: the state after it is the guess.
-    void attend(const Range& range, uint32_t tokens, bool ends_guess) {
+    // Takes the key tiles of `range`, as many at a time as the buffers hold. emits: the state after it is emitted.
+    void attend(const Range& range, uint32_t tokens, bool emits) {
         for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
             const uint32_t end = attention::min(begin + config::key_tiles(), range.end);
             MaskedStep step{};
             step.rows = end - begin;
             step.set_bands(bands);
             step.last = true;
-            step.emits = ends_guess && end == range.end;
+            step.emits = emits && end == range.end;
             step.masked = attention::ends_partly(end, tokens);
             take(step);
         }
@@ -125,22 +118,33 @@ struct State : Steps<head_tiles, MaskedStep, State> {
         empty = false;
     }
 
+    // Ends what this worker has attended to and merges what arrives at the levels in `sources`.
+    void end_part(bool attended, uint32_t sources);
+
     void hand_over() {
         partial_merge::hand_over<head_tiles>(config::cb_state, row_max(), config::cb_handover);
         handed_over = true;
     }
 
     void drop() {
+        cb_pop_front(config::cb_state, config::partial_tiles);
+        cb_pop_front(row_max(), 1);
+        empty = true;
+    }
+
+    void hand_over_and_drop() {
         if (!empty) {
-            cb_pop_front(config::cb_state, config::partial_tiles);
-            cb_pop_front(row_max(), 1);
-            empty = true;
+            hand_over();
+            drop();
         }
     }
 };
 
-// Merges what arrives at the levels in `sources`, in their order.
-void receive_all(State& state, uint32_t sources) {
+__attribute__((noinline)) void State::end_part(bool attended, uint32_t sources) {
+    if (attended) {
+        finish();
+        broken = probe_rows::mark(row_max(), first_row, end_row());
+    }
     if (sources == 0) {
         return;
     }
@@ -149,13 +153,14 @@ void receive_all(State& state, uint32_t sources) {
         if (sources >> level & 1) {
             cb_wait_front(config::cb_gathered, (level + 1) * config::partial_tiles);
             cb_wait_front(config::cb_gathered_row_max, level + 1);
-            state.receive(level);
+            receive(level);
         }
     }
     cb_wait_front(config::cb_gathered, levels * config::partial_tiles);
     cb_wait_front(config::cb_gathered_row_max, levels);
     cb_pop_front(config::cb_gathered, levels * config::partial_tiles);
     cb_pop_front(config::cb_gathered_row_max, levels);
+    broken = probe_rows::is_marked(row_max(), first_row, end_row());
 }
 
 }  // namespace
@@ -171,44 +176,55 @@ void kernel_main() {
     cb_wait_front(config::cb_ones, 1);
 
     State state;
-    for (uint32_t item = group; item < config::items(); item += groups) {
+    uint32_t round = 0;
+    for (uint32_t item = group; item < config::items(); item += groups, ++round) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + user);
         if (tokens == 0) {
             continue;
         }
-        const uint32_t listed = listed_of(item);
-        const auto part = control::part_of(tokens, listed, worker);
-        const uint32_t sources = merge_tree::sources_of(worker, config::workers(), [&](uint32_t other) {
-            return control::part_of(tokens, listed, other).tiles() > 0;
-        });
+        uint32_t chosen = 0;
+        if constexpr (config::with_chosen) {
+            chosen = read_tile_value(config::cb_control, 0, control::first_chosen + round);
+        }
+        const control::Head head(tokens, chosen);
+        const attention::Part part = head.part(worker);
         state.first_row = first_row_of(item);
         state.bands = register_rows::bands_of(state.first_row, state.first_row + config::rows_per_head());
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
-            const bool guesses = config::speculate && worker == control::speculative_worker();
-            state.attend(part.first, tokens, guesses && part.last.size() == 0);
-            state.attend(part.last, tokens, guesses);
-            if (guesses && config::workers() > 1) {
-                state.finish();  // the guess leaves before the keys of the next steps are there
+        }
+        const bool merges_guess = config::speculate && config::workers() > 1;
+        const bool emits = config::speculate && !merges_guess;
+        state.attend(part.first, tokens, emits && part.last.size() == 0);
+        state.attend(part.last, tokens, emits);
+        bool attended = part.guess_tiles() > 0;
+        if (merges_guess) {
+            const uint32_t sources = head.guess_sources(worker);
+            state.end_part(attended, sources);
+            attended = false;
+            if (worker == attention::reducer) {
+                State::emit(config::cb_guess, state.bands, state.broken);
+                if (sources != 0) {
+                    probe_rows::lay_out(state.row_max(), state.first_row, state.end_row());
+                }
+            } else {
+                state.hand_over_and_drop();
             }
-            state.attend(part.middle, tokens, false);
-            state.finish();
-            state.broken = probe_rows::mark(state.row_max(), state.first_row, state.end_row());
+        }
+        state.attend(part.middle, tokens, false);
+        state.end_part(attended || part.middle.size() > 0, head.sources(worker));
+        if (part.tiles() > 0) {
             cb_pop_front(config::cb_query, head_tiles);
         }
-        receive_all(state, sources);
         if (worker == attention::reducer) {
-            if (sources != 0) {
-                state.broken = probe_rows::is_marked(state.row_max(), state.first_row, state.end_row());
-            }
             if constexpr (config::hands_out_masses) {
                 state.hand_over();  // its row sums and maxima are what masses are relative to
             }
             State::emit(config::cb_exact, state.bands, state.broken);
-        } else if (!state.empty) {
-            state.hand_over();
+            state.drop();
+        } else {
+            state.hand_over_and_drop();
         }
-        state.drop();
     }
 }

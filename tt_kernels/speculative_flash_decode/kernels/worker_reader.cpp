@@ -14,11 +14,11 @@
 #include "masses.hpp"
 #include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
+#include "tt_kernels/common/kernels/chosen_tiles.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
-#include "tt_kernels/common/kernels/tile_list.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 
 namespace {
@@ -26,29 +26,18 @@ namespace {
 using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
-// The rows that the other workers of a head read one at a time while its guess is read, which else waits in the DRAM
-// banks for four of each of them, time after time. Where all groups have few tiles the banks are idle soon anyway.
-constexpr uint32_t rows_beside_guess = 8, many_tiles = 512;
 
-tile_list::Row list_of(uint32_t item) {
-    return reinterpret_cast<tile_list::Row>(get_write_ptr(config::cb_lists) + item * tile_list::row_bytes);
-}
-
-// Keeps of the list of each of a group's heads what its guess reads, and adds the counts to the control page.
-void count_listed(volatile tt_l1_ptr uint32_t* words, uint32_t group, uint32_t groups) {
+// Keeps of the bits of each of the group's heads those in the middle, whose number goes into the control page. Returns
+// the words of that page.
+uint32_t count_chosen(volatile tt_l1_ptr uint32_t* words, uint32_t group, uint32_t groups) {
     const attention::GuessRange guess = config::guess();
-    for (uint32_t i = 0; i < control::max_items / 4; ++i) {
-        words[control::first_listed + i] = 0;
-    }
+    uint32_t at = control::first_chosen;
     for (uint32_t item = group; item < config::items(); item += groups) {
-        const uint32_t tokens = words[control::first_tokens + item / config::kv_heads()];
-        const uint32_t total = attention::tiles_of(tokens), tail = guess.tail(tokens);
-        if (total > guess.first + tail) {
-            const uint32_t kept =
-                tile_list::keep(list_of(item), tokens, guess.first, total - tail, guess.tiles);
-            words[control::listed_word(item)] |= kept << control::listed_shift(item);
-        }
+        const attention::Ends ends(words[control::first_tokens + item / config::kv_heads()], guess);
+        const auto bits = control::chosen_words(at - control::first_chosen);
+        words[at++] = chosen_tiles::keep(bits, control::words_of_chosen(), ends.first_end, ends.last_begin);
     }
+    return at;
 }
 
 // Starts to read the bands of rows with the queries of a head, and writes the probes beside them. The other rows hold
@@ -82,17 +71,21 @@ void kernel_main() {
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    if constexpr (config::followed) {
-        const auto lists = TensorAccessor(ACCESSOR_ARGS(lists), RUNTIME_ARG(lists));
+    if constexpr (config::with_chosen) {
+        const auto chosen = TensorAccessor(ACCESSOR_ARGS(chosen), RUNTIME_ARG(chosen));
+        uint32_t round = 0;
         for (uint32_t item = group; item < config::items(); item += groups) {
             noc_async_read(
-                lists.get_noc_addr(item), reinterpret_cast<uint32_t>(list_of(item)), tile_list::row_bytes);
+                chosen.get_noc_addr(item), reinterpret_cast<uint32_t>(control::chosen_words(round++)),
+                control::words_of_chosen() * sizeof(uint32_t));
         }
     }
     control::share(
         control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered), [&](auto* page) {
-            if constexpr (config::followed) {
-                count_listed(page, group, groups);
+            if constexpr (config::with_chosen) {
+                return count_chosen(page, group, groups);
+            } else {
+                return control::first_chosen;
             }
         });
     if (words[control::receiving]) {
@@ -112,15 +105,18 @@ void kernel_main() {
     };
     [[maybe_unused]] masses::Totals totals;
     bool mask_is_blank = false;  // but for its first column
-    const bool shares = config::speculate && config::workers() > 1;
-    const bool guesses = worker == control::speculative_worker();
-    for (uint32_t item = group; item < config::items(); item += groups) {
+    uint32_t round = 0;
+    for (uint32_t item = group; item < config::items(); item += groups, ++round) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = words[control::first_tokens + user];
-        const uint32_t listed = control::listed_of(words, item);
-        const auto part = control::part_of(tokens, listed, worker);
+        if (tokens == 0) {
+            continue;
+        }
+        const uint32_t chosen = control::chosen_of(words, round);
+        const control::Head head(tokens, chosen);
+        const attention::Part part = head.part(worker);
+        const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
         if (part.tiles() > 0) {
-            const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
             if constexpr (config::paged) {
                 head_rows::fetch(pages, shape, user, tokens, blocks);
             }
@@ -140,54 +136,55 @@ void kernel_main() {
                 tile_masks::key_mask(get_write_ptr(config::cb_mask), attention::tokens_in_last_tile(tokens));
                 cb_push_back(config::cb_mask, 1);
             }
-
-            const auto head = [&] {
-                const auto rows =
-                    head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks);
-                if constexpr (config::followed) {
-                    return tile_list::Renumbered<Rows>{
-                        rows, list_of(item) + tile_list::first_tile, config::guess().first, listed};
-                } else {
-                    return rows;
-                }
-            }();
-            cache_rows::InTurn<
-                head_tiles, std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(head)>>
-                in_turn(
-                    {keys, values, config::cb_keys, config::cb_values, head, tokens, config::key_tiles()},
-                    shares && !guesses && groups * attention::tiles_of(tokens) >= many_tiles
-                        ? rows_beside_guess
-                        : 0);
-            const auto read = [&](const Range& range) {
-                for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
-                    in_turn.read({begin, attention::min(begin + config::key_tiles(), range.end)});
-                }
-            };
-            read(part.first);
-            read(part.last);
-            if (shares) {
-                in_turn.finish();  // the guess is complete before anything else is read
-            }
-            read(part.middle);
-            in_turn.finish();
         }
-        if (tokens > 0) {
-            const auto has = [&](uint32_t other) {
-                return control::part_of(tokens, listed, other).tiles() > 0;
-            };
-            const uint32_t sources = merge_tree::sources_of(worker, config::workers(), has);
-            [[maybe_unused]] uint64_t with_parts = 0;  // the workers of this head with tiles, a bit for each
-            if constexpr (config::hands_out_masses) {
-                for (uint32_t other = 1; worker == attention::reducer && other < config::workers(); ++other) {
-                    with_parts |= static_cast<uint64_t>(has(other)) << other;
+
+        const auto rows = [&] {
+            const auto plain =
+                head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks);
+            if constexpr (config::with_chosen) {
+                return chosen_tiles::Rearranged<Rows>{plain, control::order_of(tokens, chosen, round)};
+            } else {
+                return plain;
+            }
+        }();
+        cache_rows::InTurn<
+            head_tiles, std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>>
+            in_turn({keys, values, config::cb_keys, config::cb_values, rows, tokens, config::key_tiles()});
+        // Reads chunks of `range`, the first only or the others too; returns what is left.
+        const auto read = [&](Range range, bool first_only = false) {
+            while (range.size() > 0) {
+                const uint32_t end = attention::min(range.begin + config::key_tiles(), range.end);
+                in_turn.read({range.begin, end});
+                range.begin = end;
+                if (first_only) {
+                    break;
                 }
             }
-            partials.receive(sources, credit_of);
-            if constexpr (config::hands_out_masses) {
-                if (worker == attention::reducer && config::workers() > 1) {
-                    totals.take(item % config::kv_heads() * config::rows_per_head());
-                    totals.send(with_parts, at_worker);
-                }
+            return range;
+        };
+        read(part.first);
+        read(part.last);
+        Range rest = part.middle;
+        if (config::speculate && config::workers() > 1) {
+            in_turn.finish();
+            rest = read(rest, true);  // keys, while the guess is merged
+            partials.receive(head.guess_sources(worker), credit_of);
+        }
+        read(rest);
+        in_turn.finish();
+
+        const uint32_t sources = head.sources(worker);
+        [[maybe_unused]] uint64_t with_parts = 0;  // the workers of this head with tiles, a bit for each
+        if constexpr (config::hands_out_masses) {
+            for (uint32_t other = 1; worker == attention::reducer && other < config::workers(); ++other) {
+                with_parts |= static_cast<uint64_t>(head.part(other).tiles() > 0) << other;
+            }
+        }
+        partials.receive(sources, credit_of);
+        if constexpr (config::hands_out_masses) {
+            if (worker == attention::reducer && config::workers() > 1) {
+                totals.take(item % config::kv_heads() * config::rows_per_head());
+                totals.send(with_parts, at_worker);
             }
         }
     }

@@ -33,14 +33,14 @@ struct Core {
 Core core_arg(uint32_t index) { return {get_arg_val<uint32_t>(index), get_arg_val<uint32_t>(index + 1)}; }
 
 // A head's rows in the tiles of its user.
-struct Head {
+struct Rows {
     uint32_t user;
     uint32_t begin;
     uint32_t end;
     bool last;  // of its user
 };
 
-Head head_of(uint32_t item) {
+Rows rows_of(uint32_t item) {
     const uint32_t user = item / config::kv_heads();
     const uint32_t head = item - user * config::kv_heads();
     const uint32_t row = head * config::rows_per_head();
@@ -70,7 +70,7 @@ Tiles pages(const Accessor& output, uint32_t user) {
     return tiles;
 }
 
-void send_rows(uint32_t from, const Head& head, const Tiles& to) {
+void send_rows(uint32_t from, const Rows& head, const Tiles& to) {
     for (uint32_t tile = 0; tile < head_tiles; ++tile) {
         tile_rows::for_each_piece(head.begin, head.end, [&](uint32_t offset, uint32_t bytes) {
             noc_async_write<tile_rows::face_bytes>(from + offset, to.at[tile] + offset, bytes);
@@ -98,7 +98,7 @@ uint32_t start_of(uint32_t cb) {
 
 // Sends the next result in `cb` to `to`, then adds `count` to the semaphore at `landed`, on the core that holds the
 // tiles.
-void send_result(uint32_t cb, const Head& head, const Tiles& to, uint64_t landed, uint32_t count) {
+void send_result(uint32_t cb, const Rows& head, const Tiles& to, uint64_t landed, uint32_t count) {
     cb_wait_front(cb, head_tiles);
     send_rows(get_read_ptr(cb), head, to);
     noc_async_write_barrier();
@@ -106,7 +106,7 @@ void send_result(uint32_t cb, const Head& head, const Tiles& to, uint64_t landed
 }
 
 // The guess goes first to the core that talks to the peer, then to the one that verifies it.
-void send_guess(const Head& head, const Core& output, const Core& exchange) {
+void send_guess(const Rows& head, const Core& output, const Core& exchange) {
     if constexpr (config::has_peer) {
         const Tiles outgoing = gathered_tiles(exchange, get_write_ptr(config::cb_outgoing), head.user);
         send_result(config::cb_guess, head, outgoing, exchange.at(get_semaphore(config::sem_outgoing)), 1);
@@ -115,12 +115,6 @@ void send_guess(const Head& head, const Core& output, const Core& exchange) {
     const uint64_t landed = output.at(get_semaphore(config::sem_user + head.user));
     send_result(config::cb_guess, head, gathered, landed, config::guess_landed);
     cb_pop_front(config::cb_guess, head_tiles);
-}
-
-// Whether `worker` has something for its receiver: a part of its own, or what it received.
-bool sends(uint32_t tokens, uint32_t listed, uint32_t worker) {
-    const auto has = [&](uint32_t other) { return control::part_of(tokens, listed, other).tiles() > 0; };
-    return has(worker) || merge_tree::sources_of(worker, config::workers(), has) != 0;
 }
 
 }  // namespace
@@ -145,7 +139,6 @@ void kernel_main() {
         return;
     }
     const bool reduces = worker == attention::reducer;
-    const bool speculates = config::speculate && worker == control::speculative_worker();
 
     partial_link::Sender partials(
         {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
@@ -156,8 +149,9 @@ void kernel_main() {
     masses::Keeper keeper(RUNTIME_ARG(scale_log2e));
     [[maybe_unused]] masses::Totals totals;
     [[maybe_unused]] const bool alone = config::workers() == 1;
-    for (uint32_t item = group; item < config::items(); item += groups) {
-        const Head head = head_of(item);
+    uint32_t round = 0;
+    for (uint32_t item = group; item < config::items(); item += groups, ++round) {
+        const Rows head = rows_of(item);
         const uint32_t tokens = words[control::first_tokens + head.user];
         // Without speculation there is no output core: results go from the reducers to DRAM.
         const bool stores = !config::speculate && reduces;
@@ -170,8 +164,19 @@ void kernel_main() {
             }
             continue;
         }
-        const uint32_t listed = control::listed_of(words, item);
-        const auto part = control::part_of(tokens, listed, worker);
+        const uint32_t chosen = control::chosen_of(words, round);
+        const control::Head tiles(tokens, chosen);
+        const attention::Part part = tiles.part(worker);
+        const auto send_guess_or_partial = [&] {
+            if (!config::speculate) {
+                return;
+            }
+            if (reduces) {
+                send_guess(head, output, exchange);
+            } else if (tiles.sends_guess(worker)) {
+                partials.send(config::cb_handover, head.begin, head.end);
+            }
+        };
         const bool last_is_empty = part.last.size() == 0, has_middle = part.middle.size() > 0;
         const attention::Range& guess_end = last_is_empty ? part.first : part.last;
         // The masses of its last chunk are kept after a partial result has been sent.
@@ -182,9 +187,7 @@ void kernel_main() {
             // The guess goes before the masses of its last chunk are kept.
             keeper.keep(part.first, last_is_empty ? Chunks::all_but_last : Chunks::all);
             keeper.keep(part.last, Chunks::all_but_last);
-            if (speculates) {
-                send_guess(head, output, exchange);
-            }
+            send_guess_or_partial();
             if (has_middle) {
                 keeper.keep(guess_end, Chunks::last);
                 keeper.keep(part.middle, Chunks::all_but_last);
@@ -195,11 +198,11 @@ void kernel_main() {
                     keeper.take_totals();  // while compute divides by them
                 }
             }
-        } else if (speculates) {
-            send_guess(head, output, exchange);
+        } else {
+            send_guess_or_partial();
         }
         if (!reduces) {
-            if (sends(tokens, listed, worker)) {
+            if (tiles.sends(worker)) {
                 partials.send(config::cb_handover, head.begin, head.end);
             }
             if constexpr (config::hands_out_masses) {
@@ -225,7 +228,7 @@ void kernel_main() {
                 if (alone || !reduces) {
                     keeper.take_totals();
                 }
-                keeper.write(part, item, listed, mass_lines.get_noc_addr(item), alone);
+                keeper.write(part, tokens, chosen, round, mass_lines.get_noc_addr(item), alone);
             }
         }
     }

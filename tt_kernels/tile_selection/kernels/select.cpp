@@ -1,22 +1,23 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lists, for each key/value head of some layers and users, the heaviest tiles of the cache between what a guess reads at
-// either end. Runs on one RISC-V core per group of heads.
+// Chooses, for each key/value head of some layers and users, the heaviest tiles of the cache between what a guess reads at
+// either end, as a bitmap. Runs on one RISC-V core per group of heads.
 
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
 #include "tt_kernels/common/kernels/arguments.hpp"
+#include "heaviest.hpp"
+#include "tt_kernels/common/kernels/chosen_tiles.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
-#include "tt_kernels/common/kernels/tile_list.hpp"
 
 namespace {
 
 constexpr uint32_t at_once = 4;  // masses that are read from L1 before the first is looked at
 
-tile_list::Heaviest heaviest(const uint32_t* masses, uint32_t begin, uint32_t end, uint32_t limit) {
-    tile_list::Heaviest found(limit);
+Heaviest heaviest(const uint32_t* masses, uint32_t begin, uint32_t end, uint32_t limit) {
+    Heaviest found(limit);
     uint32_t tile = begin;
     for (; tile + at_once <= end; tile += at_once) {
         const uint32_t a = masses[tile], b = masses[tile + 1], c = masses[tile + 2], d = masses[tile + 3];
@@ -36,21 +37,21 @@ tile_list::Heaviest heaviest(const uint32_t* masses, uint32_t begin, uint32_t en
 void kernel_main() {
     constexpr uint32_t cb_positions = get_named_compile_time_arg_val("cb_positions");
     constexpr uint32_t cb_masses = get_named_compile_time_arg_val("cb_masses");
-    constexpr uint32_t cb_list = get_named_compile_time_arg_val("cb_list");
+    constexpr uint32_t cb_chosen = get_named_compile_time_arg_val("cb_chosen");
     constexpr auto masses_args = ACCESSOR_ARGS(masses);
-    constexpr auto lists_args = ACCESSOR_ARGS(lists);
+    constexpr auto chosen_args = ACCESSOR_ARGS(chosen);
     const attention::GuessRange guess{
         COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0};
     const uint32_t users = COMMON_ARG(users), kv_heads = COMMON_ARG(kv_heads);
     const uint32_t tiles = COMMON_ARG(cache_tiles), limit = COMMON_ARG(guess_tiles);
 
     const uint32_t positions = get_write_ptr(cb_positions), masses = get_write_ptr(cb_masses);
-    const uint32_t list = get_write_ptr(cb_list);
+    const uint32_t chosen = get_write_ptr(cb_chosen), words = chosen_tiles::words_of(tiles);
     const auto cur_pos = TensorAccessor(ACCESSOR_ARGS(positions), COMMON_ARG(positions));
     noc_async_read(cur_pos.get_noc_addr(0), positions, users * sizeof(uint32_t));
     noc_async_read_barrier();
 
-    // For each head: the addresses of its layer's masses and lists, and its number among the heads of all users.
+    // For each head: the addresses of its layer's masses and bitmaps, and its number among the heads of all users.
     const uint32_t heads = RUNTIME_ARG(heads);
     for (uint32_t i = 0; i < heads; ++i) {
         const auto place = [&](uint32_t word) {
@@ -63,15 +64,22 @@ void kernel_main() {
         }
         const uint32_t most = tiles * attention::tile_tokens;
         const uint32_t tokens = attention::min(static_cast<uint32_t>(position) + 1, most);
-        const uint32_t total = attention::tiles_of(tokens), tail = guess.tail(tokens);
-        const uint32_t end = total > guess.first + tail ? total - tail : guess.first;
+        const attention::Ends ends(tokens, guess);
         noc_async_read(
-            TensorAccessor(masses_args, place(0)).get_noc_addr(item), masses, end * sizeof(uint32_t));
+            TensorAccessor(masses_args, place(0)).get_noc_addr(item), masses,
+            ends.last_begin * sizeof(uint32_t));
         noc_async_read_barrier();
-        heaviest(reinterpret_cast<const uint32_t*>(masses), guess.first, end, limit)
-            .write(reinterpret_cast<tile_list::Row>(list), tokens);
-        (void)*reinterpret_cast<tile_list::Row>(list + tile_list::row_bytes - sizeof(uint32_t));
-        noc_async_write(list, TensorAccessor(lists_args, place(1)).get_noc_addr(item), tile_list::row_bytes);
+        volatile tt_l1_ptr uint32_t* bits = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(chosen);
+        for (uint32_t word = 0; word < words; ++word) {
+            bits[word] = 0;
+        }
+        heaviest(reinterpret_cast<const uint32_t*>(masses), ends.first_end, ends.last_begin, limit)
+            .for_each([&](uint32_t tile) {
+                bits[tile / chosen_tiles::word_bits] |= 1u << tile % chosen_tiles::word_bits;
+            });
+        (void)bits[words - 1];  // read back: all have reached L1
+        noc_async_write(
+            chosen, TensorAccessor(chosen_args, place(1)).get_noc_addr(item), words * sizeof(uint32_t));
         noc_async_write_barrier();
     }
 }

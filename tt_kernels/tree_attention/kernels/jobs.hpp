@@ -82,7 +82,7 @@ struct Span {
             return {0, 0, false};
         }
         const uint32_t own = attention::min(prefix + 1, tokens);
-        return {config::guess_first(), config::guess_last(), config::guess_whole_tail(), false, tokens - own};
+        return {config::guess_first(), config::guess_last(), config::guess_whole_tail(), tokens - own};
     }
     bool bypassed() const { return guess().bypassed(tokens); }
 
