@@ -81,9 +81,18 @@ inline volatile tt_l1_ptr uint32_t* chosen_words(uint32_t round) {
 }
 
 // The order in which the rows of its cache are numbered.
-inline chosen_tiles::Order order_of(uint32_t tokens, uint32_t chosen, uint32_t round) {
-    const attention::Ends ends(tokens, config::guess());
-    return {chosen_words(round), words_of_chosen(), ends.first_end, ends.last_begin, chosen};
+struct InPlace {
+    uint32_t tile(uint32_t row) const { return row; }
+};
+inline auto order_of(
+    [[maybe_unused]] uint32_t tokens, [[maybe_unused]] uint32_t chosen, [[maybe_unused]] uint32_t round) {
+    if constexpr (config::with_chosen) {
+        const attention::Ends ends(tokens, config::guess());
+        return chosen_tiles::Order(
+            chosen_words(round), words_of_chosen(), ends.first_end, ends.last_begin, chosen);
+    } else {
+        return InPlace{};
+    }
 }
 
 #endif

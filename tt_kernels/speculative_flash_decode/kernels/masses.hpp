@@ -79,7 +79,7 @@ private:
     uint32_t heads_ = 0;
 };
 
-// Calls visit(tile, count) for the tiles that rows of the cache are, run by run. order: of the rows, if tiles are chosen.
+// Calls visit(tile, count) for the tiles that rows of the cache are, run by run. order: of the rows.
 template <typename Order, typename Visit>
 inline void for_each_run(Order& order, const attention::Range& rows, Visit visit) {
     if constexpr (config::with_chosen) {
@@ -148,19 +148,13 @@ public:
     }
 
     // Writes the masses of `part` to `line`, the NoC address of the head's: run by run, or at once where the part is the
-    // whole head. They are there after the barrier of writes. tokens, chosen, round: of the head (control.hpp).
-    void write(
-        const attention::Part& part,
-        [[maybe_unused]] uint32_t tokens,
-        [[maybe_unused]] uint32_t chosen,
-        [[maybe_unused]] uint32_t round,
-        uint64_t line,
-        bool whole) {
+    // whole head. They are there after the barrier of writes. order: of the rows.
+    template <typename Order>
+    void write(const attention::Part& part, Order& order, uint64_t line, bool whole) {
         noc_async_write_barrier();  // the line of the item before has been read
         const uint32_t rows = config::rows_per_head();
         uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
         const uint32_t* weights = weights_start();
-        [[maybe_unused]] auto order = control::order_of(tokens, chosen, round);
         for (const attention::Range& range : {part.first, part.last, part.middle}) {
             for_each_run(order, range, [&](uint32_t tile, uint32_t count) {
                 weigh(weights, masses + tile, count);

@@ -228,7 +228,8 @@ void kernel_main() {
                 if (alone || !reduces) {
                     keeper.take_totals();
                 }
-                keeper.write(part, tokens, chosen, round, mass_lines.get_noc_addr(item), alone);
+                auto order = control::order_of(tokens, chosen, round);
+                keeper.write(part, order, mass_lines.get_noc_addr(item), alone);
             }
         }
     }
