@@ -153,10 +153,10 @@ MUTATIONS = [
         (f"{ATTENTION}_chosen.py::test_chosen_tiles_number_the_rows_of_the_cache",),
     ),
     Mutation(
-        "the rest is dealt to the reducer first",
+        "the reducer has a full share of the rest",
         f"{COMMON}/chunk_split.hpp",
-        "dealt_(ends.guess() % workers)",
-        "dealt_(0)",
+        "rest.begin -= lateness_before(worker);",
+        "rest.begin -= worker == 0 ? 0 : lateness_before(worker) - lateness_before(1);",
         (f"{ATTENTION}_host.py::test_the_kernels_split_is_the_hosts",),
     ),
     Mutation(

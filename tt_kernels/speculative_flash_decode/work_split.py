@@ -85,11 +85,21 @@ def parts(
     shares = _deal(guess, workers)
     firsts = [range(min(s.start, first_end), min(s.stop, first_end)) for s in shares]
     lasts = [range(rest + max(s.start, first_end), rest + max(s.stop, first_end)) for s in shares]
-    # The rest is dealt on from where the guess's deal has stopped.
-    stopped = guess % workers
-    middles = [range(first_end + s.start, first_end + s.stop) for s in _deal(0 if guess_alone else rest, workers)]
-    middles = middles[workers - stopped :] + middles[: workers - stopped]
+    late = lateness(workers)
+    if not guess or (rest + sum(late)) // workers <= late[0]:
+        late = workers * [0]
+    ahead, middles = first_end, []
+    for share, own in zip(_deal(0 if guess_alone else rest + sum(late), workers), late, strict=True):
+        middles.append(range(ahead, ahead + max(len(share) - own, 0)))
+        ahead = middles[-1].stop
     return [Part(*ranges) for ranges in zip(firsts, lasts, middles, strict=True)]
+
+
+def lateness(workers: int) -> list[int]:
+    """Return how much later each worker starts the rest, in tiles: a tile for each partial result of the guess that it
+    merges, and the reducer one for emitting it."""
+    merges = [len(merge_tree.sources_of(worker, workers * [True])) for worker in range(workers)]
+    return [count + (worker == 0 and workers > 1) for worker, count in enumerate(merges)]
 
 
 def _deal(tiles: int, count: int) -> list[range]:
@@ -249,7 +259,7 @@ def _aligned(size: int) -> int:
 def most_tiles(problem: Problem, workers: int) -> int:
     """Return the most key tiles that one worker has of a head."""
     total = problem.max_tokens // TILE
-    return min(total, -(-total // workers) + 1)
+    return min(total, -(-total // workers) + max(lateness(workers)) + 1)
 
 
 def l1_refusal(

@@ -99,7 +99,8 @@ public:
         last_ = chunk;
     }
 
-    void finish() {
+    // Not inlined, as a kernel's code must stay small.
+    __attribute__((noinline)) void finish() {
         if (last_.size() > 0) {
             read_chunk<head_tiles, value_rows::stride<head_tiles>>(
                 source_.cb_values, source_.values, source_.head, last_, visible_of(last_), source_.capacity);

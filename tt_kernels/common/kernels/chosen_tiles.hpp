@@ -69,7 +69,7 @@ public:
     }
 
 private:
-    void seek(uint32_t row) {
+    __attribute__((noinline)) void seek(uint32_t row) {
         flip_ = row < others_ ? 0 : ~0u;
         const uint32_t first = begin_ / word_bits;
         const uint32_t rank = row - (flip_ ? others_ : begin_);
@@ -98,8 +98,8 @@ private:
     uint32_t flip_ = 0;           // all ones: the bits are those of tiles that are not kept
 };
 
-// Head rows (head_rows.hpp) in that order.
-template <typename Rows>
+// Head rows (head_rows.hpp) in such an order.
+template <typename Rows, typename Order>
 struct Rearranged {
     Rows rows;
     mutable Order order;

@@ -78,20 +78,26 @@ struct Ends {
 };
 
 // Which tiles the workers of a head read: each its share of the guess's, as if the two ends were adjacent, and of the
-// rest. The rest is dealt on from where the guess's deal has stopped, so that all read about the same number; without a
-// guess worker 0 is the first.
+// rest. Who merges partial results of the guess (merge_tree.hpp) starts the rest that much later, and has that much less
+// of it where there is enough.
 class EvenSplit {
 public:
-    EvenSplit(const Ends& ends, uint32_t workers) :
-        ends_(ends), workers_(workers), dealt_(ends.guess() % workers) {}
+    EvenSplit(const Ends& ends, uint32_t workers) : ends_(ends), workers_(workers) {
+        const uint32_t late = lateness_before(workers), latest = lateness_before(1);
+        late_ = ends.guess() > 0 && (ends.rest() + late) / workers > latest ? late : 0;
+    }
 
     bool has_guess(uint32_t worker) const { return worker < ends_.guess(); }
-    bool has_rest(uint32_t worker) const { return place(worker) < ends_.rest(); }
+    bool has_rest(uint32_t worker) const { return late_ > 0 || worker < ends_.rest(); }
 
     Part part(uint32_t worker) const {
         const uint32_t first_end = ends_.first_end;
         const Range guess = share_of(ends_.guess(), worker, workers_);
-        const Range rest = share_of(ends_.rest(), place(worker), workers_);
+        Range rest = share_of(ends_.rest() + late_, worker, workers_);
+        if (late_ > 0) {
+            rest.begin -= lateness_before(worker);
+            rest.end -= lateness_before(worker + 1);
+        }
         Part part{{min(guess.begin, first_end), min(guess.end, first_end)}, {0, 0}, {0, 0}};
         if (guess.end > first_end) {
             part.last = {ends_.rest() + max(guess.begin, first_end), ends_.rest() + guess.end};
@@ -101,13 +107,22 @@ public:
     }
 
 private:
-    uint32_t place(uint32_t worker) const {
-        return worker < dealt_ ? worker + workers_ - dealt_ : worker - dealt_;
+    // The tiles that a worker could read while it merges a partial result; and emits the guess, the reducer.
+    static constexpr uint32_t tiles_of_merge = 1, tiles_of_emission = 1;
+
+    // How late all workers before this one are together, in tiles.
+    uint32_t lateness_before(uint32_t worker) const {
+        uint32_t merges = 0;
+        for (uint32_t level = 0; 1u << level < workers_; ++level) {
+            const uint32_t every = 2u << level;  // worker receives at this level
+            merges += (min(worker, workers_ - (1u << level)) + every - 1) / every;
+        }
+        return merges * tiles_of_merge + (merges > 0 ? tiles_of_emission : 0);
     }
 
     Ends ends_;
     uint32_t workers_;
-    uint32_t dealt_;  // of the guess, after whole rounds
+    uint32_t late_;  // all of them, as far as it counts
 };
 
 // For a head whose guess one worker makes, which receives nothing in the merge if there are several. As the speculative worker: there is none.

@@ -55,8 +55,9 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     bool broken = false;       // known to the packer's thread: NaN or infinity in a key (probe_rows.hpp)
     bool handed_over = false;  // the state before, which the writer may still be reading
 
-    // Takes the key tiles of `range`, as many at a time as the buffers hold. emits: the state after it is emitted.
-    void attend(const Range& range, uint32_t tokens, bool emits) {
+    // Takes the key tiles of `range`, as many at a time as the buffers hold. emits: the state after it is emitted. Not
+    // inlined, like others here, as a kernel's code must stay small.
+    __attribute__((noinline)) void attend(const Range& range, uint32_t tokens, bool emits) {
         for (uint32_t begin = range.begin; begin < range.end; begin += config::key_tiles()) {
             const uint32_t end = attention::min(begin + config::key_tiles(), range.end);
             MaskedStep step{};
@@ -86,7 +87,7 @@ struct State : Steps<head_tiles, MaskedStep, State> {
 
     uint32_t end_row() const { return first_row + config::rows_per_head(); }
 
-    static void emit(uint32_t to, Bands bands, bool broken) {
+    static __attribute__((noinline)) void emit(uint32_t to, Bands bands, bool broken) {
         normalise_init(config::cb_state, to);
         normalise<head_tiles>(config::cb_state, 0, bands, to, broken);
     }

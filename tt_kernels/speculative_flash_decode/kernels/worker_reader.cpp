@@ -138,20 +138,16 @@ void kernel_main() {
             }
         }
 
-        const auto rows = [&] {
-            const auto plain =
-                head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks);
-            if constexpr (config::with_chosen) {
-                return chosen_tiles::Rearranged<Rows>{plain, control::order_of(tokens, chosen, round)};
-            } else {
-                return plain;
-            }
-        }();
+        using Order = decltype(control::order_of(tokens, chosen, round));
+        const chosen_tiles::Rearranged<Rows, Order> rows{
+            head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks),
+            control::order_of(tokens, chosen, round)};
         cache_rows::InTurn<
             head_tiles, std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>>
             in_turn({keys, values, config::cb_keys, config::cb_values, rows, tokens, config::key_tiles()});
-        // Reads chunks of `range`, the first only or the others too; returns what is left.
-        const auto read = [&](Range range, bool first_only = false) {
+        // Reads chunks of `range`, the first only or the others too; returns what is left. Not inlined, as a kernel's
+        // code must stay small.
+        const auto read = [&](Range range, bool first_only = false) __attribute__((noinline)) {
             while (range.size() > 0) {
                 const uint32_t end = attention::min(range.begin + config::key_tiles(), range.end);
                 in_turn.read({range.begin, end});
