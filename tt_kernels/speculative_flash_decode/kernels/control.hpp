@@ -37,6 +37,8 @@ public:
         return part;
     }
 
+    bool has_tiles(uint32_t worker) const { return split_.has_guess(worker) || has_last(worker); }
+
     // The levels at which `worker` receives partial results: of the guess, before it goes on with the rest; and at last.
     uint32_t guess_sources(uint32_t worker) const {
         return merge_tree::sources_of(

@@ -173,7 +173,7 @@ void kernel_main() {
         [[maybe_unused]] uint64_t with_parts = 0;  // the workers of this head with tiles, a bit for each
         if constexpr (config::hands_out_masses) {
             for (uint32_t other = 1; worker == attention::reducer && other < config::workers(); ++other) {
-                with_parts |= static_cast<uint64_t>(head.part(other).tiles() > 0) << other;
+                with_parts |= static_cast<uint64_t>(head.has_tiles(other)) << other;
             }
         }
         partials.receive(sources, credit_of);
