@@ -74,10 +74,10 @@ def _flash_decode(device, p: SimpleNamespace) -> Row:
     if row["guess"] > sender:
         raise ValueError(f"not measurable: the guess leaves after the end of {row}")
     row |= {"selection": selection, "overhead": sender / exact, "guess_share": row["guess"] / sender}
-    # What the guess takes beyond its part of the tiles.
+    # What the guess takes beyond its share of the exact pass, by tiles.
     read = guess_range.first_tiles + guess_range.tail_tiles(p.context) + p.tiles
-    row["part"] = read / tiles
-    row["beyond_part"] = round(row["guess"] - row["part"] * exact)
+    row["read_share"] = read / tiles
+    row["beyond_share"] = round(row["guess"] - row["read_share"] * exact)
     return row | {"guess_range": guess_name(p), "chunks": -(-p.context // p.chunk_size)}
 
 
@@ -140,7 +140,7 @@ FLASH_DECODE = Family(
     targets=[
         Target("overhead", 1.05, lambda row: row["chunks"] >= 8, "8 chunks and more"),
         Target("guess_share", 0.40, lambda row: 8 <= row["chunks"] < 512, "8 chunks and more"),
-        Target("beyond_part", 15_000, lambda row: row["context"] == 65536, "65536 tokens"),
+        Target("beyond_share", 15_000, lambda row: row["context"] == 65536, "65536 tokens"),
     ],
 )
 
