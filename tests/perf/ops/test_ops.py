@@ -34,7 +34,7 @@ ROUNDS = 5_000
 
 def test_lists_of_points_are_whole_and_can_be_measured():
     counts = {name: {of: len(family.named(of)) for of in family.points} for name, family in FAMILIES.items()}
-    assert counts["flash_decode"] == {"default": 6, "predictors": 15, "long": 20}
+    assert counts["flash_decode"] == {"default": 6, "chosen": 5, "predictors": 15, "long": 20}
     assert counts["tree_attention"] == {"default": 6, "long": 23} and counts["long_context"] == {"default": 24}
     for family in FAMILIES.values():
         for of in family.points:
@@ -46,7 +46,7 @@ def test_lists_of_points_are_whole_and_can_be_measured():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["flash_decode", "--points", "short"], "default, predictors, long, got 'short'"),
+        (["flash_decode", "--points", "short"], "default, chosen, predictors, long, got 'short'"),
         (["flash_decode", "--points", "long", "context=64"], "--points long"),
         (["flash_decode", "contexts=64"], "cannot read 'contexts=64'"),
         (["flash_decode", "context=x"], "context must be a whole number, got 'x'"),
