@@ -21,13 +21,15 @@ from __future__ import annotations
 import re
 import shlex
 import statistics
+import string
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from perf.__main__ import commands
-from perf.lib.data_file import FOLDER, ROOT, Row, markdown, read, value_of
+from perf.lib.data_file import FOLDER, ROOT, Row, read, value_of
+from perf.lib.tables import aligned
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-- /table -->", re.DOTALL)
@@ -87,6 +89,19 @@ def _means(rows: Sequence[Row], columns: Sequence[str]) -> list[Row]:
 
 def _by_number(path: Path) -> list[Any]:
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path.name)]
+
+
+class Cells(string.Formatter):
+    """Formats None as "-", whatever is asked for."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return the formatted value."""
+        return "-" if value is None else super().format_field(value, format_spec)
+
+
+def markdown(heading: str, cells: str, rows: Sequence[Row]) -> str:
+    """Return rows as a table in Markdown. cells: a line of Python format strings over a row's columns, with bars."""
+    return aligned(heading, [Cells().vformat(cells, (), row) for row in rows])
 
 
 def _table(match: re.Match[str]) -> str:

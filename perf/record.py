@@ -13,8 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from perf.lib.data_file import ROOT, save
-from perf.lib.files import new_file
+from perf.lib.data_file import ROOT, new_file, save
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 

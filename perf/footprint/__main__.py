@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import product
 from typing import Any
@@ -18,10 +18,10 @@ from models.llama31_8b.tt.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, ShardedDecodeConfig
 from perf.footprint.graph import CAPACITY, CHUNK, MODEL, USERS, MeshMemory
 from perf.footprint.kernel_sizes import DEFAULT_BYTES, MESH, PARTS
-from perf.lib.data_file import Row, add_write_option, answer_question, table
+from perf.lib.data_file import Questions, Row
 from perf.lib.measuring_process import answered, measure_apart
+from perf.lib.tables import table
 from perf.projection.published import published_tokens_per_s
-from runtime_patches.board.command_line import OneLineParser
 
 MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
 CONTEXTS = (1024, 32768, 65536, 131072)
@@ -197,20 +197,12 @@ def _kernels(options: argparse.Namespace) -> tuple[list[Row], str]:
     return rows, table(rows, f"op {' '.join(PARTS)} total share")
 
 
-def _parser() -> OneLineParser:
-    parser = OneLineParser(prog="python -m perf.footprint", description=__doc__, allow_abbrev=False)
-    questions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0; 2 with one line for values that make no sense, what cannot fit, or no mock meshes."""
+    from runtime_patches.board.runtime_root import RuntimeRootError
 
-    def add(name: str, answer: Callable[..., tuple[list[Row], str]], text: str) -> argparse.ArgumentParser:
-        question = questions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        question.set_defaults(answer=answer)
-        if name != "kernels":
-            question.add_argument(
-                "--mesh", nargs="+", default=MESHES, metavar="RxC", help="SP groups x TP chips, or N150"
-            )
-        add_write_option(question)
-        return question
-
+    questions = Questions("python -m perf.footprint", __doc__)
+    add = questions.add
     counted = add("bytes", _bytes, "what a chip must hold and a decode step read, and the speed that allows")
     counted.add_argument("--model", default=MODEL, choices=sorted(PRESETS))
     counted.add_argument("--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions")
@@ -219,9 +211,8 @@ def _parser() -> OneLineParser:
     memory = add("memory", _memory, "DRAM and L1 of a chip as ttnn allocates them on mock meshes")
     memory.add_argument("--precision", nargs="+", default=("performance",), choices=PRECISIONS)
     memory.add_argument("--users", type=int, default=USERS, help=f"decoded together (default {USERS})")
-    memory.add_argument(
-        "--context", type=int, default=CAPACITY, metavar="N", help="of each user, a multiple of --chunk"
-    )
+    text = "of each user, a multiple of --chunk"
+    memory.add_argument("--context", type=int, default=CAPACITY, metavar="N", help=text)
     memory.add_argument("--chunk", type=int, default=CHUNK, metavar="N", help=f"of a prefill (default {CHUNK})")
     memory.add_argument("--speculate", type=int, metavar="S", help="between the rows, S tokens at either end")
     programs = add("programs", _programs, "the programs of a decode step with their reads, built on mock meshes")
@@ -230,15 +221,11 @@ def _parser() -> OneLineParser:
     for question, shardings in ((counted, ("interleaved",)), (programs, DECODE_SHARDINGS)):
         question.add_argument("--decode-sharding", nargs="+", default=shardings, choices=DECODE_SHARDINGS)
         question.add_argument("--users", type=int, default=1, help="decoded together (default 1)")
+    for question in (counted, memory, programs):
+        text = "SP groups x TP chips, or N150"
+        question.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help=text)
     add("kernels", _kernels, "what each op's program takes of the 69 KB that a core keeps for kernels by default")
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0; 2 with one line for values that make no sense, what cannot fit, or no mock meshes."""
-    from runtime_patches.board.runtime_root import RuntimeRootError
-
-    return answer_question(_parser(), argv, (ValueError, RuntimeRootError))
+    return questions.run(argv, (ValueError, RuntimeRootError))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import ttnn
-from ttnn import decorators
 
 from models.llama31_8b.tt import attention_policies
 from models.llama31_8b.tt.mesh import TILE
@@ -20,7 +19,7 @@ from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import dtype_name
 from models.llama31_8b.tt.precision import TILE_BYTES
 from models.llama31_8b.tt.sharding import FLASH_DECODE
-from perf.lib.launch_labels import around, in_layers
+from perf.lib.launch_labels import around, each_call, in_layers
 
 from .graph import calls_of
 from .mesh_build import build_model
@@ -94,41 +93,30 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
     """Note every op that is called from Python, with the layer that calls. Raises RuntimeError for a program of ours
     other than flash decode: what it reads is not known here."""
     now: dict[str, Any] = {"layer": None, "inside": False, "ours": None}
-    originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
 
-    def noting(original):
-        def call(self, *args, **kwargs):
-            name = self.python_fully_qualified_name.rpartition(".")[2]
-            if now["inside"]:
-                return original(self, *args, **kwargs)
-            given, op = [*args, *kwargs.values()], name
-            if name == GENERIC:
-                if now["ours"] is None:
-                    raise RuntimeError(f"{GENERIC} in a decode step: only {FLASH_DECODE} is known")
-                op, given = now["ours"], args[0][:-1]  # the last is the result
-            now["inside"] = True
-            try:
-                read = [_read(name, tensor) for tensor in given if _in_dram(tensor)]
-                out = original(self, *args, **kwargs)
-            finally:
-                now["inside"] = False
-            if name not in _VIEWS:
-                dram, padding = (sum(part) for part in zip(*read, strict=True)) if read else (0, 0)
-                if name == "embedding":  # rows that are looked up, of a table
-                    dram, padding = _bytes(out), 0
-                moved = _bytes(out) if name in MOVES else 0
-                found.append((name, Launch(op, now["layer"], dram, padding, moved)))
-            return out
+    def note(name: str, run: Callable[[], Any], given: list[Any], _: str | None) -> Any:
+        if now["inside"]:
+            return run()
+        op = name
+        if name == GENERIC:
+            if now["ours"] is None:
+                raise RuntimeError(f"{GENERIC} in a decode step: only {FLASH_DECODE} is known")
+            op, given = now["ours"], given[0][:-1]  # the last is the result
+        now["inside"] = True
+        try:
+            read = [_read(name, tensor) for tensor in given if _in_dram(tensor)]
+            out = run()
+        finally:
+            now["inside"] = False
+        if name not in _VIEWS:
+            dram, padding = (sum(part) for part in zip(*read, strict=True)) if read else (0, 0)
+            if name == "embedding":  # rows that are looked up, of a table
+                dram, padding = _bytes(out), 0
+            found.append((name, Launch(op, now["layer"], dram, padding, _bytes(out) if name in MOVES else 0)))
+        return out
 
-        return call
-
-    with contextlib.ExitStack() as stack:
-        for kind, original in originals.items():
-            stack.callback(setattr, kind, "__call__", original)
-            kind.__call__ = noting(original)
-        stack.enter_context(in_layers(model, now))
-        ours = (lambda value=value: now.update(ours=value) for value in (FLASH_DECODE, None))
-        stack.enter_context(around(attention_policies, FLASH_DECODE, *ours))
+    ours = (lambda value=value: now.update(ours=value) for value in (FLASH_DECODE, None))
+    with each_call(note), in_layers(model, now), around(attention_policies, FLASH_DECODE, *ours):
         yield
 
 

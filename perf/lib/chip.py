@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,12 @@ from perf.lib.start_line import common_start, held_at_start_line, signed
 
 if TYPE_CHECKING:
     from runtime_patches.profiling.cycles import CoreCycles
+    from runtime_patches.profiling.timeline import ProgramSpan
 
 BYTES_PER_CYCLE = DRAM_BYTES_PER_S / 1e9  # one cycle is one nanosecond
 Counts = dict[tuple[int, int], "CoreCycles"]
+# Runs a launch and returns the programs of each chip.
+Timer = Callable[[Callable[[], Any]], "list[list[ProgramSpan]]"]
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,37 @@ def cycles_of(device, launch: Callable[[], Any]) -> int:
     """Return the cycles of a launch whose cores all start together, until the last one's end."""
     counts, start = counted_from_start(device, launch)
     return cycles_until_end(counts.values(), start)
+
+
+def simulated_timer(mesh) -> Timer:
+    """Return the cycles of the simulator's cost model, a nanosecond each (1 GHz)."""
+    from runtime_patches.profiling.timeline import Timeline
+
+    timeline = Timeline(mesh)
+
+    def timed(run: Callable[[], Any]) -> list[list[ProgramSpan]]:
+        timeline.start()
+        run()
+        return timeline.stop()
+
+    return timed
+
+
+def replayed(
+    mesh, timer: Timer, step: Callable[[], Any], labels: AbstractContextManager | None = None
+) -> list[list[ProgramSpan]]:
+    """Return the programs of each chip of a compiled step, as it is captured, replayed and timed. labels: entered while
+    it is captured."""
+    import ttnn
+
+    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
+    with labels or nullcontext():
+        kept = step()  # what the trace writes must not be given to others before it ran
+    ttnn.end_trace_capture(mesh, trace, cq_id=0)
+    chips = timer(lambda: ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True))
+    ttnn.release_trace(mesh, trace)
+    del kept
+    return chips
 
 
 def timed_launch(timeline, launch: Callable[[], Any]) -> tuple[Any, list[int]]:

@@ -7,21 +7,20 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import os
 import platform
 import re
 import shlex
-import string
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from perf.lib.files import new_file
-from runtime_patches.board.command_line import run_command
+from runtime_patches.board.command_line import OneLineParser, run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perf" / "data"
@@ -29,6 +28,18 @@ PACKAGES = ("ttnn", "torch", "transformers", "wolfpine")
 OUTPUTS = ("--write", "--json", "--plot", "--trace", "--steps")  # name a file and leave the results as they are
 Row = dict[str, Any]
 _STARTED = time.monotonic()
+
+
+def new_file(text: str) -> Path:
+    """Return `text` as the path of a file that can be written, for argparse's `type=`: refused before measuring."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is a folder, not a file")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{path} cannot be written")
+    return path
 
 
 def add_write_option(parser: argparse.ArgumentParser, *aliases: str) -> None:
@@ -52,24 +63,34 @@ def write(
     save(path, shlex.join([*parser.prog.split(), *arguments]), rows, **facts)
 
 
-def answer_question(
-    parser: argparse.ArgumentParser, argv: Sequence[str] | None, errors: tuple[type[Exception], ...]
-) -> int:
-    """Run the question that a command line asks: its parsed `answer(options)` returns rows to write and text to print.
+class Questions:
+    """A command of several questions, each with options of its own; an answer is rows to write and text to print."""
 
-    Returns:
-        The exit code; 2 with one line for one of `errors`.
-    """
-    options = parser.parse_args(argv)
+    def __init__(self, prog: str, text: str | None) -> None:
+        self.parser = OneLineParser(prog=prog, description=text, allow_abbrev=False)
+        self._questions = self.parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
 
-    def answer() -> int:
-        rows, text = options.answer(options)
-        if options.write:
-            write(options.write, parser, argv, rows)
-        print(text)
-        return 0
+    def add(
+        self, name: str, answer: Callable[[argparse.Namespace], tuple[list[Row], str]], text: str
+    ) -> argparse.ArgumentParser:
+        """Add a question; return the parser that takes its options."""
+        question = self._questions.add_parser(name, help=text, description=text, allow_abbrev=False)
+        question.set_defaults(answer=answer)
+        add_write_option(question)
+        return question
 
-    return run_command(parser.prog, answer, errors)
+    def run(self, argv: Sequence[str] | None, errors: tuple[type[Exception], ...]) -> int:
+        """Return 0; 2 with one line for one of `errors`."""
+        options = self.parser.parse_args(argv)
+
+        def answer() -> int:
+            rows, text = options.answer(options)
+            if options.write:
+                write(options.write, self.parser, argv, rows)
+            print(text)
+            return 0
+
+        return run_command(self.parser.prog, answer, errors)
 
 
 def save(path: Path, command: str, rows: Iterable[Mapping[str, Any]], **facts: Any) -> None:
@@ -144,35 +165,3 @@ def value_of(cell: str) -> Any:
         except ValueError:
             continue
     return cell or None
-
-
-class Cells(string.Formatter):
-    """Formats None as "-", whatever is asked for."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        """Return the formatted value."""
-        return "-" if value is None else super().format_field(value, format_spec)
-
-
-def markdown(heading: str, cells: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as a table in Markdown, numbers to the right.
-
-    Args:
-        heading: its first line, with bars.
-        cells: a line of Python format strings over a row's columns, with bars.
-        rows: at least one.
-    """
-    lines = [Cells().vformat(cells, (), row) for row in rows]
-    columns = [list(column) for column in zip(*(line.strip("|").split("|") for line in lines), strict=True)]
-    right = [all(re.match(r" *(?:\**[-+]?(?:\d|inf)|- *$)", cell) for cell in column) for column in columns]
-    rule = "|" + "|".join("---:" if numbers else "---" for numbers in right) + "|"
-    return "\n".join([heading, rule, *lines])
-
-
-def table(rows: Sequence[Mapping[str, Any]], columns: str) -> str:
-    """Return the named columns of `rows` as a table in Markdown, floats with four digits."""
-    names = columns.split()
-    shown = [
-        {name: f"{row[name]:.4g}" if isinstance(row[name], float) else row[name] for name in names} for row in rows
-    ]
-    return markdown(f"| {' | '.join(names)} |", "".join(f"| {{{name}}} " for name in names) + "|", shown)

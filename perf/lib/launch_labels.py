@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,15 +34,9 @@ class Tensor:
 
     @classmethod
     def of(cls, tensor: Any) -> Tensor:
-        memory = tensor.memory_config()
-        where = memory.buffer_type.name
-        return cls(
-            _four(tensor.shape),
-            _four(tensor.padded_shape),
-            tensor.dtype.name,
-            tensor.layout.name.removesuffix("_LAYOUT"),
-            f"{where}_{memory.memory_layout.name}",
-        )
+        memory, layout = tensor.memory_config(), tensor.layout.name.removesuffix("_LAYOUT")
+        where = f"{memory.buffer_type.name}_{memory.memory_layout.name}"
+        return cls(_four(tensor.shape), _four(tensor.padded_shape), tensor.dtype.name, layout, where)
 
 
 def _four(shape: Any) -> tuple[int, ...]:
@@ -74,52 +69,62 @@ class Labels:
         return self.labels[at - 1] if at else None
 
     @contextlib.contextmanager
-    def taken(self, now: dict | None = None) -> Iterator[None]:
+    def taken(self, now: Mapping[str, Any] = MappingProxyType({"layer": None, "part": None})) -> Iterator[None]:
         """Note every ttnn operation. now: layer and part at the moment, changed by the caller."""
         import ttnn
-        from ttnn import decorators
 
-        now = {"layer": None, "part": None} if now is None else now
-        originals = {kind: kind.__call__ for kind in (decorators.FastOperation, decorators.Operation)}
+        def note(name: str, run: Callable[[], Any], given: list[Any], fidelity: str | None) -> Any:
+            number, place = ttnn._ttnn.get_device_operation_id(), len(self.labels)
+            known = tuple(Tensor.of(tensor) for tensor in _tensors(given))
+            self.labels.append(Label(number, name, now["layer"], now["part"], known[:3], fidelity))
+            result = run()
+            first = next(_tensors(result), None)
+            if first is not None:
+                self.labels[place] = replace(self.labels[place], output=Tensor.of(first))
+            return result
 
-        def noting(original):
-            def call(op, *args, **kwargs):
-                name = op.python_fully_qualified_name.rpartition(".")[2]
-                number = ttnn._ttnn.get_device_operation_id()
-                known = tuple(Tensor.of(t) for t in _tensors((args, kwargs)))
-                self.labels.append(Label(number, name, now["layer"], now["part"], known[:3], _fidelity(kwargs)))
-                place = len(self.labels) - 1
-                result = original(op, *args, **kwargs)
-                first = next(_tensors(result), None)
-                if first is not None:
-                    self.labels[place] = replace(self.labels[place], output=Tensor.of(first))
-                return result
-
-            return call
-
-        with contextlib.ExitStack() as stack:
-            for kind, original in originals.items():
-                stack.callback(setattr, kind, "__call__", original)
-                kind.__call__ = noting(original)
+        with each_call(note):
             yield
 
     @contextlib.contextmanager
     def of_model(self, model: TtLlama) -> Iterator[None]:
         """`taken`, with the layer, and the part where it is attention, exchange or gate."""
         from models.llama31_8b.tt.alspec import PairAlspec
+        from tt_kernels.compute_gate import op as gate
 
-        now: dict = {"layer": None, "part": None}
+        now, attention = {"layer": None, "part": None}, model.attention
+        parts: list[tuple[Any, str, str]] = [(type(attention), "__call__", ATTENTION)]
+        if isinstance(attention, PairAlspec):
+            parts += [(attention, "exchange", EXCHANGE), (gate, "_launch", GATE)]
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.taken(now))
             stack.enter_context(in_layers(model, now))
-            attention = model.attention
-            stack.enter_context(_within(type(attention), "__call__", now, "part", ATTENTION))
-            if isinstance(attention, PairAlspec):
-                stack.enter_context(_within(attention, "exchange", now, "part", EXCHANGE))
-                from tt_kernels.compute_gate import op as gate
-
-                stack.enter_context(_within(gate, "_launch", now, "part", GATE))
+            for owner, name, part in parts:
+                stack.enter_context(_within(owner, name, now, "part", part))
             yield
+
+
+@contextlib.contextmanager
+def each_call(note: Callable[[str, Callable[[], Any], list[Any], str | None], Any]) -> Iterator[None]:
+    """Inside, each ttnn operation returns what `note` does, given its name, what runs it, its arguments, and the math
+    fidelity among them."""
+    from ttnn import decorators
+
+    def noting(original):
+        def call(op, *args, **kwargs):
+            config = kwargs.get("compute_kernel_config")
+            fidelity = None if config is None else config.math_fidelity.name
+            name = op.python_fully_qualified_name.rpartition(".")[2]
+            return note(name, lambda: original(op, *args, **kwargs), [*args, *kwargs.values()], fidelity)
+
+        return call
+
+    with contextlib.ExitStack() as stack:
+        for kind in (decorators.FastOperation, decorators.Operation):
+            original = kind.__call__
+            stack.callback(setattr, kind, "__call__", original)
+            kind.__call__ = noting(original)
+        yield
 
 
 # What a layer does in a decode step.
@@ -150,11 +155,6 @@ def _tensors(value: Any) -> Iterator[Any]:
             yield from _tensors(item)
 
 
-def _fidelity(kwargs: dict) -> str | None:
-    config = kwargs.get("compute_kernel_config")
-    return None if config is None else config.math_fidelity.name
-
-
 @contextlib.contextmanager
 def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
     """While `owner.name` runs, now[key] is `value`."""
@@ -174,8 +174,7 @@ def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
 @contextlib.contextmanager
 def around(owner, name: str, begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]:
     """Inside, each call of `owner.name` has `begin` before and `end` after it."""
-    original = getattr(owner, name)
-    own = name in vars(owner)
+    original, own = getattr(owner, name), name in vars(owner)
 
     def call(*args, **kwargs):
         begin()

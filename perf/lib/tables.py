@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -20,58 +21,53 @@ def shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _without_comments(text: str) -> list[str]:
-    return [line for line in text.splitlines() if not line.startswith("#")]
-
-
 class Table:
-    """A CSV file whose first columns name a measurement; its rows are appended as soon as they
-    are measured. head: what comments at the top of a new file say, with the date; perf/docs.py reads them.
+    """A CSV file whose first columns name a measurement; its rows are appended as soon as they are measured.
 
-    Raises ValueError when the file has other columns: it is from another version, and is not overwritten.
+    head: what comments at the top of a new file say, with the date; perf/docs.py reads them. Raises ValueError when the
+    file has other columns: it is from another version, and is not overwritten.
     """
 
     def __init__(
         self, path: Path, keys: Sequence[str], values: Sequence[str], head: Mapping[str, str] | None = None
     ) -> None:
-        self.path, self.keys, self.columns = path, tuple(keys), (*keys, *values)
+        self.path, self.columns = path, (*keys, *values)
         if not path.exists() or not path.stat().st_size:
             path.parent.mkdir(parents=True, exist_ok=True)
-            facts = dict(head) | {"date": f"{datetime.now(timezone.utc):%Y-%m-%d}"} if head else {}
+            facts = {**head, "date": f"{datetime.now(timezone.utc):%Y-%m-%d}"} if head else {}
             comments = "".join(f"# {name}: {fact}\n" for name, fact in facts.items())
             path.write_text(comments + ",".join(self.columns) + "\n", encoding="utf-8")
         text = path.read_text(encoding="utf-8")
         if not text.endswith("\n"):  # the run was stopped inside a row: measure it again
-            text = text[: text.rfind("\n") + 1]
-            path.write_text(text, encoding="utf-8")
-        found = tuple(next(csv.reader(_without_comments(text)), ()))
-        if found != self.columns:
+            path.write_text(text[: text.rfind("\n") + 1], encoding="utf-8")
+        found, *cells = csv.reader(line for line in path.read_text("utf-8").splitlines() if not line.startswith("#"))
+        if tuple(found) != self.columns:
             raise ValueError(
                 f"{path} has the columns {', '.join(found)}; this version writes {', '.join(self.columns)}: "
                 "choose another --out, or remove the file"
             )
-        self._known = [{key: row[key] for key in self.keys} for row in self.rows()]
+        self._rows = [dict(zip(self.columns, row)) for row in cells]
 
     def rows(self) -> list[dict[str, str]]:
         """Return all rows, every value as its text."""
-        return list(csv.DictReader(_without_comments(self.path.read_text(encoding="utf-8"))))
+        return list(self._rows)
 
     def has(self, key: Mapping[str, object]) -> bool:
-        """Return whether there is a row with these values in these of the key columns."""
+        """Return whether there is a row with these values."""
         wanted = {name: shown(value) for name, value in key.items()}
-        return any(all(row[name] == text for name, text in wanted.items()) for row in self._known)
+        return any(row.items() >= wanted.items() for row in self._rows)
 
     def append(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Write the rows of one measurement at once. Raises ValueError unless each has exactly the table's columns."""
         lines = io.StringIO()
-        writer = csv.writer(lines, lineterminator="\n")
         for row in rows:
             if set(row) != set(self.columns):
                 raise ValueError(f"{self.path} takes the columns {', '.join(self.columns)}, got {', '.join(row)}")
-            writer.writerow([shown(row[name]) for name in self.columns])
+            cells = {name: shown(row[name]) for name in self.columns}
+            csv.writer(lines, lineterminator="\n").writerow(cells.values())
+            self._rows.append(cells)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(lines.getvalue())
-        self._known += [{name: shown(row[name]) for name in self.keys} for row in rows]
 
 
 class Kept:
@@ -111,16 +107,27 @@ def markdown(rows: Sequence[Mapping[str, object]], shared: Collection[str] = ())
     tables: dict[tuple[str, ...], list[dict[str, object]]] = {}
     for row in map(flattened, rows):
         tables.setdefault(tuple(row), []).append(row)
-    lines: list[str] = []
+    parts: list[str] = []
     for columns, alike in tables.items():
         used = [name for name in columns if any(row[name] is not None for row in alike)]
         if before := [f"{name} {_cell(alike[0][name])}" for name in used if name in shared]:
-            lines += [", ".join(before), ""]
-        names = [name for name in used if name not in shared]
-        lines += [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
-        lines += [f"| {' | '.join(_cell(row[name]) for name in names)} |" for row in alike]
-        lines.append("")
-    return "\n".join(lines).rstrip()
+            parts.append(", ".join(before))
+        parts.append(table(alike, [name for name in used if name not in shared]))
+    return "\n\n".join(parts)
+
+
+def table(rows: Sequence[Mapping[str, object]], columns: str | Sequence[str]) -> str:
+    """Return the named columns of `rows` as a table in Markdown, floats with four digits."""
+    names = columns.split() if isinstance(columns, str) else columns
+    heading, *lines = (f"| {' | '.join(line)} |" for line in (names, *([_cell(row[n]) for n in names] for row in rows)))
+    return aligned(heading, lines)
+
+
+def aligned(heading: str, lines: Sequence[str]) -> str:
+    """Return a table in Markdown, numbers to the right. heading, lines: with bars; at least one line."""
+    columns = [list(column) for column in zip(*(line.strip("|").split("|") for line in lines), strict=True)]
+    right = [all(re.match(r" *(?:\**[-+]?(?:\d|inf)|- *$)", cell) for cell in column) for column in columns]
+    return "\n".join([heading, f"|{'|'.join('---:' if numbers else '---' for numbers in right)}|", *lines])
 
 
 def _cell(value: object) -> str:

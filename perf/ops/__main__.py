@@ -20,8 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip
-from perf.lib.data_file import add_write_option, write
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept
 from perf.ops import attention, prefill, sampling, sgdc

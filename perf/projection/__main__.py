@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,10 +14,9 @@ from models.llama31_8b import latency
 from models.llama31_8b.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS
-from perf.lib.data_file import Row, add_write_option, answer_question, read, table
-from perf.lib.files import new_file
+from perf.lib.data_file import Questions, Row, new_file, read
+from perf.lib.tables import table
 from perf.projection import decode, drafts, gains
-from runtime_patches.board.command_line import OneLineParser
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
@@ -143,15 +142,10 @@ def _read(files: Sequence[Path]) -> list[Row]:
     return [row for path in files for row in read(path)[1]]
 
 
-def _parser() -> OneLineParser:
-    parser = OneLineParser(prog="python -m perf.projection", description=__doc__, allow_abbrev=False)
-    questions = parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
-
-    def add(name: str, answer: Callable[[argparse.Namespace], Answer], text: str) -> argparse.ArgumentParser:
-        question = questions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        question.set_defaults(answer=answer)
-        add_write_option(question)
-        return question
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return 0; 2 with one line for values that make no sense, or files that hold too little."""
+    questions = Questions("python -m perf.projection", __doc__)
+    add = questions.add
 
     def files(question: argparse.ArgumentParser) -> None:
         question.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of perf/data or your own")
@@ -189,12 +183,7 @@ def _parser() -> OneLineParser:
     draft.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=[4, 8])
     draft.add_argument("--size", type=int, default=4, help="layers in parallel (4)")
     draft.add_argument("--length", type=int, default=4, help="drafted tokens of a round (4)")
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0; 2 with one line for values that make no sense, or files that hold too little."""
-    return answer_question(_parser(), argv, (ValueError, MeshError))
+    return questions.run(argv, (ValueError, MeshError))
 
 
 if __name__ == "__main__":

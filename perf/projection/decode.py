@@ -15,10 +15,11 @@ one of the ALSpec paper's tables 4 to 7 and tested on the others. Plans of a ste
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -221,10 +222,6 @@ class Step:
         """Return the formats of weights and cache."""
         return precision_config(self.precision, self.config.num_hidden_layers)
 
-    def layer(self, index: int) -> list[Op]:
-        """Return the ops of decoder layer `index` in their order."""
-        return list(_layer(self, index))
-
     def layers(self) -> list[list[Op]]:
         """Return the ops of every layer."""
         return [self.layer(index) for index in range(self.config.num_hidden_layers)]
@@ -238,9 +235,73 @@ class Step:
         twice = [op for op in ops if op.kind != "slice" for _ in range(2)]
         return [*twice, _simple("Embeddings", "embed", role="token embedding")]
 
+    def layer(self, index: int) -> list[Op]:
+        """Return the ops of decoder layer `index` in their order."""
+        config, tp, plan = self.config, self.mesh.tp, self.plan
+        hidden, ffn, dim = config.hidden_size, config.intermediate_size // tp, config.head_dim
+        heads, kv_heads = config.num_attention_heads // tp, config.num_key_value_heads // tp
+        of, sharded = self.formats.of_layer(index), plan != "interleaved"
+        qkv, rows = (heads + 2 * kv_heads) * dim, heads * dim
+        mlp = _shared_cores(hidden, ffn, PAPER_CORES if plan == "paper" else WORKERS)
+
+        def weights(role: str, k: int, n: int, cores: int) -> Op:
+            return matmul(role, k, n, getattr(of, role), cores=cores, dram_sharded=sharded, m=self.users)
+
+        norm = _simple("LayerNorm", "norm" if sharded else "interleaved norm", role="attention norm")
+        reshard, paper = [_simple("Reshard", "reshard")], plan == "paper"
+        gather = [collective("AllGather", "gather", self.users, hidden, tp)] if tp > 1 else []
+        scatter = [collective("ReduceScatter", "scatter", self.users, hidden, tp)] if tp > 1 else []
+        if plan == "sharded":
+            cached = [_simple("RotaryEmbeddingLlamaFusedQK", "rotate")]
+            cached.append(_simple("PagedFusedUpdateCache", "update cache", kv_heads))
+        else:
+            cached = [_simple("RotaryEmbeddingLlama", "rotate")] * 2
+            cached += [_simple("PagedUpdateCache", "update cache", kv_heads)] * 2
+        wo = [weights("wo", rows, hidden, heads), *scatter]  # one head per core, as concat heads leaves them
+        if paper and tp == 8:
+            # Fused on a ring of eight: all of the rows, and an eighth of the columns, on each chip.
+            whole = matmul("wo", rows * tp, hidden // tp, of.wo, cores=tp)
+            moved = collective("AllGatherMatmul", "wo", self.users, rows * tp, tp).link_bytes
+            fused = replace(whole, name="AllGatherMatmul", kind=COLLECTIVE, chips=tp, link_bytes=moved)
+            wo = [*reshard, fused, *reshard]
+        return [
+            *(*gather, norm, weights("qkv", hidden, qkv, PAPER_CORES)),
+            *[_simple("ShardedToInterleaved", "unshard", qkv / TILE)] * paper,
+            *(_simple("NLPCreateHeadsDecode", "create heads", heads + 2 * kv_heads), *cached),
+            attention(kv_heads, dim, self.context, self.users, self.formats.kv_cache),
+            *[_simple("InterleavedToSharded", "shard")] * paper,
+            *(_simple("NLPConcatHeadsDecode", "concat heads", heads), *wo),
+            *(_simple("Binary", "add", role="attention add"), *gather, replace(norm, role="MLP norm")),
+            *(weights("ff1", hidden, ffn, mlp), weights("ff3", hidden, ffn, mlp)),
+            _simple("Binary", "gated product", -(-ffn // (TILE * mlp))),
+            *(weights("ff2", ffn, hidden, _shared_cores(ffn, hidden, WORKERS)), *scatter),
+            *(*reshard * (paper and tp > 1), _simple("Binary", "add", role="MLP add")),
+        ]
+
     def after(self) -> list[Op]:
         """Return what a step does once, after its layers."""
-        return list(_after(self))
+        tp, hidden, paper = self.mesh.tp, self.config.hidden_size, self.plan == "paper"
+        sharded = self.plan != "interleaved"
+        ops = [_simple("Reshard", "reshard")] * (tp == 1 and paper)
+        if tp > 1:
+            ops.append(collective("AllGather", "gather", self.users, hidden, tp))
+        ops.append(_simple("LayerNorm", "norm" if sharded else "interleaved norm", role="last norm"))
+        left = columns = self.mesh.padded_vocab(self.config) // tp
+        pieces, dtype = -(-columns // LM_HEAD_COLUMNS[self.plan]), self.formats.lm_head
+        for _ in range(pieces):
+            n = min(left, -(-columns // (pieces * TILE)) * TILE)
+            left -= n
+            ops.append(matmul("lm_head", hidden, n, dtype, cores=PAPER_CORES, dram_sharded=sharded, m=self.users))
+            ops += [_simple("ShardedToInterleaved", "unshard", n / TILE)] * paper
+        # Logits are bfloat8_b; read and written once.
+        logits = bytes_of(TILE * columns, "bfloat8_b")
+        if pieces > 1:
+            ops.append(Op("Concat", "join logits", STREAM, dram_bytes=2 * logits))
+        if not paper:
+            ops.append(Op("ArgMax", "greedy choice", STREAM, dram_bytes=logits))
+            if tp > 1:
+                ops.append(collective("AllGather", "gather choices", self.users, TILE * tp, tp))
+        return ops
 
 
 def _simple(name: str, kind: str, work: float = 1.0, role: str = "") -> Op:
@@ -250,84 +311,6 @@ def _simple(name: str, kind: str, work: float = 1.0, role: str = "") -> Op:
 def _shared_cores(k: int, n: int, most: int) -> int:
     """Return the most cores, up to `most`, that share the tiles of both k and n alike."""
     return max(c for c in range(1, most + 1) if (k // TILE) % c == 0 and (n // TILE) % c == 0)
-
-
-def _layer(step: Step, index: int) -> Iterator[Op]:
-    config, tp, plan = step.config, step.mesh.tp, step.plan
-    hidden, ffn, dim = config.hidden_size, config.intermediate_size // tp, config.head_dim
-    heads, kv_heads = config.num_attention_heads // tp, config.num_key_value_heads // tp
-    of, sharded = step.formats.of_layer(index), plan != "interleaved"
-    qkv, rows = (heads + 2 * kv_heads) * dim, heads * dim
-    mlp = _shared_cores(hidden, ffn, PAPER_CORES if plan == "paper" else WORKERS)
-
-    def weights(role: str, k: int, n: int, cores: int) -> Op:
-        return matmul(role, k, n, getattr(of, role), cores=cores, dram_sharded=sharded, m=step.users)
-
-    norm = _simple("LayerNorm", "norm" if sharded else "interleaved norm", role="attention norm")
-    gather = [collective("AllGather", "gather", step.users, hidden, tp)] if tp > 1 else []
-    yield from [*gather, norm, weights("qkv", hidden, qkv, PAPER_CORES)]
-    if plan == "paper":
-        yield _simple("ShardedToInterleaved", "unshard", qkv / TILE)
-    yield _simple("NLPCreateHeadsDecode", "create heads", heads + 2 * kv_heads)
-    if plan == "sharded":
-        yield _simple("RotaryEmbeddingLlamaFusedQK", "rotate")
-        yield _simple("PagedFusedUpdateCache", "update cache", kv_heads)
-    else:
-        yield from [_simple("RotaryEmbeddingLlama", "rotate")] * 2
-        yield from [_simple("PagedUpdateCache", "update cache", kv_heads)] * 2
-    yield attention(kv_heads, dim, step.context, step.users, step.formats.kv_cache)
-    if plan == "paper":
-        yield _simple("InterleavedToSharded", "shard")
-    yield _simple("NLPConcatHeadsDecode", "concat heads", heads)
-    if plan == "paper" and tp == 8:
-        # Fused on a ring of eight: all of the rows, and an eighth of the columns, on each chip.
-        whole = matmul("wo", rows * tp, hidden // tp, of.wo, cores=tp)
-        moved = collective("AllGatherMatmul", "wo", step.users, rows * tp, tp)
-        reshard = _simple("Reshard", "reshard")
-        yield reshard
-        yield replace(whole, name="AllGatherMatmul", kind=COLLECTIVE, chips=tp, link_bytes=moved.link_bytes)
-        yield reshard
-    else:
-        yield weights("wo", rows, hidden, heads)  # one head per core, as concat heads leaves them
-        if tp > 1:
-            yield collective("ReduceScatter", "scatter", step.users, hidden, tp)
-    yield _simple("Binary", "add", role="attention add")
-    yield from [*gather, replace(norm, role="MLP norm")]
-    yield weights("ff1", hidden, ffn, mlp)
-    yield weights("ff3", hidden, ffn, mlp)
-    yield _simple("Binary", "gated product", -(-ffn // (TILE * mlp)))
-    yield weights("ff2", ffn, hidden, _shared_cores(ffn, hidden, WORKERS))
-    if tp > 1:
-        yield collective("ReduceScatter", "scatter", step.users, hidden, tp)
-        if plan == "paper":
-            yield _simple("Reshard", "reshard")
-    yield _simple("Binary", "add", role="MLP add")
-
-
-def _after(step: Step) -> Iterator[Op]:
-    config, tp = step.config, step.mesh.tp
-    hidden, sharded = config.hidden_size, step.plan != "interleaved"
-    if tp == 1 and step.plan == "paper":
-        yield _simple("Reshard", "reshard")
-    if tp > 1:
-        yield collective("AllGather", "gather", step.users, hidden, tp)
-    yield _simple("LayerNorm", "norm" if sharded else "interleaved norm", role="last norm")
-    left = columns = step.mesh.padded_vocab(config) // tp
-    pieces = -(-columns // LM_HEAD_COLUMNS[step.plan])
-    for _ in range(pieces):
-        n = min(left, -(-columns // (pieces * TILE)) * TILE)
-        left -= n
-        yield matmul("lm_head", hidden, n, step.formats.lm_head, cores=PAPER_CORES, dram_sharded=sharded, m=step.users)
-        if step.plan == "paper":
-            yield _simple("ShardedToInterleaved", "unshard", n / TILE)
-    # Logits are bfloat8_b; read and written once.
-    logits = bytes_of(TILE * columns, "bfloat8_b")
-    if pieces > 1:
-        yield Op("Concat", "join logits", STREAM, dram_bytes=2 * logits)
-    if step.plan != "paper":
-        yield Op("ArgMax", "greedy choice", STREAM, dram_bytes=logits)
-        if tp > 1:
-            yield collective("AllGather", "gather choices", step.users, TILE * tp, tp)
 
 
 @cache
@@ -395,23 +378,16 @@ def _fit_matmuls(rows: Sequence[tuple[Op, int]]) -> tuple[float, float, float | 
 def table_errors(parameters: Parameters, chips: int) -> tuple[float | None, float]:
     """Return the model's relative errors on the paper's table of `chips`: of a whole token (None where an op of it is
     not modelled), and the mean of absolute errors by time, of what is modelled."""
-    told = [(_or_none(parameters, op), ns, LAYERS if part == LAYER else 1) for part, op, ns in table_ops(chips)]
-    known = [(own, ns, times) for own, ns, times in told if own is not None]
-    whole = sum(ns * times for _, ns, times in known)
-    token = sum((own / ns - 1) * ns * times for own, ns, times in known) / whole
-    by_time = sum(abs(own / ns - 1) * ns * times for own, ns, times in known) / whole
-    return (token if len(known) == len(told) else None), by_time
+    known, rows = [], table_ops(chips)
+    for section, op, ns in rows:
+        with suppress(NotIdentified):
+            known.append((parameters.ns(op) / ns - 1, ns * (LAYERS if section == LAYER else 1)))
+    whole = sum(ns for _, ns in known)
+    token, by_time = (sum(how(error) * ns for error, ns in known) / whole for how in (float, abs))
+    return (token if len(known) == len(rows) else None), by_time
 
 
-def _or_none(parameters: Parameters, op: Op) -> float | None:
-    try:
-        return parameters.ns(op)
-    except NotIdentified:
-        return None
-
-
-@dataclass(frozen=True)
-class Timed:
+class Timed(NamedTuple):
     """An op and its modelled nanoseconds."""
 
     op: Op
@@ -453,7 +429,6 @@ class Prediction:
 
     @property
     def tokens_per_s(self) -> float:
-        """Return the tokens per second of one user."""
         return 1e9 / self.token_ns
 
     @property
@@ -509,7 +484,7 @@ def check_rows(parameters: Parameters) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"part": "table", "chips": chips, "fitted": chips == parameters.chips}
         rows.append(row | {"token_error": token, "error_by_time": by_time})
     for run in read_rows("published_decode.csv"):
-        chips, context, published = int(run["chips"]), int(run["context"]), float(run["tokens_per_s"])
+        chips, context, published = run["chips"], run["context"], run["tokens_per_s"]
         told = predict(Step(MeshShape(1, chips), context, precision=run["plan"]), parameters)
         row = {"part": "published", "chips": chips, "context": context, "precision": run["plan"]}
         row |= {"published": published, "modelled": told.tokens_per_s}

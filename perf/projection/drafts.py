@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import linear_regression
 from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, preset
@@ -36,8 +37,7 @@ ASSUMPTIONS = (
 )
 # Between the two products of an attention.
 _BETWEEN = (
-    *("ShardedToInterleaved", "NLPCreateHeadsDecode", "InterleavedToSharded"),
-    *(FLASH_DECODE_OP, "NLPConcatHeadsDecode"),
+    f"ShardedToInterleaved NLPCreateHeadsDecode InterleavedToSharded {FLASH_DECODE_OP} NLPConcatHeadsDecode".split()
 )
 _TWICE = ("RotaryEmbeddingLlama", "PagedUpdateCache")
 
@@ -67,12 +67,10 @@ def product_line() -> tuple[float, float]:
     those of table 7 that are fused with a gather."""
     points: list[tuple[int, int]] = []
     for chips in CHIP_COUNTS:
-        sizes = _layer_bytes(preset(TARGET), chips)
-        names = [name for name in ("qkv", "wo", "ff1", "ff3", "ff2") if chips < 8 or name != "wo"]
-        points += zip([sizes[name] for name in names], _times(chips, "Matmul"), strict=True)
-    mean_x, mean_y = (sum(values) / len(points) for values in zip(*points, strict=True))
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
-    return mean_y - slope * mean_x, slope
+        sizes = [size for name, size in _layer_bytes(preset(TARGET), chips).items() if chips < 8 or name != "wo"]
+        points += zip(sizes, _times(chips, "Matmul"), strict=True)
+    slope, fixed = linear_regression(*zip(*points, strict=True))
+    return fixed, slope
 
 
 def _product(size: int) -> float:

@@ -105,19 +105,14 @@ def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072),
     for (key, rows), context in product(groups.items(), contexts):
         share, size = sum(row["hit_rate"] for row in rows) / len(rows), rows[0]["chunk_size"]
         # As measured, all nodes of a chain whose tokens are right, or one.
-        tokens, exact = (
-            sum(row.get(name) or row["nodes"] for row in rows) / len(rows)
-            for name in ("tokens_per_step", "exact_tokens_per_step")
-        )
+        counts = ("tokens_per_step", "exact_tokens_per_step")
+        tokens, exact = (sum(row.get(name) or row["nodes"] for row in rows) / len(rows) for name in counts)
         keys = budget_keys(context) if str(rows[0]["predictor"]) in BUDGET_WORDS else None
         ns = step_ns(share, context, chips, size, keys) / tokens
-        found.append(
-            dict(zip(GROUP, key, strict=True))
-            | {"hit_rate": share, "tokens_per_step": tokens, "projected": context, "chips": chips}
-            | {"tokens_per_s": 1e9 / ns}
-            | {"over_tp": estimate(context, None, chips).token_latency_ns / exact / ns}
-            | {"over_misses": step_ns(0.0, context, chips, size, keys) / exact / ns}
-        )
+        row = dict(zip(GROUP, key, strict=True)) | {"hit_rate": share, "tokens_per_step": tokens}
+        row |= {"projected": context, "chips": chips, "tokens_per_s": 1e9 / ns}
+        row["over_tp"] = estimate(context, None, chips).token_latency_ns / exact / ns
+        found.append(row | {"over_misses": step_ns(0.0, context, chips, size, keys) / exact / ns})
     return found
 
 
@@ -145,14 +140,12 @@ def layer_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] =
         hits, misses = split_layers(LAYERS, rate)
         pair = (hits * all_hit + misses * none_hit) / LAYERS
         formula = token_latency(fixed, per_layer, None, hit["part_sender"], hit["part_receiver"], LAYERS, rate)
-        estimated = (estimate(context, r, n, hit["chunk_size"]) for r, n in ((None, chips), (rate, 2 * chips)))
-        tp, pairs = (point.token_latency_ns for point in estimated)
-        rows.append(
-            {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
-            | {"pair": round(pair), "gain": exact / pair, "formula": formula}
-            | {"formula_gain": token_latency(fixed, per_layer, hit["part_exact"]) / formula}
-            | {"estimator_gain": tp / pairs}
-        )
+        tp = estimate(context, None, chips, hit["chunk_size"]).token_latency_ns
+        row = {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
+        row |= {"pair": round(pair), "gain": exact / pair, "formula": formula}
+        row["formula_gain"] = token_latency(fixed, per_layer, hit["part_exact"]) / formula
+        pairs = estimate(context, rate, 2 * chips, hit["chunk_size"]).token_latency_ns
+        rows.append(row | {"estimator_gain": tp / pairs})
     return rows
 
 

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
+
 from models.llama31_8b.latency import Costs, Times
 from perf.projection.published import FIXED, FLASH_DECODE_OP, LAYER, TableOp, costs_of
-from perf.sweep.table import FIRST, GROUP, MID, PASS, ROLE, Block, merged, ns_of, read
+from perf.sweep.table import FIRST, GROUP, MID, PASS, ROLE, Block, Row, merged, ns_of, read
 from perf.sweep.table import LAYER as LAYER_OF
 
 MODEL = "llama-3.1-8b"
 # What a sweep must agree in, so that its numbers are of one thing.
 ALIKE = ("source", "plan", "precision", "users")
-Row = dict[str, str]
 
 
 class NotMeasured(ValueError):
@@ -71,8 +72,7 @@ class MeasuredTimes(Times):
 
     def shared_contexts(self) -> tuple[int, int]:
         """Return the shortest and the longest context that every row was swept at."""
-        swept = [[at for at, _ in points] for points in self.flash.values()]
-        return max(map(min, swept)), min(map(max, swept))
+        return max(points[0][0] for points in self.flash.values()), min(points[-1][0] for points in self.flash.values())
 
     def assumptions(self) -> list[str]:
         """Return what figures of this sweep are made of, one sentence each."""
@@ -87,12 +87,10 @@ class MeasuredTimes(Times):
 
 
 def _between(points: Sequence[tuple[int, float]], context: int, what: str) -> float:
-    if not points[0][0] <= context <= points[-1][0]:
-        raise NotMeasured(f"context {context} is outside what was swept of {what}: {points[0][0]} to {points[-1][0]}")
-    for (x0, y0), (x1, y1) in zip(points, points[1:]):
-        if context <= x1:
-            return y0 + (y1 - y0) * (context - x0) / (x1 - x0)
-    return points[0][1]
+    contexts, ns = zip(*points, strict=True)
+    if not contexts[0] <= context <= contexts[-1]:
+        raise NotMeasured(f"context {context} is outside what was swept of {what}: {contexts[0]} to {contexts[-1]}")
+    return float(np.interp(context, contexts, ns))
 
 
 def load(path: Path, filters: Sequence[str] = ()) -> MeasuredTimes:
@@ -108,8 +106,7 @@ def load(path: Path, filters: Sequence[str] = ()) -> MeasuredTimes:
     """
     if bad := [text for text in filters if "=" not in text]:
         raise NotMeasured(f"cannot read the filter {bad[0]!r}: option=value, e.g. plan=sharded or source=n150")
-    wanted = dict(text.split("=", 1) for text in filters)
-    wanted |= {"family": "decode", "model": MODEL, "users": "1"}
+    wanted = dict(text.split("=", 1) for text in filters) | {"family": "decode", "model": MODEL, "users": "1"}
     steps = [(block.options() | {"source": block.source}, block) for block in read(path) if block.status == PASS]
     steps = [(options, block) for options, block in steps if options.items() >= wanted.items()]
     if not steps:

@@ -9,15 +9,14 @@ four chips, a ring of eight).
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 
 from models.llama31_8b.latency import CHIP_COUNTS, Costs
-from perf.lib.data_file import FOLDER
+from perf.lib.data_file import FOLDER, Row, read
 
 FLASH_DECODE_OP = "ScaledDotProductAttentionDecode"
 LAYER, FIXED = "per_layer", "fixed"
@@ -25,22 +24,12 @@ ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 
 
 @cache
-def read_rows(name: str) -> tuple[dict[str, str], ...]:
-    """Return the rows of perf/data/`name` without its # comments.
-
-    Raises:
-        ValueError: for a row of another width than the header's.
-    """
-    with open(FOLDER / name, encoding="utf-8", newline="") as file:
-        rows = tuple(csv.DictReader(line for line in file if not line.startswith("#")))
-    for number, row in enumerate(rows, 1):
-        if None in row or None in row.values():
-            raise ValueError(f"{name}: row {number} has not the header's number of columns: {row}")
-    return rows
+def read_rows(name: str) -> tuple[Row, ...]:
+    """Return the rows of perf/data/`name`, numbers as such."""
+    return tuple(read(FOLDER / name)[1])
 
 
-@dataclass(frozen=True)
-class TableOp:
+class TableOp(NamedTuple):
     """A device operation of tables 4 to 7 and its kernel time in nanoseconds. section: LAYER or FIXED."""
 
     section: str
@@ -58,7 +47,7 @@ def op_table(chips: int) -> tuple[TableOp, ...]:
     if chips not in CHIP_COUNTS:
         raise ValueError(f"no table for {chips} chips: the paper measured {', '.join(map(str, CHIP_COUNTS))}")
     name = f"table{4 + CHIP_COUNTS.index(chips)}_n150x{chips}.csv"
-    return tuple(TableOp(row["section"], row["op"], int(row["ns"])) for row in read_rows(name))
+    return tuple(TableOp(row["section"], row["op"], row["ns"]) for row in read_rows(name))
 
 
 def costs_of(ops: Sequence[TableOp]) -> Costs:
@@ -83,19 +72,19 @@ def collective_ns(collective: str, chips: int, size: int) -> float:
         ValueError: for chips or sizes that were not measured.
     """
     rows = [row for row in read_rows("ethernet_2026_09.csv") if row["collective"] == collective]
-    points = [(float(row["bytes"]), 1000 * float(row["us"])) for row in rows if int(row["chips"]) == chips]
+    points = [(row["bytes"], 1000 * row["us"]) for row in rows if row["chips"] == chips]
     if not points:
-        known = sorted({int(row["chips"]) for row in rows})
+        known = sorted({row["chips"] for row in rows})
         raise ValueError(f"no time of {collective} on {chips} chips was measured, only on {known}")
     sizes, ns = zip(*points, strict=True)
     if not 0 < size <= sizes[-1]:
-        raise ValueError(f"{collective} was measured up to {sizes[-1]:.0f} bytes, got {size}")
+        raise ValueError(f"{collective} was measured up to {sizes[-1]} bytes, got {size}")
     return float(np.interp(size, sizes, ns))
 
 
 def published_tokens_per_s(chips: int, precision: str, context: int) -> float | None:
     """Return the tokens/s/user that tt-metal publishes for Llama 3.1 8B at batch 1, None for what it does not."""
     for row in read_rows("published_decode.csv"):
-        if (int(row["chips"]), row["plan"], int(row["context"])) == (chips, precision, context):
+        if (row["chips"], row["plan"], row["context"]) == (chips, precision, context):
             return float(row["tokens_per_s"])
     return None

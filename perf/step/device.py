@@ -16,7 +16,6 @@ import ttnn
 from loguru import logger
 
 from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tt.alspec import PairAlspec
@@ -26,9 +25,10 @@ from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
+from perf.lib.chip import replayed, simulated_timer
 from perf.lib.launch_labels import Labels
-from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, own_names, walked_caches, walked_embeddings
-from runtime_patches.profiling.timeline import ProgramSpan, Timeline
+from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, walked_caches, walked_embeddings
+from runtime_patches.profiling.timeline import ProgramSpan
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
 from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate, skip_compute
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
@@ -76,33 +76,16 @@ def fill(model: TtLlama, seed: int = SEED, walks: bool = False) -> None:
     """Write random keys and values into the whole cache, the same on both rows. walks: as walks along the positions."""
     tensors = [*model.cache.keys, *model.cache.values]
     shape = tuple(tensors[0].shape)
-    if walks:
-        keys, values = walked_caches(len(model.cache.keys), shape, seed)
-        contents = [*keys, *values]
-    else:
-        generator = torch.Generator().manual_seed(seed)
-        contents = [torch.randn(shape, generator=generator) for _ in tensors]
+    generator = torch.Generator().manual_seed(seed)
+    contents = (
+        sum(walked_caches(len(model.cache.keys), shape, seed), [])
+        if walks
+        else [torch.randn(shape, generator=generator) for _ in tensors]
+    )
     for tensor, content in zip(tensors, contents, strict=True):
         everywhere = ttnn.ReplicateTensorToMesh(model.mesh)
         host = ttnn.from_torch(content, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT, mesh_mapper=everywhere)
         ttnn.copy_host_to_device_tensor(host, tensor)
-
-
-def replayed(
-    mesh, timeline: Timeline, step: Callable[[], Any], labels: contextlib.AbstractContextManager | None = None
-) -> list[list[ProgramSpan]]:
-    """Return the programs of each chip of a compiled step, as it is captured, replayed and timed. labels: entered while
-    it is captured."""
-    trace = ttnn.begin_trace_capture(mesh, cq_id=0)
-    with labels or contextlib.nullcontext():
-        kept = step()  # what the trace writes must not be given to others before it ran
-    ttnn.end_trace_capture(mesh, trace, cq_id=0)
-    timeline.start()
-    ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True)
-    chips = timeline.stop()
-    ttnn.release_trace(mesh, trace)
-    del kept
-    return chips
 
 
 def measure_pair(
@@ -141,7 +124,7 @@ def measure_pair(
     if pair.speculation is None:
         return found
     wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in done}
-    own_steps = [] if own is None or set(own_names(shape.walk)) <= set(done) else shape.own_steps()
+    own_steps = [] if own is None or set(shape.own_names()) <= set(done) else shape.own_steps()
     if wanted or own_steps:
         pair.compile_speculation()
     for name, rate in wanted.items():
@@ -186,7 +169,7 @@ class _Pair:
             state["model.embed_tokens.weight"] = walked_embeddings(config.vocab_size, config.hidden_size, SEED)
         self.model = TtLlama.from_state_dict(config, state, mesh, settings)
         fill(self.model, walks=shape.walk > 0)
-        self.timeline = Timeline(mesh)
+        self.timer = simulated_timer(mesh)
 
     def exact_step(self) -> dict:
         """Return the step of a mesh of one row, or of the first row of two, while the other skips it. The chips skip
@@ -233,8 +216,8 @@ class _Pair:
 
     def _step(self, model: TtLlama, token: int, position: int) -> dict:
         labels, step = Labels(), self._prepared(model, token, position)
-        chips = replayed(model.mesh, self.timeline, step, labels.of_model(model))
-        return {"chips": [[_named(asdict(span), labels) for span in chip] for chip in chips]}
+        chips = replayed(model.mesh, self.timer, step, labels.of_model(model))
+        return {"chips": [[_named(span, labels) for span in chip] for chip in chips]}
 
     def _prepared(self, model: TtLlama, token: int, position: int) -> Callable[[], ttnn.Tensor]:
         """Return a step from `position` on, whose inputs are on the chips."""
@@ -247,12 +230,11 @@ class _Pair:
         return lambda: model.decode(tree, gather_logits=False)
 
 
-def _named(span: dict, labels: Labels) -> dict:
+def _named(span: ProgramSpan, labels: Labels) -> dict:
     """Return a span with the name and layer of the launch it belongs to."""
-    label = labels.of(span["number"])
-    if label is None:
-        return {"name": "other", "layer": None} | span
-    return {"name": label.part or label.name, "layer": label.layer} | span
+    label = labels.of(span.number)
+    name, layer = (label.part or label.name, label.layer) if label else ("other", None)
+    return {"name": name, "layer": layer} | asdict(span)
 
 
 SEQUENTIAL, FUZZY, CALIBRATION = "draft step, sequential", "draft step, layer-parallel", "calibration"
@@ -273,17 +255,8 @@ def measure_drafting(mesh, layers: int, heads: int, drafted: int, context: int) 
         By part: cycles from its first program's start to its last one's end over all chips, and its programs.
     """
     mesh_shape = MeshShape(*mesh.shape)
-    config = LlamaConfig(
-        vocab_size=96,
-        hidden_size=32 * heads,
-        intermediate_size=32 * heads,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=64,
-        max_position_embeddings=context + 32,
-        name="bench",
-    )
+    width = 32 * heads
+    config = Shape(layers, width, width, heads=heads, kv_heads=heads, context=context + 32).config()
 
     def llama(layers: int, assignment: LayerAssignment | None) -> TtLlama:
         cut, capacity = config.with_layers(layers), config.max_position_embeddings
@@ -315,10 +288,10 @@ def measure_drafting(mesh, layers: int, heads: int, drafted: int, context: int) 
         TARGET: step,
         COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=RESULT_HEAD),
     }
-    timeline, found = Timeline(mesh), {}
+    timer, found = simulated_timer(mesh), {}
     for name, run in parts.items():
         run()  # compiles
-        chips = replayed(mesh, timeline, run)
+        chips = replayed(mesh, timer, run)
         spans = [span for chip in chips for span in chip]
         cycles = max(span.end for span in spans) - min(span.start for span in spans)
         found[name] = {"cycles": cycles, "programs": len(chips[0])}

@@ -5,12 +5,10 @@
 One layer of full size with random weights decodes a token on 64 simulated cores, by either decode sharding, after the
 embedding; its cache holds random numbers. The final norm and the LM head run after a thin layer, the head as one of
 twelve equal pieces, a third of what a chip multiplies at once: its time is that of reading its columns. Results are
-judged against torch: with the weights as the chip holds them, in bfloat8_b and bfloat4_b ("held"), and as they were
-before ("given"); `--weights blank` executes the layer over weights that nobody wrote, for its cycles. A token of all
-layers is then the embedding, as many such layers, the norm and all pieces; the last layer, whose ff1 and ff3 are in
-bfloat8_b, is counted as the others, and joining the pieces is not counted. Of several chips (`--tp`) each runs its part
-of a layer and its share of the pieces; two reductions and two gathers per layer, and a gather before the head, take
-what perf/data/paper_cycles.csv has of them.
+judged against torch with the weights as the chip holds them ("held") and as they were ("given"); `--weights blank`
+executes the layer over weights that nobody wrote, for its cycles. A token of all layers is then the embedding, as many
+such layers, the norm and all pieces; the last layer's other formats and joining the pieces are not counted. Of several
+chips (`--tp`) each runs its part; reductions and gathers take what perf/data/paper_cycles.csv has of them.
 
 Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
 Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
@@ -31,7 +29,7 @@ from perf.lib.data_file import FOLDER, commit
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
 from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
-from perf.sweep.configurations import Configuration
+from perf.sweep.configurations import product
 from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read
 from runtime_patches.board.command_line import OneLineParser
@@ -82,17 +80,14 @@ def token_of(
     return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles), "tokens_per_s": 1e9 / cycles}
 
 
-def collectives_of(config: LlamaConfig, tp: int) -> tuple[float, float] | None:
+def collectives_of(config: LlamaConfig, tp: int) -> list[float] | None:
     """Return the cycles of a gather and of a reduction of `config`'s hidden size over 1x`tp` simulated chips, 0 for one
     chip, None where the sweep has none."""
     if tp == 1:
-        return 0.0, 0.0
-    took = cycles_of(read(CSV))
-    asked = [
-        Configuration.make("collective", op=op, mesh=f"1x{tp}", columns=config.hidden_size).name
-        for op in ("all_gather", "reduce_scatter")
-    ]
-    return (took[asked[0]], took[asked[1]]) if set(asked) <= took.keys() else None
+        return [0.0, 0.0]
+    took, ops = cycles_of(read(CSV)), ("all_gather", "reduce_scatter")
+    asked = [c.name for c in product("collective", op=ops, mesh=f"1x{tp}", columns=config.hidden_size)]
+    return [took[name] for name in asked] if set(asked) <= took.keys() else None
 
 
 def run(
@@ -102,9 +97,8 @@ def run(
     `layer_device.measure_layer`. Raises SystemExit with what went wrong there."""
     formats = vars(formats_of(config).of_layer(0))
     asked = {"config": asdict(config.with_layers(1)), "formats": formats, "sharding": sharding, "context": context}
-    asked["blank"] = weights == BLANK
-    environment = Chip(grid, timed=True).environment()
-    return measure_apart("perf.step", {"work": "layer", "asked": asked}, environment, TIMEOUT_S)
+    work = {"work": "layer", "asked": asked | {"blank": weights == BLANK}}
+    return measure_apart("perf.step", work, Chip(grid, timed=True).environment(), TIMEOUT_S)
 
 
 def work(config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool) -> dict[str, Any]:
@@ -118,79 +112,71 @@ def work(config: dict[str, Any], formats: dict[str, str], sharding: str, context
         return measure_layer(device, shape, precision, sharding, context, blank)
 
 
-def measure_all(
-    steps: Table,
-    ops: Table,
-    config: LlamaConfig,
-    tp: int,
-    contexts: Sequence[int],
-    shardings: Sequence[str],
-    stages: Sequence[str] = (LAYER, HEAD),
-    weights: str = RANDOM,
-) -> None:
-    """Add the rows that `steps` does not have, and those of their programs to `ops`."""
-    for sharding in shardings:
-        for context in contexts if LAYER in stages else ():
-            layer = replace(part_of(config, tp), vocab_size=THIN_VOCABULARY)
-            key = {"model": config.name, "tp": tp, "context": context, "sharding": sharding, "weights": weights}
-            _measure_stages(steps, ops, layer, key, (LAYER, EMBEDDING), context, "layer")
-        if HEAD in stages:
-            thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
-            head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
-            key = {"model": config.name, "tp": 1, "context": None, "sharding": sharding, "weights": weights}
-            _measure_stages(steps, ops, head, key, (HEAD,), THIN_CONTEXT, "logits")
-    _add_tokens(steps, ops, config, tp)
+class Rows:
+    """The rows of a model's stages and those of their programs: in one file, and in the one beside it."""
 
+    def __init__(self, path: Path, config: LlamaConfig, tp: int, head: Mapping[str, str] | None = None) -> None:
+        self.config, self.tp = config, tp
+        self.steps = Table(path, KEYS, VALUES, head)
+        self.ops = Table(path.with_name(f"{path.stem}_ops.csv"), OP_KEYS, OP_VALUES, head)
 
-def _measure_stages(
-    steps: Table,
-    ops: Table,
-    config: LlamaConfig,
-    key: Mapping[str, Any],
-    stages: Sequence[str],
-    context: int,
-    judged: str,
-) -> None:
-    """Run a step and add its `stages`, of which the first is judged by the values of `judged`."""
-    if steps.has({**key, "stage": stages[-1]}):
-        return
-    found = run(config, str(key["sharding"]), context, str(key["weights"]))
-    told = ops_of(found["programs"])
-    for stage in stages:
-        where, own = {**key, "stage": stage}, [op for op in told if op["part"] == stage]
-        ops.append([{**where, "number": i, **{name: op[name] for name in OP_VALUES}} for i, op in enumerate(own)])
-        values = dict.fromkeys(ERRORS) | (found["values"].get(judged, {}) if stage == stages[0] else {})
-        steps.append([{**where, **sums_of(own), **values, "cores": CORES, "tokens_per_s": None}])
-        print(report(where, own, values), flush=True)
+    def measure_all(
+        self, contexts: Sequence[int], shardings: Sequence[str], stages: Sequence[str], weights: str
+    ) -> None:
+        """Add the rows that are not there."""
+        config, shared = self.config, {"model": self.config.name, "weights": weights}
+        for sharding in shardings:
+            for context in contexts if LAYER in stages else ():
+                layer = replace(part_of(config, self.tp), vocab_size=THIN_VOCABULARY)
+                key = shared | {"tp": self.tp, "context": context, "sharding": sharding}
+                self._measure(layer, key, (LAYER, EMBEDDING), context, "layer")
+            if HEAD in stages:
+                thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
+                head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
+                key = shared | {"tp": 1, "context": None, "sharding": sharding}
+                self._measure(head, key, (HEAD,), THIN_CONTEXT, "logits")
+        self._add_tokens()
 
+    def _measure(
+        self, config: LlamaConfig, key: Mapping[str, Any], stages: Sequence[str], context: int, judged: str
+    ) -> None:
+        """Run a step and add its `stages`, of which the first is judged by the values of `judged`."""
+        if self.steps.has({**key, "stage": stages[-1]}):
+            return
+        found = run(config, str(key["sharding"]), context, str(key["weights"]))
+        told = ops_of(found["programs"])
+        for stage in stages:
+            where, own = {**key, "stage": stage}, [op for op in told if op["part"] == stage]
+            numbered = enumerate({name: op[name] for name in OP_VALUES} for op in own)
+            self.ops.append([{**where, "number": number, **op} for number, op in numbered])
+            values = dict.fromkeys(ERRORS) | (found["values"].get(judged, {}) if stage == stages[0] else {})
+            self.steps.append([{**where, **sums_of(own), **values, "cores": CORES, "tokens_per_s": None}])
+            print(report(where, own, values), flush=True)
 
-def _add_tokens(steps: Table, ops: Table, config: LlamaConfig, tp: int) -> None:
-    """Add the tokens of all layers whose stages are there."""
-    joining = collectives_of(config, tp)
-    if joining is None or head_pieces(config) % tp:
-        return
-    rows = [row for row in steps.rows() if row["model"] == config.name]
-    for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(tp)):
-        key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
-        same = [row for row in rows if all(row[name] == layer[name] for name in ("sharding", "weights"))]
-        stages = {row["stage"]: row for row in same if (row["tp"], row["context"]) == (layer["tp"], layer["context"])}
-        stages |= {row["stage"]: row for row in same if row["stage"] == HEAD}
-        if steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
-            continue
-        norm = next(int(op["cycles"]) for op in ops.rows() if _is_stage(op, stages[HEAD]))
-        token = token_of(stages, norm, config.num_hidden_layers, head_pieces(config) // tp, *joining)
-        steps.append([{**key, **dict.fromkeys(ERRORS), "cores": layer["cores"], **token}])
-        print(f"{key}: {token}", flush=True)
-
-
-def _is_stage(op: Mapping[str, str], stage: Mapping[str, str]) -> bool:
-    return all(op[name] == stage[name] for name in KEYS)
+    def _add_tokens(self) -> None:
+        """Add the tokens of all layers whose stages are there."""
+        joining, pieces = collectives_of(self.config, self.tp), head_pieces(self.config)
+        if joining is None or pieces % self.tp:
+            return
+        rows = [row for row in self.steps.rows() if row["model"] == self.config.name]
+        for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(self.tp)):
+            key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
+            same = [row for row in rows if all(row[name] == layer[name] for name in ("sharding", "weights"))]
+            at = (layer["tp"], layer["context"])
+            stages = {row["stage"]: row for row in same if row["stage"] == HEAD or (row["tp"], row["context"]) == at}
+            if self.steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
+                continue
+            head = {name: stages[HEAD][name] for name in KEYS}
+            norm = next(int(op["cycles"]) for op in self.ops.rows() if op.items() >= head.items())
+            token = token_of(stages, norm, self.config.num_hidden_layers, pieces // self.tp, *joining)
+            self.steps.append([{**key, **dict.fromkeys(ERRORS), "cores": layer["cores"], **token}])
+            print(f"{key}: {token}", flush=True)
 
 
 def report(key: Mapping[str, Any], ops: Sequence[Mapping[str, Any]], values: Mapping[str, Any]) -> str:
     """Return a stage as text: every program, the sum, the values."""
-    told = [{name: op[name] for name in OP_VALUES} for op in ops]
-    told.append(dict.fromkeys(OP_VALUES) | {"op": "all", **sums_of(ops)})
+    told = [*({name: op[name] for name in OP_VALUES} for op in ops), dict.fromkeys(OP_VALUES) | {"op": "all"}]
+    told[-1] |= sums_of(ops)
     errors = ", ".join(f"{name} {value:.6g}" for name, value in values.items() if value is not None)
     return "\n".join([", ".join(f"{name} {value}" for name, value in key.items()), markdown(told), errors])
 
@@ -215,8 +201,6 @@ def main(argv: Sequence[str]) -> int:
                 check_fits(part, context, sharding)
     except ValueError as error:
         parser.error(str(error))
-    head = {"command": parser.prog, "commit": commit()}
-    ops = options.csv.with_name(f"{options.csv.stem}_ops.csv")
-    tables = Table(options.csv, KEYS, VALUES, head), Table(ops, OP_KEYS, OP_VALUES, head)
-    measure_all(*tables, config, options.tp, options.contexts, options.shardings, options.stages, options.weights)
+    rows = Rows(options.csv, config, options.tp, {"command": parser.prog, "commit": commit()})
+    rows.measure_all(options.contexts, options.shardings, options.stages, options.weights)
     return 0

@@ -4,18 +4,12 @@
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
 with exact attention on one chip alone, with speculation between the chips at forced hit rates, and with `--own
-THRESHOLD` at the layers' own decisions. Caches hold random numbers; with `--walk STEPS` they are random walks, and so
-many steps follow one another, of which means are shown. A step is timed whole, from its first program to its last on
-both chips, and compared with
+THRESHOLD` at the layers' own decisions. A step is timed whole, from its first program to its last on both chips, and
+compared with one chip alone with exact attention; with appendix F's formula, given what attention, guess and the rest
+of a layer took in these very steps; and with `--tensor-parallel` with exact attention split over the same two chips.
 
-- one chip alone with exact attention, whose cycles the guess shall save;
-- appendix F's formula, given what attention, guess and the rest of a layer took in these very steps;
-- with `--tensor-parallel`, exact attention with heads and columns split over the same two chips.
-
-`--model llama-3.1-8b` runs layers of full size, or with `--tp` the part of one of so many chips in each row, without
-its collectives, on all 64 cores; such a step takes minutes of a core for every hundred thousand cycles of a chip, and
-`--steps FILE` lets a run go on where the last one stopped. With `--tree NODES` steps over token trees are measured too,
-on one chip and on the pair.
+Steps of layers of full size (`--model`, `--tp`) take minutes of a core for every hundred thousand cycles of a chip, and
+leave out their collectives; `--steps FILE` lets a run go on where the last one stopped.
 """
 
 from __future__ import annotations
@@ -32,12 +26,11 @@ from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.settings import PREDICTORS, followed_range
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip
-from perf.lib.data_file import add_write_option, write
-from perf.lib.files import new_file
+from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Kept, markdown
 from perf.step.figures import Step, both_levels, chrome_trace, plot, rows, title
-from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, is_own, own_names, part_of
+from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, is_own, part_of
 from runtime_patches.board.command_line import OneLineParser
 from runtime_patches.simulated_n150.grids import parse_grid
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
@@ -69,7 +62,7 @@ def run(
     """
     done = Kept(kept, dict(shape)).steps
     names = [EXACT, *(f"{rate:g}" for rate in rates if mesh[0] == 2)]
-    names += [] if own is None else own_names(shape["walk"])
+    names += [] if own is None else Shape(**shape).own_names()
     if not set(names) <= set(done):
         asked: dict[str, Any] = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh), "own": own}
         asked["kept"] = None if kept is None else str(kept.resolve())
@@ -106,38 +99,50 @@ def _workers_on(grid: str) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse options that make no sense, or that change nothing. Raises ValueError."""
-    own, walk, tree, chunk = options.own, options.walk, options.tree, options.chunk_size
-    if own is not None and not 0 <= own <= MAX_THRESHOLD:
-        raise ValueError(f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {own:g}")
-    if tree is not None and not 1 <= tree <= MAX_NODES:
-        raise ValueError(f"--tree must be 1 to {MAX_NODES} nodes, got {tree}")
-    if tree is not None and options.steps is not None:
-        raise ValueError("--steps keeps steps of one token; it does not go with --tree")
-    kind, other = (SMALL_LAYERS, FULL_SIZE) if options.model is None else (FULL_SIZE, SMALL_LAYERS)
-    why = "needs --model" if options.model is None else "is of small layers, not of --model"
+    own, walk, tree, chunk, context = (getattr(options, n) for n in ("own", "walk", "tree", "chunk_size", "context"))
+    small = options.model is None
+    kind, other = (SMALL_LAYERS, FULL_SIZE) if small else (FULL_SIZE, SMALL_LAYERS)
     for name in other:
-        if getattr(options, name) is not None:
-            raise ValueError(f"--{name.replace('_', '-')} {getattr(options, name)} {why}")
-    for name, value in kind.items():
+        if (value := getattr(options, name)) is not None:
+            why = "needs --model" if small else "is of small layers, not of --model"
+            raise ValueError(f"--{name.replace('_', '-')} {value} {why}")
+    for name, default in kind.items():
         if getattr(options, name) is None:
-            setattr(options, name, value)
-    if options.layers < 1 or not all(0 <= rate <= 1 for rate in options.hits):
-        raise ValueError(f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}")
-    if chunk < 32 or chunk % 32 or options.context < 2 * chunk:
-        raise ValueError(
-            f"--chunk-size must be a multiple of 32 and --context at least twice it, got {chunk} and {options.context}"
-        )
-    if not options.hits and own is None:
-        raise ValueError("--hits without rates needs --own THRESHOLD: else no step speculates")
-    if walk and (own is None or tree is not None):
-        raise ValueError(f"--walk {walk} needs --own THRESHOLD, by which layers decide, and goes without --tree")
-    if not 0 <= walk <= min(MAX_WALK, options.context - 2 * chunk):
-        raise ValueError(
-            f"--walk must be 0 to {MAX_WALK} steps from at least twice --chunk-size on to --context, got {walk}"
-        )
+            setattr(options, name, default)
+    last = min(MAX_WALK, context - 2 * chunk)
+    for wrong, why in (
+        (
+            own is not None and not 0 <= own <= MAX_THRESHOLD,
+            f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {own}",
+        ),
+        (tree is not None and not 1 <= tree <= MAX_NODES, f"--tree must be 1 to {MAX_NODES} nodes, got {tree}"),
+        (tree is not None and options.steps, "--steps keeps steps of one token; it does not go with --tree"),
+        (
+            options.layers < 1 or not all(0 <= rate <= 1 for rate in options.hits),
+            f"layers must be at least 1 and hit rates 0 to 1, got {options.layers} and {options.hits}",
+        ),
+        (
+            chunk < 32 or chunk % 32 or context < 2 * chunk,
+            f"--chunk-size must be a multiple of 32 and --context at least twice it, got {chunk} and {context}",
+        ),
+        (not options.hits and own is None, "--hits without rates needs --own THRESHOLD: else no step speculates"),
+        (
+            walk and (own is None or tree is not None),
+            f"--walk {walk} needs --own THRESHOLD, by which layers decide, and goes without --tree",
+        ),
+        (
+            not 0 <= walk <= last,
+            f"--walk must be 0 to {MAX_WALK} steps from at least twice --chunk-size on to --context, got {walk}",
+        ),
+        (not small and options.tensor_parallel, "--tensor-parallel compares small layers; --model runs a chip's part"),
+        (
+            options.predictor != PREDICTORS[0] and tree is not None,
+            f"--predictor {options.predictor} guesses one token at a time; --tree verifies several",
+        ),
+    ):
+        if wrong:
+            raise ValueError(why)
     if options.predictor != PREDICTORS[0]:
-        if tree is not None:
-            raise ValueError(f"--predictor {options.predictor} guesses one token at a time; --tree verifies several")
         try:
             followed_range(chunk)
         except ValueError as error:
@@ -149,43 +154,33 @@ def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
     _check(options)
     names = ("layers", "context", "chunk_size", "workers", "predictor", "walk")
     step = {name: getattr(options, name) for name in names}
+    kv_heads, grid = options.kv_heads, LARGER_GRID
     if options.model is not None:
-        return step | _full_size(options)
-    _check_workers(options.workers, options.kv_heads, LARGER_GRID)
-    if options.tensor_parallel and options.kv_heads % 2:
-        raise ValueError(f"--tensor-parallel takes an even number of --kv-heads for two chips, got {options.kv_heads}")
-    sizes = {"intermediate": options.intermediate, "heads": 2 * options.kv_heads, "kv_heads": options.kv_heads}
-    MeshShape(1, 2 if options.tensor_parallel else 1).check_model(replace(Shape(**sizes).config(), name="such a layer"))
-    return step | {"hidden": Shape.hidden} | sizes
-
-
-def _check_workers(workers: int | None, kv_heads: int, grid: str) -> None:
-    """Refuse workers of all heads that do not fit on a grid beside the pair's own two cores."""
-    asked, most = kv_heads * (1 if workers is None else workers), _workers_on(grid)
+        part, grid = part_of(preset(options.model), options.tp), FULL_GRID
+        check_fits(part, options.context, options.decode_sharding)
+        kv_heads = part.num_key_value_heads
+    asked, most = kv_heads * (1 if options.workers is None else options.workers), _workers_on(grid)
     if not 1 <= asked <= most:
         raise ValueError(
             f"--workers times key/value heads must be 1 to {most}, the cores of the grid {grid} less two of the "
             f"pair's own; got {asked}"
         )
-
-
-def _full_size(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a chip's part of a preset's layers."""
-    if options.tensor_parallel:
-        raise ValueError("--tensor-parallel compares small layers; --model runs a chip's part by --tp")
-    part = part_of(preset(options.model), options.tp)
-    check_fits(part, options.context, options.decode_sharding)
-    _check_workers(options.workers, part.num_key_value_heads, FULL_GRID)
-    return {
-        "hidden": part.hidden_size,
-        "intermediate": part.intermediate_size,
-        "heads": part.num_attention_heads,
-        "kv_heads": part.num_key_value_heads,
-        "head_dim": part.head_dim,
-        "vocab": THIN_VOCABULARY,
-        "precision": "performance",
-        "sharding": options.decode_sharding,
-    }
+    if options.model is not None:
+        return step | {
+            "hidden": part.hidden_size,
+            "intermediate": part.intermediate_size,
+            "heads": part.num_attention_heads,
+            "kv_heads": kv_heads,
+            "head_dim": part.head_dim,
+            "vocab": THIN_VOCABULARY,
+            "precision": "performance",
+            "sharding": options.decode_sharding,
+        }
+    if options.tensor_parallel and kv_heads % 2:
+        raise ValueError(f"--tensor-parallel takes an even number of --kv-heads for two chips, got {kv_heads}")
+    sizes = {"intermediate": options.intermediate, "heads": 2 * kv_heads, "kv_heads": kv_heads}
+    MeshShape(1, 2 if options.tensor_parallel else 1).check_model(replace(Shape(**sizes).config(), name="such a layer"))
+    return step | {"hidden": Shape.hidden} | sizes
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -59,7 +59,11 @@ class Shape:
         """Return name, token and position of the steps in which the layers decide."""
         if not self.walk:
             return [(OWN, TOKEN, self.context - 1)]
-        return [(name, step, self.context - self.walk + step) for step, name in enumerate(own_names(self.walk))]
+        return [(name, step, self.context - self.walk + step) for step, name in enumerate(self.own_names())]
+
+    def own_names(self) -> list[str]:
+        """Return the names of these steps: one, or `walk` of them that follow one another."""
+        return [f"{OWN} {step}" for step in range(self.walk)] if self.walk else [OWN]
 
     def formats(self) -> PrecisionConfig:
         return precision_config(self.precision, self.layers + 1)
@@ -76,11 +80,6 @@ class Shape:
             max_position_embeddings=-(-(self.context + self.nodes) // 32) * 32,
             name="bench",
         )
-
-
-def own_names(walk: int) -> list[str]:
-    """Return the names of the steps in which the layers decide: one, or `walk` of them that follow one another."""
-    return [f"{OWN} {step}" for step in range(walk)] if walk else [OWN]
 
 
 def is_own(name: str) -> bool:

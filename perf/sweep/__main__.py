@@ -2,8 +2,161 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time ops and decode steps on boards, on simulated chips or by the decode model, into tt-perf-report's CSV."""
 
-from perf.sweep.cli import main
-from runtime_patches.board.command_line import run_command
+from __future__ import annotations
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from perf.lib.data_file import new_file
+from perf.sweep import judge
+from perf.sweep.configurations import SOURCES, chosen, from_file, suites
+from perf.sweep.runner import sweep, with_tracy
+from perf.sweep.table import PASS, Block, opened, read, report, table
+from runtime_patches.board.command_line import OneLineParser, run_command
+
+TIMEOUT_S = 1800.0
+TOLERANCE = 0.05
+OF_A_SWEEP = ("only", "source", "jobs", "retry_failed", "tracy", "log", "list")  # options that only a run has
+
+
+def _parser() -> OneLineParser:
+    parser = OneLineParser(
+        prog="python -m perf.sweep",
+        allow_abbrev=False,
+        description="Device perf sweeps: ops and decode steps, each configuration in a process of its own, into a CSV "
+        "that tt-perf-report reads. See perf/README.md.",
+    )
+    add, text = (
+        parser.add_argument,
+        "families, any of them, and option=value, option<=number, option>=number, all of them",
+    )
+    add("--suite", choices=sorted(suites()), help="built-in configurations")
+    add("--suite-file", type=Path, metavar="FILE", help="configurations in YAML instead")
+    add("--only", nargs="+", default=[], metavar="FILTER", help=text)
+    add("--source", choices=SOURCES, help="where times come from; named in every row")
+    add("--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again")
+    add("--jobs", type=int, metavar="N", help="of sim: configurations at a time (default 1)")
+    add("--retry-failed", action="store_true", help="run again what did not pass")
+    text = f"of a configuration (default {TIMEOUT_S:g})"
+    add("--timeout", type=float, default=TIMEOUT_S, metavar="S", help=text)
+    add("--tracy", action="store_true", help="of n150: times by python -m tracy, of a ttnn built with it")
+    add("--log", type=new_file, metavar="FILE", help="append what the processes print")
+    add("--list", action="store_true", help="print the configurations and run none")
+    add("--measurements", type=new_file, metavar="FILE", help="the groups of --csv as JSON")
+    text = "decode steps of --csv beside the decode model, by kind of op"
+    add("--against-model", action="store_true", help=text)
+    add("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"), help="two sweeps' CSV")
+    text = f"of --compare, two-sided (default {TOLERANCE:g})"
+    add("--tolerance", type=float, metavar="SHARE", help=text)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0; 1 when --compare finds a difference, or no configuration passed; 2 for options that make no
+    sense."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        if options.compare:
+            return _compare(options)
+        if options.tolerance is not None:
+            raise ValueError("--tolerance is of --compare; without it, it changes nothing")
+        return _swept(options) if options.suite or options.suite_file else _shown(options)
+    except ValueError as error:
+        parser.error(str(error))
+    return 2
+
+
+def _compare(options: Namespace) -> int:
+    tolerance = TOLERANCE if options.tolerance is None else options.tolerance
+    if not 0 <= tolerance < float("inf"):
+        raise ValueError(f"--tolerance must be at least 0 and finite, got {tolerance}")
+    for name in (*OF_A_SWEEP, "suite", "suite_file", "csv", "measurements", "against_model"):
+        if getattr(options, name):
+            raise ValueError(f"--{name.replace('_', '-')} does not go with --compare, which only reads two files")
+    text, differ = judge.differences(judge.compare(*map(read, options.compare)), tolerance)
+    print(text)
+    return int(differ)
+
+
+def _swept(options: Namespace) -> int:
+    if options.against_model:
+        raise ValueError("--against-model is of a --csv that is there; it does not go with a sweep")
+    if options.suite and options.suite_file:
+        raise ValueError("--suite and --suite-file: give one of them")
+    if not 0 < options.timeout < float("inf"):
+        raise ValueError(f"--timeout must be above 0 and finite, got {options.timeout:g}")
+    every = suites()[options.suite] if options.suite else from_file(options.suite_file)
+    configurations = chosen(every, options.only)
+    if options.list:
+        print("\n".join(configuration.name for configuration in configurations))
+        return 0
+    source, jobs = options.source, options.jobs
+    if options.csv is None or source is None:
+        raise ValueError("a sweep needs --csv FILE and --source " + ", ".join(SOURCES))
+    if options.tracy and source != "n150":
+        raise ValueError(f"--tracy is of --source n150, not {source}")
+    if jobs is not None and (source != "sim" or jobs < 1):
+        raise ValueError(f"--jobs is of --source sim and at least 1, got {source} and {jobs}")
+    if reason := _why_not(source):
+        raise ValueError(f"--source {source}: {reason}")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    how = {"timeout_s": options.timeout, "log": options.log, "jobs": jobs or 1}
+    with opened(options.csv, options.retry_failed) as rows:
+        sweep(configurations, source, rows, **how, start=with_tracy if options.tracy else None)
+    names = {configuration.name for configuration in configurations}
+    blocks = [block for block in read(options.csv) if block.name in names and block.source == source]
+    passed = [block for block in blocks if block.status == PASS]
+    if passed:
+        _report(passed, options)
+    print(f"{len(passed)} of {len(blocks)} configurations passed; {options.csv}")
+    return 0 if passed else 1
+
+
+def _why_not(source: str) -> str | None:
+    """Return why nothing of this source could run here at all."""
+    if source == "n150":
+        from runtime_patches.board import doctor
+
+        return doctor.why_not()
+    if source == "sim":
+        from runtime_patches.simulated_n150 import doctor as simulators
+
+        return simulators.why_not("simulator")
+    return None
+
+
+def _shown(options: Namespace) -> int:
+    """Show what a CSV holds, without running anything."""
+    if options.csv is None or any(getattr(options, name) for name in OF_A_SWEEP):
+        raise ValueError("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
+    if options.against_model and options.measurements:
+        raise ValueError("--against-model prints steps beside the model; --measurements does not go with it")
+    blocks = read(options.csv)
+    passed = [block for block in blocks if block.status == PASS]
+    if options.against_model:
+        steps = [block for block in passed if block.options()["family"] == "decode"]
+        if not steps:
+            raise ValueError(f"{options.csv} has no decode step that passed")
+        print("\n\n".join(map(judge.report, steps)))
+        return 0
+    _report(passed, options)
+    for block in blocks:
+        if block.status != PASS:
+            print(f"{block.status} {block.name} ({block.source}): {block.reason}")
+    return 0
+
+
+def _report(passed: Sequence[Block], options: Namespace) -> None:
+    print(report(passed))
+    if options.measurements:
+        blocks = [block for block in read(options.csv) if block.status == PASS]
+        found = {f"{block.name} ({block.source})": table(block) for block in blocks}
+        options.measurements.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
 
 if __name__ == "__main__":
     raise SystemExit(run_command("python -m perf.sweep", main))

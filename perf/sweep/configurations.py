@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,9 +80,12 @@ class Configuration:
             raise ValueError(f"{family} has no option {unknown[0]!r}: {', '.join(known)}")
         chosen = known | options
         for name, value in chosen.items():
-            _check(family, name, value, known[name])
-        if family in ("flash_decode", "tree_attention"):
-            _check_cache(family, chosen)
+            _check(f"{family}.{name}", name, value, known[name])
+        if "kv_heads" in chosen and (size := cache_bytes(chosen)) > DRAM_BYTES:
+            raise ValueError(
+                f"{family}: keys and values of context={chosen['context']} take {size / 2**30:.1f} GiB, a chip has "
+                f"{DRAM_BYTES / 2**30:.0f}"
+            )
         return cls(family, tuple(chosen.items()))
 
     @property
@@ -100,8 +104,7 @@ class Configuration:
         return MeshShape.parse(self.get("mesh", "1x1"))
 
 
-def _check(family: str, name: str, value: Any, default: Value) -> None:
-    where = f"{family}.{name}"
+def _check(where: str, name: str, value: Any, default: Value) -> None:
     if type(value) is not type(default):
         raise ValueError(f"{where} must be {type(default).__name__}, got {value!r}")
     if isinstance(value, int):
@@ -122,21 +125,10 @@ def cache_bytes(chosen: Mapping[str, Any] | Configuration) -> int:
     return 2 * tiles * TILE_BYTES[chosen["dtype"]]
 
 
-def _check_cache(family: str, chosen: Mapping[str, Any]) -> None:
-    """Raises ValueError where keys and values are more than a chip's DRAM."""
-    size = cache_bytes(chosen)
-    if size > DRAM_BYTES:
-        raise ValueError(
-            f"{family}: keys and values of context={chosen['context']} take {size / 2**30:.1f} GiB, a chip has "
-            f"{DRAM_BYTES / 2**30:.0f}"
-        )
-
-
 def product(family: str, **options: Value | Sequence[Value]) -> list[Configuration]:
     """Return every combination of options given as lists."""
-    names = list(options)
-    lists = [list(v) if isinstance(v, (list, tuple)) else [v] for v in options.values()]
-    return [Configuration.make(family, **dict(zip(names, values, strict=True))) for values in itertools.product(*lists)]
+    lists = [values if isinstance(values, (list, tuple)) else [values] for values in options.values()]
+    return [Configuration.make(family, **dict(zip(options, values))) for values in itertools.product(*lists)]
 
 
 def from_file(path: Path) -> list[Configuration]:
@@ -163,10 +155,8 @@ def from_file(path: Path) -> list[Configuration]:
 def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
     """Return them in their order, each once. Raises ValueError for none, or too many."""
     found = list(dict.fromkeys(configurations))
-    if not found:
-        raise ValueError("no configuration: the suite is empty")
-    if len(found) > MOST:
-        raise ValueError(f"{len(found)} configurations, of which a sweep has at most {MOST}")
+    if not 0 < len(found) <= MOST:
+        raise ValueError(f"{len(found) or 'no'} configuration{'s' * bool(found)}, of which a sweep has 1 to {MOST}")
     return found
 
 
@@ -175,31 +165,28 @@ def chosen(configurations: Sequence[Configuration], filters: Sequence[str]) -> l
     option<=number or option>=number.
 
     Raises ValueError for a filter that no family has an option for, and when none is left."""
+    families, conditions = [text for text in filters if text in FAMILIES], []
+    known = sorted({option for family in FAMILIES.values() for option in family})
     for text in filters:
-        name = text.split("=")[0].rstrip("<>")
-        if text not in FAMILIES and ("=" not in text or not any(name in f for f in FAMILIES.values())):
-            options = sorted({option for family in FAMILIES.values() for option in family})
+        match = re.fullmatch(r"(\w+)(?:(<=|>=)(\d+)|(=)(.*))", text)
+        if match and match[1] in known:
+            conditions.append((match[1], match[2] or match[4], match[3] or match[5]))
+        elif text not in FAMILIES:
             raise ValueError(f"cannot read the filter {text!r}: a family ({', '.join(FAMILIES)}) or "
-                             f"option=value, <= or >= of {', '.join(options)}")  # fmt: skip
-    families = [text for text in filters if text in FAMILIES] or list(FAMILIES)
-    options = [text for text in filters if text not in FAMILIES]
-    found = [c for c in configurations if c.family in families and all(_matches(c, text) for text in options)]
+                             f"option=value, <= or >= of {', '.join(known)}")  # fmt: skip
+
+    def matches(c: Configuration, name: str, sign: str, wanted: str) -> bool:
+        value = c.get(name)
+        if sign == "=":
+            return str(value) == wanted
+        return isinstance(value, int) and (value <= int(wanted) if sign == "<=" else value >= int(wanted))
+
+    found = [
+        c for c in configurations if c.family in (families or FAMILIES) and all(matches(c, *of) for of in conditions)
+    ]
     if not found:
         raise ValueError(f"none of {len(configurations)} configurations is of --only {' '.join(filters)}")
     return unique(found)
-
-
-def _matches(configuration: Configuration, text: str) -> bool:
-    for sign in ("<=", ">=", "="):
-        name, found, wanted = text.partition(sign)
-        if found:
-            value = configuration.get(name)
-            if sign == "=":
-                return value is not None and str(value) == wanted
-            if not isinstance(value, int):
-                return False
-            return value <= int(wanted) if sign == "<=" else value >= int(wanted)
-    return False
 
 
 # A line: a family and options, whose lists are multiplied out.
@@ -234,10 +221,11 @@ PAPER_VARIANTS = ("stock", "exact", "guess", "speculative")
 
 
 def from_lines(text: str) -> list[Configuration]:
-    """Return the configurations of lines "FAMILY OPTION=VALUE[,VALUE...] ...". Raises ValueError."""
+    """Return the configurations of lines "FAMILY OPTION=VALUE[,VALUE...] ...", as names are. Raises ValueError."""
     found = []
     for family, *assignments in map(str.split, text.splitlines()):
-        found += [Configuration.make(family, **given) for given in combinations(assignments, FAMILIES[family])]
+        options = combinations(assignments, FAMILIES.get(family, {}))
+        found += [Configuration.make(family, **given) for given in options]
     return found
 
 

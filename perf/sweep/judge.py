@@ -5,29 +5,15 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
 from perf.projection.decode import Step
-from perf.sweep.configurations import FAMILIES, Configuration
-from perf.sweep.modelled import rows as model_rows
-from perf.sweep.table import (
-    FIRST,
-    GROUP,
-    GROUPS,
-    LAYER,
-    MID,
-    PASS,
-    ROLE,
-    Block,
-    Outcome,
-    as_block,
-    layers_in,
-    merged,
-    ns_of,
-    table,
-)  # fmt: skip
+from perf.sweep import modelled
+from perf.sweep.configurations import from_lines
+from perf.sweep.table import FIRST, GROUP, GROUPS, MID, PASS, ROLE, TAIL, Block, layers_in, merged, ns_of, table
 
 # Op codes of either naming, the first that matches; attention is known by its role.
 KINDS = {
@@ -39,11 +25,14 @@ KINDS = {
     "heads": "CreateHeads|CreateQKVHeads|ConcatHeads|CreateQkvHeads",
     "attention": "ScaledDotProduct|SdpaDecode|FlashDecode",
     "addition and product": "Binary",
+    "everything else": "",
 }
 
 
-@dataclass(frozen=True)
-class Difference:
+Sums = defaultdict[tuple[str, str], float]  # ns by group and kind
+
+
+class Difference(NamedTuple):
     """Times of an op of a configuration in ns; None where only one sweep has it."""
 
     name: str
@@ -53,40 +42,28 @@ class Difference:
     after: float | None
 
     @property
-    def change(self) -> float | None:
-        if self.before is None or self.after is None:
-            return None
-        return self.after / self.before - 1 if self.before else float("inf")
-
-    def beyond(self, tolerance: float) -> bool:
-        """Return whether it is slower or faster by more, as tt-metal's check_device_perf judges; what is gone or new
-        counts too."""
-        return self.change is None or abs(self.change) > tolerance
+    def change(self) -> float:
+        """Return how much slower it is, infinite where only one sweep has it, as tt-metal's check_device_perf."""
+        return self.after / self.before - 1 if self.before and self.after is not None else float("inf")
 
 
 def compare(before: Sequence[Block], after: Sequence[Block]) -> list[Difference]:
-    """Return every op of the configurations (and time sources) that both sweeps passed, and those that one did not
-    pass.
+    """Return every op of the configurations that both sweeps have of the same time source, passed or not.
 
-    Raises ValueError where they have no configuration in common.
+    Raises ValueError where there is none.
     """
-    old, new = ({(b.name, b.source): b for b in blocks} for blocks in (before, after))
-    if not old.keys() & new.keys():
+    old, new = ({f"{b.name} ({b.source})": b for b in blocks} for blocks in (before, after))
+    shared = [name for name in old if name in new]
+    if not shared:
         raise ValueError("the sweeps have no configuration of the same time source in common")
     found = []
-    for name, source in dict.fromkeys([*old, *new]):
-        ops = [_ops(blocks.get((name, source))) for blocks in (old, new)]
-        title = f"{name} ({source})"
-        if (name, source) not in old or (name, source) not in new:
-            continue
-        for group, op in dict.fromkeys([*ops[0], *ops[1]]):
-            found.append(Difference(title, group, op, ops[0].get((group, op)), ops[1].get((group, op))))
+    for name in shared:
+        was, now = _ops(old[name]), _ops(new[name])
+        found += [Difference(name, *op, was.get(op), now.get(op)) for op in dict.fromkeys([*was, *now])]
     return found
 
 
-def _ops(block: Block | None) -> dict[tuple[str, str], float]:
-    if block is None or block.status != PASS:
-        return {}
+def _ops(block: Block) -> dict[tuple[str, str], float]:
     return {
         (group, op): entry["kernel_duration"] * entry["calls"]
         for group, ops in table(block).items()
@@ -94,23 +71,21 @@ def _ops(block: Block | None) -> dict[tuple[str, str], float]:
     }
 
 
-def differences(differences: Sequence[Difference], tolerance: float) -> str:
-    """Return those beyond the tolerance, the largest first, and how many there were."""
-    beyond = [d for d in differences if d.beyond(tolerance)]
-    beyond.sort(key=lambda d: -abs(d.change) if d.change is not None else -float("inf"))
+def differences(found: Sequence[Difference], tolerance: float) -> tuple[str, bool]:
+    """Return those beyond the tolerance, either way, the largest first, and how many; and whether there are any."""
+    beyond = sorted((d for d in found if abs(d.change) > tolerance), key=lambda d: -abs(d.change))
     lines = []
     for d in beyond:
-        if d.change is None:
+        if d.before is None or d.after is None:
             what = f"only {'before' if d.after is None else 'after'}"
         else:
             what = f"{d.change:+.1%} {'slower' if d.change > 0 else 'faster'}: {d.before:.0f} -> {d.after:.0f} ns"
         lines.append(f"{what}  {d.op} [{d.group}]  {d.name}")
-    lines.append(f"{len(beyond)} of {len(differences)} ops differ by more than {tolerance:.1%}")
-    return "\n".join(lines)
+    lines.append(f"{len(beyond)} of {len(found)} ops differ by more than {tolerance:.1%}")
+    return "\n".join(lines), bool(beyond)
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """Times of a group's layer in ns. floor: reading the kind's weights and cache at the specified rate."""
 
     group: str
@@ -124,54 +99,32 @@ class Kind:
         return self.measured / self.modelled if self.modelled else float("inf")
 
 
-def configuration_of(block: Block) -> Configuration:
-    """Return the configuration of a name. Raises ValueError for one of another version."""
-    options = block.options()
-    family = options.pop("family")
-    known = FAMILIES.get(family, {})
-    typed = {name: int(value) if isinstance(known.get(name), int) else value for name, value in options.items()}
-    return Configuration.make(family, **typed)
-
-
 def kind_of(row: Mapping[str, str]) -> str:
     if row[ROLE] == "attention":
         return "attention"
-    code = row["OP CODE"]
-    return next((kind for kind, pattern in KINDS.items() if re.search(pattern, code)), "everything else")
+    return next(kind for kind, pattern in KINDS.items() if re.search(pattern, row["OP CODE"]))
 
 
 def against_model(block: Block) -> list[Kind]:
     """Compare by group and kind, in the model's plan of the same name. Raises ValueError for what is no passed decode
     step, or one that the model does not know."""
-    configuration = configuration_of(block)
-    if configuration.family != "decode" or block.status != PASS:
+    (c,) = from_lines(block.name)
+    if c.family != "decode" or block.status != PASS:
         raise ValueError(f"{block.name} is no decode step that passed ({block.status})")
-    other = as_block(Outcome(block.name, "model", PASS, "", model_rows(configuration)))
-    measured, told, floors = sums(block), sums(other), _floors(configuration)
-    return [
-        Kind(*key, measured.get(key, 0.0), told.get(key, 0.0), floors.get(key, 0.0))
-        for key in dict.fromkeys([*told, *measured])
-    ]
-
-
-def sums(block: Block) -> dict[tuple[str, str], float]:
-    """Return the ns of a layer by (group, kind); the programs before the first layer are of decoder-first."""
-    found: dict[tuple[str, str], float] = {}
-    for row in merged(block):
-        key = (row[GROUP], kind_of(row))
-        found[key] = found.get(key, 0.0) + ns_of(row) / layers_in(block, row[GROUP])
-    return dict(sorted(found.items(), key=lambda item: (GROUPS.index(item[0][0]), -item[1])))
-
-
-def _floors(c: Configuration) -> dict[tuple[str, str], float]:
-    step = Step(c.mesh, c["context"], c["users"], c["plan"], c["precision"])
-    parts = [(FIRST, step.layer(0)), (MID, step.layer(1)), (GROUPS[2], step.after())]
-    found: dict[tuple[str, str], float] = {}
-    for group, ops in parts:
+    measured, told = sums(block), sums(Block.make(block.name, "model", PASS, rows=modelled.rows(c)))
+    step, floors = Step(c.mesh, c["context"], c["users"], c["plan"], c["precision"]), Sums(float)
+    for group, ops in ((FIRST, step.layer(0)), (MID, step.layer(1)), (TAIL, step.after())):
         for op in ops:
-            key = (group, kind_of({ROLE: op.role, "OP CODE": op.name, LAYER: ""}))
-            found[key] = found.get(key, 0.0) + op.dram_bytes / DRAM_BYTES_PER_S * 1e9
-    return found
+            floors[group, kind_of({ROLE: op.role, "OP CODE": op.name})] += op.dram_bytes / DRAM_BYTES_PER_S * 1e9
+    return [Kind(*key, measured[key], told[key], floors[key]) for key in {**told, **measured}]
+
+
+def sums(block: Block) -> Sums:
+    """Return the ns of a layer by (group, kind); the programs before the first layer are of decoder-first."""
+    found = Sums(float)
+    for row in merged(block):
+        found[row[GROUP], kind_of(row)] += ns_of(row) / layers_in(block, row[GROUP])
+    return Sums(float, sorted(found.items(), key=lambda item: (GROUPS.index(item[0][0]), -item[1])))
 
 
 def report(block: Block) -> str:

@@ -11,164 +11,132 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import ttnn
 
+from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.config import preset
+from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
 from models.llama31_8b.tt.attention_policies import AttentionPolicy, StockAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE
+from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import kernel_config, pair_rotation, user_shards
-from models.llama31_8b.tt.sharding import MatmulConfig, Shards
+from models.llama31_8b.tt.precision import precision_config
+from models.llama31_8b.tt.sampling.top_k import greedy
+from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, MatmulConfig, Shards
+from models.llama31_8b.tt.weights import WeightStore
+from perf.footprint.mesh_build import blank_weights
+from perf.lib.chip import simulated_timer
 from perf.lib.tensors import VirtualPair, intervals_of, parents_of, sampling_inputs, tile, words
+from perf.step.device import ExactFlashDecode, ForcedSpeculation, fill
+from perf.step.shapes import Shape
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, NOT_RUN, PASS
-from perf.sweep.timers import TRACY, Launch, NoProfiler, measure, nothing, realtime_timer, simulated_timer, tracy_run
+from perf.sweep.timers import TRACY, Launch, NoProfiler, measure, nothing, realtime_timer, tracy_run
+from tt_kernels.common.peer import ChipPairs
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
+from tt_kernels.device_exchange.op import DeviceExchange
+from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
+from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
+from tt_kernels.tree_attention.op import ProgramConfig as TreeConfig
+from tt_kernels.tree_attention.op import check_intervals, check_room, tree_attention
 
 EXCHANGE_TIMEOUT_S = 0.05
+RESIDUAL_CORES = 32
 
 
-def build(mesh, configuration: Configuration) -> Launch:
-    """Return the launch of a configuration. Raises ValueError (UnsupportedError among them) where the op refuses the
-    shape."""
-    torch.manual_seed(0)
-    makers = {
-        "matmul": _matmul,
-        "flash_decode": _flash_decode,
-        "tree_attention": _tree_attention,
-        "exchange": _exchange,
-        "gate": _gate,
-        "collective": _collective,
-        "sampling": _sampling,
-        "decode_op": _decode_op,
-        "decode": _decode,
-    }
-    return makers[configuration.family](mesh, configuration)
-
-
-def _rows_of_grid(mesh) -> tuple[int, int]:
+def _grid(mesh) -> tuple[int, int]:
     size = mesh.compute_with_storage_grid_size()
     return size.x, size.y
 
 
 def _matmul(mesh, c: Configuration) -> Launch:
-    k, n, m, dtype = c["k"], c["n"], c["m"], c["dtype"]
+    """Return a product. DRAM-sharded: the weight's columns over the 12 banks, the activation's over `cores` in L1, as
+    tt_transformers decodes."""
+    k, n, m, dtype, cores = (c[name] for name in ("k", "n", "m", "dtype", "cores"))
     if k % TILE or m > TILE:
         raise UnsupportedError(f"k must be a multiple of {TILE} and m at most {TILE}, got k {k}, m {m}")
+    product = partial(ttnn.linear, compute_kernel_config=kernel_config(dtype))
     if c["layout"] == "interleaved":
         x, weight = tile(mesh, (1, 1, m, k)), tile(mesh, (1, 1, k, n), dtype=dtype)
-        run = partial(ttnn.linear, x, weight, memory_config=ttnn.L1_MEMORY_CONFIG,
-                      compute_kernel_config=kernel_config(dtype))  # fmt: skip
-        return Launch(run)
-    return _dram_sharded(mesh, c)
-
-
-def _dram_sharded(mesh, c: Configuration) -> Launch:
-    """Return the weight's columns over the 12 banks, the activation's over `cores` in L1, as tt_transformers
-    decodes."""
-    k, n, dtype, cores = c["k"], c["n"], c["dtype"], c["cores"]
-    columns, rows = _rows_of_grid(mesh)
+        return Launch(partial(product, x, weight, memory_config=ttnn.L1_MEMORY_CONFIG))
+    columns, rows = _grid(mesh)
     if cores > columns * rows or (k // TILE) % cores:
         raise UnsupportedError(
             f"{k // TILE} tiles of k are not shared by cores={cores} of {columns}x{rows}, which the activation is on"
         )
     block = k // TILE // cores
-    product = MatmulConfig(
+    config = MatmulConfig(
         "matmul", k, n, dtype, Shards(cores, k // cores), Shards(cores, -(-n // (TILE * cores)) * TILE),
         max(d for d in range(1, 9) if block % d == 0),
     )  # fmt: skip
-    x = tile(mesh, (1, 1, TILE, k), memory=in_l1(mesh, product.source))
-    weight, config = tile(mesh, (1, 1, k, n), dtype=dtype, memory=in_banks(product)), banked_program(product)
-    run = partial(ttnn.linear, x, weight, program_config=config, memory_config=ttnn.L1_WIDTH_SHARDED_MEMORY_CONFIG,
-                  compute_kernel_config=kernel_config(dtype))  # fmt: skip
-    return Launch(run)
+    x = tile(mesh, (1, 1, TILE, k), memory=in_l1(mesh, config.source))
+    weight = tile(mesh, (1, 1, k, n), dtype=dtype, memory=in_banks(config))
+    memory = ttnn.L1_WIDTH_SHARDED_MEMORY_CONFIG
+    return Launch(partial(product, x, weight, program_config=banked_program(config), memory_config=memory))
 
 
-def _attention_tensors(mesh, c: Configuration, users: int):
+def _caches(mesh, c: Configuration, users: int):
     """Return key and value caches, not filled: a simulated chip takes ten minutes to be sent 128K tokens of 8 heads."""
-    capacity = -(-c["context"] // 128) * 128
-    shape = (users, c["kv_heads"], capacity, c["head_dim"])
+    shape = (users, c["kv_heads"], -(-c["context"] // 128) * 128, c["head_dim"])
     dtype = getattr(ttnn, c["dtype"])
     return (ttnn.empty(shape, dtype, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG) for _ in range(2))
 
 
 def _flash_decode(mesh, c: Configuration) -> Launch:
     """Return attention at the last position, compiled at the shortest context that speculates: positions are data, and
-    64K tokens take a simulated chip an hour."""
-    users, context = c["users"], c["context"]
+    64K tokens take a simulated chip an hour. Speculative: both ranks on one chip, the sender in the upper half of its
+    rows, which is what the op costs without a link."""
+    users, context, chunk, workers = c["users"], c["context"], c["chunk_size"], c["workers"] or None
     q = tile(mesh, (1, users, c["heads"], c["head_dim"]))
-    k, v = _attention_tensors(mesh, c, users)
-    at = words(mesh, [min(context, 2 * c["chunk_size"]) - 1] * users)
+    k, v = _caches(mesh, c, users)
+    at = words(mesh, [min(context, 2 * chunk) - 1] * users)
     last = words(mesh, [context - 1] * users, on_device=False)
-    return replace(_attention(mesh, c, (q, k, v, at)), compiled=partial(ttnn.copy_host_to_device_tensor, last, at))
-
-
-def _attention(mesh, c: Configuration, tensors) -> Launch:
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
-
-    q, k, v, at = tensors
+    launch = partial(Launch, compiled=partial(ttnn.copy_host_to_device_tensor, last, at))
     if c["variant"] == "stock":
-        config = ttnn.SDPAProgramConfig(
-            compute_with_storage_grid_size=_rows_of_grid(mesh), q_chunk_size=TILE, k_chunk_size=c["chunk_size"],
-            exp_approx_mode=False,
+        stock = partial(
+            ttnn.transformer.scaled_dot_product_attention_decode, q, k, v, cur_pos_tensor=at,
+            program_config=ttnn.SDPAProgramConfig(
+                compute_with_storage_grid_size=_grid(mesh), q_chunk_size=TILE, k_chunk_size=chunk, exp_approx_mode=False
+            ),
+            compute_kernel_config=kernel_config("bfloat8_b"),
         )  # fmt: skip
-        stock = ttnn.transformer.scaled_dot_product_attention_decode
-        run = partial(stock, q, k, v, cur_pos_tensor=at, program_config=config,
-                      compute_kernel_config=kernel_config("bfloat8_b"))  # fmt: skip
-        return Launch(run)
-    workers = c["workers"] or None
-    if c["variant"] in ("exact", "guess"):
-        own = ProgramConfig(workers_per_head=workers)
-        op, name = (
-            (flash_decode, "FlashDecode") if c["variant"] == "exact" else (guess_flash_decode, "GuessFlashDecode")
-        )
-        return Launch(partial(op, *tensors, chunk_size=c["chunk_size"], program_config=own), name)
-    return _virtual_pair(mesh, c, tensors, workers)
-
-
-def _virtual_pair(mesh, c: Configuration, tensors, workers: int | None) -> Launch:
-    """Return both ranks on one chip, the sender in the upper half of its rows: what the op costs without a link."""
-    columns, rows = _rows_of_grid(mesh)
+        return launch(stock)
+    if c["variant"] != "speculative":
+        op, name = (flash_decode, "") if c["variant"] == "exact" else (guess_flash_decode, "Guess")
+        config = ProgramConfig(workers_per_head=workers)
+        return launch(partial(op, q, k, v, at, chunk_size=chunk, program_config=config), f"{name}FlashDecode")
+    columns, rows = _grid(mesh)
     if rows < 2:
         raise UnsupportedError(f"a virtual pair needs two rows of cores, the grid is {columns}x{rows}")
-    pair = VirtualPair.make(
-        *(mesh, tensors, [(columns, rows // 2)] * 2),
-        chunk_size=c["chunk_size"],
-        workers=workers,
-        timeout_s=EXCHANGE_TIMEOUT_S,
-    )
-    return Launch(pair.launch, "SpeculativeFlashDecodePair", check=pair.check)
+    make = partial(VirtualPair.make, chunk_size=chunk, workers=workers, timeout_s=EXCHANGE_TIMEOUT_S)
+    pair = make(mesh, (q, k, v, at), [(columns, rows // 2)] * 2)
+    return launch(pair.launch, "SpeculativeFlashDecodePair", check=pair.check)
 
 
 def _tree_attention(mesh, c: Configuration) -> Launch:
-    from tt_kernels.tree_attention.op import ProgramConfig, check_intervals, check_room, tree_attention
-
     nodes, context = c["nodes"], c["context"]
     if nodes >= context:
         raise UnsupportedError(f"{nodes} nodes are not fewer than context={context}, which holds them")
     q = tile(mesh, (1, c["heads"], nodes, c["head_dim"]))
-    k, v = _attention_tensors(mesh, c, 1)
+    k, v = _caches(mesh, c, 1)
     enter, leave = intervals_of(parents_of("balanced", nodes))
     check_intervals(enter, leave)
     check_room([context - nodes], nodes, context)
     prefix, intervals = words(mesh, [context - nodes]), words(mesh, [[enter, leave]])
-    config = ProgramConfig(workers_per_head=c["workers"] or None)
+    config = TreeConfig(workers_per_head=c["workers"] or None)
     return Launch(partial(tree_attention, q, k, v, prefix, intervals, program_config=config), "TreeAttention")
 
 
 def _exchange(mesh, c: Configuration) -> Launch:
-    from tt_kernels.common.peer import ChipPairs
-    from tt_kernels.device_exchange.op import DeviceExchange
-
     plan = c.mesh
     if plan.sp != 2:
         raise UnsupportedError(f"an exchange is between the two rows of a mesh, got {plan}")
@@ -183,8 +151,6 @@ def _exchange(mesh, c: Configuration) -> Launch:
 
 
 def _gate(mesh, c: Configuration) -> Launch:
-    from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
-
     priority = words(mesh, priority_row(0), "uint32")  # 0 closes it
     close = partial(set_compute_gate, priority, users=1)
     opening = partial(clear_compute_gate, mesh)
@@ -204,24 +170,20 @@ def _collective(mesh, c: Configuration) -> Launch:
     if columns % (TILE * plan.tp):
         raise UnsupportedError(f"columns={columns} are not whole tiles of {TILE} for each of {plan.tp} chips")
     given = tile(mesh, (1, 1, TILE, columns // plan.tp if op == "all_gather" else columns))
-    if op == "all_gather":
-        return Launch(partial(ttnn.all_gather, given, dim=3, cluster_axis=1))
-    if op == "reduce_scatter":
-        scatter = partial(ttnn.reduce_scatter, given, dim=3, cluster_axis=1, topology=ttnn.Topology.Linear)
-        return Launch(scatter)
-    return Launch(partial(ttnn.all_reduce, given, cluster_axis=1, topology=ttnn.Topology.Linear))
+    options: dict[str, dict[str, object]] = {
+        "all_gather": {"dim": 3},
+        "reduce_scatter": {"dim": 3, "topology": ttnn.Topology.Linear},
+        "all_reduce": {"topology": ttnn.Topology.Linear},
+    }
+    return Launch(partial(getattr(ttnn, op), given, cluster_axis=1, **options[op]))
 
 
 def _sampling(mesh, c: Configuration) -> Launch:
     method, vocab, users, drafted = c["method"], c["vocab"], c["users"], c["drafted"]
     if method == "argmax":
-        from models.llama31_8b.tt.sampling.top_k import greedy
-
         return Launch(partial(greedy, tile(mesh, (1, 1, users, vocab))))
     if method == "topk":
         return Launch(partial(ttnn.topk, tile(mesh, (1, 1, TILE, vocab)), k=TILE, dim=-1))
-    from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
-
     target = (2 * torch.randn(users, drafted + 1, vocab)).bfloat16()
     tokens = torch.randint(0, vocab, (users, drafted + 1))
     inputs = sampling_inputs(mesh, tokens, target, target.clone(), 2**30)
@@ -230,16 +192,6 @@ def _sampling(mesh, c: Configuration) -> Launch:
 
 
 def _decode(mesh, c: Configuration) -> Launch:
-    from models.llama31_8b.checkpoint.random_weights import random_state_dict
-    from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.precision import precision_config
-    from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
-    from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
-    from models.llama31_8b.tt.weights import WeightStore
-    from perf.footprint.mesh_build import blank_weights
-    from perf.step.device import ExactFlashDecode, ForcedSpeculation, fill
-    from perf.step.shapes import Shape
-
     plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
     if c["plan"] not in DECODE_SHARDINGS:
         raise UnsupportedError(
@@ -259,12 +211,10 @@ def _decode(mesh, c: Configuration) -> Launch:
     else:  # what blank weights hold costs nothing
         state, store = blank_weights(config, mesh, plan)
     attention: AttentionPolicy
-    check: Callable[[], Any] = nothing
     if speculative:
         chosen = AttentionSettings("alspec", c["chunk_size"], timeout_s=EXCHANGE_TIMEOUT_S)
-        forced = ForcedSpeculation(mesh, plan, config, chosen, users, capacity)
-        forced.hits = [True] * layers
-        attention, check = forced, forced.check
+        attention = ForcedSpeculation(mesh, plan, config, chosen, users, capacity)
+        attention.hits = [True] * layers
     elif c["attention"] == "exact":
         attention = ExactFlashDecode(shape)
     else:
@@ -274,10 +224,8 @@ def _decode(mesh, c: Configuration) -> Launch:
     if tiny:
         fill(model)
     inputs = model.step_inputs([5] * users, [context - 1] * users)
+    check = attention.check if isinstance(attention, ForcedSpeculation) else nothing
     return Launch(partial(model.decode, inputs, gather_logits=False), check=check, model=model)
-
-
-RESIDUAL_CORES = 32
 
 
 def _decode_op(mesh, c: Configuration) -> Launch:
@@ -345,38 +293,33 @@ def _decode_op(mesh, c: Configuration) -> Launch:
     return Launch(product)
 
 
-# --- the process of one configuration ---
+MAKERS = (_matmul, _flash_decode, _tree_attention, _exchange, _gate, _collective, _sampling, _decode_op, _decode)
 
 
 def main(arguments: list[str]) -> int:
     """Run one configuration. argv: [answer file, source or TRACY, JSON of [family, options]]."""
-    from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
     from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
     answer, source = Path(arguments[0]), arguments[1]
     family, options = json.loads(arguments[2])
     configuration = Configuration.make(family, **options)
-    if source == "sim":
-        opening = program_room() | opening_options("fast")
-    else:
-        opening = {"trace_region_size": TRACE_REGION_BYTES}
-    plan = configuration.mesh
+    simulated = source == "sim"
+    opening = program_room() | opening_options("fast") if simulated else {"trace_region_size": TRACE_REGION_BYTES}
+    plan, status, reason, rows = configuration.mesh, PASS, "", []
     mesh = plan.open(**opening)
     try:
-        launch = build(mesh, configuration)
+        torch.manual_seed(0)
+        launch = {maker.__name__[1:]: maker for maker in MAKERS}[family](mesh, configuration)
         if source == TRACY:
-            tracy_run(launch)
-            rows = []  # the parent reads them when Tracy has written its report
+            tracy_run(launch)  # the parent reads the rows when Tracy has written its report
         else:
-            timer = simulated_timer(mesh) if source == "sim" else realtime_timer(mesh)
+            timer = simulated_timer(mesh) if simulated else realtime_timer(mesh)
             rows = measure(mesh, launch, timer, configuration)
-        outcome = {"status": PASS, "reason": "", "rows": rows}
-    except (ValueError, NoProfiler) as error:  # refused
-        outcome = {"status": NOT_RUN, "reason": f"{type(error).__name__}: {error}", "rows": []}
     except Exception as error:
-        outcome = {"status": FAILED, "reason": f"{type(error).__name__}: {error}", "rows": []}
+        refused = isinstance(error, (ValueError, NoProfiler))
+        status, reason = NOT_RUN if refused else FAILED, f"{type(error).__name__}: {error}"
     draft = answer.with_suffix(".draft")
-    draft.write_text(json.dumps(outcome))
+    draft.write_text(json.dumps({"status": status, "reason": reason, "rows": rows}))
     draft.replace(answer)
     plan.close(mesh)
     return 0

@@ -9,7 +9,7 @@ cycle is one nanosecond. docs/results/paper_cycles.md shows the rows.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from models.llama31_8b.latency import LAYERS
@@ -18,7 +18,7 @@ from perf.lib.data_file import FOLDER, add_write_option, write
 from perf.lib.tables import markdown
 from perf.projection.decode import table_ops
 from perf.projection.published import FIXED, LAYER
-from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites
+from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, product, suites
 from perf.sweep.table import PASS, Block, merged, ns_of, read
 from runtime_patches.board.command_line import OneLineParser, run_command
 
@@ -37,8 +37,7 @@ _MATMULS = {"qkv": "qkv", "wo": "wo", "ff1": "ff1", "ff3": "ff1", "ff2": "ff2", 
 
 
 class PaperRow(NamedTuple):
-    """A row of a table. cycles: simulated, None where the op was not run. error: relative to the published time. share:
-    of a published token's time."""
+    """A row of a table. cycles: simulated, None where the op was not run. share: of a published token's time."""
 
     chips: int
     section: str
@@ -47,7 +46,6 @@ class PaperRow(NamedTuple):
     published_ns: int
     share: float
     cycles: float | None
-    error: float | None
 
 
 def configuration_of(role: str, section: str, chips: int) -> Configuration | None:
@@ -62,9 +60,8 @@ def configuration_of(role: str, section: str, chips: int) -> Configuration | Non
     if role in _MATMULS:
         hidden, tp = 4096, 1 if role == "lm_head" else chips
         columns = {"qkv": 6144, "wo": hidden, "lm_head": 32064}.get(role, 14336)
-        layout = {"role": _MATMULS[role], "layout": "dram_sharded"}
-        found = [c for c in suites()["paper"] if all(c.get(name) == value for name, value in layout.items())]
-        return next(c for c in found if c["k"] * c["n"] == columns * hidden // tp)
+        products = (c for c in suites()["paper"] if c.get("role") == _MATMULS[role])
+        return next(c for c in products if c["k"] * c["n"] == columns * hidden // tp)
     return None
 
 
@@ -77,14 +74,13 @@ def rows(blocks: Sequence[Block]) -> list[PaperRow]:
     """Return every row of tables 4 to 6 with the cycles of what passed among `blocks`."""
     cycles, found = cycles_of(blocks), []
     for chips in CHIPS:
-        table = table_ops(chips)
-        token = sum(ns * (LAYERS if section == LAYER else 1) for section, _, ns in table)
-        for section, op, ns in table:
-            configuration = configuration_of(op.role, section, chips)
-            took = cycles.get(configuration.name) if configuration is not None else None
-            share = ns * (LAYERS if section == LAYER else 1) / token
-            error = None if took is None else took / ns - 1
-            found.append(PaperRow(chips, section, op.role, op.name, ns, share, took, error))
+        times = [(section, op, ns, ns * (LAYERS if section == LAYER else 1)) for section, op, ns in table_ops(chips)]
+        token = sum(whole for *_, whole in times)
+        for section, op, ns, whole in times:
+            c = configuration_of(op.role, section, chips)
+            found.append(
+                PaperRow(chips, section, op.role, op.name, ns, whole / token, cycles.get(c.name) if c else None)
+            )
     return found
 
 
@@ -94,60 +90,46 @@ def data_rows(blocks: Sequence[Block]) -> list[dict[str, Any]]:
     Returns:
         By `part`: "op", with columns of each number of chips, without ops below OF_A_TOKEN that were not run; "sum",
         the ops of a layer that were run, and their share of its published time; "judged", how many rows of at least
-        OF_A_TOKEN of a token there are, were run, and are within WITHIN; "context", flash decode by context.
+        OF_A_TOKEN of a token there are, were run, and are within WITHIN; "context", flash decode by context, as far as
+        it was run, and the share of DRAM's rate that the exact op reads at.
     """
-    told = rows(blocks)
+    told, cycles = rows(blocks), cycles_of(blocks)
+    found: list[dict[str, Any]] = []
     places: dict[tuple[str, str, str], dict[int, PaperRow]] = {}
     for row in told:
         places.setdefault((row.section, row.op, row.role), {}).setdefault(row.chips, row)
-    found = []
     for (_, op, role), of in places.items():
         if any(row.cycles is not None or row.share >= OF_A_TOKEN for row in of.values()):
-            cells = [_cells(chips, row.published_ns, row.cycles) for chips, row in of.items()]
-            empty = [_cells(chips, None, None) for chips in CHIPS if chips not in of]
-            found.append({"part": "op", "op": f"{op} ({role})"} | _joined([*cells, *empty]))
+            cells: dict[str, Any] = {"part": "op", "op": f"{op} ({role})"}
+            for chips in [*of, *(chips for chips in CHIPS if chips not in of)]:
+                cells |= _cells(chips, of[chips].published_ns, of[chips].cycles) if chips in of else _cells(chips)
+            found.append(cells)
     for name, without in (("a layer's ops that were run", None), ("the same without attention", "attention")):
-        sums = {chips: layer_sums(told, chips, without) for chips in CHIPS}
-        cells = [_cells(chips, published, cycles) for chips, (published, cycles, _) in sums.items()]
-        shares = {f"share_{chips}": share for chips, (*_, share) in sums.items()}
-        found.append({"part": "sum", "op": name} | _joined(cells) | shares)
+        cells, shares = {"part": "sum", "op": name}, {}
+        for chips in CHIPS:
+            layer = [row for row in told if (row.chips, row.section) == (chips, LAYER) and row.role != without]
+            ran = [row for row in layer if row.cycles is not None]
+            published = sum(row.published_ns for row in ran)
+            cells |= _cells(chips, float(published), sum(row.cycles or 0.0 for row in ran))
+            shares[f"share_{chips}"] = published / sum(row.published_ns for row in layer)
+        found.append(cells | shares)
     judged = [row for row in told if row.share >= OF_A_TOKEN]
-    ran = [row.error for row in judged if row.error is not None]
-    within = sum(abs(error) <= WITHIN for error in ran)
-    found.append({"part": "judged", "rows": len(judged), "run": len(ran), "within": within})
-    return found + _contexts(cycles_of(blocks))
+    errors = [row.cycles / row.published_ns - 1 for row in judged if row.cycles is not None]
+    within = sum(abs(error) <= WITHIN for error in errors)
+    found.append({"part": "judged", "rows": len(judged), "run": len(errors), "within": within})
+    for context in PAPER_CONTEXTS:
+        ops = {
+            c["variant"]: c for c in product("flash_decode", context=context, variant=PAPER_VARIANTS, chunk_size=256)
+        }
+        took = {variant: cycles.get(op.name) for variant, op in ops.items()}
+        share = None if took["exact"] is None else of_roofline(cache_bytes(ops["exact"]), took["exact"])
+        found.append({"part": "context", "context": context, **took, "of_roofline": share})
+    return found
 
 
-def _joined(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: value for part in parts for name, value in part.items()}
-
-
-def _cells(chips: int, published: float | None, cycles: float | None) -> dict[str, Any]:
+def _cells(chips: int, published: float | None = None, cycles: float | None = None) -> dict[str, Any]:
     error = cycles / published - 1 if published and cycles is not None else None
     return {f"published_{chips}": published, f"cycles_{chips}": cycles, f"error_{chips}": error}
-
-
-def layer_sums(told: Sequence[PaperRow], chips: int, without: str | None = None) -> tuple[float, float, float]:
-    """Return published ns and simulated cycles of those of a layer that were run, and their share of its ns. without:
-    a role that does not count."""
-    layer = [row for row in told if row.chips == chips and row.section == LAYER and row.role != without]
-    ran = [row for row in layer if row.cycles is not None]
-    published = sum(row.published_ns for row in ran)
-    whole = sum(row.published_ns for row in layer)
-    return float(published), sum(row.cycles or 0.0 for row in ran), published / whole
-
-
-def _contexts(cycles: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return flash decode by context, as far as it was run, and the share of DRAM's rate that the exact op reads at."""
-    found = []
-    for context in PAPER_CONTEXTS:
-        shape = {"context": context, "chunk_size": 256}
-        ops = {variant: Configuration.make("flash_decode", variant=variant, **shape) for variant in PAPER_VARIANTS}
-        took = {variant: cycles.get(op.name) for variant, op in ops.items()}
-        exact = took["exact"]
-        share = None if exact is None else of_roofline(cache_bytes(ops["exact"]), exact)
-        found.append({"part": "context", "context": context} | took | {"of_roofline": share})
-    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,13 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 from models.llama31_8b.tt.sharding import GRID
 from perf.lib.chip import Chip
 from perf.sweep import modelled
 from perf.sweep.configurations import Configuration
-from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Outcome, Table
+from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Block, Table
 from perf.sweep.timers import TRACY, tracy_command, tracy_rows
 
 REASON_CHARACTERS = 400
@@ -44,32 +43,26 @@ def grid_of(configuration: Configuration) -> str:
     """
     family, get = configuration.family, configuration.get
     whole = f"{GRID[0]}x{GRID[1]}"
-    if family in ("flash_decode", "tree_attention"):
-        if not get("workers"):
-            return whole
-        if get("variant") == "stock":
-            return "1x1"
-        workers = get("kv_heads") * get("users", 1) * get("workers")
+    if family in ("flash_decode", "tree_attention") and get("workers") and get("variant") != "stock":
         # A rank of the pair has two more: one puts results together, one exchanges.
-        return _of_cores(workers + 2, 2) if get("variant") == "speculative" else _of_cores(workers, 1)
-    if family == "matmul":
-        return whole if get("layout") == "dram_sharded" or get("cores") > 1 else "1x1"
-    if family == "sampling":
-        return whole if get("vocab") > LARGE_VOCABULARY else "1x1"
-    if family == "decode":
-        return "4x1" if get("model") == "tiny" else whole
-    if family in ("collective", "exchange"):
-        return "4x2"
-    return {"decode_op": whole}.get(family, "1x1")
-
-
-def _of_cores(cores: int, ranks: int) -> str:
-    """Return a grid of `ranks` equal blocks of rows, each of at least `cores` cores and a power of two."""
-    columns = min(GRID[0], 1 << (cores - 1).bit_length())
-    rows = ranks << (-(-cores // columns) - 1).bit_length()
-    if rows > GRID[1]:
-        raise ValueError(f"{ranks} x {cores} cores are more than the {GRID[0]}x{GRID[1]} of a chip")
-    return f"{columns}x{rows}"
+        ranks, more = (2, 2) if get("variant") == "speculative" else (1, 0)
+        cores = get("kv_heads") * get("users", 1) * get("workers") + more
+        columns = min(GRID[0], 1 << (cores - 1).bit_length())
+        rows = ranks << (-(-cores // columns) - 1).bit_length()  # of each rank a power of two
+        if rows > GRID[1]:
+            raise ValueError(f"{ranks} x {cores} cores are more than the {whole} of a chip")
+        return f"{columns}x{rows}"
+    needs_whole = {
+        "matmul": get("layout") == "dram_sharded" or get("cores", 1) > 1,
+        "sampling": get("vocab", 0) > LARGE_VOCABULARY,
+        "flash_decode": not get("workers"),
+        "tree_attention": not get("workers"),
+        "decode": get("model") != "tiny",
+        "decode_op": True,
+    }
+    if needs_whole.get(family):
+        return whole
+    return {"decode": "4x1", "collective": "4x2", "exchange": "4x2"}.get(family, "1x1")
 
 
 def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
@@ -111,17 +104,16 @@ def sweep(
     *,
     timeout_s: float,
     log: Path | None = None,
-    say: Callable[[str], Any] = print,
     start: Start | None = None,
     jobs: int = 1,
-) -> list[Outcome]:
-    """Run what `table` lacks, `jobs` at a time, and append each outcome when it is there. log: of the processes."""
-    done = table.finished()
-    left = [c for c in configurations if (c.name, source) not in done]
+) -> list[Block]:
+    """Run what `table` lacks, `jobs` at a time, and append what became of each when it is there. log: of the
+    processes."""
+    left = [c for c in configurations if (c.name, source) not in table.done]
     if len(left) < len(configurations):
-        say(f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already")
+        print(f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already")
 
-    def run(configuration: Configuration) -> Outcome:
+    def run(configuration: Configuration) -> Block:
         if source == "model":
             return _modelled(configuration)
         return _measured(configuration, source, timeout_s, log, start or STARTS[source], stop)
@@ -130,51 +122,51 @@ def sweep(
     with ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(run, configuration) for configuration in left]
         try:
-            for number, one in enumerate(as_completed(running), 1):
-                outcome = one.result()
-                table.append(outcome)
-                found.append(outcome)
-                told = f"{len(outcome.rows)} programs" if outcome.status == PASS else outcome.reason
-                say(f"[{number}/{len(left)}] {outcome.status} {outcome.name}: {told}")
+            for one in as_completed(running):
+                block = one.result()
+                table.append(block)
+                found.append(block)
+                told = f"{len(block.rows)} programs" if block.status == PASS else block.reason
+                print(f"[{len(found)}/{len(left)}] {block.status} {block.name}: {told}", flush=True)
         finally:
             stop.set()  # an interrupted sweep ends the processes that run
             pool.shutdown(cancel_futures=True)
     return found
 
 
-def _modelled(configuration: Configuration) -> Outcome:
+def _modelled(configuration: Configuration) -> Block:
     try:
-        return Outcome(configuration.name, "model", PASS, "", modelled.rows(configuration))
+        return Block.make(configuration.name, "model", PASS, rows=modelled.rows(configuration))
     except ValueError as error:
-        return Outcome(configuration.name, "model", NOT_RUN, f"{type(error).__name__}: {error}")
+        return Block(configuration.name, "model", NOT_RUN, f"{type(error).__name__}: {error}")
 
 
 def _measured(
     configuration: Configuration, source: str, timeout_s: float, log: Path | None, start: Start, stop: Event
-) -> Outcome:
+) -> Block:
     name = configuration.name
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "outcome.json"
         try:
             command, environment = start(configuration, answer)
         except ValueError as error:
-            return Outcome(name, source, NOT_RUN, f"{type(error).__name__}: {error}")
+            return Block(name, source, NOT_RUN, f"{type(error).__name__}: {error}")
         output = Path(folder) / "output.log"
         ended = _run(command, environment, output, timeout_s, stop)
         text = output.read_text(errors="replace")
         if log is not None:
             with log.open("a", encoding="utf-8") as whole:
                 whole.write(f"=== {name}\n{text}\n")
-        if answer.exists():  # a device that hangs when it is closed has been measured all the same
-            told = json.loads(answer.read_text())
-            if start is with_tracy and told["status"] == PASS:
-                try:
-                    told["rows"] = tracy_rows(Path(folder) / TRACY, configuration)
-                except ValueError as error:
-                    return Outcome(name, source, FAILED, f"{error}{_last_words(text)}")
-            return Outcome(name, source, told["status"], told["reason"][:REASON_CHARACTERS], told["rows"])
-        why = f"no answer within {timeout_s:g} s" if ended is None else _ending(ended)
-        return Outcome(name, source, HUNG if ended is None or ended < 0 else FAILED, f"{why}{_last_words(text)}")
+        if not answer.exists():
+            why = f"no answer within {timeout_s:g} s" if ended is None else _ending(ended)
+            return Block(name, source, HUNG if ended is None or ended < 0 else FAILED, f"{why}{_last_words(text)}")
+        told = json.loads(answer.read_text())  # a device that hangs when it is closed has been measured all the same
+        if start is with_tracy and told["status"] == PASS:
+            try:
+                told["rows"] = tracy_rows(Path(folder) / TRACY, configuration)
+            except ValueError as error:
+                return Block(name, source, FAILED, f"{error}{_last_words(text)}")
+        return Block.make(name, source, told["status"], told["reason"][:REASON_CHARACTERS], told["rows"])
 
 
 def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float, stop: Event) -> int | None:

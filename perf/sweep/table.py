@@ -15,11 +15,12 @@ import fcntl
 import io
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 TENSORS = ("INPUT_0", "INPUT_1", "INPUT_2", "OUTPUT_0")
 _TENSOR_CELLS = tuple(f"{axis}_PAD[LOGICAL]" for axis in "WZYX") + ("LAYOUT", "DATATYPE", "MEMORY")
@@ -55,50 +56,53 @@ PASS, FAILED, HUNG, NOT_RUN = "PASS", "FAIL_ASSERT_EXCEPTION", "FAIL_CRASH_HANG"
 FIRST, MID, TAIL, OP_GROUP = "decoder-first", "decoder-mid", "model-tail", "op"
 GROUPS = (FIRST, MID, TAIL)
 COLLECTIVES = ("AllGather", "ReduceScatter", "AllReduce")
+LOCK_PATIENCE_S = 5.0
 Row = dict[str, str]
+_HEADER_LINE = (",".join(HEADER) + "\n").encode()
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a configuration: rows where status is PASS, else a reason."""
+class TableError(ValueError):
+    """A file that no sweep wrote, or that another sweep writes."""
+
+
+class Block(NamedTuple):
+    """What became of a configuration: cells of its programs as text where status is PASS, else a reason."""
 
     name: str
     source: str
     status: str
     reason: str = ""
-    rows: Sequence[Mapping[str, object]] = field(default_factory=list)
+    rows: tuple[Row, ...] = ()
 
+    @classmethod
+    def make(
+        cls, name: str, source: str, status: str, reason: str = "", rows: Iterable[Mapping[str, object]] = ()
+    ) -> Block:
+        """Make one of rows of any values, None or absent where nothing is known. A column is one of HEADER."""
+        cells = ({**dict.fromkeys(HEADER, ""), **{c: cell(value) for c, value in row.items()}} for row in rows)
+        return cls(name, source, status, reason, tuple(cells))
 
-@dataclass(frozen=True)
-class Block:
-    """A configuration as read from a file: its signpost, and its programs."""
-
-    signpost: Row
-    rows: tuple[Row, ...]
-
-    @property
-    def name(self) -> str:
-        return self.signpost[NAME]
-
-    @property
-    def source(self) -> str:
-        return self.signpost[TIME_SOURCE]
-
-    @property
-    def status(self) -> str:
-        return self.signpost[STATUS]
-
-    def options(self) -> dict[str, str]:
-        """The options by name, with the family."""
+    def options(self) -> Row:
+        """Return the options by name, with the family."""
         family, *pairs = self.name.split(" ")
         return {"family": family, **dict(pair.partition("=")[::2] for pair in pairs)}
 
-
-LOCK_PATIENCE_S = 5.0
-
-
-class TableError(ValueError):
-    """A file that no sweep wrote, or that another sweep writes."""
+    def text(self, first: int) -> str:
+        """Return its lines of the CSV. first: number of its signpost among all rows, which orders them."""
+        own: dict[str, object] = {NAME: self.name, TIME_SOURCE: self.source, STATUS: self.status}
+        signpost: dict[str, object] = {
+            "OP CODE": self.name,
+            "OP TYPE": SIGNPOST,
+            REASON: self.reason,
+            COUNT: len(self.rows),
+        }
+        lines: list[Mapping[str, object]] = [signpost, *(row | {"OP TYPE": DEVICE_OP} for row in self.rows)]
+        text = io.StringIO()
+        writer = csv.DictWriter(text, HEADER, lineterminator="\n")
+        for number, row in enumerate(lines, first):
+            cells = {**row, **own, "GLOBAL CALL COUNT": number, "HOST START TS": number}
+            writer.writerow({column: cell(value) for column, value in cells.items()})
+        return text.getvalue()
 
 
 def cell(value: object) -> str:
@@ -109,101 +113,57 @@ def cell(value: object) -> str:
     return " ".join(text.replace(",", ";").split())
 
 
-def line(row: Mapping[str, object]) -> str:
-    """Return a row of the CSV. Raises ValueError for a column that is not of HEADER."""
-    if unknown := set(row) - set(HEADER):
-        raise ValueError(f"no column {sorted(unknown)[0]!r}")
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow([cell(row.get(column)) for column in HEADER])
-    return text.getvalue()
-
-
-def block_text(outcome: Outcome, first: int) -> str:
-    """Return the lines of a configuration; `first`: number of its signpost among all rows, which orders them."""
-    own = {NAME: outcome.name, TIME_SOURCE: outcome.source, STATUS: outcome.status}
-    signpost = own | {
-        REASON: outcome.reason,
-        "OP CODE": outcome.name,
-        "OP TYPE": SIGNPOST,
-        COUNT: len(outcome.rows),
-    }
-    lines = [line(signpost | {"GLOBAL CALL COUNT": first, "HOST START TS": first})]
-    for number, row in enumerate(outcome.rows, first + 1):
-        place = {"OP TYPE": DEVICE_OP, "GLOBAL CALL COUNT": number, "HOST START TS": number}
-        lines.append(line({**row, **own, **place}))
-    return "".join(lines)
-
-
-def as_block(outcome: Outcome) -> Block:
-    """Return it as it would be read back."""
-    lines = block_text(outcome, 1).splitlines(keepends=True)
-    rows = [row for n, text in enumerate(lines) if (row := _row(Path("memory"), n, text.encode())) is not None]
-    return Block(rows[0], tuple(rows[1:]))
-
-
 def read(path: Path) -> list[Block]:
-    """Return all complete configurations of a file. Raises TableError."""
-    return [block for block, _ in _blocks(path)]
+    """Return the configurations of a file as they were measured last. Raises TableError."""
+    found: dict[tuple[str, str], Block] = {}
+    for block in _blocks(path)[0]:
+        found.pop((block.name, block.source), None)
+        found[block.name, block.source] = block
+    return list(found.values())
 
 
-def _blocks(path: Path) -> list[tuple[Block, int]]:
-    """Return the configurations with the offset of each one's end in the file; what a killed sweep left half written is
-    not among them."""
+def _blocks(path: Path) -> tuple[list[Block], int]:
+    """Return all complete configurations and the bytes that they take: a killed sweep leaves the last half written."""
     try:
-        data = path.read_bytes()
+        lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:
         raise TableError(f"cannot read {path}: {error}") from error
-    lines = data.splitlines(keepends=True)
-    if not lines or lines[0] != _header_bytes():
+    if lines[:1] != [_HEADER_LINE]:
         raise TableError(f"{path} is not a sweep of this version: its header differs")
-    found: list[tuple[Block, int]] = []
-    at, offset = 1, len(lines[0])
-    while at < len(lines):
-        signpost = _row(path, at, lines[at])
-        if signpost is None:
-            break
+    if not lines[-1].endswith(b"\n"):
+        lines.pop()
+    rows: list[Row] = []
+    for cells in csv.reader(line.decode() for line in lines):
+        if len(cells) != len(HEADER):
+            raise TableError(f"{path}: line {len(rows) + 1} has {len(cells)} cells, not {len(HEADER)}")
+        rows.append(dict(zip(HEADER, cells)))
+    found, at = [], 1
+    while at < len(rows):
+        signpost = rows[at]
         if signpost["OP TYPE"] != SIGNPOST or not signpost[COUNT].isdigit():
             raise TableError(f"{path}: line {at + 1} should begin a configuration, it is {signpost['OP CODE']!r}")
-        count = int(signpost[COUNT])
-        rows = [_row(path, n, lines[n]) for n in range(at + 1, min(at + 1 + count, len(lines)))]
-        complete = [row for row in rows if row is not None]
-        if len(complete) < count:
+        end = at + 1 + int(signpost[COUNT])
+        if end > len(rows):
             break
-        offset += sum(len(text) for text in lines[at : at + 1 + count])
-        at += 1 + count
-        found.append((Block(signpost, tuple(complete)), offset))
-    return found
+        name, source, status, reason = (signpost[column] for column in (NAME, TIME_SOURCE, STATUS, REASON))
+        found.append(Block(name, source, status, reason, tuple(rows[at + 1 : end])))
+        at = end
+    return found, sum(map(len, lines[:at]))
 
 
-def _row(path: Path, at: int, text: bytes) -> Row | None:
-    """Return None for a line that was not written to its end."""
-    if not text.endswith(b"\n"):
-        return None
-    cells = next(csv.reader([text.decode("utf-8").rstrip("\n")]))
-    if len(cells) != len(HEADER):
-        raise TableError(f"{path}: line {at + 1} has {len(cells)} cells, not {len(HEADER)}")
-    return dict(zip(HEADER, cells, strict=True))
-
-
-def _header_bytes() -> bytes:
-    return (",".join(HEADER) + "\n").encode()
-
-
+@dataclass
 class Table:
-    """A file of a sweep, open for this process alone."""
+    """The file of a sweep, open for this process alone. done: (name, source) of what need not run again."""
 
-    def __init__(self, path: Path, handle: io.FileIO, blocks: list[Block]) -> None:
-        self.path, self.blocks, self._handle = path, blocks, handle
-        self._rows = sum(1 + len(block.rows) for block in blocks)
+    path: Path
+    done: set[tuple[str, str]]
+    _handle: io.FileIO
+    _rows: int
 
-    def finished(self) -> set[tuple[str, str]]:
-        """(name, source) of what need not run again."""
-        return {(block.name, block.source) for block in self.blocks}
-
-    def append(self, outcome: Outcome) -> None:
+    def append(self, block: Block) -> None:
         """Append; it is written to the disk when this returns."""
-        self._handle.write(block_text(outcome, self._rows + 1).encode())
-        self._rows += 1 + len(outcome.rows)
+        self._handle.write(block.text(self._rows + 1).encode())
+        self._rows += 1 + len(block.rows)
         os.fsync(self._handle.fileno())
 
 
@@ -211,27 +171,8 @@ class Table:
 def opened(path: Path, retry_failed: bool = False) -> Iterator[Table]:
     """Open the sweep file `path`, made if it is not there; what a killed sweep left half written is cut off.
 
-    retry_failed: configurations that did not pass are taken out, to be run again. Raises TableError.
+    retry_failed: what did not pass is to run again, and its later row counts. Raises TableError.
     """
-    with _locked(path) as handle:
-        if path.stat().st_size == 0:
-            handle.write(_header_bytes())
-        placed = _blocks(path)
-        handle.truncate(placed[-1][1] if placed else len(_header_bytes()))
-        blocks = [block for block, _ in placed]
-        kept = [block for block in blocks if not (retry_failed and block.status != PASS)]
-        if len(kept) == len(blocks):
-            yield Table(path, handle, kept)
-            return
-        draft = path.with_name(path.name + ".new")
-        draft.write_bytes(_header_bytes() + "".join(line(r) for b in kept for r in (b.signpost, *b.rows)).encode())
-        with _locked(draft) as new:
-            os.replace(draft, path)
-            yield Table(path, new, kept)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[io.FileIO]:
     with open(path, "ab", buffering=0) as handle:
         # A killed sweep's last child shares its lock until it has started its own program.
         patience = time.monotonic() + LOCK_PATIENCE_S
@@ -243,7 +184,12 @@ def _locked(path: Path) -> Iterator[io.FileIO]:
                 if time.monotonic() > patience:
                     raise TableError(f"another sweep writes {path}") from error
                 time.sleep(0.05)
-        yield handle
+        if not path.stat().st_size:
+            handle.write(_HEADER_LINE)
+        blocks, size = _blocks(path)
+        handle.truncate(size)
+        done = {(b.name, b.source) for b in read(path) if b.status == PASS or not retry_failed}
+        yield Table(path, done, handle, sum(1 + len(block.rows) for block in blocks))
 
 
 def group_of(layer: int | None, layers_begun: bool) -> str:
@@ -253,21 +199,19 @@ def group_of(layer: int | None, layers_begun: bool) -> str:
     return FIRST if layer == 0 else MID
 
 
-def ns_of(row: dict[str, str]) -> float:
+def ns_of(row: Row) -> float:
     """Return what a program adds to a chip's time: its kernels' duration."""
     return float(row[KERNEL_NS] or row[FIRMWARE_NS])
 
 
-def merged(block: Block) -> list[dict[str, str]]:
+def merged(block: Block) -> list[Row]:
     """Return the rows of all chips as one chip's, as tt-metal merges them: of a program the slowest chip's, of a
     collective the mean. Where the chips ran other programs (sender and receiver), the rows of the chip that took
     longest."""
-    chips: dict[str, list[dict[str, str]]] = {}
+    chips: dict[str, list[Row]] = {}
     for row in block.rows:
         chips.setdefault(row["DEVICE ID"], []).append(row)
     lists = list(chips.values())
-    if not lists:
-        return []
     if len({tuple(row["OP CODE"] for row in rows) for rows in lists}) > 1:
         return max(lists, key=lambda rows: sum(map(ns_of, rows)))
     found = []
@@ -286,15 +230,13 @@ def layers_in(block: Block, group: str) -> int:
 def table(block: Block) -> dict[str, dict[str, dict[str, float]]]:
     """Return {group: {op code: {"kernel_duration", "op_to_op" (means, ns; the latter where known), "calls" a layer}}}:
     the fields of tt_transformers' device_perf_measurements JSON."""
+    ops: dict[str, dict[str, list[Row]]] = {}
+    for row in merged(block):
+        ops.setdefault(row[GROUP], {}).setdefault(row["OP CODE"], []).append(row)
     found: dict[str, dict[str, dict[str, float]]] = {}
-    rows = merged(block)
-    for group in dict.fromkeys(row[GROUP] for row in rows):
-        for code in dict.fromkeys(row["OP CODE"] for row in rows if row[GROUP] == group):
-            same = [row for row in rows if (row[GROUP], row["OP CODE"]) == (group, code)]
-            entry = {
-                "kernel_duration": mean(map(ns_of, same)),
-                "calls": len(same) / layers_in(block, group),
-            }
+    for group, codes in ops.items():
+        for code, same in codes.items():
+            entry = {"kernel_duration": mean(map(ns_of, same)), "calls": len(same) / layers_in(block, group)}
             if gaps := [float(row[GAP_NS]) for row in same if row[GAP_NS]]:
                 entry["op_to_op"] = mean(gaps)
             found.setdefault(group, {})[code] = entry
@@ -306,13 +248,13 @@ def report(blocks: Sequence[Block]) -> str:
     lines = []
     for block in blocks:
         groups = table(block)
-        if not any(group in GROUPS for group in groups):
+        if groups.keys().isdisjoint(GROUPS):
             continue
         lines.append(f"{block.name} ({block.source})")
         for group, ops in groups.items():
-            whole = sum(op["kernel_duration"] * op["calls"] for op in ops.values())
-            lines.append(f"  {group:16}{whole / 1000:12.2f} us")
-            for code, op in sorted(ops.items(), key=lambda item: -item[1]["kernel_duration"] * item[1]["calls"]):
+            took = {code: op["kernel_duration"] * op["calls"] for code, op in ops.items()}
+            lines.append(f"  {group:16}{sum(took.values()) / 1000:12.2f} us")
+            for code, op in sorted(ops.items(), key=lambda item: -took[item[0]]):
                 gap = f", {op['op_to_op'] / 1000:.2f} after the one before" if "op_to_op" in op else ""
                 lines.append(f"    {code:44}{op['kernel_duration'] / 1000:10.2f} us x {op['calls']:g}{gap}")
     return "\n".join(lines)

@@ -11,34 +11,23 @@ once, and that is the configuration's reason.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import importlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from perf.lib.chip import one_after_the_other
+from perf.lib.chip import Timer, one_after_the_other, replayed
 from perf.lib.launch_labels import Label, Labels, Tensor, around
+from perf.sweep import table
 from perf.sweep.configurations import Configuration
-from perf.sweep.table import (
-    DEVICE_OP,
-    FIRMWARE_NS,
-    GAP_NS,
-    GROUP,
-    HEADER,
-    KERNEL_NS,
-    LAYER,
-    OP_GROUP,
-    OWN,
-    ROLE,
-    SIGNPOST,
-    group_of,
-)  # fmt: skip
+from runtime_patches.profiling.timeline import ProgramSpan
 
 
 def nothing() -> None:
@@ -57,30 +46,26 @@ class Launch:
     after: Callable[[], Any] = nothing
     compiled: Callable[[], Any] = nothing
     check: Callable[[], Any] = nothing
-    group: str = OP_GROUP
     model: Any = None
 
+    def compile(self) -> None:
+        for call in (self.before, self.run, self.after, self.compiled):
+            call()
 
-# --- timers ---
 
-TIMELINE_PROGRAMS = 512
-# Op codes of tt-metal's device operations, for ttnn's names that launch them.
+# Op codes of tt-metal's device operations, for ttnn's names that launch them, less "DeviceOperation".
 CODES = {
-    "linear": "MatmulDeviceOperation",
-    "matmul": "MatmulDeviceOperation",
-    "rms_norm": "LayerNormDeviceOperation",
-    "add": "BinaryNgDeviceOperation",
-    "add_": "BinaryNgDeviceOperation",
-    "multiply": "BinaryNgDeviceOperation",
-    "mul": "BinaryNgDeviceOperation",
-    "embedding": "EmbeddingsDeviceOperation",
-    "scaled_dot_product_attention_decode": "SdpaDecodeDeviceOperation",
-    "rotary_embedding_llama": "RotaryEmbeddingLlamaDeviceOperation",
-    "paged_update_cache": "PagedUpdateCacheDeviceOperation",
-    "nlp_create_qkv_heads_decode": "NLPCreateQKVHeadsDecodeDeviceOperation",
-    "nlp_concat_heads_decode": "NLPConcatHeadsDecodeDeviceOperation",
-    "interleaved_to_sharded": "InterleavedToShardedDeviceOperation",
-    "sharded_to_interleaved": "ShardedToInterleavedDeviceOperation",
+    "linear": "Matmul",
+    "matmul": "Matmul",
+    "rms_norm": "LayerNorm",
+    "add": "BinaryNg",
+    "add_": "BinaryNg",
+    "multiply": "BinaryNg",
+    "mul": "BinaryNg",
+    "embedding": "Embeddings",
+    "scaled_dot_product_attention_decode": "SdpaDecode",
+    "nlp_create_qkv_heads_decode": "NLPCreateQKVHeadsDecode",
+    "nlp_concat_heads_decode": "NLPConcatHeadsDecode",
 }
 PARTS = {"attention": "FlashDecode", "exchange": "DeviceExchange", "gate": "SetComputeGate"}
 # The profiler's callback has a thread of its own and comes late.
@@ -89,33 +74,6 @@ QUIET_S, LATE_S = 0.3, 10.0
 
 class NoProfiler(RuntimeError):
     """This machine, or this process, gives no device times; the message says what would."""
-
-
-@dataclass(frozen=True)
-class Ran:
-    """A program on a chip. start, end: nanoseconds on that chip's clock. cores: None where it is not known."""
-
-    number: int
-    start: float
-    end: float
-    cores: int | None
-
-
-Timer = Callable[[Callable[[], Any]], list[list[Ran]]]
-
-
-def simulated_timer(mesh) -> Timer:
-    """Return the cycles of the simulator's cost model, a nanosecond each (1 GHz)."""
-    from runtime_patches.profiling.timeline import Timeline
-
-    timeline = Timeline(mesh, TIMELINE_PROGRAMS)
-
-    def timed(run: Callable[[], Any]) -> list[list[Ran]]:
-        timeline.start()
-        run()
-        return [[Ran(s.number, s.start, s.end, s.cores) for s in chip] for chip in timeline.stop()]
-
-    return timed
 
 
 def realtime_timer(mesh) -> Timer:
@@ -131,13 +89,13 @@ def realtime_timer(mesh) -> Timer:
             "no TT_METAL_SLOW_DISPATCH_MODE) and chips of this host; with a Tracy build give --tracy"
         )
 
-    def timed(run: Callable[[], Any]) -> list[list[Ran]]:
-        records: list[tuple[int, int, float, float]] = []
+    def timed(run: Callable[[], Any]) -> list[list[ProgramSpan]]:
+        records: list[Any] = []
         dropped: list[int] = []
 
         def note(batch: Any) -> None:
             dropped.append(int(batch.dropped))
-            records.extend(plain(batch.records))
+            records.extend(batch.records)
 
         handle = ttnn.device.RegisterProgramRealtimeProfilerCallback(note)
         try:
@@ -157,23 +115,16 @@ def realtime_timer(mesh) -> Timer:
     return timed
 
 
-def plain(records: Iterable[Any]) -> list[tuple[int, int, float, float]]:
-    """Return (chip, program, start, end) of the profiler's records, ticks as nanoseconds by their own frequency."""
-    return [
-        (int(r.chip_id), int(r.runtime_id), r.start_timestamp / r.frequency, r.end_timestamp / r.frequency)
-        for r in records
-    ]
-
-
-def by_chip(records: Sequence[tuple[int, int, float, float]]) -> list[list[Ran]]:
-    """Return each chip's programs in order, chips by their number. Raises NoProfiler without records."""
+def by_chip(records: Sequence[Any]) -> list[list[ProgramSpan]]:
+    """Return the profiler's records as programs by chip, in order, with ticks as nanoseconds by their own frequency; 0
+    cores: not known. Raises NoProfiler without records."""
     if not records:
         raise NoProfiler("the real-time profiler gave no record of what ran")
-    chips = sorted({chip for chip, *_ in records})
-    return [
-        sorted((Ran(n, start, end, None) for c, n, start, end in records if c == chip), key=lambda ran: ran.start)
-        for chip in chips
-    ]
+    chips: dict[int, list[ProgramSpan]] = {}
+    for r in records:
+        start, end = (ticks / r.frequency for ticks in (r.start_timestamp, r.end_timestamp))
+        chips.setdefault(int(r.chip_id), []).append(ProgramSpan(int(r.runtime_id), start, end, 0))  # type: ignore[arg-type]
+    return [sorted(chips[chip], key=lambda span: span.start) for chip in sorted(chips)]
 
 
 def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) -> list[dict[str, object]]:
@@ -181,17 +132,9 @@ def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) ->
     import ttnn
 
     labels = Labels()
-    launch.before()
-    launch.run()
-    launch.after()
-    launch.compiled()
+    launch.compile()
     if launch.model is not None and "TT_METAL_SLOW_DISPATCH_MODE" not in os.environ:
-        trace = ttnn.begin_trace_capture(mesh, cq_id=0)
-        with labels.of_model(launch.model):
-            launch.run()
-        ttnn.end_trace_capture(mesh, trace, cq_id=0)
-        chips = timer(lambda: ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True))
-        ttnn.release_trace(mesh, trace)
+        chips = replayed(mesh, timer, launch.run, labels.of_model(launch.model))
     else:
         launch.before()
         ttnn.synchronize_device(mesh)
@@ -204,7 +147,7 @@ def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) ->
 
 
 def rows_of(
-    chips: Sequence[Sequence[Ran]], labels: Labels, launch: Launch, configuration: Configuration, workers: int
+    chips: Sequence[Sequence[ProgramSpan]], labels: Labels, launch: Launch, configuration: Configuration, workers: int
 ) -> list[dict[str, object]]:
     """Return a row per program and chip, chip after chip. Raises NoProfiler where nothing ran."""
     if not any(chips):
@@ -212,43 +155,30 @@ def rows_of(
     found = []
     for chip, programs in enumerate(chips):
         end, begun = None, False
-        turns = one_after_the_other((ran.start, ran.end) for ran in programs)
-        for ran, (_, took) in zip(programs, turns, strict=True):
-            label = labels.of(ran.number)
+        turns = one_after_the_other((span.start, span.end) for span in programs)
+        for span, (_, took) in zip(programs, turns, strict=True):
+            label = labels.of(span.number)
             layer = None if label is None else label.layer
             begun = begun or layer is not None
-            group = launch.group if launch.model is None else group_of(layer, begun)
-            row = _row(ran, label, launch, configuration, workers)
-            row |= {"DEVICE ID": chip, GROUP: group, LAYER: layer}
-            row[KERNEL_NS] = took
-            row[GAP_NS] = None if end is None else max(0.0, ran.start - end)
-            end = ran.end if end is None else max(end, ran.end)
-            found.append(row)
+            # Firmware: from the first go message to the last core's end, launch included; no source has kernels apart.
+            row: dict[str, object] = {
+                "OP CODE": op_code(label, launch.code),
+                "DEVICE ID": chip,
+                "DEVICE ARCH": "wormhole_b0",
+                "ATTRIBUTES": attributes(configuration),
+                "CORE COUNT": span.cores or workers,
+                "AVAILABLE WORKER CORE COUNT": workers,
+                "DEVICE FW START CYCLE": span.start,
+                "DEVICE FW END CYCLE": span.end,
+                table.FIRMWARE_NS: span.end - span.start,
+                table.KERNEL_NS: took,
+                table.GAP_NS: None if end is None else max(0.0, span.start - end),
+                table.GROUP: table.OP_GROUP if launch.model is None else table.group_of(layer, begun),
+                table.LAYER: layer,
+            }
+            end = span.end if end is None else max(end, span.end)
+            found.append(row | (label_cells(label) if label else {}))
     return found
-
-
-def _row(
-    ran: Ran, label: Label | None, launch: Launch, configuration: Configuration, workers: int
-) -> dict[str, object]:
-    took = ran.end - ran.start
-    row: dict[str, object] = {
-        "OP CODE": op_code(label, launch.code),
-        "DEVICE ARCH": "wormhole_b0",
-        "ATTRIBUTES": attributes(configuration),
-        "CORE COUNT": workers if ran.cores is None else ran.cores,
-        "AVAILABLE WORKER CORE COUNT": workers,
-        "DEVICE FW START CYCLE": ran.start,
-        "DEVICE FW END CYCLE": ran.end,
-        # From the first go message to the last core's end: launch included. Neither source has kernels apart.
-        FIRMWARE_NS: took,
-        ROLE: (label.part or label.name) if label else None,
-    }
-    if label is not None:
-        row |= tensor_cells(label)
-        if label.fidelity:
-            # tt-perf-report knows no HiFi3: it is told the next one, so its share of the peak is too high for these.
-            row["MATH FIDELITY"] = "HiFi4" if label.fidelity == "HiFi3" else label.fidelity
-    return row
 
 
 def op_code(label: Label | None, generic: str) -> str:
@@ -257,43 +187,39 @@ def op_code(label: Label | None, generic: str) -> str:
         return "Unknown"
     if label.name == "generic_op":
         return PARTS.get(label.part or "", generic)
-    if label.name in CODES:
-        return CODES[label.name]
-    return "".join(word.capitalize() for word in re.split("_+", label.name) if word) + "DeviceOperation"
+    words = "".join(word.capitalize() for word in re.split("_+", label.name) if word)
+    return f"{CODES.get(label.name, words)}DeviceOperation"
 
 
 def attributes(configuration: Configuration) -> str:
     """Return the options, and for tt-perf-report what a DRAM-sharded program looks like."""
     text = "; ".join(f"{key}={value}" for key, value in configuration.options)
-    if configuration.family == "matmul" and configuration["layout"] == "dram_sharded":
+    if configuration.get("layout") == "dram_sharded":
         text += "; program_config=MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig"
     return text
 
 
-def tensor_cells(label: Label) -> dict[str, object]:
-    """Return the cells of the first tensors that a call was given, and of its result."""
-    cells: dict[str, object] = {}
+def label_cells(label: Label) -> dict[str, object]:
+    """Return the role, the cells of the first tensors that a call was given, and of its result."""
+    cells: dict[str, object] = {table.ROLE: label.part or label.name}
+    if label.fidelity:
+        # tt-perf-report knows no HiFi3: it is told the next one, so its share of the peak is too high for these.
+        cells["MATH FIDELITY"] = "HiFi4" if label.fidelity == "HiFi3" else label.fidelity
     for index, tensor in enumerate(label.tensors):
-        cells |= cells_of(f"INPUT_{index}", tensor)
-    if label.output is not None:
-        cells |= cells_of("OUTPUT_0", label.output)
-    return cells
+        cells |= tensor_cells(f"INPUT_{index}", tensor)
+    return cells | (tensor_cells("OUTPUT_0", label.output) if label.output else {})
 
 
-def cells_of(place: str, tensor: Tensor) -> dict[str, object]:
-    sizes: dict[str, object] = {
-        f"{place}_{axis}_PAD[LOGICAL]": f"{padded}[{logical}]"
-        for axis, padded, logical in zip("WZYX", tensor.padded, tensor.shape, strict=True)
-    }
-    return sizes | {
-        f"{place}_LAYOUT": tensor.layout,
-        f"{place}_DATATYPE": tensor.dtype,
-        f"{place}_MEMORY": f"DEV_0_{tensor.memory}",
-    }
+def tensor_cells(place: str, tensor: Tensor) -> dict[str, object]:
+    axes = zip("WZYX", tensor.padded, tensor.shape, strict=True)
+    cells: dict[str, object] = {f"{place}_{axis}_PAD[LOGICAL]": f"{padded}[{own}]" for axis, padded, own in axes}
+    cells |= {f"{place}_LAYOUT": tensor.layout, f"{place}_DATATYPE": tensor.dtype}
+    return cells | {f"{place}_MEMORY": f"DEV_0_{tensor.memory}"}
 
 
 # --- a ttnn with Tracy ---
 
+TRACY = "tracy"
 # As tt-metal's device perf tests write them.
 START, STOP = "start", "stop"
 LAYER_POST, LAYERS_OVER = "layer ", "layers over"
@@ -307,35 +233,19 @@ def tracy_command(worker: Sequence[str], folder: Path) -> list[str]:
 def tracy_run(launch: Launch) -> None:
     """Run once to compile, and once between signposts. Not from a trace: a replay has no layers."""
     signpost = importlib.import_module("tracy").signpost  # of the wheel; no package of its own for mypy
-    launch.before()
-    launch.run()
-    launch.after()
-    launch.compiled()
+    launch.compile()
     launch.before()
     signpost(START)
-    with _layers(launch.model, signpost):
+    with ExitStack() as stack:
+        layers = [] if launch.model is None else list(launch.model.layers)
+        for index, layer in enumerate(layers):
+            stack.enter_context(around(layer, "project_qkv", partial(signpost, f"{LAYER_POST}{index}"), nothing))
+        for layer in layers[-1:]:
+            stack.enter_context(around(layer, "after_attention", nothing, partial(signpost, LAYERS_OVER)))
         launch.run()
     signpost(STOP)
     launch.after()
     launch.check()
-
-
-@contextlib.contextmanager
-def _layers(model: Any, signpost: Callable[[str], Any]) -> Iterator[None]:
-    layers = [] if model is None else list(model.layers)
-
-    def posting(text: str) -> Callable[[], Any]:
-        return lambda: signpost(text)
-
-    def nothing() -> None:
-        pass
-
-    with contextlib.ExitStack() as stack:
-        for index, layer in enumerate(layers):
-            stack.enter_context(around(layer, "project_qkv", posting(f"{LAYER_POST}{index}"), nothing))
-        for layer in layers[-1:]:
-            stack.enter_context(around(layer, "after_attention", nothing, posting(LAYERS_OVER)))
-        yield
 
 
 def tracy_rows(folder: Path, configuration: Configuration) -> list[dict[str, object]]:
@@ -350,22 +260,19 @@ def tracy_rows(folder: Path, configuration: Configuration) -> list[dict[str, obj
     inside, layer, begun = False, None, False
     for row in told:
         code = row["OP CODE"]
-        if row["OP TYPE"] == SIGNPOST:
+        if row["OP TYPE"] == table.SIGNPOST:
             if code in (START, STOP):
                 inside = code == START
             elif code.startswith(LAYER_POST) or code == LAYERS_OVER:
                 layer, begun = None if code == LAYERS_OVER else int(code[len(LAYER_POST) :]), True
-        elif inside and row["OP TYPE"] == DEVICE_OP:
-            group = group_of(layer, begun) if configuration.family == "decode" else OP_GROUP
-            known = {column: row[column] for column in HEADER if column in row and column not in OWN}
+        elif inside and row["OP TYPE"] == table.DEVICE_OP:
+            group = table.group_of(layer, begun) if configuration.family == "decode" else table.OP_GROUP
+            known = {column: row[column] for column in table.HEADER if column in row and column not in table.OWN}
             attributes = f"{row.get('ATTRIBUTES') or ''}; profiler=tracy"
-            found.append({**known, "ATTRIBUTES": attributes, GROUP: group, LAYER: layer})
+            found.append({**known, "ATTRIBUTES": attributes, table.GROUP: group, table.LAYER: layer})
     if not found:
         raise ValueError(f"{reports[-1].name} has no device op between the signposts {START} and {STOP}")
     chips = sorted({int(str(row["DEVICE ID"])) for row in found})
     for kept in found:
         kept["DEVICE ID"] = chips.index(int(str(kept["DEVICE ID"])))
     return found
-
-
-TRACY = "tracy"

@@ -43,12 +43,12 @@ def test_ops_of_a_decode_step_against_the_model(device_workers, tmp_path, mesh):
     device_workers.stop()  # the sweep's process holds the boards
     csv = tmp_path / "sweep.csv"
     command = [sys.executable, "-m", "perf.sweep", "--suite", "decode", "--source", "n150", "--csv", str(csv)]
-    command += ["--only", f"mesh={mesh}", "plan=simple", "context=1024", "users=1", "--timeout", "3000"]
+    command += ["--only", f"mesh={mesh}", "plan=interleaved", "context=1024", "users=1", "--timeout", "3000"]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, capture_output=True, text=True)
     (block,) = read(csv)
-    if block.status == NOT_RUN and "NoProfiler" in block.signpost["REASON"]:
+    if block.status == NOT_RUN and "NoProfiler" in block.reason:
         pytest.skip(f"no device times here: {block.signpost['REASON']}")
-    assert done.returncode == 0, done.stdout + done.stderr + block.signpost["REASON"]
+    assert done.returncode == 0, done.stdout + done.stderr + block.reason
     logger.info("\n{}", report(block))
     kinds = against_model(block)
     assert impossible(kinds) == [], "faster than DRAM can be read"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
-from perf.lib.files import new_file
+from perf.lib.data_file import new_file
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 from .inputs import DTYPES, add_torch_options

@@ -12,7 +12,7 @@ from perf.projection.__main__ import FIGURE_CONTEXTS, main
 from perf.projection.measured import NotMeasured, load
 from perf.projection.published import FLASH_DECODE_OP, LAYER, op_table
 from perf.sweep.configurations import Configuration
-from perf.sweep.table import FAILED, FIRST, GROUP, KERNEL_NS, MID, PASS, ROLE, TAIL, Outcome, opened
+from perf.sweep.table import FAILED, FIRST, GROUP, KERNEL_NS, MID, PASS, ROLE, TAIL, Block, opened
 from perf.sweep.table import LAYER as LAYER_OF
 
 CONTEXTS = (1024, 65536, 131072)
@@ -43,7 +43,7 @@ def write(path, *, plans=("sharded",), pairs=(), chips=CHIP_COUNTS, contexts=CON
                 for context in contexts:
                     c = Configuration.make("decode", mesh=f"1x{count}", context=context, plan=plan)
                     rows = rows_of(count, PAPER.flash_decode_ns(context, count))
-                    table.append(Outcome(c.name, "n150", status, "", rows if status == PASS else []))
+                    table.append(Block.make(c.name, "n150", status, rows=rows if status == PASS else []))
             for count in pairs:
                 for context in contexts:
                     c = Configuration.make(
@@ -51,7 +51,7 @@ def write(path, *, plans=("sharded",), pairs=(), chips=CHIP_COUNTS, contexts=CON
                     )
                     rows = rows_of(count, PAPER.sender_ns(context, count))
                     rows += rows_of(count, PAPER.receiver_ns(context, count, 256), row=1)
-                    table.append(Outcome(c.name, "n150", PASS, "", rows))
+                    table.append(Block.make(c.name, "n150", PASS, rows=rows))
     return path
 
 

@@ -22,13 +22,13 @@ from perf.projection.published import collective_ns, costs_of, op_table, read_ro
 
 @pytest.mark.parametrize("row", read_rows("tables4to7_totals.csv"), ids=lambda row: f"{row['chips']}chips")
 def test_op_rows_sum_to_the_printed_totals_and_to_the_models_constants(row):
-    chips = int(row["chips"])
+    chips = row["chips"]
     costs = costs_of(op_table(chips))
     assert costs == PAPER_COSTS[chips]
-    assert costs.per_layer_ns == pytest.approx(int(row["per_layer_ns"]), rel=1e-6)
+    assert costs.per_layer_ns == pytest.approx(row["per_layer_ns"], rel=1e-6)
     # Table 5's fixed rows sum to 42 ns more than printed.
-    assert costs.fixed_ns == pytest.approx(int(row["fixed_ns"]), rel=3.5e-5)
-    assert costs.flash_decode_ns == int(row["flash_decode_1k_ns"])
+    assert costs.fixed_ns == pytest.approx(row["fixed_ns"], rel=3.5e-5)
+    assert costs.flash_decode_ns == row["flash_decode_1k_ns"]
 
 
 def test_op_tables_hold_every_row_of_the_paper():
@@ -39,9 +39,9 @@ def test_op_tables_hold_every_row_of_the_paper():
 
 
 def test_hit_rates_are_those_that_the_paper_quotes():
-    rows = {(row["model"], row["task"], row["threshold"]): float(row["hit_rate"]) for row in read_rows("hit_rates.csv")}
-    assert rows["llama-3.1-8b", "IFEVAL", "0.10"] == 0.898 and rows["llama-3.1-8b", "HOTPOTQA", "0.05"] == 0.185
-    assert rows["llama-3.1-70b", "HOTPOTQA", "0.10"] == 0.59 and len(rows) == 12 * 6 + 3 * 6
+    rows = {(row["model"], row["task"], row["threshold"]): row["hit_rate"] for row in read_rows("hit_rates.csv")}
+    assert rows["llama-3.1-8b", "IFEVAL", 0.1] == 0.898 and rows["llama-3.1-8b", "HOTPOTQA", 0.05] == 0.185
+    assert rows["llama-3.1-70b", "HOTPOTQA", 0.1] == 0.59 and len(rows) == 12 * 6 + 3 * 6
 
 
 def test_the_head_rate_is_the_least_squares_fit_to_published_64k_runs():
@@ -52,8 +52,8 @@ def test_the_head_rate_is_the_least_squares_fit_to_published_64k_runs():
     assert len(runs) == 7
     left_over = []
     for run in runs:
-        short, long = float(run["short_tokens_per_s"]), float(run["long_tokens_per_s"])
-        chips, layers = int(run["chips"]), int(run["layers"])
+        short, long = run["short_tokens_per_s"], run["long_tokens_per_s"]
+        chips, layers = run["chips"], run["layers"]
         left_over.append((1 / long - 1 / short) / layers - size * (KV_HEADS / chips) / DRAM_BYTES_PER_S)
         added = layers * (65536 - 512) * Times().ns_per_position(chips) * 1e-9
         assert 1 / (1 / short + added) == pytest.approx(long, rel=0.036)
@@ -64,8 +64,8 @@ def test_the_head_rate_is_the_least_squares_fit_to_published_64k_runs():
 
 def test_collectives_take_what_was_measured():
     for row in read_rows("ethernet_2026_09.csv"):
-        told = collective_ns(row["collective"], int(row["chips"]), int(row["bytes"]))
-        assert told == pytest.approx(1000 * float(row["us"]))
+        told = collective_ns(row["collective"], row["chips"], row["bytes"])
+        assert told == pytest.approx(1000 * row["us"])
     assert collective_ns("all_gather", 2, 98304) == pytest.approx((12200 + 17500) / 2)
     assert collective_ns("all_gather", 8, 1) == 17610
     assert collective_ns("all_to_all", 2, 2 * 8192) == Times().hop_ns, "an exchange of 8 KiB guesses"

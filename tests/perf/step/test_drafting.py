@@ -18,9 +18,6 @@ def test_draft_steps_are_compared():
     assert rows[1] == {"part": "draft step, layer-parallel"} | {
         f"{key}_{chips}": value for chips in (1, 2) for key, value in (("cycles", 2000), ("programs", 9))
     }
-    parts["draft step, sequential"]["cycles"] = 0
-    with pytest.raises(ValueError, match="not measurable"):
-        drafting.speedup(parts)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tiny import BANKED
-from perf.lib.tables import Table
 from perf.step import layer as bench
 from perf.step.__main__ import main
 from perf.step.shapes import head_pieces, part_of
@@ -50,7 +49,7 @@ def test_programs_add_up_to_stages_and_stages_to_a_token():
 
 def test_collectives_are_those_of_the_paper_suite():
     gather, reduction = bench.collectives_of(LLAMA, 2)
-    assert min(gather, reduction) > 10_000 and bench.collectives_of(LLAMA, 1) == (0, 0)
+    assert min(gather, reduction) > 10_000 and bench.collectives_of(LLAMA, 1) == [0, 0]
     assert bench.collectives_of(LLAMA, 8) is None and bench.collectives_of(preset("llama-3.2-1b"), 2) is None
 
 
@@ -98,7 +97,8 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
     layer, head = (32, 384, "sharded", 1024), (4, 10688, "sharded", 128)
     later = [(*layer[:3], 4096, "random"), (*layer, "blank")]
     assert asked == [(*layer, "random"), (*head, "random"), *later]
-    steps = Table(tmp_path / "steps.csv", bench.KEYS, bench.VALUES).rows()
+    kept = bench.Rows(tmp_path / "steps.csv", LLAMA, 1)
+    steps = kept.steps.rows()
     stages = [(row["context"], row["stage"]) for row in steps]
     assert stages == [
         *(("1024", "layer"), ("1024", "embedding"), ("", "head"), ("1024", "token")),
@@ -107,7 +107,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
     ]
     assert [row["pcc_held"] for row in steps if row["stage"] == "layer"] == ["0.5", "0.5", ""]
     assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 12 * 90)] * 2
-    assert len(Table(tmp_path / "steps_ops.csv", bench.OP_KEYS, bench.OP_VALUES).rows()) == 3 + 2 + 3 + 3
+    assert len(kept.ops.rows()) == 3 + 2 + 3 + 3
     assert "pcc_held 0.5" in capsys.readouterr().out
 
 

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from perf import docs
 from perf.lib.data_file import FOLDER
-from perf.sweep import cli, paper
+from perf.sweep import paper
+from perf.sweep.__main__ import main
 from perf.sweep.configurations import Configuration, from_file, suites
 from perf.sweep.table import KERNEL_NS, PASS, Block, merged, ns_of, read
 
@@ -41,9 +40,9 @@ def test_every_row_of_the_tables_that_matters_is_in_the_suite():
 
 def test_errors_are_cycles_over_published_nanoseconds():
     (wo,) = [block for block in read(paper.CSV) if block.name == Configuration.make("matmul").name]
-    slower = replace(wo, rows=tuple({**row, KERNEL_NS: str(2 * ns_of(row))} for row in wo.rows))
+    slower = wo._replace(rows=tuple({**row, KERNEL_NS: str(2 * ns_of(row))} for row in wo.rows))
     for times, block in ((1, wo), (2, slower)):
-        (error,) = [row.error for row in paper.rows([block]) if row.role == "wo" and row.chips == 1]
+        (error,) = [row["error_1"] for row in paper.data_rows([block]) if row.get("op") == "Matmul (wo)"]
         assert 1 + error == pytest.approx(times * cycles_of(wo) / 76389)
 
 
@@ -77,7 +76,7 @@ def test_a_chip_gives_the_committed_cycles(tmp_path):
     assert "matmul" in wanted
     for family in wanted:
         arguments = ["--suite-file", str(suite), "--source", "sim", "--csv", str(again), "--timeout", "5000"]
-        assert cli.main([*arguments, "--only", family]) == 0
+        assert main([*arguments, "--only", family]) == 0
     for block in read(again):
         assert block.status == PASS
         assert cycles_of(block) == pytest.approx(cycles_of(committed[block.name]), rel=0.005)

@@ -12,13 +12,12 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from perf.projection.decode import Step, fit, predict
-from perf.sweep import cli
+from perf.projection.decode import Step, predict
+from perf.sweep.__main__ import main
 from perf.sweep.configurations import FAMILIES, Configuration, chosen, from_file, product, suites
 from perf.sweep.judge import compare
 from perf.sweep.runner import grid_of, sweep
@@ -32,11 +31,9 @@ from perf.sweep.table import (
     MID,
     NOT_RUN,
     PASS,
-    REASON,
     TAIL,
-    Outcome,
+    Block,
     TableError,
-    block_text,
     merged,
     ns_of,
     opened,
@@ -51,7 +48,7 @@ DECODE = ["--suite", "decode", "--source", "model"]
 
 
 def run(capsys, *arguments) -> tuple[int, str]:
-    code = cli.main([str(argument) for argument in arguments])
+    code = main([str(argument) for argument in arguments])
     return code, capsys.readouterr().out
 
 
@@ -62,19 +59,18 @@ def refused(capsys, *arguments) -> str:
 
 
 def saying(program: str):
-    """Return a worker that runs `program`."""
-    return lambda configuration, answer: ([sys.executable, "-c", program], os.environ)
+    """Return a worker that runs `program`; ANSWER stands for its file."""
+    return lambda _, answer: ([sys.executable, "-c", program.replace("ANSWER", repr(str(answer)))], os.environ)
 
 
 def answering(rows, status=PASS, reason=""):
     """Return a worker that answers at once."""
-    told = json.dumps({"status": status, "reason": reason, "rows": rows})
-    return lambda configuration, answer: saying(f"open({str(answer)!r}, 'w').write({told!r})")(configuration, answer)
+    return saying(f"open(ANSWER, 'w').write({json.dumps({'status': status, 'reason': reason, 'rows': rows})!r})")
 
 
 def one(start, path, timeout_s=60.0, configurations=(WO,), jobs=1):
     with opened(path) as rows:
-        return sweep(configurations, "sim", rows, timeout_s=timeout_s, start=start, say=lambda text: None, jobs=jobs)
+        return sweep(configurations, "sim", rows, timeout_s=timeout_s, start=start, jobs=jobs)
 
 
 ROW = {"OP CODE": "MatmulDeviceOperation", "DEVICE ID": 0, KERNEL_NS: 1000.0, GROUP: "op"}
@@ -175,6 +171,11 @@ def test_suite_files_that_make_no_sense(tmp_path, text, says):
         (["--csv", "/a.csv", "--tracy"], "--csv alone shows a sweep"),
         (["--csv", "/a.csv", "--against-model", "--measurements", "m.json"], "--measurements does not go with it"),
         (["--compare", "/a.csv", "/b.csv", "--tolerance", "-1"], "--tolerance must be at least 0"),
+        (["--csv", "a.csv", "--against-model", "--suite", "decode"], "it does not go with a sweep"),
+        *(
+            (["--suite", "tiny", "--source", source, "--csv", "a.csv", "--jobs", str(jobs)], f"got {source} and {jobs}")
+            for source, jobs in (("model", 2), ("sim", 0), ("n150", 2))
+        ),
     ],
 )
 def test_options_that_make_no_sense(capsys, arguments, says):
@@ -197,7 +198,7 @@ def test_decode_steps_by_the_model(tmp_path, capsys):
     code, text = run(capsys, *DECODE, "--csv", csv, "--only", *filters, "--measurements", exported)
     assert code == 0 and "decoder-mid" in text and "1 of 1 configurations passed" in text
     (block,) = read(csv)
-    told = predict(Step(Configuration.make("decode", mesh="1x2").mesh, 1024), fit())
+    told = predict(Step(Configuration.make("decode", mesh="1x2").mesh, 1024))
     timed = [*told.before, *told.layers[0], *told.layers[1], *told.after]
     assert [row["OP CODE"] for row in merged(block)] == [one.op.name for one in timed]
     assert [ns_of(row) for row in merged(block)] == pytest.approx([one.ns for one in timed])
@@ -234,7 +235,7 @@ def test_what_the_model_does_not_know_is_a_row(tmp_path, capsys):
     code, text = run(capsys, "--suite", "ops", "--source", "model", "--csv", csv, "--only", "gate", "part=close")
     (block,) = read(csv)
     assert code == 1 and block.status == NOT_RUN and not block.rows and "NOT_RUN" in text
-    assert "no time of it on N150 is published" in block.signpost[REASON]
+    assert "no time of it on N150 is published" in block.reason
     code, text = run(capsys, "--csv", csv)
     assert code == 0 and "no time of it on N150 is published" in text
 
@@ -251,23 +252,13 @@ def test_a_sweep_that_is_over_runs_nothing_again(tmp_path, capsys):
 
 
 def assert_gone(pid: int) -> None:
+    stat = Path(f"/proc/{pid}/stat")
     for _ in range(100):
-        try:
-            state = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return
-        if state == "Z":
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
             return
         time.sleep(0.1)
     os.kill(pid, signal.SIGKILL)
     pytest.fail(f"process {pid} still ran")
-
-
-def wait_for(note: Path) -> None:
-    for _ in range(600):
-        if note.exists() and note.read_text():
-            return
-        time.sleep(0.1)
 
 
 KILLED = """
@@ -294,7 +285,8 @@ def ended_in_the_third(csv: Path, sent: signal.Signals, jobs: int) -> int:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     for _ in range(1 + jobs):  # with two jobs the fourth runs beside the third
         assert process.stdout.readline().startswith("[")
-    wait_for(hung)
+    while not (hung.exists() and hung.read_text()):
+        time.sleep(0.1)
     process.send_signal(sent)
     status = process.wait(30)
     assert_gone(int(hung.read_text()))
@@ -307,7 +299,7 @@ def test_a_killed_sweep_goes_on(tmp_path):
     ended_in_the_third(csv, signal.SIGKILL, jobs=1)
     kept = csv.read_bytes()
     assert [block.name for block in read(csv)] == [c.name for c in CONFIGURATIONS[:2]]
-    half = block_text(Outcome(CONFIGURATIONS[2].name, "sim", PASS, "", [ROW, ROW]), 7)
+    half = Block.make(CONFIGURATIONS[2].name, "sim", PASS, rows=[ROW, ROW]).text(7)
     for cut in (5, len(half) - 3, half.index("\n") + 1, len(half) - 1):
         csv.write_bytes(kept + half[:cut].encode())
         ran = one(answering([ROW]), csv, configurations=CONFIGURATIONS)
@@ -315,8 +307,8 @@ def test_a_killed_sweep_goes_on(tmp_path):
         assert csv.read_bytes().startswith(kept)
         blocks = read(csv)
         assert [b.name for b in blocks] == [c.name for c in CONFIGURATIONS]
-        numbers = [int(r["GLOBAL CALL COUNT"]) for b in blocks for r in (b.signpost, *b.rows)]
-        assert numbers == list(range(1, len(numbers) + 1))
+        numbers = [int(r["GLOBAL CALL COUNT"]) for b in blocks for r in b.rows]
+        assert numbers == [2, 3, 5, 6, 8, 10]
 
 
 def test_an_interrupted_sweep_ends_its_workers(tmp_path):
@@ -341,43 +333,28 @@ def test_a_configuration_that_fails_is_a_row(tmp_path, start, status, says):
     assert found.status == status
     one(answering([ROW]), csv, configurations=[WO, other])
     failed, passed = read(csv)
-    assert failed.signpost[REASON].startswith(says) and passed.name == other.name and passed.status == PASS
+    assert failed.reason.startswith(says) and passed.name == other.name and passed.status == PASS
     with opened(csv, retry_failed=True) as rows:
-        assert [block.name for block in rows.blocks] == [other.name]
-        sweep([WO, other], "sim", rows, timeout_s=60, start=answering([ROW]), say=lambda text: None)
+        assert rows.done == {(other.name, "sim")}
+        sweep([WO, other], "sim", rows, timeout_s=60, start=answering([ROW]))
     assert [(b.name, b.status) for b in read(csv)] == [(other.name, PASS), (WO.name, PASS)]
-
-
-MEETS = """
-import pathlib, sys, time
-mine, other, answer, told = sys.argv[1:]
-pathlib.Path(mine).touch()
-while not pathlib.Path(other).exists():
-    time.sleep(0.01)
-pathlib.Path(answer).write_text(told)
-"""
 
 
 def test_jobs_run_side_by_side(tmp_path):
     """Each of two workers answers once it has seen the other; rows stay whole."""
-    both = [WO, Configuration.make("gate")]
-    told = json.dumps({"status": PASS, "reason": "", "rows": [ROW, ROW]})
+    both, told = [WO, Configuration.make("gate")], json.dumps({"status": PASS, "reason": "", "rows": [ROW, ROW]})
 
     def start(configuration, answer):
-        mine = both.index(configuration)
-        names = [str(tmp_path / str(number)) for number in (mine, 1 - mine)]
-        return [sys.executable, "-c", MEETS, *names, str(answer), told], os.environ
+        mine, other = (tmp_path / configuration.family, *(tmp_path / c.family for c in both if c != configuration))
+        wait = (
+            f"import os, time; open({str(mine)!r}, 'w')\nwhile not os.path.exists({str(other)!r}): time.sleep(0.01)\n"
+        )
+        return saying(f"{wait}open(ANSWER, 'w').write({told!r})")(configuration, answer)
 
     one(start, tmp_path / "a.csv", configurations=both, jobs=2)
     blocks = read(tmp_path / "a.csv")
     assert {b.name for b in blocks} == {c.name for c in both}
     assert all(b.status == PASS and len(b.rows) == 2 for b in blocks)
-
-
-@pytest.mark.parametrize(("source", "jobs"), [("model", 2), ("sim", 0), ("n150", 2)])
-def test_jobs_are_of_simulated_chips(tmp_path, capsys, source, jobs):
-    asked = ["--suite", "tiny", "--source", source, "--csv", tmp_path / "a.csv", "--jobs", jobs]
-    assert f"got {source} and {jobs}" in refused(capsys, *asked)
 
 
 def test_a_broken_configuration_leaves_no_process(tmp_path):
@@ -395,7 +372,7 @@ def test_boards_that_are_not_there_are_a_reason(tmp_path, monkeypatch):
     monkeypatch.setattr("runtime_patches.board.boards.visible_boards", lambda: [0])
     configurations = [Configuration.make("decode", mesh="1x2")]
     with opened(tmp_path / "a.csv") as rows:
-        (found,) = sweep(configurations, "n150", rows, timeout_s=9, say=lambda text: None)
+        (found,) = sweep(configurations, "n150", rows, timeout_s=9)
     assert (found.status, found.reason) == (NOT_RUN, "MeshError: mesh 1x2 needs 2 chips, this machine has 1")
 
 
@@ -434,7 +411,7 @@ def test_a_slowdown_is_found_both_ways(tmp_path, capsys):
     assert "no configuration of the same time source in common" in refused(capsys, "--compare", old, other)
     (block,) = read(old)
     with pytest.raises(ValueError, match="same time source"):
-        compare([block], [replace(block, signpost=block.signpost | {"TIME SOURCE": "n150"})])
+        compare([block], [block._replace(source="n150")])
 
 
 def test_chips_are_merged_as_tt_metal_does(tmp_path):

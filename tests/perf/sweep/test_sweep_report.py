@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from perf.sweep import cli
+from perf.sweep.__main__ import main
 from perf.sweep.configurations import suites
-from perf.sweep.table import GROUPS, KERNEL_NS, MID, NOT_RUN, PASS, REASON, Block, ns_of, read, table
+from perf.sweep.table import GROUPS, KERNEL_NS, MID, NOT_RUN, PASS, Block, ns_of, read, table
 from tests.perf.sweep import tt_perf_report
 
 # `python -m perf.sweep --suite tiny --source sim --csv tests/perf/sweep/golden_sweep.csv`
@@ -40,20 +40,8 @@ def programs(blocks: list[Block]) -> list[dict[str, str]]:
 def test_a_decode_step_of_the_model(report, tmp_path):
     """Times, gaps, shapes, and its own verdict on DRAM: that of a matmul is near the model's."""
     sweep, answer = tmp_path / "a.csv", tmp_path / "table.csv"
-    cli.main(
-        [
-            "--suite",
-            "decode",
-            "--source",
-            "model",
-            "--csv",
-            str(sweep),
-            "--only",
-            "plan=sharded",
-            "context=1024",
-            "mesh=1x1",
-        ]
-    )
+    only = ["plan=sharded", "context=1024", "mesh=1x1"]
+    main(["--suite", "decode", "--source", "model", "--csv", str(sweep), "--only", *only])
     printed = report(sweep, answer, "--no-summary")
     told, ours = rows_of(answer), programs(read(sweep))
     assert "wormhole" in printed and len(told) == len(ours)
@@ -104,7 +92,7 @@ def test_what_the_golden_sweep_holds():
     assert {block.name for block in blocks} == wanted and len(blocks) == len(wanted)
     assert {block.source for block in blocks} == {"sim"}
     for block in blocks:
-        assert block.status == PASS or (block.status == NOT_RUN and block.signpost[REASON]), block.name
+        assert block.status == PASS or (block.status == NOT_RUN and block.reason), block.name
         assert all(0 <= ns_of(row) < 1e6 and row[KERNEL_NS] for row in block.rows)
     by_name = {block.name: block for block in blocks}
     steps = [block for block in blocks if block.options()["family"] == "decode" and block.status == PASS]

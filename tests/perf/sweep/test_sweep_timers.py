@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -27,24 +28,13 @@ from perf.sweep.table import (
     PASS,
     ROLE,
     TAIL,
-    Outcome,
-    as_block,
+    Block,
     opened,
 )
-from perf.sweep.timers import (
-    Launch,
-    NoProfiler,
-    Ran,
-    attributes,
-    by_chip,
-    op_code,
-    plain,
-    realtime_timer,
-    rows_of,
-    tracy_rows,
-    tracy_run,
-)
+from perf.sweep.timers import Launch, NoProfiler, by_chip, op_code, realtime_timer, rows_of, tracy_rows, tracy_run
+from runtime_patches.profiling.timeline import ProgramSpan as Ran
 
+NOTHING, STEP, MATMUL = Launch(run=lambda: None), Launch(run=lambda: None, model=object()), Configuration.make("matmul")
 X = Tensor((1, 1, 1, 64), (1, 1, 32, 64), "BFLOAT16", "TILE", "L1_WIDTH_SHARDED")
 WEIGHT = Tensor((1, 1, 64, 96), (1, 1, 64, 96), "BFLOAT8_B", "TILE", "DRAM_WIDTH_SHARDED")
 OUT = Tensor((1, 1, 1, 96), (1, 1, 32, 96), "BFLOAT16", "TILE", "L1_INTERLEAVED")
@@ -64,9 +54,8 @@ def labels(*given: Label) -> Labels:
 def test_programs_get_the_names_of_their_calls():
     """A call of two programs, one that ttnn has no name for, one before all calls."""
     calls = (Label(5, "rms_norm", None, None), Label(7, "generic_op", 1, "attention"), Label(8, "some_op", 1, None))
-    chip = [Ran(4, 0, 10, 2), Ran(5, 10, 30, 4), Ran(6, 35, 40, 4), Ran(7, 40, 140, 1), Ran(8, 150, 151, None)]
-    launch = Launch(run=lambda: None, model=object())
-    rows = rows_of([chip], labels(*calls), launch, Configuration.make("decode"), 64)
+    chip = [Ran(4, 0, 10, 2), Ran(5, 10, 30, 4), Ran(6, 35, 40, 4), Ran(7, 40, 140, 1), Ran(8, 150, 151, 0)]
+    rows = rows_of([chip], labels(*calls), STEP, MATMUL, 64)
     codes = ["Unknown", *["LayerNormDeviceOperation"] * 2, "FlashDecode", "SomeOpDeviceOperation"]
     assert [row["OP CODE"] for row in rows] == codes
     assert [row[KERNEL_NS] for row in rows] == [10, 20, 5, 100, 1]
@@ -74,49 +63,45 @@ def test_programs_get_the_names_of_their_calls():
     assert [row["CORE COUNT"] for row in rows] == [2, 4, 4, 1, 64]
     assert rows[3][ROLE] == "attention" and rows[3][LAYER] == 1
     with pytest.raises(NoProfiler, match="no program was seen"):
-        rows_of([[]], labels(*calls), launch, Configuration.make("decode"), 64)
+        rows_of([[]], labels(*calls), STEP, MATMUL, 64)
 
 
 def test_a_program_counts_from_the_end_of_those_before_it():
     """Its first cores wait there while others are still at work; all of it then adds up to the chip's time."""
     chip = [Ran(0, 0, 100, 1), Ran(1, 40, 130, 1), Ran(2, 50, 120, 1), Ran(3, 150, 160, 1)]
     calls = labels(*(Label(n, "add", None, None) for n in range(4)))
-    rows = rows_of([chip], calls, Launch(run=lambda: None), Configuration.make("gate"), 1)
+    rows = rows_of([chip], calls, NOTHING, MATMUL, 1)
     columns = {name: [row[name] for row in rows] for name in (KERNEL_NS, FIRMWARE_NS, GAP_NS)}
     assert columns == {KERNEL_NS: [100, 30, 0, 10], FIRMWARE_NS: [100, 90, 70, 10], GAP_NS: [None, 0, 0, 20]}
     assert sum(row[KERNEL_NS] + (row[GAP_NS] or 0) for row in rows) == 160
 
 
 @pytest.mark.parametrize(
-    ("model", "groups"), [(object(), [FIRST, FIRST, MID, MID, TAIL]), (None, [OP_GROUP] * 5)], ids=["step", "op"]
+    ("launch", "groups"), [(STEP, [FIRST, FIRST, MID, MID, TAIL]), (NOTHING, [OP_GROUP] * 5)], ids=["step", "op"]
 )
-def test_layers_are_grouped_and_ops_are_not(model, groups):
+def test_layers_are_grouped_and_ops_are_not(launch, groups):
     calls = labels(*(Label(n, "add", layer, None) for n, layer in enumerate((None, 0, 1, 2, None))))
-    launch = Launch(run=lambda: None, model=model)
-    rows = rows_of([[Ran(n, n, n + 1, 1) for n in range(5)]], calls, launch, Configuration.make("decode"), 1)
+    rows = rows_of([[Ran(n, n, n + 1, 1) for n in range(5)]], calls, launch, MATMUL, 1)
     assert [row[GROUP] for row in rows] == groups
 
 
 def test_tensors_are_written_as_tt_perf_report_reads_them():
-    label = Label(1, "linear", None, None, (X, WEIGHT), "HiFi2", OUT)
-    configuration = Configuration.make("matmul", k=64, n=96, cores=2)
-    (row,) = rows_of([[Ran(1, 0, 9, 12)]], labels(label), Launch(run=lambda: None), configuration, 64)
-    (written,) = as_block(Outcome(configuration.name, "n150", PASS, "", [row])).rows
+    calls = [Label(n, "linear", None, None, (X, WEIGHT), fidelity, OUT) for n, fidelity in ((1, "HiFi2"), (2, "HiFi3"))]
+    rows = rows_of([[Ran(1, 0, 9, 12), Ran(2, 9, 18, 12)]], labels(*calls), NOTHING, MATMUL, 64)
+    written, third = Block.make("matmul", "n150", PASS, rows=rows).rows
     assert written["INPUT_0_Y_PAD[LOGICAL]"] == "32[1]" and written["INPUT_1_X_PAD[LOGICAL]"] == "96[96]"
     assert written["INPUT_1_DATATYPE"] == "BFLOAT8_B" and written["INPUT_1_MEMORY"] == "DEV_0_DRAM_WIDTH_SHARDED"
     assert written["OUTPUT_0_MEMORY"] == "DEV_0_L1_INTERLEAVED" and written["MATH FIDELITY"] == "HiFi2"
-    assert "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig" in attributes(configuration)
-    third = Label(1, "linear", None, None, (X, WEIGHT), "HiFi3", OUT)
-    (row,) = rows_of([[Ran(1, 0, 9, 12)]], labels(third), Launch(run=lambda: None), configuration, 64)
-    assert row["MATH FIDELITY"] == "HiFi4", "tt-perf-report ends at HiFi3"
+    assert "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig" in written["ATTRIBUTES"]
+    assert third["MATH FIDELITY"] == "HiFi4", "tt-perf-report ends at HiFi3"
     assert op_code(Label(1, "generic_op", None, None), "TreeAttention") == "TreeAttention"
 
 
 def test_records_of_the_real_time_profiler():
     """Ticks by their own frequency, chips in order whatever the order of arrival."""
     late = [record(3, 8, 3000, 3600, 1.2), record(3, 7, 1200, 2400, 1.2)]
-    chips = by_chip(plain([late[0], record(0, 8, 500, 700), record(0, 7, 100, 400), late[1]]))
-    assert chips[0] == [Ran(7, 100, 400, None), Ran(8, 500, 700, None)]
+    chips = by_chip([late[0], record(0, 8, 500, 700), record(0, 7, 100, 400), late[1]])
+    assert chips[0] == [Ran(7, 100, 400, 0), Ran(8, 500, 700, 0)]
     took = [(ran.number, ran.end - ran.start) for ran in chips[1]]
     assert took == [(7, pytest.approx(1000)), (8, pytest.approx(500))]
     with pytest.raises(NoProfiler, match="gave no record"):
@@ -146,7 +131,7 @@ def test_the_real_time_profiler_is_asked(monkeypatch):
     ran = []
     ttnn = Profiler(batches=[([record(0, 7, 0, 5)], 0), ([record(0, 8, 6, 9)], 0)])
     monkeypatch.setitem(sys.modules, "ttnn", ttnn)
-    assert realtime_timer(None)(lambda: ran.append(1)) == [[Ran(7, 0, 5, None), Ran(8, 6, 9, None)]]
+    assert realtime_timer(None)(lambda: ran.append(1)) == [[Ran(7, 0, 5, 0), Ran(8, 6, 9, 0)]]
     assert ran == [1] and ttnn.registered == [], "the callback is taken back"
     monkeypatch.setitem(sys.modules, "ttnn", Profiler(batches=[([record(0, 7, 0, 5)], 2)]))
     with pytest.raises(NoProfiler, match="dropped 2 records"):
@@ -174,7 +159,7 @@ def test_rows_of_a_tracy_build(tmp_path):
     wanted = ["Embeddings", "Matmul", "Matmul", "Add", "Head"]
     assert [row["OP CODE"] for row in of_one] == wanted
     assert [row[GROUP] for row in of_one] == [FIRST, FIRST, MID, MID, TAIL]
-    block = as_block(Outcome("decode", "n150", PASS, "", found))
+    block = Block.make("decode", "n150", PASS, rows=found)
     assert block.rows[0][KERNEL_NS] == "102" and block.rows[0]["ATTRIBUTES"] == "a=1; profiler=tracy"
     with pytest.raises(ValueError, match="left no ops_perf_results"):
         tracy_rows(tmp_path / "none", Configuration.make("decode"))
@@ -187,23 +172,17 @@ def test_signposts_of_a_run(monkeypatch):
     """Compiled before the first; a layer's before its ops."""
     posts = []
     monkeypatch.setitem(sys.modules, "tracy", SimpleNamespace(signpost=posts.append))
-
-    class Layer:
-        def project_qkv(self):
-            posts.append("norm")
-
-        def after_attention(self):
-            posts.append("mlp")
-
-    model = SimpleNamespace(layers=[Layer(), Layer()])
+    names = {"project_qkv": "norm", "after_attention": "mlp"}
+    layers = [SimpleNamespace(**{part: partial(posts.append, name) for part, name in names.items()}) for _ in range(2)]
 
     def step():
-        for layer in model.layers:
+        for layer in layers:
             layer.project_qkv()
             layer.after_attention()
         posts.append("head")
 
-    tracy_run(Launch(run=step, model=model, compiled=lambda: posts.append("last position")))
+    last = partial(posts.append, "last position")
+    tracy_run(Launch(run=step, model=SimpleNamespace(layers=layers), compiled=last))
     compiled = ["norm", "mlp", "norm", "mlp", "head", "last position"]
     timed = ["layer 0", "norm", "mlp", "layer 1", "norm", "mlp", "layers over", "head"]
     assert posts == [*compiled, "start", *timed, "stop"]
@@ -214,14 +193,7 @@ def test_a_wheel_without_tracy_says_so(tmp_path, monkeypatch):
     home = {"TT_METAL_HOME": str(tmp_path)}  # where the wheel's tracy makes folders when it is imported
     monkeypatch.setattr(runner, "on_boards", lambda configuration, answer: ([], os.environ | home))
     with opened(tmp_path / "a.csv") as table:
-        (found,) = runner.sweep(
-            [Configuration.make("gate")],
-            "n150",
-            table,
-            timeout_s=120,
-            start=runner.with_tracy,
-            say=lambda text: None,
-        )
+        (found,) = runner.sweep([MATMUL], "n150", table, timeout_s=120, start=runner.with_tracy)
     assert found.status == FAILED and "ended with status" in found.reason, found.reason
     # What it needs first, that there is no Tracy, or a module of its own that the wheel does not ask for.
     assert re.search("Tracy|No module named", found.reason), found.reason
