@@ -19,7 +19,7 @@ from torch import nn
 
 from ..reference.model.step import GuessRange
 from ..reference.model.text_attention import guess_reads, text_guess
-from .speculation import AttentionSpeculation, TextGuess, UnsupportedAttentionError, speculation_of
+from .speculation import AttentionSpeculation, TextGuess, UnsupportedAttentionError, speculation_of, unwrapped
 
 FLEX_TILE = 128  # rows and columns of flex_attention's tiles
 HEAD_BLOCK = 1024  # tokens whose next-token scores are in memory at once
@@ -49,12 +49,18 @@ def score(model: nn.Module, ids: torch.Tensor, guess: TextGuess | None = None) -
     """Run one text through a model loaded with attn_implementation="alspec", by its settings; its counts stay as they
     are.
 
-    ids: int64 [T], T >= 2. guess: what computes it in place of guess_of_text. Raises ValueError for another
-    shape, and UnsupportedAttentionError for a model that scales its logits or has another attention.
+    model: may be wrapped, by PEFT for example. ids: int64 [T], T >= 2. guess: what computes it in place of
+    guess_of_text. Raises ValueError for another shape, and UnsupportedAttentionError for a model that scales its
+    logits, puts learned prompts before a text or has another attention.
     """
     if ids.ndim != 1 or len(ids) < 2:
         raise ValueError(f"one text of 2 tokens and more is scored, got ids of shape {list(ids.shape)}")
     settings = speculation_of(model)
+    if any(getattr(getattr(part, "active_peft_config", None), "is_prompt_learning", False) for part in model.modules()):
+        raise UnsupportedAttentionError(
+            f"{type(model).__name__} cannot be scored: it puts learned prompts before a text"
+        )
+    model = unwrapped(model)
     head = _plain_head(model)
     own = AttentionSpeculation(settings.threshold, settings.guess_range, keep_decisions=True)
     with own.attached(model), own.scoring(guess):
@@ -78,7 +84,7 @@ def next_tokens(head: nn.Module, states: torch.Tensor, ids: torch.Tensor) -> tup
     return torch.cat(losses)[:-1].cpu(), torch.cat(choices).cpu()
 
 
-def _plain_head(model: nn.Module) -> nn.Module:
+def _plain_head(model: Any) -> nn.Module:
     for name in ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier"):
         if (value := getattr(model.config, name, None)) not in (None, 1, 1.0):
             raise UnsupportedAttentionError(

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
+from loguru import logger
 from torch import nn
+from transformers import PreTrainedModel
 
 from ..reference.alspec.acceptance import check_threshold
 from ..reference.model.step import GuessRange, check_positive
@@ -55,7 +56,8 @@ class AttentionSpeculation:
 
     Counts are kept on each layer's device and read by the properties below alone: a decode step never waits for the
     host. A count is one (layer, row, query token); rows are those of the batch at that step. What generate() writes
-    after a row's end is counted too, and so are drafts that assisted generation refuses.
+    after a row's end is counted too, and so are drafts that assisted generation refuses. A copy, which a model's copy
+    makes, has the settings and counts from 0.
 
     Raises ValueError for settings out of range.
     """
@@ -94,14 +96,19 @@ class AttentionSpeculation:
     def __repr__(self) -> str:
         return f"AttentionSpeculation(threshold={self.threshold:g}, {self.guess_range})"
 
+    def __reduce__(self) -> tuple[Callable[..., AttentionSpeculation], tuple[object, ...]]:
+        return _with_settings, (self.threshold, self.guess_range, self.step_tokens, self.keep_decisions)
+
     def attach(self, model: nn.Module) -> AttentionSpeculation:
-        """Use these settings and counters for all attention of `model`, in place of any attached before.
+        """Use these settings and counters for all attention of `model`, in place of any attached before. The model may
+        be wrapped, by PEFT, DDP or torch.compile for example.
 
         Raises UnsupportedAttentionError for a model that was not loaded with attn_implementation="alspec", or one with
         a feature the guess does not know.
         """
-        check_config(model.config)
-        implementation = model.config._attn_implementation
+        config = unwrapped(model).config
+        check_config(config)
+        implementation = config._attn_implementation
         if implementation != ATTENTION_NAME:
             raise UnsupportedAttentionError(
                 f"{type(model).__name__} has attn_implementation={implementation!r}: load it with "
@@ -111,22 +118,22 @@ class AttentionSpeculation:
         if not modules:
             raise UnsupportedAttentionError(f"{type(model).__name__} has no attention modules with a layer_idx")
         for module in modules:
-            _ATTACHED[module] = self
+            setattr(module, _ATTRIBUTE, self)
         return self
 
     @contextmanager
     def attached(self, model: nn.Module) -> Iterator[AttentionSpeculation]:
         """Attach for as long as the context lasts."""
-        before = {module: _ATTACHED.get(module) for module in _modules_with_layer(model)}
+        before = {module: getattr(module, _ATTRIBUTE, None) for module in _modules_with_layer(model)}
         self.attach(model)
         try:
             yield self
         finally:
             for module, speculation in before.items():
                 if speculation is None:
-                    del _ATTACHED[module]
+                    delattr(module, _ATTRIBUTE)
                 else:
-                    _ATTACHED[module] = speculation
+                    setattr(module, _ATTRIBUTE, speculation)
 
     @contextmanager
     def scoring(self, guess: TextGuess | None = None) -> Iterator[AttentionSpeculation]:
@@ -254,8 +261,22 @@ def _modules_with_layer(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if getattr(module, "layer_idx", None) is not None]
 
 
-_ATTACHED: weakref.WeakKeyDictionary[nn.Module, AttentionSpeculation] = weakref.WeakKeyDictionary()
-_default = AttentionSpeculation()
+def _with_settings(threshold: float, guess: GuessRange, step_tokens: int, keep: bool) -> AttentionSpeculation:
+    return AttentionSpeculation(threshold, guess, step_tokens=step_tokens, keep_decisions=keep)
+
+
+def unwrapped(model: nn.Module) -> PreTrainedModel:
+    """Return the model of transformers that is wrapped, or the model itself. Raises UnsupportedAttentionError without
+    one."""
+    found = next((part for part in model.modules() if isinstance(part, PreTrainedModel)), None)
+    if found is None:
+        raise UnsupportedAttentionError(f"{type(model).__name__} holds no model of transformers")
+    return found
+
+
+# In a module of attention, so that whatever copies the module copies its settings.
+_ATTRIBUTE = "_attention_speculation"
+_default: AttentionSpeculation | None = None
 
 
 def use_by_default(speculation: AttentionSpeculation) -> AttentionSpeculation:
@@ -266,11 +287,22 @@ def use_by_default(speculation: AttentionSpeculation) -> AttentionSpeculation:
 
 
 def speculation_of(module: nn.Module) -> AttentionSpeculation:
-    """Return the settings and counters of an attention module or a whole model: what is attached, else the default."""
-    found = _ATTACHED.get(module)
+    """Return the settings and counters of an attention module or a whole model: what is attached, else the default. A
+    model that was saved and loaded again has none attached; the first use of a default that nobody chose is logged."""
+    found = getattr(module, _ATTRIBUTE, None)
     if found is None and getattr(module, "layer_idx", None) is None:
-        found = next((_ATTACHED[part] for part in module.modules() if part in _ATTACHED), None)
-    return _default if found is None else found
+        parts = (getattr(part, _ATTRIBUTE, None) for part in module.modules())
+        found = next((part for part in parts if part is not None), None)
+    if found is not None:
+        return found
+    if _default is None:
+        logger.warning(
+            "a model has no settings of its own (AttentionSpeculation.attach): it shares {} and its counters with all "
+            "such models",
+            use_by_default(AttentionSpeculation()),
+        )
+    assert _default is not None
+    return _default
 
 
 # Features in a transformers config that change the attention in a way the guess does not know.

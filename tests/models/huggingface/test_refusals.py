@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
@@ -38,6 +36,8 @@ def test_model_types_with_other_attention(kind, options, message) -> None:
 
 
 def test_attaching_names_the_model_that_cannot_be_served() -> None:
+    from transformers import T5Config, T5ForConditionalGeneration
+
     with pytest.raises(alspec.UnsupportedAttentionError, match="'gemma2' cannot be served: soft caps"):
         alspec.AttentionSpeculation().attach(tiny_decoder("gemma2"))
     with pytest.raises(
@@ -46,9 +46,8 @@ def test_attaching_names_the_model_that_cannot_be_served() -> None:
     ):
         alspec.AttentionSpeculation().attach(tiny_decoder(attention="sdpa"))
     with pytest.raises(alspec.UnsupportedAttentionError, match="'t5' cannot be served: it is an encoder and"):
-        alspec.AttentionSpeculation().attach(
-            SimpleNamespace(config=SimpleNamespace(model_type="t5", is_encoder_decoder=True))
-        )
+        shape = {"vocab_size": 32, "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+        alspec.AttentionSpeculation().attach(T5ForConditionalGeneration(T5Config(**shape)))
 
 
 @pytest.mark.parametrize(
