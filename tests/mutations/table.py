@@ -304,8 +304,8 @@ MUTATIONS = [
     Mutation(
         "logits are multiplied by the temperature",
         f"{MODEL}/generation/sampling.py",
-        "logits.float() / params.temperature",
-        "logits.float() * params.temperature",
+        "logits.float() / min(",
+        "logits.float() * min(",
         ("tests/models/generation/test_sampling.py::test_warpers_match_plain_loops",),
     ),
     Mutation(

@@ -215,6 +215,12 @@ def write_hf_folder(
     return state
 
 
+def edit_json(path: Path, **changes: Any) -> None:
+    """Change fields of a JSON file; None removes one."""
+    data = {**(json.loads(path.read_text()) if path.is_file() else {}), **changes}
+    path.write_text(json.dumps({key: value for key, value in data.items() if value is not None}))
+
+
 def untied(config: LlamaConfig = TINY, **changes: Any) -> LlamaConfig:
     """Return TINY with changes."""
     return replace(config, **changes)

@@ -8,7 +8,6 @@ Likelihoods are whole texts, every token a decode step (its section 5.1), one af
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,19 @@ from lm_eval import simple_evaluate
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager, get_task_dict
 
+from models.llama31_8b.generation.stop_strings import StopStrings
 from models.llama31_8b.huggingface.load import LoadedTransformers
 
 
 class SpeculatingLM(HFLM):
-    """Extend lm-eval's own class for transformers: hits are counted for the tokens of the answers alone.
+    """Extend lm-eval's own class for transformers, whose answers it gives: hits are counted for their tokens alone.
 
-    hits, misses, bypassed: (layer, token) pairs. batch_size: prompts of a generation. exact: sdpa's attention, nothing
-    speculates.
+    hits, misses, bypassed: (layer, token) pairs, of a beam search those of every beam's steps. batch_size: prompts of a
+    generation. exact: sdpa's attention, nothing speculates.
     """
 
     def __init__(self, loaded: LoadedTransformers, batch_size: int = 1, exact: bool = False) -> None:
-        super().__init__(pretrained=loaded.model, tokenizer=loaded.tokenizer, batch_size=batch_size, truncation=True)
+        super().__init__(pretrained=loaded.model, tokenizer=loaded.tokenizer, batch_size=batch_size)
         loaded.model.set_attn_implementation("sdpa" if exact else "alspec")
         self.speculation, self.exact = loaded.speculation, exact
         self.speculation.keep_decisions = True
@@ -52,14 +52,20 @@ class SpeculatingLM(HFLM):
         self.speculation.reset()
         written = super()._model_generate(context, max_length, stop, **options)
         new = written[:, context.shape[1] :].tolist()
+        answers = [self._answer_tokens(tokens, stop) for tokens in new]
+        # As transformers fills up a row that has ended: lm-eval cuts at what it shows, which has no special tokens.
+        for row, count in zip(written[:, context.shape[1] :], answers):
+            row[count:] = self.tokenizer.pad_token_id
+        made = len(new[0]) - 1  # a prompt of one token is itself a step
         # The first token comes of the prefill; each further one of a step that read the one before.
-        answers = [self._answer_tokens(tokens, stop) - 1 for tokens in new]
-        if not self.exact and max(answers) > 0:
-            made = len(new[0]) - 1  # a prompt of one token is itself a step
+        if not self.exact and made > 0 and max(answers) > 1:
             accepted, verified = (part[..., -made:] for part in self.speculation.decisions())
-            for row, steps in enumerate(answers):
-                if steps > 0:
-                    self._count(accepted[:, row, :steps], verified[row, :steps])
+            if len(verified) > len(new):  # beams, which take each other's places
+                self._count(accepted.flatten(1), verified.flatten())
+            else:
+                for row, steps in enumerate(count - 1 for count in answers):
+                    if steps > 0:
+                        self._count(accepted[:, row, :steps], verified[row, :steps])
         self.speculation.reset()
         return written
 
@@ -67,12 +73,8 @@ class SpeculatingLM(HFLM):
         """Return how many of the tokens a row wrote until its end: a batch goes on until its last row ends."""
         eos = self.model.generation_config.eos_token_id
         ends = {self.eot_token_id, *(eos if isinstance(eos, list) else [eos])}
-        count = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
-
-        def stopped(length: int) -> bool:
-            return any(text in self.tok_decode(tokens[:length]) for text in stop if text)
-
-        return bisect_left(range(count), True, key=stopped)
+        stops = StopStrings([text for text in stop if text], self.tokenizer)
+        return next((n for n, token in enumerate(tokens, 1) if token in ends or stops(0, token)), len(tokens))
 
     def _loglikelihood_tokens(self, requests: Any, disable_tqdm: bool = False, override_bs: Any = None) -> Any:
         """Score one text at a time: rows of a batch would be padded, and padding cannot be told from text."""

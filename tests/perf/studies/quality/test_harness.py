@@ -8,12 +8,14 @@ import json
 import sys
 
 import pytest
+import torch
 
 from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from perf.studies.quality import lm_eval as command
 from perf.studies.quality.forward import text_pass
+from tests.support.gguf_files import edit_json, untied, write_hf_folder, write_reciting_folder
 
 
 def run(model: str, tasks, *arguments: str) -> dict[str, dict]:
@@ -96,6 +98,109 @@ def test_only_the_tokens_of_an_answer_count(harness):
         counts.append((generated(lm, [stop]), lm.hits, lm.misses, lm.bypassed))
     assert counts[0] == counts[1] and 0 < counts[0][1] < free.hits
     assert counts[0][0][1] == "", "the second answer is cut before the stop"
+
+
+# What lm-eval asks of a model, by all names of its task files; the last of `generate_until` are in none.
+TEXT = "the and the in 12 " * 12
+LONG = TEXT * 5 + "and in the end"  # than the context of 512
+REQUESTS = {
+    "loglikelihood": [("the and", " the in"), ("", "the end"), ("the  ", " in"), (LONG, " and 12"), ("é", "🎉")],
+    "loglikelihood_rolling": [("the and the in",), ("a",), (LONG,)],
+    "generate_until": [
+        *((TEXT, {"until": ["#"], name: 6}) for name in ("max_gen_toks", "max_new_tokens", "max_tokens")),
+        (TEXT, {"max_completion_tokens": 5, "max_new_tokens": 3}),
+        (TEXT, {"until": "in", "max_gen_toks": 9}),
+        (TEXT, {"until": ["<|im_start|>"], "max_gen_toks": 9}),
+        (TEXT, {"until": ["e<|im_start|>an", ""], "max_gen_toks": 9}),
+        (TEXT, {"until": ["thean", "n the"], "max_gen_toks": 9}),
+        (TEXT, {"until": [], "max_gen_toks": 5, "do_sample": False, "temperature": 0.0}),
+        (TEXT, {"until": ["."], "max_gen_toks": 8, "do_sample": True, "temperature": 0.8, "top_p": 0.95}),
+        (TEXT, {"max_gen_toks": 6, "num_beams": 3}),
+        (LONG, {"max_gen_toks": 4}),
+        (TEXT, {"max_length": 130}),
+    ],
+}
+REFUSED_REQUESTS = {
+    "an empty continuation": ("loglikelihood", ("one two three", "")),
+    "an unknown option": ("generate_until", (TEXT, {"max_gen_toks": 4, "speed": 3})),
+    "more new tokens than the context": ("generate_until", (TEXT, {"max_gen_toks": 600})),
+    "a stop string that is none": ("generate_until", (TEXT, {"until": None, "max_gen_toks": 4})),
+}
+
+
+@pytest.fixture(scope="module", params=["random", "reciting"])
+def models(request, tmp_path_factory):
+    """lm-eval's own model, and what makes ours that never takes a guess; of a context of 512 tokens."""
+    pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e perf/studies/quality")
+    from lm_eval.models.huggingface import HFLM
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from models.llama31_8b.huggingface import AttentionSpeculation
+    from models.llama31_8b.huggingface.load import load_transformers
+    from perf.studies.quality.harness import SpeculatingLM
+
+    folder, config = tmp_path_factory.mktemp(request.param), untied(eos_token_ids=(), max_position_embeddings=512)
+    if request.param == "random":
+        write_hf_folder(folder, config)
+    else:
+        write_reciting_folder(folder, ["the", "<|im_start|>", "an", " the", "in"], config)
+    edit_json(folder / "tokenizer_config.json", model_max_length=512)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    theirs = HFLM(pretrained=model, tokenizer=AutoTokenizer.from_pretrained(folder), batch_size=1)
+    loaded = load_transformers(folder, speculation=AttentionSpeculation(0.0, 32))
+    return theirs, lambda size, exact: SpeculatingLM(loaded, size, exact)
+
+
+def answers(lm, kind: str, arguments: list[tuple]) -> list:
+    from lm_eval.api.instance import Instance
+
+    torch.manual_seed(0)
+    asked = [Instance(request_type=kind, doc={}, arguments=given, idx=0, metadata=("t", 0, 1)) for given in arguments]
+    return getattr(lm, kind)(asked, disable_tqdm=True)
+
+
+@pytest.mark.parametrize("size, exact", [(1, True), (1, False), (3, False)])
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_every_request_is_answered_as_by_lm_evals_own_model(models, kind, size, exact):
+    """Rows of a batch end each at its own stop, as they do alone."""
+    theirs, make = models
+    for text, *more in REQUESTS[kind]:
+        # Draws, and how long a prompt with its text may be, are those of a whole batch.
+        of_batch = bool({"do_sample", "max_length"} & set(*more[-1:]))
+        asked = [(text + " in" * n, *more) for n in range(1 if of_batch else size)]
+        wanted = [answers(theirs, kind, [one])[0] for one in asked]
+        found = answers(make(size, exact), kind, asked)
+        if kind == "generate_until":
+            assert found == wanted, (text[:30], *more)
+        else:
+            torch.testing.assert_close(torch.tensor(found), torch.tensor(wanted), atol=1e-4, rtol=1e-5)
+
+
+def test_steps_after_a_special_token_that_stops_a_row_do_not_count(models):
+    """Of the reciting model: each row's answer is two tokens, the second of a step; a beam search counts every beam."""
+    lm = models[1](2, False)
+    lm.speculation.threshold = float("inf")
+    try:
+        answers(lm, "generate_until", [(TEXT, {"until": ["<|im_start|>", "#"], "max_gen_toks": 5})] * 2)
+        stopped, lm.hits = lm.hits, 0
+        answers(lm, "generate_until", [(TEXT, {"max_gen_toks": 4, "num_beams": 3, "do_sample": False})])
+    finally:
+        lm.speculation.threshold = 0.0
+    layers = 2
+    recites = "reciting" in str(models[0].model.name_or_path)
+    assert lm.hits == 3 * layers * 3 and stopped == (2 * layers * 1 if recites else 2 * layers * 4)
+
+
+@pytest.mark.parametrize("case", REFUSED_REQUESTS)
+def test_what_lm_evals_own_model_refuses_is_refused_alike(models, case):
+    theirs, make = models
+    kind, arguments = REFUSED_REQUESTS[case]
+    told = []
+    for lm in (theirs, make(1, True), make(1, False)):
+        with pytest.raises((AssertionError, ValueError, TypeError)) as caught:
+            answers(lm, kind, [arguments])
+        told.append((caught.type, str(caught.value)))
+    assert told[0] == told[1] == told[2]
 
 
 def test_what_cannot_be_run_is_refused(model, tasks, capsys, monkeypatch):
