@@ -108,3 +108,15 @@ def test_streaming_of_bytes_and_spaces():
     parts = [stream.push(token) for token in ids]
     assert "".join(parts) == "the 🎉 and é in" and not any("\ufffd" in part for part in parts)
     assert len(ids) > 8
+
+
+def test_special_tokens_of_a_prompt_are_plain_text_where_asked():
+    """A word after a special token begins as it does with the whole text."""
+    tokenizer = make()
+    tokenizer.chat_template = "{{ bos_token }}the{% for m in messages %}{{ m.content | trim }}</s>{% endfor %}"
+    for content in ("then and", " the </s> and<s>the"):
+        chat = [{"role": "user", "content": content}, {"role": "user", "content": "in"}]
+        split = tokenizer.apply_chat_template(chat, split_special_tokens=True)
+        assert [token for token in split if token < 3] == [1, 2, 2]
+        assert (split == tokenizer.apply_chat_template(chat)) == ("<" not in content)
+        assert tokenizer.decode(split, False).replace(" ", "") == tokenizer.render_chat(chat).replace(" ", "")
