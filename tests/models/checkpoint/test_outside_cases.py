@@ -18,7 +18,7 @@ from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.checkpoint.errors import ChatTemplateError, ModelLoadError
 from models.llama31_8b.config import UnsupportedModelError
 from models.llama31_8b.reference.generate import generate
-from tests.support.gguf_files import untied, write_gguf, write_hf_folder
+from tests.support.gguf_files import edit_json, untied, write_gguf, write_hf_folder
 
 MESSAGES = [{"role": "user", "content": "the <|im_end|> in 12 and the end é🎉"}]
 Edit = Callable[[Path], Any]
@@ -26,13 +26,7 @@ Edit = Callable[[Path], Any]
 
 def edited(name: str, **changes: Any) -> Edit:
     """Return an edit of a JSON file of the folder; None removes a field."""
-
-    def edit(folder: Path) -> None:
-        path = folder / name
-        data = {**(json.loads(path.read_text()) if path.is_file() else {}), **changes}
-        path.write_text(json.dumps({key: value for key, value in data.items() if value is not None}))
-
-    return edit
+    return lambda folder: edit_json(folder / name, **changes)
 
 
 def config(**changes: Any) -> Edit:
@@ -56,6 +50,33 @@ def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Edit:
 
 def both(*edits: Edit) -> Edit:
     return lambda folder: [edit(folder) for edit in edits]
+
+
+def sharded(folder: Path) -> None:
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = {name: f"model-0000{1 + ('layers.1.' in name)}-of-00002.safetensors" for name in state}
+    for file in set(names.values()):
+        save_file({name: state[name] for name in state if names[name] == file}, folder / file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
+
+
+def added_token(folder: Path) -> None:
+    """A word of its own, matched before all others; its id is among the model's rows."""
+    path = folder / "tokenizer.json"
+    added = json.loads(path.read_text())["added_tokens"]
+    word = {**added[-1], "id": 319, "content": "<pad45>", "special": False, "normalized": False}
+    edit_json(path, added_tokens=[one for one in added if one["id"] != 319] + [word])
+
+
+def begins_with_bos(folder: Path) -> None:
+    ids = {"<|im_start|>": {"id": "<|im_start|>", "ids": [1], "tokens": ["<|im_start|>"]}}
+    bos, text = (
+        {kind: {"id": name, "type_id": 0}} for kind, name in (("SpecialToken", "<|im_start|>"), ("Sequence", "A"))
+    )
+    pair = [bos, text, {"Sequence": {"id": "B", "type_id": 0}}]
+    processor = {"type": "TemplateProcessing", "single": [bos, text], "pair": pair, "special_tokens": ids}
+    edit_json(folder / "tokenizer.json", post_processor=processor)
 
 
 def stale_index(folder: Path) -> None:
@@ -108,6 +129,23 @@ SAME: dict[str, Edit] = {
     "llama3 scaling": config(rope_scaling=LLAMA3),
     "linear by its old name": config(rope_scaling={"type": "linear", "factor": 2.0}),
     "no head_dim": config(head_dim=None),
+    "no RoPE field but theta": config(rope_scaling=None, rope_parameters=None, rope_theta=2e4),
+    "another norm": config(rms_norm_eps=1e-2),
+    "tied without a head": both(config(tie_word_embeddings=True), tensors(lambda state: state.pop("lm_head.weight"))),
+    "float16": tensors(lambda state: state.update({name: part.half() for name, part in state.items()})),
+    "float64": tensors(lambda state: state.update({name: part.double() for name, part in state.items()})),
+    "shards": sharded,
+    "an added word": added_token,
+    "BOS by the post-processor": begins_with_bos,
+    "templates by name": edited(
+        "tokenizer_config.json",
+        chat_template=[{"name": "tool_use", "template": "wrong"}, {"name": "default", "template": LOOP}],
+    ),
+    "template with macros and slices": template(
+        "{% macro say(m) %}[{{ m['role'] | upper }}] {{ m['content'][2:] | replace('the', 'in') }}{% endmacro %}"
+        "{% set ns = namespace(n=0) %}{% for m in messages[::-1] %}{% set ns.n = ns.n + 1 %}{{ say(m) }}{{ ns.n }}"
+        "{{ loop.last }}{% endfor %}{% if add_generation_prompt %}and{% endif %}"
+    ),
     "frequencies of old exporters": tensors(
         lambda state: state.update({"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(32)})
     ),
@@ -125,11 +163,12 @@ def test_as_transformers_on_the_same_folder(case, tmp_path):
     assert ids == theirs.apply_chat_template(MESSAGES, add_generation_prompt=True, return_dict=False)
     text = "the and the in 12 " * 9
     assert ours.tokenizer.encode(text, add_bos=False) == theirs.encode(text, add_special_tokens=False)
+    assert ours.tokenizer.encode(text) == theirs.encode(text)
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     given = torch.tensor([ids])
     wanted = model.generate(given, max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
     made = generate(ours.model, [ids], max_new_tokens=8, eos_token_ids=())
-    assert made.token_ids[0] == wanted[0, len(ids) :].tolist()
+    assert made.token_ids[0] == wanted[0, len(ids) :].tolist() and len(made.token_ids[0]) == 8
 
 
 def pickled(folder: Path) -> None:
