@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
+from loguru import logger
 
-from ..checkpoint.errors import ContextLengthError
 from ..config import LlamaConfig
 from ..generation.sampling import Draws, inverse_cdf, warp_logits
 from .draft_length import self_step_cost, weights_read
@@ -160,15 +160,16 @@ class ModelDrafter(Drafter):
             raise ValueError(f"draft width {shape.width} exceeds the vocabulary of {engine.config.vocab_size} ids")
         self.model.check(shape, engine)
         self.step_cost = weights_read(self.model.config) / weights_read(engine.config)
+        self.context = self.model.config.max_position_embeddings
 
     def check_texts(self, texts: Sequence[Sequence[int]], max_new_tokens: int, engine: Engine) -> None:
-        """Raises ContextLengthError."""
+        """Log where drafting ends before the texts may."""
         longest, context = max(map(len, texts)), self.model.config.max_position_embeddings
         wanted = min(longest + max_new_tokens, engine.config.max_position_embeddings)
         if wanted > context:
-            raise ContextLengthError(
-                f"the draft model {self.model.config.name} has a context of {context} tokens; the longest prompt "
-                f"({longest}) and {max_new_tokens} new tokens need {wanted}"
+            logger.info(
+                "the draft model {} has a context of {} tokens: without drafts while a text is longer",
+                *(self.model.config.name, context),
             )
 
     def has_logits(self, shape: DraftShape) -> bool:

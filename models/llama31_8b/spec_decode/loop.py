@@ -134,12 +134,14 @@ class Drafter(ABC):
     """Drafts continuations, on any engine. It keeps nothing of a user but what its model's cache holds at positions
     that the caller names, so that a scheduler can drive it as well as `Generator` does.
 
+    context: tokens of a text after which it can draft, None for any number; longer texts go on without drafts.
     step_cost: estimated cost of one drafted level, relative to the target's step. min_length: drafting fewer tokens
     saves nothing; above 0 the drafter takes part in every round. calibration_seconds: the part of the last round's
     drafting that exact passes over decided tokens took. warm: as of Engine.
     """
 
     name: str
+    context: int | None = None
     step_cost = 0.0
     min_length = 0
     calibration_seconds = 0.0
@@ -282,8 +284,9 @@ class Generator:
         self._given, self._metrics = [], TokenSpeculationMetrics()
         started = time.perf_counter()
         if drafter is not None:
-            drafter.prefill(texts, known, positions)
-            self._known = [len(text) for text in texts]
+            given = [text[: drafter.context] for text in texts]
+            drafter.prefill(given, known, positions)
+            self._known = [len(text) for text in given]
         with closing(engine.prefill(texts, starts)) as firsts:
             for user, token in firsts:
                 self._lengths[user] = len(texts[user])
@@ -350,7 +353,8 @@ class Generator:
             if self._draws.sampling.greedy or self.adaptive:
                 # Every step yields one token more than it accepts, so drafting the last token is never worth it.
                 length = min(length, max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in active) - 1)
-            room = self.engine.capacity - max(self._lengths[user] for user in users)
+            room = min(self.engine.capacity, drafter.context or self.engine.capacity)
+            room -= max(self._lengths[user] for user in users)
             length = max(0, min(length, room - 1))
             if length or drafter.min_length:
                 starts = {user: self._known[user] for user in users}

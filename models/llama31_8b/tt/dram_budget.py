@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tt_kernels.common.page_table import BLOCKS
+
 from ..config import LlamaConfig
 from .mesh import DRAM_BYTES, MAX_USERS, TILE, MeshShape
 from .precision import PrecisionConfig, bytes_of
@@ -78,16 +80,19 @@ def budget(
     context: int,
     users: int = 1,
     decode_sharding: str = "interleaved",
+    nodes: int = 0,
 ) -> Budget:
-    """Count one chip's DRAM. context: cached positions per user, in whole tiles. decode_sharding: one of
-    DECODE_SHARDINGS; sharded weights take 12 banks, each as full as the fullest (MatmulConfig.laid_bytes). Raises
-    ValueError for values out of range, MeshError for a mesh that cannot split the model, ShardingError."""
+    """Count one chip's DRAM. context: cached positions per user, in whole tiles, up to `most_positions` with these
+    nodes. decode_sharding: one of DECODE_SHARDINGS; sharded weights take 12 banks, each as full as the fullest
+    (MatmulConfig.laid_bytes). Raises ValueError for values out of range, MeshError for a mesh that cannot split the
+    model, ShardingError."""
     check_decode_sharding(decode_sharding)
     mesh.check_model(config)
     if not 1 <= users <= MAX_USERS:
         raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
-    if not 1 <= context <= config.max_position_embeddings:
-        raise ValueError(f"context must be 1 to {config.max_position_embeddings}, got {context}")
+    most = most_positions(config, nodes)
+    if not 1 <= context <= most:
+        raise ValueError(f"context must be 1 to {most}, got {context}")
     hidden, ffn, dim = config.hidden_size, config.intermediate_size, config.head_dim
     heads, kv_heads, tp = config.num_attention_heads, config.num_key_value_heads, mesh.tp
     weights = 0
@@ -115,6 +120,13 @@ def budget(
         read_per_step=weights + norms + kv_cache + users * (row + 2 * 2 * dim),
         padding=padding,
     )
+
+
+def most_positions(config: LlamaConfig, nodes: int) -> int:
+    """Return the positions that a cache has at most: a full context in whole tiles, or one with the nodes of a step
+    after it, in whole blocks."""
+    step = max(BLOCKS) if nodes else TILE
+    return -(-(config.max_position_embeddings + nodes) // step) * step
 
 
 def longest_context(check: Callable[[int], None], most: int, step: int) -> int:

@@ -12,9 +12,11 @@ import torch
 import ttnn
 
 from tt_kernels.common.page_table import BLOCKS
+from tt_kernels.speculative_sampling.checks import MAX_NODES
 from tt_kernels.tree_cache.op import commit_path, write_nodes
 
 from ..config import LlamaConfig
+from .dram_budget import most_positions
 from .mesh import MAX_USERS, TILE, MeshShape
 
 ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
@@ -122,10 +124,11 @@ class KVCache(KVCacheBase):
         zeroed: bool = True,
     ) -> None:
         check_users(users)
-        if capacity < TILE or capacity % TILE or capacity > -(-config.max_position_embeddings // TILE) * TILE:
+        most = most_positions(config, MAX_NODES)
+        if capacity < TILE or capacity % TILE or capacity > most:
             raise ValueError(
-                f"cache capacity must be a multiple of {TILE} up to the context of {config.name}, "
-                f"{config.max_position_embeddings}; got {capacity}"
+                f"cache capacity must be a multiple of {TILE} up to {most}, the context of {config.name} and the nodes "
+                f"of a step; got {capacity}"
             )
         self.heads = config.num_key_value_heads // mesh_shape.tp
         super().__init__(mesh, mesh_shape, config, dtype, (users, self.heads, capacity, config.head_dim), zeroed)

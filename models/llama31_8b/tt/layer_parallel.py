@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tt_kernels.speculative_sampling.checks import MAX_NODES
+
 from ..config import LlamaConfig
 from ..spec_decode.layer_groups import check_groups, layer_groups
 from .dram_budget import Budget, budget
@@ -134,7 +136,7 @@ class LayerAssignment:
 
     def held(self, precision: PrecisionConfig, context: int, users: int = 1) -> Budget:
         """Count one chip's DRAM: the tensor-parallel model and the layers beside it. Raises what `budget` raises."""
-        whole = budget(self.config, self.mesh, precision, context, users)
+        whole = budget(self.config, self.mesh, precision, context, users, nodes=MAX_NODES)
         return whole.beside(self.extra(precision, context, users))
 
     def __str__(self) -> str:

@@ -19,6 +19,7 @@ from models.llama31_8b.demo.backends import sim
 from models.llama31_8b.demo.backends.n150 import backend as n150
 from models.llama31_8b.demo.backends.n150 import session as board_session
 from models.llama31_8b.demo.options import DemoOptions, UserError, parse, with_attention
+from models.llama31_8b.tt.dram_budget import most_positions
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from runtime_patches.board import boards as driver
 from runtime_patches.board import doctor
@@ -316,10 +317,25 @@ def test_trees_take_positions_after_the_text_and_a_draft_model_takes_memory():
     beside = plan(longer, draft=SMALL)
     assert beside.notice and beside.limit + beside.capacity % 128 < 40000
     assert not plan(replace(longer, draft=None)).notice
-    with pytest.raises(UserError, match="has a context of 131072, this run takes 131200"):
+    with pytest.raises(UserError, match="has a context of 131072, this run takes 131095"):
         context = replace(LLAMA, max_position_embeddings=140000)
         more = replace(options, max_new_tokens=131090, max_context=140000)
         plan(more, (1, 8), 5, SMALL, config=context)
+
+
+@pytest.mark.parametrize("context", [131072, 1030, 50])
+@pytest.mark.parametrize("drafts", [{"draft": "ngram"}, {"draft": "self"}, {"draft": "a-model", "tree": "3x2"}])
+def test_a_prompt_that_fills_the_context_goes_with_drafts_as_without(context, drafts):
+    """The nodes of a step follow a full context, in the cache of the target and of a draft with the same context."""
+    options, small = DemoOptions(**drafts), None
+    config = replace(LLAMA, max_position_embeddings=context)
+    if drafts["draft"] == "a-model":
+        small = replace(SMALL, max_position_embeddings=context)
+    for users in (1, 2):
+        for prompt in (context, context - 1, None):
+            run, nodes = plan(options, (1, 8), prompt, small, users, config), n150.chip_tree_nodes(options, users)
+            assert run.limit == context <= run.capacity - nodes and run.notice is None
+            assert run.capacity <= most_positions(config, 32)
 
 
 def test_layers_that_chips_have_to_themselves_are_counted_before_loading():

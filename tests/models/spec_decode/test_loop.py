@@ -11,7 +11,6 @@ import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.checkpoint.errors import ContextLengthError
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.generation.stop_strings import StopStrings
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
@@ -205,6 +204,37 @@ def test_texts_run_to_the_end_of_the_context(name):
 
 
 @pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("lengths", [(256,), (255,), (254, 9), (9, 256, 251)], ids=str)
+def test_a_prompt_that_fills_the_context_goes_with_drafts_as_without(name, lengths):
+    prompts = [small.prompts(1, n, seed=n)[0] for n in lengths]
+    result, expected = run(name, prompts, max_new_tokens=9), plain(prompts, max_new_tokens=9)
+    assert result.token_ids == expected.token_ids and result.finish_reason == expected.finish_reason
+    assert result.finish_reason[-1] == ("length" if lengths[-1] == 9 else "context")
+
+
+@pytest.mark.parametrize("shape", [CHAIN, DraftShape(3, 2), GROWN])
+@pytest.mark.parametrize("sampling", [SamplingParams(), SamplingParams(0.8, seed=4)])
+def test_texts_beyond_a_draft_models_context_go_on_without_drafts(shape, sampling):
+    """A long prompt ends soon, and its neighbour is then drafted for; another text grows beyond the draft's context."""
+    prompts = [small.prompts(1, n, seed=n)[0] for n in (130, 60)]
+    drafts = model_drafter(small.resembling(0.1, max_position_embeddings=96)), shape
+    said = []
+    sink = logger.add(said.append, level="INFO", format="{message}")
+    ends = {"on_token": lambda user, token: user == 0, "sampling": sampling, "max_new_tokens": 50}
+    result = run(drafts, prompts, **ends)
+    logger.remove(sink)
+    assert said == ["the draft model random-draft has a context of 96 tokens: without drafts while a text is longer\n"]
+    assert [len(ids) for ids in result.token_ids] == [1, 50]
+    metrics = result.speculation
+    assert metrics.num_accepted_tokens > 0 and metrics.num_drafts < 40 < metrics.num_output_tokens
+    both = {"max_new_tokens": 3, "sampling": sampling}
+    none = run(drafts, prompts, **both)
+    assert none.speculation.num_drafts == 0 and none.token_ids == plain(prompts, **both).token_ids
+    if sampling.greedy:
+        assert result.token_ids == plain(prompts, **ends).token_ids
+
+
+@pytest.mark.parametrize("name", FEW)
 def test_a_users_sampled_text_does_not_depend_on_its_neighbours(name):
     sampling = SamplingParams(0.8, top_p=0.9, seed=5)
     together = run(name, sampling=sampling)
@@ -293,12 +323,6 @@ def test_the_lossy_mode_runs_and_says_so():
             {},
             VocabularyMismatchError,
             "80 token ids.*64",
-        ),
-        (
-            lambda: (model_drafter(small.resembling(0.1, max_position_embeddings=32)), CHAIN),
-            {},
-            ContextLengthError,
-            r"context of 32 tokens; the longest prompt \(70\) and 24 new tokens",
         ),
         (lambda: (self_drafter(model("draft"), 32), CHAIN), {}, ValueError, "for itself, not for another"),
         (lambda: (self_drafter(model(), 32), DraftShape(2, 65, budget=99)), {}, ValueError, "width 65 exceeds .* 64"),

@@ -61,6 +61,16 @@ def test_the_lowest_temperatures_give_the_greedy_text(sim_device):
 
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
+def test_prompts_that_fill_the_context_go_with_drafts_as_without(sim_device):
+    """The nodes of a step go behind a context of 64, into positions that no text has."""
+    prompts = [repeating(48) + prompt(38, 3), repeating(146)]
+    told = sim_device("2x1").run(texts, prompts, 4, SamplingParams(0.0), 64, timeout=LIMIT_S)
+    assert told["found"]["texts"] == told["wanted"]["texts"] == told["plain"]
+    assert told["found"]["ends"] == ["context", "length"] and len(told["plain"][0]) == 3
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
 @DISPATCH
 def test_rounds_of_chains_stay_on_the_chip(sim_device, dispatch):
     """The first layer drafts for both, two users, who end apart; its cache is calibrated by one pass a round over what

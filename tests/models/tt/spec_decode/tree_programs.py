@@ -99,10 +99,10 @@ def row_config(mesh, config):
     return replace(config, num_attention_heads=chips, num_key_value_heads=chips, intermediate_size=64 * chips)
 
 
-def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
+def texts(mesh, prompts: list[list[int]], new_tokens: int, params, context: int = 256) -> dict:
     """The texts of the generator with trees of 3 x 2 in 7 nodes, those of the reference's loop with equal drafts and
     seeds and of plain decoding, how often a trace was replayed, and the metrics of both."""
-    from dataclasses import asdict
+    from dataclasses import asdict, replace
 
     from models.llama31_8b.reference.generate import generate
     from models.llama31_8b.spec_decode.draft_shape import DraftShape
@@ -111,7 +111,8 @@ def texts(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
     from tests.models.tt.trace_programs import SMALLEST
 
     shape = DraftShape(3, 2, budget=7)
-    model, reference = build(mesh, row_config(mesh, SMALLEST), users=len(prompts), capacity=CAPACITY)
+    config = replace(row_config(mesh, SMALLEST), max_position_embeddings=context)
+    model, reference = build(mesh, config, users=len(prompts), capacity=CAPACITY)
     generator = Generator(model, shape, prefill_chunk=32)
     request = {"max_new_tokens": new_tokens, "sampling": params, "eos_token_ids": ()}
     found = generator.generate(prompts, **request)

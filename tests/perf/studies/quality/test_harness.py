@@ -101,8 +101,8 @@ def test_only_the_tokens_of_an_answer_count(harness):
 
 
 # What lm-eval asks of a model, by all names of its task files; the last of `generate_until` are in none.
-TEXT = "the and the in 12 " * 12
-LONG = TEXT * 5 + "and in the end"  # than the context of 512
+TEXT = "the and the in 12 " * 8
+LONG = TEXT * 5 + "and in the end"  # than the context of 300
 REQUESTS = {
     "loglikelihood": [("the and", " the in"), ("", "the end"), ("the  ", " in"), (LONG, " and 12"), ("é", "🎉")],
     "loglikelihood_rolling": [("the and the in",), ("a",), (LONG,)],
@@ -117,7 +117,7 @@ REQUESTS = {
         (TEXT, {"until": ["."], "max_gen_toks": 8, "do_sample": True, "temperature": 0.8, "top_p": 0.95}),
         (TEXT, {"max_gen_toks": 6, "num_beams": 3}),
         (LONG, {"max_gen_toks": 4}),
-        (TEXT, {"max_length": 130}),
+        (TEXT, {"max_length": 96}),
     ],
 }
 REFUSED_REQUESTS = {
@@ -130,7 +130,7 @@ REFUSED_REQUESTS = {
 
 @pytest.fixture(scope="module", params=["random", "reciting"])
 def models(request, tmp_path_factory):
-    """lm-eval's own model, and what makes ours that never takes a guess; of a context of 512 tokens."""
+    """lm-eval's own model, and what makes ours that never takes a guess; of a context of 300 tokens."""
     pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e perf/studies/quality")
     from lm_eval.models.huggingface import HFLM
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -139,12 +139,12 @@ def models(request, tmp_path_factory):
     from models.llama31_8b.huggingface.load import load_transformers
     from perf.studies.quality.harness import SpeculatingLM
 
-    folder, config = tmp_path_factory.mktemp(request.param), untied(eos_token_ids=(), max_position_embeddings=512)
+    folder, config = tmp_path_factory.mktemp(request.param), untied(eos_token_ids=(), max_position_embeddings=300)
     if request.param == "random":
         write_hf_folder(folder, config)
     else:
         write_reciting_folder(folder, ["the", "<|im_start|>", "an", " the", "in"], config)
-    edit_json(folder / "tokenizer_config.json", model_max_length=512)
+    edit_json(folder / "tokenizer_config.json", model_max_length=300)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     theirs = HFLM(pretrained=model, tokenizer=AutoTokenizer.from_pretrained(folder), batch_size=1)
     loaded = load_transformers(folder, speculation=AttentionSpeculation(0.0, 32))

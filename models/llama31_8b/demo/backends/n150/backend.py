@@ -22,7 +22,7 @@ from tt_kernels.common.page_table import BLOCKS
 from .... import simulated
 from ....spec_decode.draft_shape import SELF_WINDOW
 from ....tt.boards import check_boards, find_boards
-from ....tt.dram_budget import DoesNotFit, budget, longest_context
+from ....tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
 from ....tt.layer_parallel import LayerAssignment
 from ....tt.mesh import TILE, MeshError, MeshShape
 from ....tt.precision import PrecisionConfig, PrecisionError, precision_config
@@ -48,10 +48,10 @@ TRACE_REGION_BYTES = 64 * 1024**2
 class Plan:
     """What a run needs of the chips.
 
-    capacity: cached positions per user, in whole blocks as far as the model's context allows. limit: positions that a
-    prompt and its continuation may take. users: prompts decoded together. decode_sharding: of the model; its draft's
-    is interleaved. draft_precision, draft_layers: of a draft model and of --fuzzy. notice: what to say if `limit` is
-    the longest context that fits and the model has a longer one.
+    capacity: cached positions per user, in whole blocks as far as the model's context allows, and the nodes of a step
+    after them. limit: positions that a prompt and its continuation may take. users: prompts decoded together.
+    decode_sharding: of the model; its draft's is interleaved. draft_precision, draft_layers: of a draft model and of
+    --fuzzy. notice: what to say if `limit` is the longest context that fits and the model has a longer one.
     """
 
     mesh: MeshShape
@@ -129,18 +129,18 @@ def plan_run(
         return (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
 
     def capacity_for(positions: int) -> int:
-        return min(_whole(positions, max(BLOCKS)), _whole(context, TILE))
+        return min(_whole(positions, max(BLOCKS)), most_positions(config, nodes))
 
     def check_memory(positions: int) -> None:
         capacity = capacity_for(positions)
-        held, what = budget(config, mesh, precision, min(capacity, context), users, decode_sharding), config.name
+        held, what = budget(config, mesh, precision, capacity, users, decode_sharding, nodes), config.name
         if draft is not None and drafts is not None:
-            if capacity > draft.max_position_embeddings:
+            if positions - nodes > draft.max_position_embeddings:
                 raise DoesNotFit(
                     f"--draft: {draft.name} has a context of {draft.max_position_embeddings}, this run takes "
-                    f"{capacity} positions"
+                    f"{positions - nodes} positions"
                 )
-            held = held.beside(budget(draft, mesh, drafts, capacity, users))
+            held = held.beside(budget(draft, mesh, drafts, capacity, users, nodes=nodes))
             what += f" with {draft.name} as its draft"
             if layers is not None:
                 held = held.beside(layers.extra(drafts, capacity, users))
