@@ -18,10 +18,10 @@ from runtime_patches.board.command_line import OneLineParser, run_command
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return a report. Errors: ValueError naming the file if it is none, or of another schema."""
+    """Return a report. Errors: OSError, ValueError naming the file if it is none, or of another schema."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: {error}") from error
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise ValueError(f"{path}: no report of schema {SCHEMA}")
@@ -55,17 +55,17 @@ def _cell(value: Any) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table; return 2 if a file is no report."""
+    """Print the table; return 0, or 2 with one line if a file is no report."""
     parser = OneLineParser(prog="python -m perf.reports", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="report.json of llama-alspec check")
     options = parser.parse_args(argv)
-    try:
+
+    def tabulated() -> int:
         print(table([read(path) for path in options.files]))
-    except ValueError as error:
-        print(f"python -m perf.reports: {error}", file=sys.stderr)
-        return 2
-    return 0
+        return 0
+
+    return run_command(parser.prog, tabulated, (ValueError,))
 
 
 if __name__ == "__main__":
-    sys.exit(run_command("python -m perf.reports", main))
+    sys.exit(main())

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from models.llama31_8b.latency import CHIP_COUNTS, Times, estimate
-from perf.lib.data_file import read
+from perf.lib.data_file import ROOT, read
 from perf.projection.__main__ import FIGURE_CONTEXTS, main
 from perf.projection.measured import NotMeasured, load
 from perf.projection.published import FLASH_DECODE_OP, LAYER, op_table
@@ -116,3 +118,11 @@ def test_a_plan_can_be_chosen_and_a_file_must_be_a_sweep(tmp_path, capsys):
     csv = write(tmp_path / "a.csv", plans=("sharded", "interleaved"), chips=(1,))
     assert load(csv, ["plan=interleaved"]).name == "a.csv (n150, plan interleaved, performance)"
     assert main(["tokens", "--measured", str(tmp_path / "none.csv")]) == 2 and "cannot read" in capsys.readouterr().err
+
+
+def test_the_line_of_the_readme_draws_the_figure_of_a_sweep_with_both_plans(tmp_path, monkeypatch):
+    text = (ROOT / "perf/README.md").read_text("utf-8")
+    line = next(line for line in text.splitlines() if line.startswith("python -m perf.projection tokens --measured"))
+    write(tmp_path / "mine.csv", plans=("sharded", "interleaved"))
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(line, comments=True)[3:]) == 0 and (tmp_path / "figure7.png").stat().st_size > 1000
