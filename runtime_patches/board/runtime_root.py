@@ -25,8 +25,6 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from loguru import logger
-
 SUPPORTED_VERSIONS = ("0.81.1",)
 MANIFEST = ".runtime_root.json"
 
@@ -167,7 +165,7 @@ def build_runtime_root(
             if found:
                 _repair(root, building, damaged)
             else:
-                _place(building, root, len(digests))
+                _place(building, root)
         finally:
             shutil.rmtree(building, ignore_errors=True)
     except OSError as error:
@@ -286,6 +284,8 @@ def _damaged(root: Path, links: Mapping[str, Path], digests: Mapping[str, str]) 
 
 def _repair(root: Path, fresh: Path, damaged: list[str]) -> None:
     """Replace the `damaged` paths of `root` by those of `fresh`, an undamaged one on the same file system."""
+    from loguru import logger  # here: a program may set its level after this module is read
+
     logger.warning("the runtime root {} was damaged: {} is repaired", root, ", ".join(damaged))
     for path in damaged:
         try:
@@ -303,11 +303,10 @@ def _repair(root: Path, fresh: Path, damaged: list[str]) -> None:
             ) from error
 
 
-def _place(building: Path, root: Path, overlays: int) -> None:
+def _place(building: Path, root: Path) -> None:
     """Give a root that was built its name, unless another process did so first."""
     try:
         os.rename(building, root)
-        logger.debug("built the runtime root {} ({} overlay files)", root, overlays)
     except OSError as error:
         # Another process was first: its root has the same content, or the name would differ.
         if not (root / MANIFEST).is_file():

@@ -124,7 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--repeats must be at least 1, got {given.repeats}")
     from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
-    variables = process_environment(simulated_environment(GRID, mesh=MESH)) | {"TT_LOGGER_LEVEL": "error"}
+    variables = process_environment(simulated_environment(GRID, mesh=MESH))
     print(f"a mesh of {MESH[0]}x{MESH[1]} chips of {GRID} cores", flush=True)
     for repeats in (0, given.repeats):
         command = [sys.executable, "-m", "runtime_patches.simulated_n150.bench", WORKER, str(repeats)]

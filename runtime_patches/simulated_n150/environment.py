@@ -47,6 +47,7 @@ CONFLICTING = (
     "SIMULATED_N150_MESH",
     EMPTY_STOCK_KERNELS,
 )
+LOG_LEVELS = {"TT_LOGGER_LEVEL": "ERROR", "LOGURU_LEVEL": "INFO"}  # of a simulated chip, unless others are set
 STOCK_KERNELS = ("empty", "compiled")  # of a mock mesh, the default first
 # How long the host waits for the fabric's routers, in wall time: a simulated mesh is slow, and slower when busy.
 FABRIC_START_MS = 600_000
@@ -95,6 +96,8 @@ def simulated_environment(
         cache_dir=cache,
     )
     variables = root_variables(cache, root)
+    # Of a simulated chip ttnn warns of what no user can change; its Python part logs its configuration.
+    variables |= {name: os.environ.get(name, level) for name, level in LOG_LEVELS.items()}
     if library is not None:
         dispatching.pop(dispatch_modes.BURST_VARIABLE, None)
         return (

@@ -85,7 +85,7 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
     diagnosis = Diagnosis.from_environment()
     try:
         with diagnosis.catch():
-            names = apply_all(all_patches())
+            apply_all(all_patches())
     except PatchRefused as refusal:
         logger.error("{}", refusal)
         return 3
@@ -93,8 +93,6 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
         for title, patches in (("change results", behaviour_patches()), ("change speed alone", speed_patches())):
             print(title, *(f"  {patch.name}: {patch.rule} ({patch.source})" for patch in patches), sep="\n")
         return 0
-    print(f"[server] patched: {', '.join(names)}", file=sys.stderr, flush=True)
-
     _collect_seldom()
     from framework.device.deadlock import DeadlockDetector
 
@@ -105,12 +103,13 @@ def _simulate(arguments: list[str], address: str, listener: socket.socket | None
 
         with diagnosis.catch():
             return serve_mesh(address, listener, diagnosis)
-    from framework.sim.wormhole.__main__ import main as serve
+    from framework.sim.wormhole import __main__ as server
 
+    server.print = lambda *_, **__: None  # that it started, with what and when it ended
     _end_with_host()
     _watch_device(diagnosis)
     with diagnosis.catch():
-        return serve(arguments)
+        return server.main(arguments)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Grids, cluster descriptions and the environment variables; ttnn is not imported here."""
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -120,6 +122,16 @@ def test_simulated_environment(tmp_path):
         environment.simulated_environment("1x1", {grids.CORE_DESCRIPTOR: b"other"}, cache_dir=tmp_path)
     with pytest.raises(ValueError, match="9x9"):
         environment.simulated_environment("9x9", cache_dir=tmp_path)
+
+
+@needs_simulator
+def test_a_program_on_a_simulated_chip_prints_what_it_prints_itself(tmp_path):
+    script = "import ttnn; device = ttnn.open_device(device_id=0); ttnn.close_device(device); print('done')"
+    variables = environment.process_environment(environment.simulated_environment("1x1"))
+    for name in environment.LOG_LEVELS:
+        assert variables[name] == environment.LOG_LEVELS[name] or name in os.environ
+    ran = subprocess.run([sys.executable, "-c", script], env=variables, capture_output=True, text=True, timeout=300)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\n", "")
 
 
 @needs_simulator

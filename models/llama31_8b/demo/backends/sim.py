@@ -71,7 +71,7 @@ def run(options: DemoOptions) -> int:
     program = [sys.executable, "-m", "models.llama31_8b.demo", *chosen.arguments()]
     try:
         started = command(program, mesh.shape, "x".join(map(str, grid)), library=options.simulator)
-        return run_command(started, _environment())
+        return run_command(started)
     except SimulatorError as error:
         raise UserError(f"--device sim: {error}") from error
 
@@ -98,11 +98,6 @@ def _heads(options: DemoOptions) -> int:
 def _may_chat(options: DemoOptions) -> bool:
     """Return whether the program may talk to a terminal; --json and --html need a prompt."""
     return sys.stdin is not None and sys.stdin.isatty() and not options.flags("json", "html")
-
-
-def _environment() -> dict[str, str]:
-    """Return this process's environment with ttnn's log at errors alone, unless a level was chosen."""
-    return {"TT_LOGGER_LEVEL": "ERROR", **os.environ}
 
 
 def _with_tiny_model(options: DemoOptions, mesh: MeshShape) -> DemoOptions:

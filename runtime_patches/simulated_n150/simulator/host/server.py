@@ -8,7 +8,6 @@ import functools
 import os
 import selectors
 import socket
-import sys
 from pathlib import Path
 
 import yaml
@@ -153,7 +152,5 @@ def serve(address: str, listener: socket.socket, diagnosis: Diagnosis) -> int:
     """Host the mesh that the cluster descriptor of the environment describes."""
     descriptor = yaml.safe_load(Path(os.environ[DESCRIPTOR_VARIABLE]).read_text())
     server = MeshServer(descriptor, diagnosis)
-    print(f"[server] hosting {server.expected} chips", file=sys.stderr, flush=True)
     server.run(address, listener)
-    print(f"[server] ended at cycle {server.clock.now}", file=sys.stderr, flush=True)
     return 0
