@@ -16,7 +16,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATOR = "runtime_patches.simulated_n150"
@@ -73,6 +73,7 @@ def run(
     environment: Mapping[str, str] | None = None,
     limit_s: float = float("inf"),
     log: IO[bytes] | None = None,
+    talks: bool = True,
 ) -> int:
     """Run a `command` to its end and return its exit code.
 
@@ -83,7 +84,9 @@ def run(
         environment: Of the process, by default this one's.
         limit_s: Seconds that it may take.
         log: A file for all output; the command then has a session of its own, and none of its processes outlives it.
-            Without it the terminal's input, output and Ctrl-C are the command's.
+            Without it the terminal's output is the command's.
+        talks: Without a log: the terminal's input and Ctrl-C are the command's too. Otherwise Ctrl-C asks the program
+            alone to end, not its compilers and simulators, whose ends it would report; once more ends all of them.
 
     Raises:
         SimulatorError: After all processes of the command were ended, for a simulator that ended before its program,
@@ -93,13 +96,28 @@ def run(
     apart: dict[str, Any] = {}
     if log is not None:
         apart = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT, "start_new_session": True}
+    elif not talks:
+        apart = {"stdin": subprocess.DEVNULL, "start_new_session": True}
+        for number in (signal.SIGTERM, signal.SIGHUP):  # of a session of its own, which does not get them
+            signal.signal(number, _end)
     process = subprocess.Popen(command, env={**(environment or os.environ), "PYTHONPATH": path}, **apart)
-    began, lost = time.monotonic(), None
+    began, lost, asked = time.monotonic(), None, False
     simulators: set[int] = set()
     try:
         while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            try:
                 return process.wait(1)
+            except subprocess.TimeoutExpired:
+                pass
+            except KeyboardInterrupt:
+                if log is None and talks:
+                    return process.wait()  # the program has it too, and ends by itself
+                program = next(iter(_descendants(process.pid)), None)
+                if log is not None or asked or program is None:
+                    raise
+                asked = True
+                print("\nends after what is being computed; Ctrl-C once more ends it now", file=sys.stderr)
+                os.kill(program, signal.SIGINT)
             now, below = time.monotonic(), _descendants(process.pid)
             simulators |= {pid for pid, line in below.items() if f"{SIMULATOR}.simulator" in line}
             gone = [pid for pid in simulators if pid not in below]
@@ -108,10 +126,6 @@ def run(
                 raise SimulatorError(f"the process {gone[0]} of a simulated chip ended before the program did")
             if now - began > limit_s:
                 raise SimulatorError(f"the program did not end within {limit_s:g} s")
-    except KeyboardInterrupt:
-        if log is not None:
-            raise
-        return process.wait()  # the program has it too, and ends by itself
     finally:
         if process.poll() is None:
             _kill(*_descendants(process.pid), process.pid)
@@ -119,6 +133,10 @@ def run(
         if log is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
 
 
 def _kill(*pids: int) -> None:

@@ -64,6 +64,7 @@ def _collect_seldom() -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the program's, which needs this chip to its end
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # of all processes of a mesh only the one that hosts it reports
     address, listener = os.environ.get("NNG_SOCKET_ADDR", ""), None
     if os.environ.get(MESH_VARIABLE) and "--list-patches" not in arguments:

@@ -5,8 +5,12 @@ is opened or a simulator started."""
 
 import io
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -388,7 +392,7 @@ def test_the_clock_of_texts_measures_their_first_decoded_tokens(monkeypatch):
 def started(monkeypatch, *arguments: str, stdin: str = "") -> tuple[list[str], DemoOptions]:
     """Return the simulator's part of the command line that a simulated run starts, and the options of the program."""
     found: list[list[str]] = []
-    monkeypatch.setattr(sim, "run_command", lambda command, environment: found.append(command) or 0)
+    monkeypatch.setattr(sim, "run_command", lambda command, talks: found.append(command) or 0)
     monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
     monkeypatch.delenv("MESH_DEVICE", raising=False)
     assert cli.main(["--device", "sim", *arguments]) == 0
@@ -457,6 +461,44 @@ def test_a_simulated_chip_that_is_gone_ends_the_program(monkeypatch):
         simulated.run([sys.executable, "-c", slow], limit_s=2)
     whole = _PROGRAM.format(chip="import time; time.sleep(600)", seconds=2)
     assert simulated.run([sys.executable, "-c", whole.replace("sys.exit", "chip.kill(); sys.exit")]) == 7
+
+
+# A program that compiles in a process of its own, and what starts it, each as a command line of Python.
+_COMPILING = """
+import pathlib, signal, subprocess, sys, time
+def ask(number, frame):
+    pathlib.Path(sys.argv[1], "asked").touch()
+    {then}
+signal.signal(signal.SIGINT, ask)
+code = "import pathlib, sys, time\\npathlib.Path(sys.argv[1], 'ready').touch()\\ntry: time.sleep(600)\\n"
+code += "except KeyboardInterrupt: pathlib.Path(sys.argv[1], 'compiler').touch()"
+compiler = subprocess.Popen([sys.executable, "-c", code, sys.argv[1]])
+time.sleep(600)
+"""
+_STARTED = """
+import subprocess, sys
+from models.llama31_8b import simulated
+from runtime_patches.board.command_line import run_command
+starter = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', *sys.argv[1:]]))"
+command = [sys.executable, "-c", starter, *sys.argv[1:]]
+sys.exit(run_command("x", lambda: simulated.run(command, talks=False)))
+"""
+
+
+@pytest.mark.parametrize("then, presses", [("compiler.kill(); sys.exit(130)", 1), ("pass", 2)])
+def test_ctrl_c_asks_a_simulated_program_alone_and_once_more_ends_all(tmp_path, then, presses):
+    """The terminal sends it to the whole group of processes; compilers and simulators would print tracebacks."""
+    command = [sys.executable, "-c", _STARTED, _COMPILING.format(then=then), str(tmp_path)]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    for file in ("ready", "asked")[:presses]:
+        while not (tmp_path / file).exists():
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=60)[1].split("\n")
+    told = ["", "ends after what is being computed; Ctrl-C once more ends it now"]
+    assert process.returncode == 130 and said == [*told, *["", "interrupted"][: 2 * (presses - 1)], ""]
+    assert (tmp_path / "asked").exists() and not (tmp_path / "compiler").exists()
+    assert str(tmp_path) not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
 
 
 @pytest.mark.sim

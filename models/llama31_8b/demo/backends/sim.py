@@ -71,7 +71,7 @@ def run(options: DemoOptions) -> int:
     program = [sys.executable, "-m", "models.llama31_8b.demo", *chosen.arguments()]
     try:
         started = command(program, mesh.shape, "x".join(map(str, grid)), library=options.simulator)
-        return run_command(started)
+        return run_command(started, talks=not chosen.prompts_given)
     except SimulatorError as error:
         raise UserError(f"--device sim: {error}") from error
 
