@@ -95,13 +95,7 @@ PRODUCT = Family(
         "program": "model",
     },
     choices={"dtype": ("bfloat8_b", "bfloat4_b"), "program": PROGRAMS, "cores": ("4x4", "8x8")},
-    points={
-        "default": [
-            "program=copied,multicast,model",
-            "rows=64 program=copied,model",
-            "rows=256 outputs=7168 dtype=bfloat4_b program=copied,model",
-        ]
-    },
+    points={"default": ["program=copied,multicast,model", "rows=64 program=copied,model"]},
     chip=lambda point: Chip(point.cores, timed=True),
     measure=_product,
     check=_check,
