@@ -309,6 +309,27 @@ MUTATIONS = [
         ("tests/models/generation/test_sampling.py::test_warpers_match_plain_loops",),
     ),
     Mutation(
+        "low temperatures overflow to NaN",
+        f"{MODEL}/generation/sampling.py",
+        "logits.float() - logits.float().amax(-1, keepdim=True)",
+        "logits.float()",
+        ("tests/models/generation/test_sampling.py::test_whatever_the_options_a_token_is_chosen_or_they_are_refused",),
+    ),
+    Mutation(
+        "stop strings do not see special tokens",
+        f"{MODEL}/generation/stop_strings.py",
+        "skip_special_tokens=False",
+        "skip_special_tokens=True",
+        ("tests/models/generation/test_stop_strings.py",),
+    ),
+    Mutation(
+        "a draft model drafts beyond its context",
+        f"{MODEL}/spec_decode/loop.py",
+        "drafter.context or self.engine.capacity",
+        "self.engine.capacity",
+        ("tests/models/spec_decode/test_loop.py::test_texts_beyond_a_draft_models_context_go_on_without_drafts",),
+    ),
+    Mutation(
         "a stop string over token borders is missed",
         f"{MODEL}/generation/stop_strings.py",
         "text[-(self._longest - 1) :]",
