@@ -226,13 +226,13 @@ def run(root, names=(), fp32=False, jobs=2):
             yield from outcome
 
 
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = OneLineParser(prog=PROG, description=__doc__.splitlines()[0])
     parser.add_argument("--root", required=True, help="simulated runtime root (see runtime_root.py)")
     parser.add_argument("--fp32", action="store_true", help="32-bit destination registers")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("names", nargs="*", help="headers, without .h; all of api/compute if none")
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     good = bad = 0
     print("| header | function | outcome |\n|---|---|---|")
     for header, name, cause in run(options.root, options.names, options.fp32, options.jobs):
