@@ -64,11 +64,11 @@ def byte_rows(
 
 def memory_row(mesh: MeshShape, precision: str, found: MeshMemory) -> Row:
     """Return DRAM of a chip and L1 of a core, in bytes, GB (1e9) and KB (1e3)."""
-    worst = max(("decode", "prefill"), key=lambda name: getattr(found, name).largest_program)
-    step, banks = getattr(found, worst), found.dram_banks
-    gb = {"dram_held": found.dram_held, "dram_peak": found.dram_peak, "dram_size": found.dram_size}
-    gb = {name: size * banks for name, size in gb.items()}
-    kb = {"l1_decode": found.l1_held + found.decode.l1_peak, "l1_prefill": found.l1_held + found.prefill.l1_peak}
+    worst, step = max(
+        (("decode", found.decode), ("prefill", found.prefill)), key=lambda named: named[1].largest_program
+    )
+    gb = {name: getattr(found, name) * found.dram_banks for name in ("dram_held", "dram_peak", "dram_size")}
+    kb = {f"l1_{name}": found.l1_held + getattr(found, name).l1_peak for name in ("decode", "prefill")}
     kb["l1_size"] = found.l1_size
     operation = step.largest_op.removesuffix("Operation").removesuffix("Device")
     row = {"mesh": str(mesh), "plan": precision, **gb, **kb, "largest_program": step.largest_program}
@@ -83,13 +83,12 @@ def step_totals(mesh: MeshShape, asked: Mapping[str, Any], launches: Sequence[Ro
     whole model's last."""
     config = preset(MODEL)
     times = {0: config.num_hidden_layers - 1, 1: 1, None: 1}
-    sums = {
-        key: sum(launch[key] * times[launch["layer"]] for launch in launches) for key in ("dram", "padding", "moved")
-    }
+    counts = [(times[launch["layer"]], launch) for launch in launches]
+    sums = {key: sum(launch[key] * count for count, launch in counts) for key in ("dram", "padding", "moved")}
     precision = precision_config(asked["precision"], config.num_hidden_layers)
     known = budget(config, mesh, precision, asked["context"], asked["users"], asked["decode_sharding"])
-    ops = sum(times[launch["layer"]] for launch in launches)
-    return sums | {"ops": ops, "roofline": known.read_per_step, "numbers": known.numbers_per_step}
+    sums |= {"ops": sum(count for count, _ in counts), "roofline": known.read_per_step}
+    return sums | {"numbers": known.numbers_per_step}
 
 
 def program_row(mesh: MeshShape, asked: Mapping[str, Any], launches: Sequence[Row]) -> Row:

@@ -27,8 +27,7 @@ class StepMemory:
 
     Attributes:
         largest_program: buffers and scratchpads of a core in the program with the most; largest_op: its operation.
-        l1_tensors: tensors of a core at once.
-        l1_peak: these and programs together.
+        l1_tensors: tensors of a core at once; l1_peak: these and programs together.
         dram_peak: tensors of a DRAM bank at once.
     """
 
@@ -63,12 +62,10 @@ class MeshMemory:
 
     @property
     def l1_peak(self) -> int:
-        """Return the most of a core's L1 in use at once."""
         return self.l1_held + max(self.decode.l1_peak, self.prefill.l1_peak)
 
     @property
     def dram_peak(self) -> int:
-        """Return the most of a DRAM bank in use at once."""
         return self.dram_held + max(self.decode.dram_peak, self.prefill.dram_peak)
 
     @classmethod

@@ -157,28 +157,15 @@ def speculative_flash_decode_pair(
         raise UnsupportedError(f"a pair has two ranks of the same shapes, got {problems}")
     configs = [rank.program_config for rank in inputs]
     settings = settings_of(inputs[0].q, threshold, scale, True, configs[0])
-    if configs[0].math_fidelity != configs[1].math_fidelity:
-        names = " and ".join(config.math_fidelity for config in configs)
-        raise UnsupportedError(f"the ranks have math_fidelity {names}: they must be equal")
+    _check_equal("math_fidelity {} and {}", [config.math_fidelity for config in configs])
     refuse_in_region(f"{OP}_pair")
     outputs = [empty_outputs(rank.q) for rank in inputs]
     tensors = [
-        Tensors(
-            rank.q,
-            rank.k,
-            rank.v,
-            rank.cur_pos,
-            *out,
-            rank.priority,
-            rank.gathered,
-            None,
-            rank.chosen,
-            rank.tile_masses,
-        )
-        for rank, out in zip(inputs, outputs, strict=True)
+        Tensors(r.q, r.k, r.v, r.cur_pos, *out, r.priority, r.gathered, None, r.chosen, r.tile_masses)
+        for r, out in zip(inputs, outputs, strict=True)
     ]
-    for rank, own in zip(inputs, tensors, strict=True):
-        check_rank(own.priority, rank.gathered, rank.timeout_s)
+    for rank in inputs:
+        check_rank(rank.priority, rank.gathered, rank.timeout_s)
     if inputs[0].priority.buffer_address() == inputs[1].priority.buffer_address():
         raise UnsupportedError("both ranks were given the same priority tensor: each updates its own")
 
@@ -190,22 +177,18 @@ def speculative_flash_decode_pair(
     assignments = [split.assignment for split in splits]
     if shared := sorted(set(assignments[0].cores) & set(assignments[1].cores)):
         raise UnsupportedError(f"core {shared[0]} belongs to both ranks of the pair")
-    if assignments[0].workers_per_group != assignments[1].workers_per_group:
-        sizes = [assignment.workers_per_group for assignment in assignments]
-        raise UnsupportedError(f"the ranks have {sizes[0]} and {sizes[1]} workers per head: they must be equal")
-    if splits[0].key_tiles != splits[1].key_tiles:
-        sizes = [split.key_tiles * 32 for split in splits]
-        raise UnsupportedError(f"the ranks have a key_chunk of {sizes[0]} and {sizes[1]}: they must be equal")
-    ranks = [
-        Rank(
-            tensors[i],
-            assignments[i],
-            i,
-            peer_args(pairs, tensors[1 - i].exact, inputs[i].timeout_s, pairs.link_args(i)),
-        )
-        for i in running
-    ]
+    _check_equal("{} and {} workers per head", [assignment.workers_per_group for assignment in assignments])
+    _check_equal("a key_chunk of {} and {}", [split.key_tiles * 32 for split in splits])
+    ranks = []
+    for i in running:
+        peer = peer_args(pairs, tensors[1 - i].exact, inputs[i].timeout_s, pairs.link_args(i))
+        ranks.append(Rank(tensors[i], assignments[i], i, peer))
     program = empty_program(problems[0], [rank.assignment for rank in ranks])
     fill_program(program, problems[0], settings, ranks, splits[0], noc_core_of(device))
     ttnn.generic_op([tensor for own in tensors for tensor in own.all()], program)
     return outputs
+
+
+def _check_equal(what: str, values: Sequence[Any]) -> None:
+    if values[0] != values[1]:
+        raise UnsupportedError(f"the ranks have {what.format(*values)}: they must be equal")

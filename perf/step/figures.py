@@ -6,7 +6,7 @@ speculation together, and the programs in time, as a Chrome / Perfetto trace and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -77,18 +77,16 @@ def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
     attention = fmean(length(span) for span in exact if span["name"] == ATTENTION)
     inside = [span for span in exact if span["layer"] is not None]
     in_layers = max(span["end"] for span in inside) - min(span["start"] for span in inside)
-    senders, receivers = [], []
-    for name, step in steps.items():
-        for layer in range(layers if name != EXACT else 0):
+    ends = []
+    for step in (step for name, step in steps.items() if name != EXACT):
+        for layer in range(layers):
             found = [_attention(chip, layer) for chip in step["chips"]]
             begin = max(span["start"] for span in found)  # neither goes on before both are there
-            ends = sorted(span["end"] - begin for span in found)
-            receivers.append(ends[0])
-            senders.append(ends[1])
-    if not senders:
+            ends.append(sorted(span["end"] - begin for span in found))
+    if not ends:
         raise ValueError("no step with speculation to take the parts from")
-    per_layer = in_layers / layers - attention
-    return Parts(cycles_alone(steps) - in_layers, per_layer, attention, fmean(senders), fmean(receivers))
+    receiver, sender = (fmean(of) for of in zip(*ends, strict=True))
+    return Parts(cycles_alone(steps) - in_layers, in_layers / layers - attention, attention, sender, receiver)
 
 
 def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None = None) -> list[Row]:
@@ -109,13 +107,12 @@ def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None
     pitch_alone = layer_pitch({"chips": steps[EXACT]["chips"][:1]}, layers)
     alike: dict[str, list[Step]] = {}
     for name, step in steps.items():
-        if name != EXACT:
-            alike.setdefault(OWN if is_own(name) else name, []).append(step)
+        alike.setdefault(OWN if is_own(name) else name, []).append(step)
+    del alike[EXACT]
     found = []
     for name, several in alike.items():
         rate = fmean(sum(step["hits"]) / layers for step in several)
-        took = round(fmean(cycles(step) for step in several))
-        formula = parts.formula(layers, rate)
+        took, formula = round(fmean(cycles(step) for step in several)), parts.formula(layers, rate)
         promised = alone - formula
         pitches = [pitch for step in several if (pitch := layer_pitch(step, layers)) is not None]
         row: Row = {"own": name == OWN, "hit_rate": rate, "cycles": took, "exact": alone, "formula": round(formula)}
@@ -123,7 +120,7 @@ def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None
         row["share_of_gain"] = (alone - took) / promised if promised > 0 else None
         row["layer_pitch"] = round(fmean(pitches)) if pitches else None
         row["layer_pitch_exact"] = None if pitch_alone is None else round(pitch_alone)
-        row |= {f"part_{part}": round(value) for part, value in asdict(parts).items()}
+        row |= {f"part_{part}": round(value) for part, value in vars(parts).items()}
         if split is not None:
             row |= {"tensor_parallel": cycles(split), "over_it": cycles(split) / took}
         found.append(dict(shape) | row)
@@ -191,14 +188,13 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
     from matplotlib import pyplot
     from matplotlib.patches import Patch
 
-    colours = {ATTENTION: "#d1495b", EXCHANGE: "#edae49", GATE: "#8d96a3"}
-    other = "#00798c"
+    colours = {ATTENTION: "#d1495b", EXCHANGE: "#edae49", GATE: "#8d96a3", "other programs": "#00798c"}
     heights = [len(step["chips"]) for step in steps.values()]
     size = (11, 0.8 * sum(heights))
     figure, axes = pyplot.subplots(len(steps), 1, sharex=True, figsize=size, squeeze=False, height_ratios=heights)
     for axis, (name, step) in zip(axes[:, 0], steps.items(), strict=True):
         for chip, spans in enumerate(step["chips"]):
-            faces = [colours.get(span["name"], other) for span in spans]
+            faces = [colours.get(span["name"], colours["other programs"]) for span in spans]
             bars, place = one_after_the_other((span["start"], span["end"]) for span in spans), (chip - 0.4, 0.8)
             axis.broken_barh(bars, place, facecolors=faces, edgecolor="white", linewidth=0.2)
         axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
@@ -206,9 +202,8 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
         alone = " on one chip alone" if name == EXACT else ""
         axis.set_title(title(name, step) + alone, fontsize=9, loc="left")
     axes[-1, 0].set_xlabel("cycles of the simulated chips")
-    labels = {**colours, "other programs": other}
-    handles = [Patch(color=colour, label=label) for label, colour in labels.items()]
-    figure.legend(handles=handles, loc="upper right", ncols=len(labels), fontsize=8)
+    handles = [Patch(color=colour, label=label) for label, colour in colours.items()]
+    figure.legend(handles=handles, loc="upper right", ncols=len(colours), fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     pyplot.close(figure)

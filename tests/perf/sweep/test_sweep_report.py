@@ -11,7 +11,7 @@ import pytest
 
 from perf.sweep.__main__ import main
 from perf.sweep.configurations import suites
-from perf.sweep.table import GROUPS, KERNEL_NS, MID, NOT_RUN, PASS, Block, ns_of, read, table
+from perf.sweep.table import GROUPS, KERNEL_NS, MID, NOT_RUN, PASS, Block, ns_of, opened, read, table
 from tests.perf.sweep import tt_perf_report
 
 # `python -m perf.sweep --suite tiny --source sim --csv tests/perf/sweep/golden_sweep.csv`
@@ -29,8 +29,7 @@ def report():
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def programs(blocks: list[Block]) -> list[dict[str, str]]:
@@ -61,15 +60,10 @@ def test_the_golden_sweep(report, tmp_path):
     alone = [block for block in blocks if block.options().get("mesh", "1x1") == "1x1"]
     # It merges what has several devices: those go one by one.
     several = [block for block in blocks if block not in alone and block.rows]
-    with GOLDEN.open(newline="") as file:
-        header, *lines = file.read().splitlines(keepends=True)
-    first = tmp_path / "one_chip.csv"
-    kept, at = [header], 0
-    for block in blocks:
-        kept += lines[at : at + 1 + len(block.rows)] if block in alone else []
-        at += 1 + len(block.rows)
-    first.write_text("".join(kept))
-    answer = tmp_path / "table.csv"
+    first, answer = tmp_path / "one_chip.csv", tmp_path / "table.csv"
+    with opened(first) as kept:
+        for block in alone:
+            kept.append(block)
     report(first, answer, "--ignore-signposts", "--no-summary")
     times = [float(row["Device Time"]) for row in rows_of(answer) if row["Device Time"]]
     assert times == pytest.approx([ns_of(row) / 1000 for row in programs(alone)], rel=1e-3)
@@ -86,25 +80,22 @@ def test_the_golden_sweep(report, tmp_path):
 
 def test_what_the_golden_sweep_holds():
     """Every configuration of the suite, each named, timed, and grouped."""
-    blocks = read(GOLDEN)
+    by_name = {block.name: block for block in read(GOLDEN)}
     # A step of a pair has not been swept yet: minutes of compiling for a mesh.
-    wanted = {c.name for c in suites()["tiny"] if not (c.family == "decode" and c.mesh.sp == 2)}
-    assert {block.name for block in blocks} == wanted and len(blocks) == len(wanted)
-    assert {block.source for block in blocks} == {"sim"}
-    for block in blocks:
-        assert block.status == PASS or (block.status == NOT_RUN and block.reason), block.name
+    wanted = {c.name: c for c in suites()["tiny"] if not (c.family == "decode" and c.mesh.sp == 2)}
+    assert by_name.keys() == wanted.keys() and {block.source for block in by_name.values()} == {"sim"}
+    steps, flash = [], {}
+    for name, block in by_name.items():
+        assert block.status == PASS or (block.status == NOT_RUN and block.reason), name
         assert all(0 <= ns_of(row) < 1e6 and row[KERNEL_NS] for row in block.rows)
-    by_name = {block.name: block for block in blocks}
-    steps = [block for block in blocks if block.options()["family"] == "decode" and block.status == PASS]
-    assert len(steps) >= 4 and all(set(table(block)) == set(GROUPS) for block in steps)
-    for block in steps:
-        ops = table(block)[MID]
+        if block.rows and wanted[name].family == "flash_decode":
+            flash[wanted[name]["variant"], wanted[name]["context"]] = ns_of(block.rows[0])
+        if block.rows and wanted[name].family == "decode":
+            steps.append(table(block))
+    assert len(steps) >= 4 and all(flash[variant, 128] < flash[variant, 256] for variant, _ in flash)
+    for step in steps:
+        ops = step[MID]
+        assert set(step) == set(GROUPS)
         assert ops["MatmulDeviceOperation"]["calls"] == 5 and ops["LayerNormDeviceOperation"]["calls"] == 2
-    flash = {
-        (block.options()["variant"], block.options()["context"]): ns_of(block.rows[0])
-        for block in by_name.values()
-        if block.options()["family"] == "flash_decode" and block.rows
-    }
-    assert all(flash[variant, "128"] < flash[variant, "256"] for variant, _ in flash)
     skipped, closed = (ns_of(by_name[f"gate part={part}"].rows[0]) for part in ("skipped", "close"))
     assert skipped < closed

@@ -13,24 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from perf.lib.launch_labels import Label, Labels, Tensor
-from perf.sweep import runner
+from perf.sweep import runner, table
 from perf.sweep.configurations import Configuration
-from perf.sweep.table import (
-    FAILED,
-    FIRMWARE_NS,
-    FIRST,
-    GAP_NS,
-    GROUP,
-    KERNEL_NS,
-    LAYER,
-    MID,
-    OP_GROUP,
-    PASS,
-    ROLE,
-    TAIL,
-    Block,
-    opened,
-)
 from perf.sweep.timers import Launch, NoProfiler, by_chip, op_code, realtime_timer, rows_of, tracy_rows, tracy_run
 from runtime_patches.profiling.timeline import ProgramSpan as Ran
 
@@ -41,8 +25,8 @@ OUT = Tensor((1, 1, 1, 96), (1, 1, 32, 96), "BFLOAT16", "TILE", "L1_INTERLEAVED"
 
 
 def record(chip, program, start, end, frequency=1.0):
-    times = {"start_timestamp": start, "end_timestamp": end, "frequency": frequency}
-    return SimpleNamespace(chip_id=chip, runtime_id=program, **times)
+    names = ("chip_id", "runtime_id", "start_timestamp", "end_timestamp", "frequency")
+    return SimpleNamespace(**dict(zip(names, (chip, program, start, end, frequency))))
 
 
 def labels(*given: Label) -> Labels:
@@ -58,10 +42,10 @@ def test_programs_get_the_names_of_their_calls():
     rows = rows_of([chip], labels(*calls), STEP, MATMUL, 64)
     codes = ["Unknown", *["LayerNormDeviceOperation"] * 2, "FlashDecode", "SomeOpDeviceOperation"]
     assert [row["OP CODE"] for row in rows] == codes
-    assert [row[KERNEL_NS] for row in rows] == [10, 20, 5, 100, 1]
-    assert [row[GAP_NS] for row in rows] == [None, 0, 5, 0, 10]
+    assert [row[table.KERNEL_NS] for row in rows] == [10, 20, 5, 100, 1]
+    assert [row[table.GAP_NS] for row in rows] == [None, 0, 5, 0, 10]
     assert [row["CORE COUNT"] for row in rows] == [2, 4, 4, 1, 64]
-    assert rows[3][ROLE] == "attention" and rows[3][LAYER] == 1
+    assert rows[3][table.ROLE] == "attention" and rows[3][table.LAYER] == 1
     with pytest.raises(NoProfiler, match="no program was seen"):
         rows_of([[]], labels(*calls), STEP, MATMUL, 64)
 
@@ -71,24 +55,30 @@ def test_a_program_counts_from_the_end_of_those_before_it():
     chip = [Ran(0, 0, 100, 1), Ran(1, 40, 130, 1), Ran(2, 50, 120, 1), Ran(3, 150, 160, 1)]
     calls = labels(*(Label(n, "add", None, None) for n in range(4)))
     rows = rows_of([chip], calls, NOTHING, MATMUL, 1)
-    columns = {name: [row[name] for row in rows] for name in (KERNEL_NS, FIRMWARE_NS, GAP_NS)}
-    assert columns == {KERNEL_NS: [100, 30, 0, 10], FIRMWARE_NS: [100, 90, 70, 10], GAP_NS: [None, 0, 0, 20]}
-    assert sum(row[KERNEL_NS] + (row[GAP_NS] or 0) for row in rows) == 160
+    columns = {name: [row[name] for row in rows] for name in (table.KERNEL_NS, table.FIRMWARE_NS, table.GAP_NS)}
+    assert columns == {
+        table.KERNEL_NS: [100, 30, 0, 10],
+        table.FIRMWARE_NS: [100, 90, 70, 10],
+        table.GAP_NS: [None, 0, 0, 20],
+    }
+    assert sum(row[table.KERNEL_NS] + (row[table.GAP_NS] or 0) for row in rows) == 160
 
 
 @pytest.mark.parametrize(
-    ("launch", "groups"), [(STEP, [FIRST, FIRST, MID, MID, TAIL]), (NOTHING, [OP_GROUP] * 5)], ids=["step", "op"]
+    ("launch", "groups"),
+    [(STEP, [table.FIRST, table.FIRST, table.MID, table.MID, table.TAIL]), (NOTHING, [table.OP_GROUP] * 5)],
+    ids=["step", "op"],
 )
 def test_layers_are_grouped_and_ops_are_not(launch, groups):
     calls = labels(*(Label(n, "add", layer, None) for n, layer in enumerate((None, 0, 1, 2, None))))
     rows = rows_of([[Ran(n, n, n + 1, 1) for n in range(5)]], calls, launch, MATMUL, 1)
-    assert [row[GROUP] for row in rows] == groups
+    assert [row[table.GROUP] for row in rows] == groups
 
 
 def test_tensors_are_written_as_tt_perf_report_reads_them():
     calls = [Label(n, "linear", None, None, (X, WEIGHT), fidelity, OUT) for n, fidelity in ((1, "HiFi2"), (2, "HiFi3"))]
     rows = rows_of([[Ran(1, 0, 9, 12), Ran(2, 9, 18, 12)]], labels(*calls), NOTHING, MATMUL, 64)
-    written, third = Block.make("matmul", "n150", PASS, rows=rows).rows
+    written, third = table.Block.make("matmul", "n150", table.PASS, rows=rows).rows
     assert written["INPUT_0_Y_PAD[LOGICAL]"] == "32[1]" and written["INPUT_1_X_PAD[LOGICAL]"] == "96[96]"
     assert written["INPUT_1_DATATYPE"] == "BFLOAT8_B" and written["INPUT_1_MEMORY"] == "DEV_0_DRAM_WIDTH_SHARDED"
     assert written["OUTPUT_0_MEMORY"] == "DEV_0_L1_INTERLEAVED" and written["MATH FIDELITY"] == "HiFi2"
@@ -108,35 +98,34 @@ def test_records_of_the_real_time_profiler():
         by_chip([])
 
 
-class Profiler:
-    """ttnn's, which calls back with `batches` at once."""
+def profiler(*batches, active=True):
+    """Return ttnn with a profiler that calls back at once with (records, dropped), and its callbacks."""
+    registered = []
 
-    def __init__(self, active=True, batches=()):
-        self.batches, self.registered = batches, []
-        self.device = SimpleNamespace(
-            IsProgramRealtimeProfilerActive=lambda: active,
-            RegisterProgramRealtimeProfilerCallback=self.register,
-            UnregisterProgramRealtimeProfilerCallback=self.registered.remove,
-        )
-        self.synchronize_device = lambda mesh: None
-
-    def register(self, callback) -> int:
-        self.registered.append(1)
-        for records, dropped in self.batches:
+    def register(callback) -> int:
+        registered.append(1)
+        for records, dropped in batches:
             callback(SimpleNamespace(records=records, dropped=dropped))
         return 1
+
+    device = SimpleNamespace(
+        IsProgramRealtimeProfilerActive=lambda: active,
+        RegisterProgramRealtimeProfilerCallback=register,
+        UnregisterProgramRealtimeProfilerCallback=registered.remove,
+    )
+    return SimpleNamespace(device=device, synchronize_device=lambda mesh: None), registered
 
 
 def test_the_real_time_profiler_is_asked(monkeypatch):
     ran = []
-    ttnn = Profiler(batches=[([record(0, 7, 0, 5)], 0), ([record(0, 8, 6, 9)], 0)])
+    ttnn, registered = profiler(([record(0, 7, 0, 5)], 0), ([record(0, 8, 6, 9)], 0))
     monkeypatch.setitem(sys.modules, "ttnn", ttnn)
     assert realtime_timer(None)(lambda: ran.append(1)) == [[Ran(7, 0, 5, 0), Ran(8, 6, 9, 0)]]
-    assert ran == [1] and ttnn.registered == [], "the callback is taken back"
-    monkeypatch.setitem(sys.modules, "ttnn", Profiler(batches=[([record(0, 7, 0, 5)], 2)]))
+    assert ran == [1] and registered == [], "the callback is taken back"
+    monkeypatch.setitem(sys.modules, "ttnn", profiler(([record(0, 7, 0, 5)], 2))[0])
     with pytest.raises(NoProfiler, match="dropped 2 records"):
         realtime_timer(None)(lambda: None)
-    monkeypatch.setitem(sys.modules, "ttnn", Profiler(active=False))
+    monkeypatch.setitem(sys.modules, "ttnn", profiler(active=False)[0])
     with pytest.raises(NoProfiler, match="real-time profiler is not active"):
         realtime_timer(None)
 
@@ -158,9 +147,9 @@ def test_rows_of_a_tracy_build(tmp_path):
     assert len(found) == 2 * len(of_one) and {row["DEVICE ID"] for row in found} == {0, 1}
     wanted = ["Embeddings", "Matmul", "Matmul", "Add", "Head"]
     assert [row["OP CODE"] for row in of_one] == wanted
-    assert [row[GROUP] for row in of_one] == [FIRST, FIRST, MID, MID, TAIL]
-    block = Block.make("decode", "n150", PASS, rows=found)
-    assert block.rows[0][KERNEL_NS] == "102" and block.rows[0]["ATTRIBUTES"] == "a=1; profiler=tracy"
+    assert [row[table.GROUP] for row in of_one] == [table.FIRST, table.FIRST, table.MID, table.MID, table.TAIL]
+    block = table.Block.make("decode", "n150", table.PASS, rows=found)
+    assert block.rows[0][table.KERNEL_NS] == "102" and block.rows[0]["ATTRIBUTES"] == "a=1; profiler=tracy"
     with pytest.raises(ValueError, match="left no ops_perf_results"):
         tracy_rows(tmp_path / "none", Configuration.make("decode"))
     (folder / "ops_perf_results_now.csv").write_text(lines[0] + "\n")
@@ -192,8 +181,8 @@ def test_a_wheel_without_tracy_says_so(tmp_path, monkeypatch):
     """The stock wheel's own `python -m tracy`."""
     home = {"TT_METAL_HOME": str(tmp_path)}  # where the wheel's tracy makes folders when it is imported
     monkeypatch.setattr(runner, "on_boards", lambda configuration, answer: ([], os.environ | home))
-    with opened(tmp_path / "a.csv") as table:
-        (found,) = runner.sweep([MATMUL], "n150", table, timeout_s=120, start=runner.with_tracy)
-    assert found.status == FAILED and "ended with status" in found.reason, found.reason
+    with table.opened(tmp_path / "a.csv") as kept:
+        (found,) = runner.sweep([MATMUL], "n150", kept, timeout_s=120, start=runner.with_tracy)
+    assert found.status == table.FAILED and "ended with status" in found.reason, found.reason
     # What it needs first, that there is no Tracy, or a module of its own that the wheel does not ask for.
     assert re.search("Tracy|No module named", found.reason), found.reason

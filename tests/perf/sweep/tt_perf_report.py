@@ -52,14 +52,7 @@ def read(csv: Path, answer: Path, *options: str) -> str:
     """Run it over `csv`; the table goes to `answer` (its --csv). Returns what it printed. Errors: AssertionError with
     that, unless it ended well."""
     command = [str(program()), str(csv), "--csv", str(answer), "--no-color", *options]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=answer.parent,
-        env={**os.environ, "MPLBACKEND": "Agg"},
-    )
+    surroundings = {"cwd": answer.parent, "env": {**os.environ, "MPLBACKEND": "Agg"}, "timeout": 120}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **surroundings)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
