@@ -23,7 +23,7 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept
-from perf.ops import attention, prefill, sampling, sgdc
+from perf.ops import attention, collectives, prefill, sampling, sgdc
 from perf.ops.family import Family, Point, Row, report
 from runtime_patches.board.command_line import OneLineParser, run_command
 
@@ -39,6 +39,7 @@ FAMILIES: dict[str, Family] = {
     "sigmoid": sampling.VARIATION,
     "sgdc": sgdc.SGDC,
     "prefill_product": prefill.PRODUCT,
+    "all_reduce": collectives.ALL_REDUCE,
 }
 TIMEOUT_S = 3 * 3600.0
 

@@ -47,18 +47,15 @@ class ChipState:
         return f"gave up in call {self.status_call}: {reason}"
 
 
-class TpGroup(MeshState):
-    """Every TP group along `tp_axis` of a mesh: 2 to MAX_CHIPS chips that share the heads of the same users.
+class TpChips(MeshState):
+    """State on one core of every chip of the TP groups along `tp_axis` of a mesh, 2 to MAX_CHIPS chips each, and that
+    core's links to the chips of its group.
 
-    core: (x, y) of the output core, the same on every chip; not the exchange core of a pair. link: which Ethernet link
-        between two chips. timeout_s: how long a chip waits for the numbers of another, in seconds at 1 GHz; five times
-        as long for its vote, which may wait for a peer.
+    core: (x, y), the same on every chip. link: which Ethernet link between two chips. timeout_s: how long a chip waits
+        for another, in seconds at 1 GHz.
 
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
-
-    STATE_WORDS, STATUS_WORD = 640, _STATE_FIELDS["status"]  # sizeof(tp::State), rounded up to 64 bytes
-    defines = (("TP_GROUP", "1"), ("PEER_LINK_FABRIC", "1"))
 
     def __init__(
         self,
@@ -83,12 +80,6 @@ class TpGroup(MeshState):
         """Return the index of a chip in its TP group."""
         return coordinate[self.tp_axis]
 
-    def states(self) -> Sequence[StateOfOne]:
-        """Return the state of every chip, row-major. Waits for the device."""
-        return [
-            ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
-        ]
-
     def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor) -> list[int]:
         """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`."""
         import ttnn
@@ -106,3 +97,20 @@ class TpGroup(MeshState):
                 found = ttnn.setup_fabric_connection(here, node, self.link, program, core)
                 connections += [there.x, there.y, 1, *found]
         return [*flags, *connections]
+
+
+class TpGroup(TpChips):
+    """The chips of a TP group, which share the heads of the same users.
+
+    core: the output core; not the exchange core of a pair. timeout_s: for the numbers of another chip; five times as
+    long for its vote, which may wait for a peer. Otherwise as TpChips.
+    """
+
+    STATE_WORDS, STATUS_WORD = 640, _STATE_FIELDS["status"]  # sizeof(tp::State), rounded up to 64 bytes
+    defines = (("TP_GROUP", "1"), ("PEER_LINK_FABRIC", "1"))
+
+    def states(self) -> Sequence[StateOfOne]:
+        """Return the state of every chip, row-major. Waits for the device."""
+        return [
+            ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
+        ]

@@ -52,8 +52,17 @@ public:
     // Packets go to the chip this many hops away, 1 if the runtime arguments say so.
     void set_hops(uint32_t hops) { hops_ = hops; }
 
+    // Packets go to all chips up to this many hops away, to the same addresses on each.
+    void set_reach(uint32_t hops) {
+        hops_ = hops;
+        to_all_ = true;
+    }
+
     // Fabric packets carry addresses in the coordinates of NoC 0.
-    uint64_t core_address(uint32_t l1) const { return safe_get_noc_addr(x_, y_, l1, 0); }
+    uint64_t core_address(uint32_t l1) const { return core_address(x_, y_, l1); }
+    static uint64_t core_address(uint32_t x, uint32_t y, uint32_t l1) {
+        return safe_get_noc_addr(x, y, l1, 0);
+    }
 
     template <typename Accessor>
     uint64_t page_address(const Accessor& tensor, uint32_t page, uint32_t offset) const {
@@ -101,7 +110,11 @@ private:
         if (!bounded::wait(timeout_, [this] { return sender_.edm_has_space_for_packet(); })) {
             return false;
         }
-        header_->to_chip_unicast(hops_);
+        if (to_all_) {
+            header_->to_chip_multicast(tt::tt_fabric::MulticastRoutingCommandHeader{1, hops_});
+        } else {
+            header_->to_chip_unicast(hops_);
+        }
         address();
         if (bytes > 0) {
             sender_.send_payload_without_header_non_blocking_from_address(from, bytes);
@@ -115,6 +128,7 @@ private:
     uint64_t timeout_;
     uint32_t x_, y_;
     uint8_t hops_;
+    bool to_all_ = false;
     volatile tt_l1_ptr PACKET_HEADER_TYPE* header_;
     Sender sender_;
 };

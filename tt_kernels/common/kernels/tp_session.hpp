@@ -86,13 +86,31 @@ public:
         return link;
     }
 
-    void close() {
-        for (PeerLink* link : link_) {
-            if (link != nullptr) {
-                link->drain();
-                link->close();
+    // Packets go to all `chips` of the group in the link's direction from chip `self`.
+    void set_reach(uint32_t self, uint32_t chips) {
+        const uint32_t reach[2] = {chips - 1 - self, self};
+        for (uint32_t direction = 0; direction < 2; ++direction) {
+            if (link_[direction] != nullptr) {
+                link_[direction]->set_reach(reach[direction]);
             }
         }
+    }
+
+    // The links there are, one for each direction.
+    template <typename Visit>
+    void for_each(Visit visit) {
+        for (PeerLink* link : link_) {
+            if (link != nullptr) {
+                visit(*link);
+            }
+        }
+    }
+
+    void close() {
+        for_each([](PeerLink& link) {
+            link.drain();
+            link.close();
+        });
     }
 
 private:

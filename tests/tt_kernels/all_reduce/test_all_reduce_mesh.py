@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""All-reduces over the fabric between simulated chips, against float64."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.run_op import Call, In, Make, run_ops
+from tt_kernels.all_reduce import reference
+
+pytestmark = pytest.mark.sim
+
+PATIENCE_S = 2e-3
+EPSILON = 1e-5
+HALF_STEP = 2.0**-8  # of bfloat16's rounding, relative
+
+
+def reduce_of(users: int, columns: int, timeout_s: float = PATIENCE_S) -> Make:
+    return Make("tt_kernels.all_reduce.op:AllReduce", users, columns, timeout_s=timeout_s, device=True)
+
+
+def a_chip_each(parts: torch.Tensor, **options) -> In:
+    """Return an In of [chips, 1, users, columns], a part for each chip of a row."""
+    chips, _, users, columns = parts.shape
+    return In(parts.reshape(1, chips, users, columns), split=(None, 1), **options)
+
+
+def call_of(op: Make, parts: torch.Tensor, residual=None, norm=None, memory: Any = "DRAM", **options) -> Call:
+    """Return a call. parts: [chips, 1, users, columns]; residual: [1, users, columns]; norm: [columns]."""
+    given: dict[str, Any] = {"epsilon": EPSILON} | options
+    if residual is not None:
+        given["residual"] = In(residual.reshape(1, 1, *residual.shape[-2:]), memory=memory)
+    if norm is not None:
+        given["norm"] = In(norm.reshape(1, 1, 1, -1))
+    return Call(op, a_chip_each(parts, memory=memory), **given)
+
+
+def same_on_all_chips(found: dict[tuple[int, int], torch.Tensor]) -> torch.Tensor:
+    """Return a result's rows, [users, columns], and hold the chips' bits against each other."""
+    first, *others = found.values()
+    for other in others:
+        assert torch.equal(other.view(torch.int16), first.view(torch.int16)), "chips have different bits"
+    return first[0, 0]
+
+
+def check(found: dict[str, Any], parts, residual=None, norm=None) -> None:
+    assert found["errors"]["AllReduce"] is None
+    total, normed = reference.all_reduce(list(parts[:, 0]), None if residual is None else residual[0], norm, EPSILON)
+    # What cancels costs float32's precision of the largest part alone.
+    largest = torch.cat([parts[:, 0], *([] if residual is None else [residual])]).double().abs().amax(dim=0)
+    error = (same_on_all_chips(found["sum"]).double() - total).abs()
+    assert (error <= HALF_STEP * total.abs() + 2.0**-20 * largest).all(), error.max()
+    if norm is not None:
+        relative = (same_on_all_chips(found["normed"]).double() - normed).abs() / normed.abs().clamp_min(1e-3)
+        assert relative.max() < 1.5 * HALF_STEP, relative.max()
+
+
+def draw(seed: int, chips: int, users: int, columns: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return parts, residual and weights of the norm."""
+    generator = torch.Generator().manual_seed(seed)
+    parts = torch.randn(chips, 1, users, columns, generator=generator).bfloat16()
+    residual = (3 * torch.randn(1, users, columns, generator=generator)).bfloat16()
+    return parts, residual, (1 + 0.2 * torch.randn(columns, generator=generator)).bfloat16()
+
+
+@pytest.mark.parametrize("users", [1, 3, 16, 17, 32])
+def test_sum_residual_and_norm(sim_mesh, users):
+    """From one row to whole tiles; three workers, of which each has several tiles, or one where three divides them."""
+    worker = sim_mesh((1, 2), "2x2")
+    calls, drawn = [], []
+    for columns in (128, 96):
+        parts, residual, norm = draw(users, 2, users, columns)
+        forms = [{}, {"residual": residual}, {"norm": norm}, {"residual": residual, "norm": norm}]
+        op = reduce_of(users, columns)
+        for form in forms[3 if columns == 96 else 0 :]:
+            calls.append(call_of(op, parts, **form, memory="L1" if columns == 96 else "DRAM"))
+            drawn.append((parts, form))
+    for (parts, form), found in zip(drawn, run_ops(worker, calls, timeout=300), strict=True):
+        check(found, parts, **form)
+
+
+@pytest.mark.parametrize("users", [1, 32])
+def test_values_that_cancel_and_those_that_are_no_numbers(sim_mesh, users):
+    """Parts of any size whose sum is small; and infinities and NaN, which reach all chips alike and no other column of
+    the sum."""
+    generator, columns = torch.Generator().manual_seed(5), 64
+    shape = (1, users, columns)
+    scale = 2.0 ** torch.randint(-20, 20, shape, generator=generator)
+    first = (scale * torch.randn(shape, generator=generator)).bfloat16()
+    small = (2.0**-6 * scale * torch.randn(shape, generator=generator)).bfloat16()
+    cancelling = torch.stack([first, small - first])
+    broken, _, _ = draw(users, 2, users, columns)
+    places = {1: float("inf"), 2: -float("inf"), 40: float("nan")}
+    for place, value in places.items():
+        broken[place % 2, 0, 0, place] = value
+    broken[0, 0, 0, 3], broken[1, 0, 0, 3] = float("inf"), -float("inf")
+    op, norm = reduce_of(users, columns), torch.ones(columns).bfloat16()
+    whole, found = run_ops(
+        sim_mesh((1, 2), "2x2"), [call_of(op, cancelling), call_of(op, broken, norm=norm)], timeout=300
+    )
+    check(whole, cancelling)
+    total, _ = reference.all_reduce(list(broken[:, 0]))
+    sums, normed = same_on_all_chips(found["sum"]), same_on_all_chips(found["normed"])
+    finite = total.isfinite()
+    torch.testing.assert_close(sums[finite].double(), total[finite], atol=1e-6, rtol=HALF_STEP)
+    assert sums[~finite].tolist() == pytest.approx([math.inf, -math.inf, math.nan, math.nan], nan_ok=True)
+    assert not normed[0].isfinite().any() and normed[1:].isfinite().all()
+    _, right = reference.all_reduce([part[0, 1:] for part in broken], norm=norm)
+    torch.testing.assert_close(normed[1:].double(), right, atol=1e-3, rtol=1.5 * HALF_STEP)

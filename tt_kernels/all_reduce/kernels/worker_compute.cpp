@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Adds up the chips' parts in chip order, then the residual, in float32; then the RMS norm of the sum: the workers' sums
+// of squares come back over cb_all_squares.
+
+#include <cstdint>
+
+#include "api/compute/cb_api.h"
+#include "api/compute/compute_kernel_api.h"
+#include "api/compute/compute_kernel_hw_startup.h"
+#include "api/compute/eltwise_binary.h"
+#include "api/compute/eltwise_binary_sfpu.h"
+#include "api/compute/eltwise_unary/binop_with_scalar.h"
+#include "api/compute/eltwise_unary/rsqrt.h"
+#include "api/compute/matmul.h"
+#include "api/compute/pack.h"
+#include "api/compute/reconfig_data_format.h"
+#include "api/compute/reg_api.h"
+#include "api/compute/tile_move_copy.h"
+#include "config.hpp"
+#include "tt_kernels/common/kernels/arguments.hpp"
+
+namespace {
+
+// Packs register 0 as the next page of a float32 buffer.
+void pack_exact(uint32_t cb) {
+    cb_reserve_back(cb, 1);
+    pack_reconfig_data_format(cb);
+    pack_tile(0, cb);
+    cb_push_back(cb, 1);
+}
+
+void finish(uint32_t cb) {
+    tile_regs_commit();
+    tile_regs_wait();
+    pack_exact(cb);
+    tile_regs_release();
+}
+
+void copy(uint32_t cb, uint32_t tile, uint32_t to) {
+    reconfig_data_format_srca(cb);
+    copy_init(cb);
+    copy_tile(cb, tile, to);
+}
+
+// Register 0 = the sum of a block, by the vector unit: the matrix unit takes infinity - infinity for 0.
+void add_up(uint32_t block) {
+    for (uint32_t chip = 0; chip < config::chips; ++chip) {
+        copy_tile(config::cb_parts, chip * config::blocks + block, chip == 0 ? 0 : 1);
+        if (chip > 0) {
+            add_binary_tile(0, 1, 0);
+        }
+    }
+    if constexpr (config::has_residual) {
+        copy_tile(config::cb_residual, block, 1);
+        add_binary_tile(0, 1, 0);
+    }
+}
+
+void sums() {
+    cb_wait_front(config::cb_parts, config::chips * config::blocks);
+    if constexpr (config::has_residual) {
+        cb_wait_front(config::cb_residual, config::blocks);
+    }
+    copy_init(config::cb_parts);
+    add_binary_tile_init();
+    for (uint32_t block = 0; block < config::blocks; ++block) {
+        tile_regs_acquire();
+        add_up(block);
+        tile_regs_commit();
+        tile_regs_wait();
+        if constexpr (config::has_norm) {
+            pack_exact(config::cb_exact);
+        }
+        pack_reconfig_data_format(config::cb_sum);
+        cb_reserve_back(config::cb_sum, 1);
+        pack_tile(0, config::cb_sum);
+        cb_push_back(config::cb_sum, 1);
+        tile_regs_release();
+    }
+}
+
+// The sum of the squares of this worker's columns: of each row, or dense, of all rows.
+void square() {
+    cb_wait_front(config::cb_exact, config::blocks);
+    tile_regs_acquire();
+    for (uint32_t block = 0; block < config::blocks; ++block) {
+        const uint32_t to = block == 0 ? 0 : 1;
+        copy(config::cb_exact, block, to);
+        square_tile_init();
+        square_tile(to);
+        if (block > 0) {
+            add_binary_tile_init();
+            add_binary_tile(0, 1, 0);
+        }
+    }
+    finish(config::cb_squares);
+    cb_wait_front(config::cb_ones, 1);
+    cb_wait_front(config::cb_squares, 1);
+    constexpr uint32_t rows = config::dense ? config::cb_rows : config::cb_own_square;
+    reconfig_data_format(config::cb_ones, config::cb_squares);
+    matmul_init(config::cb_squares, config::cb_ones);
+    tile_regs_acquire();
+    matmul_tiles(config::cb_squares, config::cb_ones, 0, 0, 0);
+    finish(rows);
+    if constexpr (config::dense) {
+        cb_wait_front(rows, 1);
+        matmul_init(config::cb_ones, rows);
+        tile_regs_acquire();
+        matmul_tiles(config::cb_ones, rows, 0, 0, 0);
+        finish(config::cb_own_square);
+    }
+}
+
+// cb_scale = 1 / sqrt(mean of the squares + epsilon), in all columns of a row.
+void scale(uint32_t per_column, uint32_t epsilon) {
+    cb_wait_front(config::cb_all_squares, config::square_pages);
+    tile_regs_acquire();
+    if constexpr (config::dense) {
+        matmul_init(config::cb_ones, config::cb_all_squares);
+        matmul_tiles(config::cb_ones, config::cb_all_squares, 0, 0, 0);
+    } else {
+        reconfig_data_format(config::cb_all_squares, config::cb_all_squares);
+        uint32_t worker = config::workers % 2;
+        if (worker == 1) {
+            copy(config::cb_all_squares, 0, 0);
+        }
+        add_init(config::cb_all_squares, config::cb_all_squares, true);
+        for (; worker < config::workers; worker += 2) {
+            add_tiles(config::cb_all_squares, config::cb_all_squares, worker, worker + 1, 0);
+        }
+    }
+    binop_with_scalar_tile_init();
+    mul_unary_tile(0, per_column);
+    add_unary_tile(0, epsilon);
+    rsqrt_tile_init();
+    rsqrt_tile(0);
+    finish(config::cb_scale);
+}
+
+void normalise() {
+    cb_wait_front(config::cb_scale, 1);
+    cb_wait_front(config::cb_weights, config::blocks);
+    pack_reconfig_data_format(config::cb_normed);
+    for (uint32_t block = 0; block < config::blocks; ++block) {
+        tile_regs_acquire();
+        copy(config::cb_exact, block, 0);
+        copy_tile(config::cb_scale, 0, 1);
+        mul_binary_tile_init();
+        mul_binary_tile(0, 1, 0);
+        copy(config::cb_weights, block, 1);
+        mul_binary_tile_init();
+        mul_binary_tile(0, 1, 0);
+        tile_regs_commit();
+        tile_regs_wait();
+        cb_reserve_back(config::cb_normed, 1);
+        pack_tile(0, config::cb_normed);
+        cb_push_back(config::cb_normed, 1);
+        tile_regs_release();
+    }
+}
+
+}  // namespace
+
+void kernel_main() {
+    compute_kernel_hw_startup(config::cb_parts, config::cb_parts, config::cb_sum);
+    sums();
+    if constexpr (config::has_norm) {
+        square();
+        scale(COMMON_ARG(per_column), COMMON_ARG(epsilon));
+        normalise();
+    }
+}

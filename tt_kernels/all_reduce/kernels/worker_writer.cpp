@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads the residual and the norm's weights, exchanges sums of squares with the other workers, and writes the results:
+// nothing if the link core has failed.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "config.hpp"
+#include "pieces.hpp"
+#include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/common/kernels/tile_masks.hpp"
+
+namespace {
+
+// Copies the first row of each tile of weights to the rows of all users, doubling them.
+void repeat_rows(uint32_t weights) {
+    const auto copy = [weights](uint32_t from, uint32_t to, uint32_t bytes) {
+        for (uint32_t tile = 0; tile < config::tiles; ++tile) {
+            const uint32_t at = weights + tile * config::tile_bytes;
+            for (uint32_t face = 0; face < 2; ++face) {
+                noc_async_read(
+                    get_noc_addr(at + face * config::face_bytes + from), at + face * config::face_bytes + to,
+                    bytes);
+            }
+        }
+        noc_async_read_barrier();
+    };
+    constexpr uint32_t in_face = config::users < config::face_rows ? config::users : config::face_rows;
+    for (uint32_t rows = 1; rows < in_face; rows *= 2) {
+        copy(
+            0, rows * config::row_bytes, (rows < in_face - rows ? rows : in_face - rows) * config::row_bytes);
+    }
+    if constexpr (config::users > config::face_rows) {
+        copy(0, 2 * config::face_bytes, config::face_bytes);  // to the two faces below
+    }
+}
+
+// Reads the weights' only row: of one user as all pieces lie, else into the first row of each tile.
+template <typename Accessor>
+void gather_weights(const Accessor& weights, uint32_t first, uint32_t to) {
+    pieces::for_each_place(weights, first, [to](uint64_t from, uint32_t tile, uint32_t count) {
+        noc_async_read_one_packet_set_state(from, config::row_bytes);
+        uint32_t source = from;
+        for (const uint32_t end = tile + count; tile < end; ++tile) {
+            for (uint32_t face = 0; face < 2; ++face) {
+                const uint32_t place = config::dense ? config::place(tile, face)
+                                                     : tile * config::tile_bytes + face * config::face_bytes;
+                noc_async_read_one_packet_with_state(source + face * config::face_bytes, to + place);
+            }
+            source += config::tile_bytes;
+        }
+    });
+}
+
+// Sends this worker's sums of squares to all workers. They fill a row of 16 columns; the faces to the right have them
+// too, so that all columns of a row hold its sum.
+void send_squares(uint32_t worker, uint32_t semaphore) {
+    const uint32_t from = get_read_ptr(config::cb_own_square);
+    const uint32_t base = get_write_ptr(config::cb_all_squares);
+    const auto send = [from](uint32_t x, uint32_t y, uint32_t source, uint32_t to, uint32_t bytes) {
+        for (uint32_t face = 0; face < 2; ++face) {
+            noc_async_write(from + source, get_noc_addr(x, y, to + face * config::exact_face_bytes), bytes);
+        }
+    };
+    for (uint32_t other = 0; other < config::workers; ++other) {
+        const uint32_t x = get_arg_val<uint32_t>(RUNTIME_INDEX(worker_cores) + 2 * other);
+        const uint32_t y = get_arg_val<uint32_t>(RUNTIME_INDEX(worker_cores) + 2 * other + 1);
+        if constexpr (config::dense) {
+            send(x, y, 0, base + worker * config::exact_row_bytes, config::exact_row_bytes);
+        } else {
+            const uint32_t to = base + worker * config::exact_tile_bytes;
+            constexpr uint32_t upper = config::users < config::face_rows ? config::users : config::face_rows;
+            send(x, y, 0, to, upper * config::exact_row_bytes);
+            if constexpr (config::users > config::face_rows) {
+                constexpr uint32_t below = 2 * config::exact_face_bytes;
+                send(x, y, below, to + below, (config::users - upper) * config::exact_row_bytes);
+            }
+        }
+    }
+    noc_async_write_barrier();
+    for (uint32_t other = 0; other < config::workers; ++other) {
+        const uint32_t x = get_arg_val<uint32_t>(RUNTIME_INDEX(worker_cores) + 2 * other);
+        const uint32_t y = get_arg_val<uint32_t>(RUNTIME_INDEX(worker_cores) + 2 * other + 1);
+        noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(semaphore)), 1);
+    }
+}
+
+}  // namespace
+
+void kernel_main() {
+    constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
+    constexpr uint32_t squares_semaphore = get_named_compile_time_arg_val("squares_semaphore");
+    const uint32_t worker = RUNTIME_ARG(worker), first = worker * config::tiles;
+    const auto sum = TensorAccessor(ACCESSOR_ARGS(sum), RUNTIME_ARG(sum), config::tile_bytes);
+    const auto normed = TensorAccessor(ACCESSOR_ARGS(normed), RUNTIME_ARG(normed), config::tile_bytes);
+
+    if constexpr (config::has_residual) {
+        const auto residual =
+            TensorAccessor(ACCESSOR_ARGS(residual), RUNTIME_ARG(residual), config::tile_bytes);
+        cb_reserve_back(config::cb_residual, config::blocks);
+        pieces::gather(residual, first, get_write_ptr(config::cb_residual));
+    }
+    if constexpr (config::has_norm) {
+        const auto weights = TensorAccessor(ACCESSOR_ARGS(weights), RUNTIME_ARG(weights), config::tile_bytes);
+        cb_reserve_back(config::cb_weights, config::blocks);
+        gather_weights(weights, first, get_write_ptr(config::cb_weights));
+    }
+    noc_async_read_barrier();
+    if constexpr (config::has_residual) {
+        cb_push_back(config::cb_residual, config::blocks);
+    }
+    if constexpr (config::has_norm) {
+        constexpr uint32_t one = 0x3F800000;
+        cb_reserve_back(config::cb_ones, 1);
+        tile_masks::fill_elements(get_write_ptr(config::cb_ones), config::exact_tile_bytes, one);
+        cb_push_back(config::cb_ones, 1);
+        if constexpr (!config::dense) {
+            repeat_rows(get_write_ptr(config::cb_weights));
+        }
+        cb_push_back(config::cb_weights, config::blocks);
+
+        cb_wait_front(config::cb_own_square, 1);
+        send_squares(worker, squares_semaphore);
+        volatile tt_l1_ptr uint32_t* squares =
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(squares_semaphore));
+        noc_semaphore_wait_min(squares, config::workers);
+        cb_reserve_back(config::cb_all_squares, config::square_pages);
+        cb_push_back(config::cb_all_squares, config::square_pages);
+    }
+    cb_wait_front(config::cb_sum, config::blocks);
+    const volatile tt_l1_ptr uint32_t* decision =
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
+    const bool succeeded = *decision != config::failed;
+    if (succeeded) {
+        pieces::scatter(sum, first, get_read_ptr(config::cb_sum));
+    }
+    if constexpr (config::has_norm) {
+        cb_wait_front(config::cb_normed, config::blocks);
+        if (succeeded) {
+            pieces::scatter(normed, first, get_read_ptr(config::cb_normed));
+        }
+    }
+    noc_async_write_barrier();
+    noc_async_atomic_barrier();
+}

@@ -1,0 +1,341 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Add up a TP group's partial results on each of its chips, add the residual, and take the RMS norm of the sum.
+
+In each layer:
+
+    all_reduce = AllReduce(mesh, users=1, columns=4096)
+    x, normed = all_reduce(partial, residual=x, norm=weight)    # the same bits on all chips of a TP group
+    all_reduce.check()                                          # when the host wants to know: did a chip give up?
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
+from tt_kernels.common.cores import Core, check_core, check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.device_state import StateOfOne
+from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
+from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
+from tt_kernels.common.tp_group import TpChips
+from tt_kernels.compute_gate.region import refuse_in_region
+
+if TYPE_CHECKING:
+    import ttnn
+
+KERNELS = Path(__file__).parent / "kernels"
+MAX_USERS, TILE = 32, 32
+ROW_BYTES, FACE_ROWS = 32, 16  # of bfloat16 tiles
+MAX_WORKERS, MAX_DENSE_WORKERS = 32, 8
+_WORKER, _LINK = "worker", "link"
+_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE = 0, 1, 2
+_STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11}
+_REASONS = {
+    1: "TP rank {silent} sent no rows",
+    2: "the fabric link took no packet",
+    3: "TP rank {silent} is in another call",
+}
+
+
+@dataclass(frozen=True)
+class ChipState:
+    """What a chip's link core keeps: `calls` made, and the failure if there was one. silent: the TP rank of the chip
+    that was missed."""
+
+    calls: int
+    status: int
+    status_call: int
+    silent: int
+
+    @property
+    def failure(self) -> str | None:
+        if self.status == 0:
+            return None
+        reason = _REASONS.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
+        return f"gave up in call {self.status_call}: {reason}"
+
+
+class Reduced(NamedTuple):
+    """sum: bfloat16 [1, 1, users, columns], TILE. normed: its RMS norm, of the same kind, or None."""
+
+    sum: Any
+    normed: Any
+
+
+class AllReduce(TpChips):
+    """The all-reduce of every TP group along `tp_axis` of a mesh, for rows one tile high; it keeps their counters and
+    the buffers in which the other chips' rows land.
+
+    users: rows in use, 1 to MAX_USERS. columns: of a row, a multiple of 32.
+    core: (x, y) of the link core, the last of the grid by default. Workers are on the first others, row by row. link:
+        which Ethernet link between two chips. timeout_s: how long a chip waits for another, in seconds at 1 GHz.
+
+    Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
+    """
+
+    STATE_WORDS, STATUS_WORD = 16, _STATE_FIELDS["status"]  # sizeof(all_reduce::State)
+    defines = (("PEER_LINK_FABRIC", "1"),)
+
+    def __init__(
+        self,
+        mesh: ttnn.MeshDevice,
+        users: int,
+        columns: int,
+        tp_axis: int = 1,
+        core: Core | None = None,
+        link: int = 0,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        if type(users) is not int or not 1 <= users <= MAX_USERS:
+            raise ValueError(f"users must be 1 to {MAX_USERS}, not {users!r}")
+        if type(columns) is not int or columns < TILE or columns % TILE:
+            raise ValueError(f"columns must be a positive multiple of {TILE}, not {columns!r}")
+        grid = mesh.compute_with_storage_grid_size()
+        if grid.x * grid.y < 2:
+            raise ValueError(f"an all-reduce needs a core beside its link core; the grid is {grid.x}x{grid.y}")
+        core = (grid.x - 1, grid.y - 1) if core is None else core
+        check_core(mesh, core)
+        super().__init__(mesh, tp_axis, core, link, timeout_s)
+        self.users, self.columns = users, columns
+        free = [each for each in grid_cores(mesh, None, (0, 0)) if each != core]
+        most = min(len(free), MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS)
+        count = max(n for n in range(1, most + 1) if columns // TILE % n == 0)
+        self.workers, self.tiles = free[:count], columns // TILE // count
+        whole = users > FACE_ROWS
+        self.pieces, self.piece_bytes = (1, TILE_BYTES["BFLOAT16"]) if whole else (2, users * ROW_BYTES)
+        self.chunk_bytes = self.tiles * self.pieces * self.piece_bytes
+        self._landing = self._make_landing()
+
+    def __call__(
+        self,
+        partial: ttnn.Tensor,
+        *,
+        residual: ttnn.Tensor | None = None,
+        norm: ttnn.Tensor | None = None,
+        epsilon: float = 1e-5,
+        memory_config: ttnn.MemoryConfig | None = None,
+        norm_memory_config: ttnn.MemoryConfig | None = None,
+    ) -> Reduced:
+        """Return the sum over each TP group, and with `norm` its RMS norm.
+
+        Args:
+            partial: each chip's partial sums, bfloat16 [1, 1, users, columns], TILE, interleaved or sharded.
+            residual: is added to the sum; as `partial`, the same on all chips of a TP group.
+            norm: weights of the norm, bfloat16 [1, 1, 1, columns], TILE, interleaved or sharded.
+            epsilon: is added to the mean of the squares.
+            memory_config, norm_memory_config: of the sum and of its norm; that of `partial` by default.
+
+        The chips' parts are added in chip order, then the residual, in float32, and rounded once; so all chips of a
+        group have the same bits. The norm is that of the sum before it was rounded. Padding rows of the results are
+        undefined. A chip that gave up once does nothing until `reset()`, and leaves its results undefined.
+
+        Errors: ValueError, and GatedRegionError inside a skip_compute whose gate the group does not share.
+        """
+        import ttnn
+
+        refuse_in_region("all_reduce", self.tp_axis)
+        self._check(partial, residual, norm, epsilon)
+        shape, device = list(partial.shape), self.device
+
+        def empty(memory: Any) -> Any:
+            memory = partial.memory_config() if memory is None else memory
+            return ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory)
+
+        out = Reduced(empty(memory_config), None if norm is None else empty(norm_memory_config))
+        tensors = {"partial": partial, "residual": residual, "weights": norm, "sum": out.sum, "normed": out.normed}
+        given = [tensor for tensor in (partial, residual, norm) if tensor is not None]
+        results = [tensor for tensor in (out.normed, out.sum) if tensor is not None]
+        ttnn.generic_op([*given, self._landing, *results], self.mesh_program(tensors, epsilon))
+        return out
+
+    def states(self) -> Sequence[StateOfOne]:
+        """Return the state of every chip, row-major. Waits for the device."""
+        return [
+            ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
+        ]
+
+    def mesh_program(self, tensors: dict[str, Any], epsilon: float) -> Any:
+        """Return the ttnn.MeshProgramDescriptor of a call. tensors: by their names in the kernels."""
+        import ttnn
+
+        programs = ttnn.MeshProgramDescriptor()
+        for place in self.coordinates():
+            here = ttnn.MeshCoordinate(*place)
+            cores = core_set(*self.workers, self.core)
+            semaphores = [
+                ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0)
+                for number in (_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE)
+            ]
+            program = ttnn.ProgramDescriptor(kernels=[], semaphores=semaphores, cbs=[])
+            links = self.link_args(place, program)
+            self._fill(program, tensors, epsilon, self.tp_rank(place), links)
+            programs[ttnn.MeshCoordinateRange(here, here)] = program
+        return programs
+
+    def buffers(self, has_residual: bool, has_norm: bool) -> dict[str, Buffer]:
+        """Return the circular buffers of a call by their names in the kernels."""
+        dense = self.users == 1
+        blocks = -(-self.chunk_bytes // TILE_BYTES["BFLOAT16"]) if dense else self.tiles
+        workers = len(self.workers)
+        both, own = frozenset({_WORKER, _LINK}), frozenset({_WORKER})
+        sizes = [
+            # On workers too, so that they know its address.
+            ("cb_packed", "BFLOAT16", workers * self.chunk_bytes, 1, both),
+            ("cb_parts", "BFLOAT16", None, self.chips * blocks, own),
+            ("cb_residual", "BFLOAT16", None, blocks * has_residual, own),
+            ("cb_sum", "BFLOAT16", None, blocks, own),
+            ("cb_weights", "BFLOAT16", None, blocks * has_norm, own),
+            ("cb_normed", "BFLOAT16", None, blocks * has_norm, own),
+            ("cb_exact", "FLOAT32", None, blocks * has_norm, own),
+            ("cb_ones", "FLOAT32", None, has_norm, own),
+            ("cb_squares", "FLOAT32", None, has_norm, own),
+            ("cb_rows", "FLOAT32", None, has_norm, own),
+            ("cb_own_square", "FLOAT32", None, has_norm, own),
+            ("cb_all_squares", "FLOAT32", None, has_norm * (1 if dense else workers), own),
+            ("cb_scale", "FLOAT32", None, has_norm, own),
+        ]
+        return {
+            name: Buffer(index, dtype, TILE_BYTES[dtype] if page is None else page, pages, roles)
+            for index, (name, dtype, page, pages, roles) in enumerate(sizes)
+        }
+
+    def _fill(self, program: Any, tensors: dict[str, Any], epsilon: float, rank: int, links: list[int]) -> None:
+        """Give `program` the kernels and buffers of a chip."""
+        import ttnn
+
+        has_residual, has_norm = tensors["residual"] is not None, tensors["weights"] is not None
+        buffers = self.buffers(has_residual, has_norm)
+        constants = {name: buffer.index for name, buffer in buffers.items()} | {
+            "packed_semaphore": _PACKED_SEMAPHORE,
+            "decision_semaphore": _DECISION_SEMAPHORE,
+            "squares_semaphore": _SQUARES_SEMAPHORE,
+            "chips": self.chips,
+            "workers": len(self.workers),
+            "users": self.users,
+            "tiles": self.tiles,
+            "pieces": self.pieces,
+            "piece_bytes": self.piece_bytes,
+            "has_residual": int(has_residual),
+            "has_norm": int(has_norm),
+            "packet_bytes": ttnn.get_tt_fabric_max_payload_size_bytes() // 64 * 64,
+        }
+        # Those that are absent stand for the first, and are not touched.
+        there = {name: tensors["partial"] if tensor is None else tensor for name, tensor in tensors.items()}
+        address = {name: tensor.buffer_address() for name, tensor in there.items()}
+        noc_core, landing = noc_core_of(self.device), self._landing.buffer_address()
+        worker_cores = [part for core in self.workers for part in noc_core(core)]
+        link_x, link_y = noc_core(self.core)
+        reader = {"rank": rank, "link_x": link_x, "link_y": link_y, "landing": landing, "partial": address["partial"]}
+        written = ("residual", "weights", "sum", "normed")
+        writer: dict[str, Any] = {name: address[name] for name in written} | {"worker_cores": worker_cores}
+        link: Values = {
+            "rank": rank,
+            "state": self.state.buffer_address(),
+            "timeout": self.timeout,
+            "landing": landing,
+            "worker_cores": worker_cores,
+            "links": links,
+        }
+        defines = list(self.defines)
+        program.kernels = [
+            kernel_descriptor(
+                KERNELS / "worker_reader.cpp",
+                ttnn.ReaderConfigDescriptor(),
+                accessors={"partial": there["partial"]},
+                constants=constants,
+                per_core={core: {"worker": n} | reader for n, core in enumerate(self.workers)},
+                defines=defines,
+            ),
+            kernel_descriptor(
+                KERNELS / "worker_writer.cpp",
+                ttnn.WriterConfigDescriptor(),
+                accessors={name: there[name] for name in written},
+                constants=constants,
+                per_core={core: {"worker": n} | writer for n, core in enumerate(self.workers)},
+                defines=defines,
+            ),
+            kernel_descriptor(
+                KERNELS / "worker_compute.cpp",
+                _compute_config(buffers),
+                cores=core_set(*self.workers),
+                constants=constants,
+                common={"per_column": float_bits(1 / self.columns), "epsilon": float_bits(epsilon)},
+                defines=defines,
+            ),
+            kernel_descriptor(
+                KERNELS / "link.cpp",
+                ttnn.WriterConfigDescriptor(),
+                constants=constants,
+                per_core={self.core: link},
+                defines=defines,
+            ),
+        ]
+        cores = {_WORKER: self.workers, _LINK: [self.core]}
+        program.cbs = [circular_buffer(buffer, cores) for buffer in buffers.values() if buffer.pages > 0]
+
+    def _make_landing(self) -> Any:
+        """Return two slots of every chip's pieces, in L1 of each worker of every chip. What has landed in an earlier
+        call must not be read: no chip begins a call before both are there on all."""
+        import ttnn
+
+        words = 2 * self.chips * self.chunk_bytes // 4
+        shard = ttnn.ShardSpec(core_set(*self.workers), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
+        memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
+        landing = ttnn.from_torch(
+            torch.zeros(1, 1, len(self.workers), words, dtype=torch.int32),
+            dtype=ttnn.uint32,
+            layout=ttnn.ROW_MAJOR_LAYOUT,
+            device=self.device,
+            memory_config=memory,
+            mesh_mapper=ttnn.ReplicateTensorToMesh(self.device),
+        )
+        ttnn.synchronize_device(self.device)  # else this write could reach a chip after another's rows
+        return landing
+
+    def _check(self, partial: Any, residual: Any, norm: Any, epsilon: Any) -> None:
+        """Raise ValueError for tensors that cannot be reduced."""
+        row = (1, 1, self.users, self.columns)
+        _check_tensor("partial", partial, row, self.device)
+        if residual is not None:
+            _check_tensor("residual", residual, row, self.device)
+        if norm is not None:
+            _check_tensor("norm", norm, (1, 1, 1, self.columns), self.device)
+        number = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool)
+        if not number or not (math.isfinite(epsilon) and epsilon > 0):
+            raise ValueError(f"epsilon is a positive, finite number, not {epsilon!r}")
+
+
+def _compute_config(buffers: dict[str, Buffer]) -> Any:
+    """Return the compute configuration: float32 sums, and float32 operands that go straight to the registers."""
+    import ttnn
+
+    config = ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
+    modes = [ttnn.UnpackToDestMode.Default] * 32
+    for name in ("cb_exact", "cb_scale"):
+        modes[buffers[name].index] = ttnn.UnpackToDestMode.UnpackToDestFp32
+    config.unpack_to_dest_mode = modes
+    return config
+
+
+def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: ttnn.MeshDevice) -> None:
+    import ttnn
+
+    if not isinstance(tensor, ttnn.Tensor):
+        raise ValueError(f"{name} is a ttnn.Tensor, not {tensor!r}")
+    if not tensor.is_allocated():
+        raise ValueError(f"{name} has been deallocated")
+    if tensor.storage_type() != ttnn.StorageType.DEVICE:
+        raise ValueError(f"{name} must be on the device, not {tensor.storage_type()}")
+    check_on_device(name, tensor, device)
+    found = (tuple(tensor.shape), tensor.dtype, tensor.layout)
+    if found != (shape, ttnn.bfloat16, ttnn.TILE_LAYOUT):
+        raise ValueError(
+            f"{name} must be bfloat16 TILE {shape}, it is {tensor.dtype.name} {tensor.layout.name} {found[0]}"
+        )
