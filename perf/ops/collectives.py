@@ -25,14 +25,13 @@ def _all_reduce(mesh, p: SimpleNamespace) -> Row:
     reduce_scatter, the add on a chip's part, all_gather, the norm of the whole row."""
     import ttnn
 
-    from perf.lib.tensors import tile
     from runtime_patches.profiling.timeline import Timeline
     from tt_kernels.all_reduce.op import AllReduce
 
     timeline, memory = Timeline(mesh), ttnn.L1_MEMORY_CONFIG
     op = AllReduce(mesh, p.users, p.columns, timeout_s=TIMEOUT_S)
-    x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=memory) for _ in range(2))
-    weights, part = tile(mesh, (1, 1, 1, p.columns)), tile(mesh, (1, 1, p.users, p.columns // p.chips), memory=memory)
+    x, y = (_row(mesh, p.users, p.columns, memory) for _ in range(2))
+    weights = _row(mesh, 1, p.columns, ttnn.DRAM_MEMORY_CONFIG)
     row: Row = {
         "sum": _slowest(mesh, timeline, partial(op, x))[0],
         "sum, residual, norm": _slowest(mesh, timeline, partial(op, x, residual=y, norm=weights))[0],
@@ -40,6 +39,8 @@ def _all_reduce(mesh, p: SimpleNamespace) -> Row:
     op.check()
     if p.ways == "own":
         return measurable(row)
+
+    part = _row(mesh, p.users, p.columns // p.chips, memory)
 
     def stock() -> Any:
         line, place = {"cluster_axis": 1, "memory_config": memory}, {"memory_config": memory}
@@ -51,6 +52,20 @@ def _all_reduce(mesh, p: SimpleNamespace) -> Row:
     row |= {"reduce_scatter": scatter, "add": add, "all_gather": gather, "rms_norm": norm}
     row["stock"] = scatter + add + gather + norm
     return measurable(row) | {"of_stock": row["sum, residual, norm"] / row["stock"]}
+
+
+def _row(mesh, users: int, columns: int, memory: Any) -> Any:
+    """Return normal numbers, the same on every chip; the host makes tiles of them, which would take the chips long."""
+    import torch
+    import ttnn
+
+    host = ttnn.from_torch(
+        torch.randn(1, 1, users, columns),
+        dtype=ttnn.bfloat16,
+        layout=ttnn.TILE_LAYOUT,
+        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
+    )
+    return ttnn.to_device(host, mesh, memory_config=memory)
 
 
 def _slowest(mesh, timeline, launch: Callable[[], Any]) -> list[int]:

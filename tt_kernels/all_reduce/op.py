@@ -232,8 +232,9 @@ class AllReduce(TpChips):
         noc_core, landing = noc_core_of(self.device), self._landing.buffer_address()
         worker_cores = [part for core in self.workers for part in noc_core(core)]
         link_x, link_y = noc_core(self.core)
-        reader = {"rank": rank, "link_x": link_x, "link_y": link_y, "landing": landing, "partial": address["partial"]}
-        written = ("residual", "weights", "sum", "normed")
+        reader = {"rank": rank, "link_x": link_x, "link_y": link_y, "landing": landing}
+        read, written = ("partial", "sum"), ("residual", "weights", "normed")
+        reader |= {name: address[name] for name in read}
         writer: dict[str, Any] = {name: address[name] for name in written} | {"worker_cores": worker_cores}
         link: Values = {
             "rank": rank,
@@ -248,7 +249,7 @@ class AllReduce(TpChips):
             kernel_descriptor(
                 KERNELS / "worker_reader.cpp",
                 ttnn.ReaderConfigDescriptor(),
-                accessors={"partial": there["partial"]},
+                accessors={name: there[name] for name in read},
                 constants=constants,
                 per_core={core: {"worker": n} | reader for n, core in enumerate(self.workers)},
                 defines=defines,

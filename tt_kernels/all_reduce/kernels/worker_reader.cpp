@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Hands the worker's pieces of this chip's partial sums to the link core, and when that has those of the other chips,
-// puts all of them in chip order before the compute kernel.
+// puts all of them in chip order before the compute kernel; then writes the sum, unless the link core has failed.
 
 #include <cstdint>
 
@@ -17,6 +17,7 @@ void kernel_main() {
     const uint32_t worker = RUNTIME_ARG(worker), rank = RUNTIME_ARG(rank);
     const uint32_t x = RUNTIME_ARG(link_x), y = RUNTIME_ARG(link_y);
     const auto partial = TensorAccessor(ACCESSOR_ARGS(partial), RUNTIME_ARG(partial), config::tile_bytes);
+    const auto sum = TensorAccessor(ACCESSOR_ARGS(sum), RUNTIME_ARG(sum), config::tile_bytes);
 
     const uint32_t parts = get_write_ptr(config::cb_parts);
     const uint32_t own = parts + rank * config::block_bytes;
@@ -58,5 +59,10 @@ void kernel_main() {
     }
     cb_reserve_back(config::cb_parts, config::chips * config::blocks);
     cb_push_back(config::cb_parts, config::chips * config::blocks);
+    cb_wait_front(config::cb_sum, config::blocks);
+    if (*decision != config::failed) {
+        pieces::scatter(sum, worker * config::tiles, get_read_ptr(config::cb_sum));
+    }
+    noc_async_write_barrier();
     noc_async_atomic_barrier();
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads the residual and the norm's weights, exchanges sums of squares with the other workers, and writes the results:
+// Reads the residual and the norm's weights, exchanges sums of squares with the other workers, and writes the norm:
 // nothing if the link core has failed.
 
 #include <cstdint>
@@ -93,7 +93,6 @@ void kernel_main() {
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
     constexpr uint32_t squares_semaphore = get_named_compile_time_arg_val("squares_semaphore");
     const uint32_t worker = RUNTIME_ARG(worker), first = worker * config::tiles;
-    const auto sum = TensorAccessor(ACCESSOR_ARGS(sum), RUNTIME_ARG(sum), config::tile_bytes);
     const auto normed = TensorAccessor(ACCESSOR_ARGS(normed), RUNTIME_ARG(normed), config::tile_bytes);
 
     if constexpr (config::has_residual) {
@@ -129,16 +128,11 @@ void kernel_main() {
         cb_reserve_back(config::cb_all_squares, config::square_pages);
         cb_push_back(config::cb_all_squares, config::square_pages);
     }
-    cb_wait_front(config::cb_sum, config::blocks);
-    const volatile tt_l1_ptr uint32_t* decision =
-        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
-    const bool succeeded = *decision != config::failed;
-    if (succeeded) {
-        pieces::scatter(sum, first, get_read_ptr(config::cb_sum));
-    }
     if constexpr (config::has_norm) {
         cb_wait_front(config::cb_normed, config::blocks);
-        if (succeeded) {
+        const volatile tt_l1_ptr uint32_t* decision =
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
+        if (*decision != config::failed) {
             pieces::scatter(normed, first, get_read_ptr(config::cb_normed));
         }
     }
