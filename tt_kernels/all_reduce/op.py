@@ -108,6 +108,8 @@ class AllReduce(TpChips):
         most = min(len(free), MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS)
         count = max(n for n in range(1, most + 1) if columns // TILE % n == 0)
         self.workers, self.tiles = free[:count], columns // TILE // count
+        # One user's columns lie packed in one tile of a worker, and the workers' sums of squares in the rows of a face.
+        self.dense = users == 1 and self.tiles <= TILE
         whole = users > FACE_ROWS
         self.pieces, self.piece_bytes = (1, TILE_BYTES["BFLOAT16"]) if whole else (2, users * ROW_BYTES)
         self.chunk_bytes = self.tiles * self.pieces * self.piece_bytes
@@ -181,9 +183,8 @@ class AllReduce(TpChips):
 
     def buffers(self, has_residual: bool, has_norm: bool) -> dict[str, Buffer]:
         """Return the circular buffers of a call by their names in the kernels."""
-        dense = self.users == 1
-        blocks = -(-self.chunk_bytes // TILE_BYTES["BFLOAT16"]) if dense else self.tiles
-        workers = len(self.workers)
+        blocks, workers = 1 if self.dense else self.tiles, len(self.workers)
+        spread_norm = has_norm and not self.dense
         both, own = frozenset({_WORKER, _LINK}), frozenset({_WORKER})
         sizes = [
             # On workers too, so that they know its address.
@@ -194,12 +195,11 @@ class AllReduce(TpChips):
             ("cb_weights", "BFLOAT16", None, blocks * has_norm, own),
             ("cb_normed", "BFLOAT16", None, blocks * has_norm, own),
             ("cb_exact", "FLOAT32", None, blocks * has_norm, own),
-            ("cb_ones", "FLOAT32", None, has_norm, own),
-            ("cb_squares", "FLOAT32", None, has_norm, own),
-            ("cb_rows", "FLOAT32", None, has_norm, own),
             ("cb_own_square", "FLOAT32", None, has_norm, own),
-            ("cb_all_squares", "FLOAT32", None, has_norm * (1 if dense else workers), own),
-            ("cb_scale", "FLOAT32", None, has_norm, own),
+            ("cb_all_squares", "FLOAT32", None, has_norm * (1 if self.dense else workers), own),
+            ("cb_ones", "FLOAT32", None, spread_norm, own),
+            ("cb_squares", "FLOAT32", None, spread_norm, own),
+            ("cb_scale", "FLOAT32", None, spread_norm, own),
         ]
         return {
             name: Buffer(index, dtype, TILE_BYTES[dtype] if page is None else page, pages, roles)
@@ -219,6 +219,7 @@ class AllReduce(TpChips):
             "chips": self.chips,
             "workers": len(self.workers),
             "users": self.users,
+            "dense": int(self.dense),
             "tiles": self.tiles,
             "pieces": self.pieces,
             "piece_bytes": self.piece_bytes,
@@ -264,7 +265,7 @@ class AllReduce(TpChips):
             ),
             kernel_descriptor(
                 KERNELS / "worker_compute.cpp",
-                _compute_config(buffers),
+                _compute_config(buffers, self.dense),
                 cores=core_set(*self.workers),
                 constants=constants,
                 common={"per_column": float_bits(1 / self.columns), "epsilon": float_bits(epsilon)},
@@ -313,13 +314,13 @@ class AllReduce(TpChips):
             raise ValueError(f"epsilon is a positive, finite number, not {epsilon!r}")
 
 
-def _compute_config(buffers: dict[str, Buffer]) -> Any:
+def _compute_config(buffers: dict[str, Buffer], dense: bool) -> Any:
     """Return the compute configuration: float32 sums, and float32 operands that go straight to the registers."""
     import ttnn
 
     config = ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
     modes = [ttnn.UnpackToDestMode.Default] * 32
-    for name in ("cb_exact", "cb_scale"):
+    for name in ("cb_exact", "cb_all_squares" if dense else "cb_scale"):
         modes[buffers[name].index] = ttnn.UnpackToDestMode.UnpackToDestFp32
     config.unpack_to_dest_mode = modes
     return config

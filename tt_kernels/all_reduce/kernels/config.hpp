@@ -14,21 +14,19 @@
 namespace config {
 
 constexpr uint32_t cb_packed =
-    get_named_compile_time_arg_val("cb_packed");  // on the link core: all workers' pieces
+    get_named_compile_time_arg_val("cb_packed");                           // of all workers, on the link core
 constexpr uint32_t cb_parts = get_named_compile_time_arg_val("cb_parts");  // of each chip, in chip order
 constexpr uint32_t cb_residual = get_named_compile_time_arg_val("cb_residual");
-constexpr uint32_t cb_weights =
-    get_named_compile_time_arg_val("cb_weights");  // of the norm, a row for each user
 constexpr uint32_t cb_sum = get_named_compile_time_arg_val("cb_sum");
+constexpr uint32_t cb_weights = get_named_compile_time_arg_val("cb_weights");  // a row for each user
 constexpr uint32_t cb_normed = get_named_compile_time_arg_val("cb_normed");
 // float32:
-constexpr uint32_t cb_ones = get_named_compile_time_arg_val("cb_ones");
 constexpr uint32_t cb_exact = get_named_compile_time_arg_val("cb_exact");  // the sum before it is rounded
-constexpr uint32_t cb_squares =
-    get_named_compile_time_arg_val("cb_squares");                        // of the worker's columns, added up
-constexpr uint32_t cb_rows = get_named_compile_time_arg_val("cb_rows");  // dense: their sums by row
-constexpr uint32_t cb_own_square = get_named_compile_time_arg_val("cb_own_square");
-constexpr uint32_t cb_all_squares = get_named_compile_time_arg_val("cb_all_squares");  // from all workers
+constexpr uint32_t cb_own_square = get_named_compile_time_arg_val("cb_own_square");    // sums of squares
+constexpr uint32_t cb_all_squares = get_named_compile_time_arg_val("cb_all_squares");  // of all workers
+// and unless dense:
+constexpr uint32_t cb_ones = get_named_compile_time_arg_val("cb_ones");
+constexpr uint32_t cb_squares = get_named_compile_time_arg_val("cb_squares");
 constexpr uint32_t cb_scale = get_named_compile_time_arg_val("cb_scale");
 
 constexpr uint32_t chips = get_named_compile_time_arg_val("chips");
@@ -44,13 +42,13 @@ constexpr uint32_t tile_bytes = 2048, face_bytes = 512, row_bytes = 32;         
 constexpr uint32_t exact_tile_bytes = 4096, exact_face_bytes = 1024, exact_row_bytes = 64;  // float32
 constexpr uint32_t face_rows = 16;
 
-constexpr bool dense = users == 1;
+constexpr bool dense = get_named_compile_time_arg_val("dense");
 constexpr uint32_t chunk_bytes = tiles * pieces * piece_bytes;  // a worker's pieces
 constexpr uint32_t blocks =
     dense ? (chunk_bytes + tile_bytes - 1) / tile_bytes : tiles;  // tiles for the compute kernel
 constexpr uint32_t block_bytes = blocks * tile_bytes;
 constexpr uint32_t tail_bytes = dense ? block_bytes - chunk_bytes : 0;  // zeros after the pieces
-constexpr uint32_t square_pages = dense ? 1 : workers;  // dense: a worker has a row of one tile
+constexpr uint32_t square_pages = dense ? 1 : workers;
 
 // Where a piece lies in the compute kernel's tiles.
 constexpr uint32_t place(uint32_t tile, uint32_t piece) {

@@ -19,15 +19,16 @@
 #include "api/compute/reg_api.h"
 #include "api/compute/tile_move_copy.h"
 #include "config.hpp"
+#include "dense_rows.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
 
 namespace {
 
-// Packs register 0 as the next page of a float32 buffer.
-void pack_exact(uint32_t cb) {
+// Packs a register as the next page of a float32 buffer.
+void pack_exact(uint32_t cb, uint32_t from = 0) {
     cb_reserve_back(cb, 1);
     pack_reconfig_data_format(cb);
-    pack_tile(0, cb);
+    pack_tile(from, cb);
     cb_push_back(cb, 1);
 }
 
@@ -58,6 +59,13 @@ void add_up(uint32_t block) {
     }
 }
 
+void pack_rounded(uint32_t cb) {
+    pack_reconfig_data_format(cb);
+    cb_reserve_back(cb, 1);
+    pack_tile(0, cb);
+    cb_push_back(cb, 1);
+}
+
 void sums() {
     cb_wait_front(config::cb_parts, config::chips * config::blocks);
     if constexpr (config::has_residual) {
@@ -68,20 +76,23 @@ void sums() {
     for (uint32_t block = 0; block < config::blocks; ++block) {
         tile_regs_acquire();
         add_up(block);
+        if constexpr (config::dense && config::has_norm) {
+            dense_rows::sum_of_squares();
+        }
         tile_regs_commit();
         tile_regs_wait();
+        if constexpr (config::dense && config::has_norm) {
+            pack_exact(config::cb_own_square, 1);
+        }
         if constexpr (config::has_norm) {
             pack_exact(config::cb_exact);
         }
-        pack_reconfig_data_format(config::cb_sum);
-        cb_reserve_back(config::cb_sum, 1);
-        pack_tile(0, config::cb_sum);
-        cb_push_back(config::cb_sum, 1);
+        pack_rounded(config::cb_sum);
         tile_regs_release();
     }
 }
 
-// The sum of the squares of this worker's columns: of each row, or dense, of all rows.
+// The sum of the squares of each row of this worker's columns, in all columns.
 void square() {
     cb_wait_front(config::cb_exact, config::blocks);
     tile_regs_acquire();
@@ -98,38 +109,25 @@ void square() {
     finish(config::cb_squares);
     cb_wait_front(config::cb_ones, 1);
     cb_wait_front(config::cb_squares, 1);
-    constexpr uint32_t rows = config::dense ? config::cb_rows : config::cb_own_square;
     reconfig_data_format(config::cb_ones, config::cb_squares);
     matmul_init(config::cb_squares, config::cb_ones);
     tile_regs_acquire();
     matmul_tiles(config::cb_squares, config::cb_ones, 0, 0, 0);
-    finish(rows);
-    if constexpr (config::dense) {
-        cb_wait_front(rows, 1);
-        matmul_init(config::cb_ones, rows);
-        tile_regs_acquire();
-        matmul_tiles(config::cb_ones, rows, 0, 0, 0);
-        finish(config::cb_own_square);
-    }
+    finish(config::cb_own_square);
 }
 
 // cb_scale = 1 / sqrt(mean of the squares + epsilon), in all columns of a row.
 void scale(uint32_t per_column, uint32_t epsilon) {
-    cb_wait_front(config::cb_all_squares, config::square_pages);
+    cb_wait_front(config::cb_all_squares, config::workers);
     tile_regs_acquire();
-    if constexpr (config::dense) {
-        matmul_init(config::cb_ones, config::cb_all_squares);
-        matmul_tiles(config::cb_ones, config::cb_all_squares, 0, 0, 0);
-    } else {
-        reconfig_data_format(config::cb_all_squares, config::cb_all_squares);
-        uint32_t worker = config::workers % 2;
-        if (worker == 1) {
-            copy(config::cb_all_squares, 0, 0);
-        }
-        add_init(config::cb_all_squares, config::cb_all_squares, true);
-        for (; worker < config::workers; worker += 2) {
-            add_tiles(config::cb_all_squares, config::cb_all_squares, worker, worker + 1, 0);
-        }
+    reconfig_data_format(config::cb_all_squares, config::cb_all_squares);
+    uint32_t worker = config::workers % 2;
+    if (worker == 1) {
+        copy(config::cb_all_squares, 0, 0);
+    }
+    add_init(config::cb_all_squares, config::cb_all_squares, true);
+    for (; worker < config::workers; worker += 2) {
+        add_tiles(config::cb_all_squares, config::cb_all_squares, worker, worker + 1, 0);
     }
     binop_with_scalar_tile_init();
     mul_unary_tile(0, per_column);
@@ -142,7 +140,6 @@ void scale(uint32_t per_column, uint32_t epsilon) {
 void normalise() {
     cb_wait_front(config::cb_scale, 1);
     cb_wait_front(config::cb_weights, config::blocks);
-    pack_reconfig_data_format(config::cb_normed);
     for (uint32_t block = 0; block < config::blocks; ++block) {
         tile_regs_acquire();
         copy(config::cb_exact, block, 0);
@@ -154,11 +151,27 @@ void normalise() {
         mul_binary_tile(0, 1, 0);
         tile_regs_commit();
         tile_regs_wait();
-        cb_reserve_back(config::cb_normed, 1);
-        pack_tile(0, config::cb_normed);
-        cb_push_back(config::cb_normed, 1);
+        pack_rounded(config::cb_normed);
         tile_regs_release();
     }
+}
+
+void normalise_dense(uint32_t per_column, uint32_t epsilon) {
+    static_assert(!config::dense || config::blocks == 1);
+    constexpr uint32_t bands = (config::workers + register_rows::band_rows - 1) / register_rows::band_rows;
+    cb_wait_front(config::cb_exact, 1);
+    cb_wait_front(config::cb_weights, 1);
+    tile_regs_acquire();
+    copy(config::cb_weights, 0, 2);
+    copy(config::cb_exact, 0, 0);
+    cb_wait_front(config::cb_all_squares, 1);
+    copy_tile(config::cb_all_squares, 0, 1);
+    dense_rows::init();
+    dense_rows::normalise<bands>(per_column, epsilon);
+    tile_regs_commit();
+    tile_regs_wait();
+    pack_rounded(config::cb_normed);
+    tile_regs_release();
 }
 
 }  // namespace
@@ -166,7 +179,9 @@ void normalise() {
 void kernel_main() {
     compute_kernel_hw_startup(config::cb_parts, config::cb_parts, config::cb_sum);
     sums();
-    if constexpr (config::has_norm) {
+    if constexpr (config::has_norm && config::dense) {
+        normalise_dense(COMMON_ARG(per_column), COMMON_ARG(epsilon));
+    } else if constexpr (config::has_norm) {
         square();
         scale(COMMON_ARG(per_column), COMMON_ARG(epsilon));
         normalise();

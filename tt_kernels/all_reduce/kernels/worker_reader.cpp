@@ -23,8 +23,8 @@ void kernel_main() {
     const uint32_t own = parts + rank * config::block_bytes;
     pieces::gather(partial, worker * config::tiles, own);
     if constexpr (config::dense && config::has_norm) {
-        // Before any worker can send its sum of squares: rows that nobody writes are zeros.
-        tile_masks::clear(get_write_ptr(config::cb_all_squares), config::exact_tile_bytes);
+        // The rows of the workers' sums of squares, before any can send its own.
+        tile_masks::clear(get_write_ptr(config::cb_all_squares), config::exact_face_bytes);
     }
     noc_async_read_barrier();
     const uint32_t packed =

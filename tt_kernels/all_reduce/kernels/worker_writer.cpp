@@ -54,37 +54,52 @@ void gather_weights(const Accessor& weights, uint32_t first, uint32_t to) {
     });
 }
 
-// Sends this worker's sums of squares to all workers. They fill a row of 16 columns; the faces to the right have them
-// too, so that all columns of a row hold its sum.
-void send_squares(uint32_t worker, uint32_t semaphore) {
-    const uint32_t from = get_read_ptr(config::cb_own_square);
-    const uint32_t base = get_write_ptr(config::cb_all_squares);
-    const auto send = [from](uint32_t x, uint32_t y, uint32_t source, uint32_t to, uint32_t bytes) {
-        for (uint32_t face = 0; face < 2; ++face) {
-            noc_async_write(from + source, get_noc_addr(x, y, to + face * config::exact_face_bytes), bytes);
-        }
-    };
+template <typename Visit>
+void for_each_worker(Visit visit) {
     for (uint32_t other = 0; other < config::workers; ++other) {
-        const uint32_t x = get_arg_val<uint32_t>(RUNTIME_INDEX(worker_cores) + 2 * other);
-        const uint32_t y = get_arg_val<uint32_t>(RUNTIME_INDEX(worker_cores) + 2 * other + 1);
-        if constexpr (config::dense) {
-            send(x, y, 0, base + worker * config::exact_row_bytes, config::exact_row_bytes);
-        } else {
-            const uint32_t to = base + worker * config::exact_tile_bytes;
-            constexpr uint32_t upper = config::users < config::face_rows ? config::users : config::face_rows;
-            send(x, y, 0, to, upper * config::exact_row_bytes);
+        const uint32_t index = RUNTIME_INDEX(worker_cores) + 2 * other;
+        visit(get_arg_val<uint32_t>(index), get_arg_val<uint32_t>(index + 1));
+    }
+}
+
+// Dense: sends this worker's sum of squares to all workers, to a row of its own, and waits for theirs. Such a row
+// arrives as a whole; until then it is zeros, and its last word is none.
+void exchange_dense_squares(uint32_t worker) {
+    const uint32_t from = get_read_ptr(config::cb_own_square);
+    const uint32_t rows = get_write_ptr(config::cb_all_squares);
+    for_each_worker([&](uint32_t x, uint32_t y) {
+        const uint32_t to = rows + worker * config::exact_row_bytes;
+        noc_async_write_one_packet(from, get_noc_addr(x, y, to), config::exact_row_bytes);
+    });
+    for (uint32_t other = 0; other < config::workers; ++other) {
+        const volatile tt_l1_ptr uint32_t* last = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(
+            rows + (other + 1) * config::exact_row_bytes - sizeof(uint32_t));
+        while (*last == 0) {
+        }
+    }
+}
+
+// Sends this worker's sums of squares to all workers, to a tile of its own, and waits for theirs. They fill a row of 16
+// columns; the faces to the right have them too, so that all columns of a row hold its sum.
+void exchange_squares(uint32_t worker, uint32_t semaphore) {
+    constexpr uint32_t upper = config::users < config::face_rows ? config::users : config::face_rows;
+    const uint32_t from = get_read_ptr(config::cb_own_square);
+    const uint32_t tile = get_write_ptr(config::cb_all_squares) + worker * config::exact_tile_bytes;
+    for_each_worker([&](uint32_t x, uint32_t y) {
+        for (uint32_t face = 0; face < 2; ++face) {
+            const uint64_t to = get_noc_addr(x, y, tile + face * config::exact_face_bytes);
+            noc_async_write(from, to, upper * config::exact_row_bytes);
             if constexpr (config::users > config::face_rows) {
                 constexpr uint32_t below = 2 * config::exact_face_bytes;
-                send(x, y, below, to + below, (config::users - upper) * config::exact_row_bytes);
+                noc_async_write(from + below, to + below, (config::users - upper) * config::exact_row_bytes);
             }
         }
-    }
+    });
     noc_async_write_barrier();
-    for (uint32_t other = 0; other < config::workers; ++other) {
-        const uint32_t x = get_arg_val<uint32_t>(RUNTIME_INDEX(worker_cores) + 2 * other);
-        const uint32_t y = get_arg_val<uint32_t>(RUNTIME_INDEX(worker_cores) + 2 * other + 1);
-        noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(semaphore)), 1);
-    }
+    for_each_worker(
+        [&](uint32_t x, uint32_t y) { noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(semaphore)), 1); });
+    noc_semaphore_wait_min(
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(semaphore)), config::workers);
 }
 
 }  // namespace
@@ -111,20 +126,20 @@ void kernel_main() {
         cb_push_back(config::cb_residual, config::blocks);
     }
     if constexpr (config::has_norm) {
-        constexpr uint32_t one = 0x3F800000;
-        cb_reserve_back(config::cb_ones, 1);
-        tile_masks::fill_elements(get_write_ptr(config::cb_ones), config::exact_tile_bytes, one);
-        cb_push_back(config::cb_ones, 1);
         if constexpr (!config::dense) {
+            constexpr uint32_t one = 0x3F800000;
+            cb_reserve_back(config::cb_ones, 1);
+            tile_masks::fill_elements(get_write_ptr(config::cb_ones), config::exact_tile_bytes, one);
+            cb_push_back(config::cb_ones, 1);
             repeat_rows(get_write_ptr(config::cb_weights));
         }
         cb_push_back(config::cb_weights, config::blocks);
-
         cb_wait_front(config::cb_own_square, 1);
-        send_squares(worker, squares_semaphore);
-        volatile tt_l1_ptr uint32_t* squares =
-            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(squares_semaphore));
-        noc_semaphore_wait_min(squares, config::workers);
+        if constexpr (config::dense) {
+            exchange_dense_squares(worker);
+        } else {
+            exchange_squares(worker, squares_semaphore);
+        }
         cb_reserve_back(config::cb_all_squares, config::square_pages);
         cb_push_back(config::cb_all_squares, config::square_pages);
     }
