@@ -52,10 +52,9 @@ public:
         return state_->calls % 2;
     }
 
-    // Tells the chips that a link reaches that everything written to them is complete.
-    bool confirm(PeerLink& link) {
-        return link.increment(
-            reinterpret_cast<uint32_t>(state_) + offsetof(State, arrivals) + self_ * sizeof(uint32_t));
+    // The counter of this chip on the others, incremented once everything of a call has been written to them.
+    uint32_t arrival() const {
+        return reinterpret_cast<uint32_t>(state_) + offsetof(State, arrivals) + self_ * sizeof(uint32_t);
     }
 
     bool blocked() { return fail(link_blocked, self_); }

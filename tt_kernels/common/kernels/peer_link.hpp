@@ -70,31 +70,47 @@ public:
     }
 
     bool write(uint32_t from, uint64_t to, uint32_t bytes) {
-        return send(from, bytes, [&] {
-            header_->to_noc_unicast_write(tt::tt_fabric::NocUnicastCommandHeader{to}, bytes);
-        });
+        return send(from, bytes, [&] { command_write(header_, to, bytes); });
     }
 
     static constexpr uint32_t max_pieces = NOC_SCATTER_WRITE_MAX_CHUNKS;
 
     bool scatter(uint32_t from, const uint64_t* to, uint32_t pieces, uint32_t bytes) {
-        if (pieces < tt::tt_fabric::NOC_SCATTER_WRITE_MIN_CHUNKS) {
-            return write(from, to[0], bytes);
-        }
-        return send(from, pieces * bytes, [&] {
-            const uint16_t size = bytes;
-            const uint16_t sizes[max_pieces - 1] = {size, size, size};
-            header_->to_noc_unicast_scatter_write(
-                tt::tt_fabric::NocUnicastScatterCommandHeader(to, sizes, pieces), pieces * bytes);
-        });
+        return send(from, pieces * bytes, [&] { command_scatter(header_, to, pieces, bytes); });
     }
 
     bool increment(uint32_t l1) {
-        return send(0, 0, [&] {
-            // The peer's router applies it after the writes it received before.
-            const tt::tt_fabric::NocUnicastAtomicIncCommandHeader command{core_address(l1), 1, true};
-            header_->to_noc_unicast_atomic_inc(command);
-        });
+        return send(0, 0, [&] { command_increment(header_, core_address(l1)); });
+    }
+
+    // Packets whose headers are ready before what they carry is: scatter() and increment() in two steps. A RISC has
+    // eight headers, so that each of two links may prepare `max_prepared` packets.
+    using Packet = volatile tt_l1_ptr PACKET_HEADER_TYPE*;
+    static constexpr uint32_t max_prepared = 3;
+
+    Packet prepare_scatter(const uint64_t* to, uint32_t pieces, uint32_t bytes) {
+        Packet packet = prepare();
+        command_scatter(packet, to, pieces, bytes);
+        return packet;
+    }
+
+    Packet prepare_increment(uint32_t l1) {
+        Packet packet = prepare();
+        command_increment(packet, core_address(l1));
+        return packet;
+    }
+
+    // Sends a prepared packet without waiting until it has left: see drain().
+    bool send(Packet packet, uint32_t from, uint32_t bytes) {
+        if (!await_space()) {
+            return false;
+        }
+        if (bytes > 0) {
+            sender_.send_payload_without_header_non_blocking_from_address(from, bytes);
+        }
+        const uint32_t header = reinterpret_cast<uint32_t>(packet);
+        sender_.send_payload_flush_non_blocking_from_address(header, sizeof(PACKET_HEADER_TYPE));
+        return true;
     }
 
     void drain() { noc_async_writes_flushed(); }
@@ -104,18 +120,52 @@ public:
 private:
     using Sender = tt::tt_fabric::WorkerToFabricEdmSender;
 
-    // Sends a packet of `bytes` from L1 address `from`; `address` says in its header what the peer's router does.
-    template <typename Address>
-    bool send(uint32_t from, uint32_t bytes, Address address) {
-        if (!bounded::wait(timeout_, [this] { return sender_.edm_has_space_for_packet(); })) {
+    bool await_space() {
+        return bounded::wait(timeout_, [this] { return sender_.edm_has_space_for_packet(); });
+    }
+
+    void route(Packet header) const {
+        if (to_all_) {
+            header->to_chip_multicast(tt::tt_fabric::MulticastRoutingCommandHeader{1, hops_});
+        } else {
+            header->to_chip_unicast(hops_);
+        }
+    }
+
+    Packet prepare() const {
+        Packet packet = PacketHeaderPool::allocate_header();
+        route(packet);
+        return packet;
+    }
+
+    static void command_write(Packet header, uint64_t to, uint32_t bytes) {
+        header->to_noc_unicast_write(tt::tt_fabric::NocUnicastCommandHeader{to}, bytes);
+    }
+
+    static void command_scatter(Packet header, const uint64_t* to, uint32_t pieces, uint32_t bytes) {
+        if (pieces < tt::tt_fabric::NOC_SCATTER_WRITE_MIN_CHUNKS) {
+            command_write(header, to[0], bytes);
+            return;
+        }
+        const uint16_t size = bytes;
+        const uint16_t sizes[max_pieces - 1] = {size, size, size};
+        header->to_noc_unicast_scatter_write(
+            tt::tt_fabric::NocUnicastScatterCommandHeader(to, sizes, pieces), pieces * bytes);
+    }
+
+    static void command_increment(Packet header, uint64_t to) {
+        // The peer's router applies it after the writes it received before.
+        header->to_noc_unicast_atomic_inc(tt::tt_fabric::NocUnicastAtomicIncCommandHeader{to, 1, true});
+    }
+
+    // Sends a packet of `bytes` from L1 address `from`; `command` says in its header what the peer's router does.
+    template <typename Command>
+    bool send(uint32_t from, uint32_t bytes, Command command) {
+        if (!await_space()) {
             return false;
         }
-        if (to_all_) {
-            header_->to_chip_multicast(tt::tt_fabric::MulticastRoutingCommandHeader{1, hops_});
-        } else {
-            header_->to_chip_unicast(hops_);
-        }
-        address();
+        route(header_);
+        command();
         if (bytes > 0) {
             sender_.send_payload_without_header_non_blocking_from_address(from, bytes);
         }
@@ -129,7 +179,7 @@ private:
     uint32_t x_, y_;
     uint8_t hops_;
     bool to_all_ = false;
-    volatile tt_l1_ptr PACKET_HEADER_TYPE* header_;
+    Packet header_;
     Sender sender_;
 };
 
