@@ -7,51 +7,48 @@ A program takes from its go message on the first chip until its last core is don
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip
 from perf.ops.family import Family, Row, Target, measurable
+from perf.sweep.configurations import Configuration
+from perf.sweep.paper import CSV, cycles_of
+from perf.sweep.table import read
 
 GRID = "4x3"
 TIMEOUT_S = 1e-2
+STOCK = ("reduce_scatter", "all_gather")
 TARGETS = {2: 9_000, 4: 12_000, 8: 16_000}  # cycles, one user, with residual and norm
 
 
 def _all_reduce(mesh, p: SimpleNamespace) -> Row:
-    """Cycles of the op, of the sum alone and with residual and norm; and of the stock ops in the latter's place:
-    reduce_scatter, the add on a chip's part, all_gather, the norm of the whole row."""
+    """Cycles of the op with residual and norm; and of the two stock collectives alone in its place, reduce_scatter and
+    all_gather, which the sweep has."""
     import ttnn
 
     from runtime_patches.profiling.timeline import Timeline
     from tt_kernels.all_reduce.op import AllReduce
 
-    timeline, memory = Timeline(mesh), ttnn.L1_MEMORY_CONFIG
     op = AllReduce(mesh, p.users, p.columns, timeout_s=TIMEOUT_S)
-    x, y = (_row(mesh, p.users, p.columns, memory) for _ in range(2))
-    weights = _row(mesh, 1, p.columns, ttnn.DRAM_MEMORY_CONFIG)
-    row: Row = {
-        "sum": _slowest(mesh, timeline, partial(op, x))[0],
-        "sum, residual, norm": _slowest(mesh, timeline, partial(op, x, residual=y, norm=weights))[0],
-    }
+    x, y = (_row(mesh, p.users, p.columns, ttnn.L1_MEMORY_CONFIG) for _ in range(2))
+    weights, timeline = _row(mesh, 1, p.columns, ttnn.DRAM_MEMORY_CONFIG), Timeline(mesh)
+    timeline.start()
+    for _ in range(2):  # the first one compiles
+        op(x, residual=y, norm=weights)
+    last = [max(spans, key=lambda span: span.start) for spans in timeline.stop()]
     op.check()
-    if p.ways == "own":
-        return measurable(row)
+    row = measurable({"cycles": max(span.end - span.start for span in last)})
+    return row | _stock(p.chips, p.columns, row["cycles"])
 
-    part = _row(mesh, p.users, p.columns // p.chips, memory)
 
-    def stock() -> Any:
-        line, place = {"cluster_axis": 1, "memory_config": memory}, {"memory_config": memory}
-        update = ttnn.reduce_scatter(x, dim=3, topology=ttnn.Topology.Linear, **line)
-        gathered = ttnn.all_gather(ttnn.add(part, update, **place), dim=3, **line)
-        return ttnn.rms_norm(gathered, weight=weights, epsilon=1e-5, **place)
-
-    scatter, add, gather, norm = _slowest(mesh, timeline, stock)
-    row |= {"reduce_scatter": scatter, "add": add, "all_gather": gather, "rms_norm": norm}
-    row["stock"] = scatter + add + gather + norm
-    return measurable(row) | {"of_stock": row["sum, residual, norm"] / row["stock"]}
+def _stock(chips: int, columns: int, cycles: int) -> Row:
+    """Return what the sweep of stock ops has (perf/data/paper_cycles.csv), None where it has nothing."""
+    took = cycles_of(read(CSV))
+    names = {op: Configuration.make("collective", op=op, mesh=f"1x{chips}", columns=columns).name for op in STOCK}
+    found: Row = {op: took.get(name) for op, name in names.items()}
+    both = None if None in found.values() else sum(found.values())
+    return found | {"stock": both, "of_stock": both and cycles / both}
 
 
 def _row(mesh, users: int, columns: int, memory: Any) -> Any:
@@ -68,29 +65,17 @@ def _row(mesh, users: int, columns: int, memory: Any) -> Any:
     return ttnn.to_device(host, mesh, memory_config=memory)
 
 
-def _slowest(mesh, timeline, launch: Callable[[], Any]) -> list[int]:
-    """Return the cycles of each program of a launch on the slowest chip; it is launched once before, which compiles."""
-    import ttnn
-
-    launch()
-    ttnn.synchronize_device(mesh)
-    timeline.start()
-    launch()
-    chips = timeline.stop()
-    return [max(span.end - span.start for span in spans) for spans in zip(*chips, strict=True)]
-
-
 def _target(chips: int, limit: int) -> Target:
     def meant(row: Row) -> bool:
         return bool((row["chips"], row["users"]) == (chips, 1))
 
-    return Target("sum, residual, norm", limit, meant, f"{chips} chips, one user")
+    return Target("cycles", limit, meant, f"{chips} chips, one user")
 
 
 ALL_REDUCE = Family(
     about="the sum of a TP group's rows on each of its chips, with residual and norm, against stock ops",
-    options={"chips": 2, "users": 1, "columns": 4096, "ways": "all"},
-    choices={"chips": (2, 4, 8), "ways": ("all", "own")},
+    options={"chips": 2, "users": 1, "columns": 4096},
+    choices={"chips": (2, 4, 8)},
     points={"default": ["chips=2,4,8"]},
     chip=lambda point: Chip(GRID, mesh=(1, point.chips), timed=True),
     measure=_all_reduce,
