@@ -11,7 +11,7 @@ import torch
 
 from runtime_patches import sgdc
 from tests.support.run_op import Call, Make, priorities, run_ops
-from tests.tt_kernels.all_reduce.test_all_reduce_mesh import a_chip_each, call_of, reduce_of
+from tests.tt_kernels.all_reduce.calls import a_chip_each, call_of, reduce_of
 
 COLUMNS = 64
 IMPATIENCE_S = 2e-5  # 20,000 cycles
