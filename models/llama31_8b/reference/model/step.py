@@ -53,9 +53,9 @@ class GuessRange:
     reads; 1: the paper's definition), so it has last - alignment + 1 to `last` keys. whole_tail: the tail begins one
     such unit earlier where the query does not end one, so that it has at least `last` keys. budget: between them each
     key/value head reads tiles of 32 keys until this part of the known attention weight is read (../alspec/budget.py).
-    Queries with fewer cached tokens than twice the larger end, their own included, are bypassed. Raises ValueError for
-    sizes that are not positive multiples of the alignment, and for a budget that is not between 0 and 1 or beside
-    another alignment than 32.
+    Queries with fewer cached tokens than both ends read, with a budget than twice `last`, are bypassed. Raises
+    ValueError for sizes that are not positive multiples of the alignment, and for a budget that is not between 0 and 1
+    or beside another alignment than 32.
     """
 
     first: int
@@ -108,8 +108,8 @@ class GuessRange:
 
     @property
     def bypass_below(self) -> int:
-        """Cached tokens: 2S where the larger end has S keys."""
-        return 2 * max(self.first, self.last)
+        """Cached tokens: what both ends read, with a budget twice the last ones."""
+        return self.first + self.last if self.budget is None else 2 * self.last
 
     def tail_start(self, cached: Any) -> Any:
         """Return the first key of the tail of a query with `cached` tokens, itself included (an int, or an integer
