@@ -152,9 +152,11 @@ def test_infinities_that_one_worker_finds_are_in_both_results(sim_device):
     assert finite == {"guess": [False, True], "exact": [False, False]}
 
 
-def check_masses(found: torch.Tensor, q, k, at) -> None:
-    """Assert each tile's to 1.5 % of the mass of a head; what has no cached tokens stays what it was."""
-    expected = tile_masses_reference(q.transpose(1, 2), k.float(), at)
+def check_masses(found: torch.Tensor, q, k, at, passes: int = 1) -> None:
+    """Assert each tile's moving average after some equal passes, to 1.5 % of it, and from words of UNTOUCHED on, which
+    those of tiles without cached tokens still have."""
+    past = 0.5**passes
+    expected = (1 - past) * tile_masses_reference(q.transpose(1, 2), k.float(), at) + past * UNTOUCHED * MASS_UNIT
     cached = torch.zeros_like(expected, dtype=torch.bool)
     for user, position in enumerate(at):
         cached[user, :, : -(-(position + 1) // 32)] = True
@@ -182,13 +184,15 @@ def test_masses_are_those_of_the_softmax(sim_device, workers, changes, chunk):
     inputs = case.inputs(q * 3, k, v)  # some tiles hold most of the mass
     inputs[1].read, inputs[2].read = "k", "v"
     options = {"priority": priorities(2), "chunk_size": chunk}
+    masses = blank_masses(case)
     calls = [
-        case.call("speculate", inputs, CHOOSING_AT, tile_masses=blank_masses(case), **options, **more)
+        case.call("speculate", inputs, CHOOSING_AT, tile_masses=masses, **options, **more)
         for more in ({"chosen": chosen_tiles()}, {})
     ]
     ends = {"guess_range": GuessRange.both_ends(chunk)}
-    for found, more in zip(run_ops(sim_device(CHIP), calls), ({"chosen": CHOSEN}, {}), strict=True):
-        check_masses(found["masses"], q * 3, found["k"], CHOOSING_AT)
+    results = run_ops(sim_device(CHIP), calls)
+    for passes, (found, more) in enumerate(zip(results, ({"chosen": CHOSEN}, {}), strict=True), 1):
+        check_masses(found["masses"], q * 3, found["k"], CHOOSING_AT, passes)
         right = wanted(case, q * 3, found["k"].float(), found["v"].float(), CHOOSING_AT, **ends, **more)
         for name in ("exact", "guess"):
             check_rows(name, case.rows(found[name]), getattr(right, name), 0.999, CHOOSING_AT)

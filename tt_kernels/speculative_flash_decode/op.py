@@ -79,9 +79,10 @@ def speculative_flash_decode(
     guess_range: what the guess attends to instead: other sizes at the two ends, or a tail of at most `last` tokens.
     chosen: uint32 [users, kv_heads, W], ROW_MAJOR, the tiles that each head's guess reads besides, a bit a tile
         (guess_range.py). Read on the device.
-    tile_masses: uint32 [users, kv_heads, max_tokens / 32], ROW_MAJOR, written by the sender: how much of the exact
-        softmax lies on each tile of 32 keys, summed over the query heads of a key/value head, in units of 2^-24. The
-        words of skipped users and of tiles without cached tokens stay what they are.
+    tile_masses: uint32 [users, kv_heads, max_tokens / 32], ROW_MAJOR, updated by the sender: each word becomes the mean
+        of what it was and of the mass, how much of the exact softmax lies on a tile of 32 keys, summed over the query
+        heads of a key/value head, in units of 2^-24. So it is a moving average over this chip's own exact passes, with
+        a decay of 1/2. The words of skipped users and of tiles without cached tokens stay what they are.
     threshold: the guess is accepted where ||guess - exact|| < threshold * ||exact||; 0 accepts nothing.
     scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim). Scaled scores may reach 10000 either way.
     priority: this chip's priorities (common/priority.py), updated in place. The sender sets YIELDED (accepted) or

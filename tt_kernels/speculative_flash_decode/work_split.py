@@ -23,7 +23,7 @@ from tt_kernels.common.key_chunks import lengthened
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.guess_range import chosen_words
+from tt_kernels.speculative_flash_decode.guess_range import LINE_WORDS, chosen_words
 
 WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
 
@@ -237,7 +237,7 @@ def make_buffers(
             ("cb_totals", 4 * words, 1),
             ("cb_masses", TILE_BYTES["FLOAT32"] + 4 * rows_per_head, 2),
             ("cb_mass_weights", 4 * rows_per_head * tiles, 1),
-            ("cb_mass_line", problem.max_tokens // TILE * 4, 1),
+            ("cb_mass_line", -(-problem.max_tokens // (TILE * LINE_WORDS)) * LINE_WORDS * 4, 1),
         ):
             dtype = "FLOAT32" if name == "cb_masses" else "UINT32"
             found[name] = Buffer(INDICES[name], dtype, _aligned(size), pages, frozenset(worker))

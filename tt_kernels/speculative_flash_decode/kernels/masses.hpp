@@ -4,8 +4,8 @@
 // The masses of a worker's key tiles, for its writer. Compute hands out the weights of each chunk, summed over the keys of
 // a tile (mass_columns.hpp); the writer keeps them, relative to what is some octaves above the first chunk's row maximum,
 // so that they seldom change when the maximum rises. When the reducer has merged all partial results of the head, its
-// reader sends each worker the row sums and maxima, and each writes the masses of its tiles (tile_mass.hpp) to DRAM: a
-// word for each tile of the cache.
+// reader sends each worker the row sums and maxima, and each adds the masses of its tiles (tile_mass.hpp) to moving
+// averages in DRAM, a word for each tile of the cache: half of what it was and half of the mass.
 
 #pragma once
 
@@ -147,11 +147,28 @@ public:
         words[taken_word] = heads_;
     }
 
+    // Starts to read the words of the tiles of `part` from `line`: of each range, from its first tile to its last.
+    template <typename Order>
+    void fetch(const attention::Part& part, Order& order, uint64_t line) {
+        noc_async_write_barrier();  // those of the head before have been sent from here
+        constexpr uint32_t last_of_line = 32 / sizeof(uint32_t) - 1;  // DRAM is read by lines
+        for (const attention::Range& range : {part.first, part.last, part.middle}) {
+            if (range.size() > 0) {
+                const uint32_t begin = order.tile(range.begin) & ~last_of_line;
+                const uint32_t end = (order.tile(range.end - 1) | last_of_line) + 1;
+                const uint32_t offset = begin * sizeof(uint32_t);
+                noc_async_read(
+                    line + offset, get_write_ptr(config::cb_mass_line) + offset,
+                    (end - begin) * sizeof(uint32_t));
+            }
+        }
+    }
+
     // Writes the masses of `part` to `line`, the NoC address of the head's: run by run, or at once where the part is the
     // whole head. They are there after the barrier of writes. order: of the rows.
     template <typename Order>
     void write(const attention::Part& part, Order& order, uint64_t line, bool whole) {
-        noc_async_write_barrier();  // the line of the item before has been read
+        noc_async_read_barrier();  // of fetch()
         const uint32_t rows = config::rows_per_head();
         uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
         const uint32_t* weights = weights_start();
@@ -248,7 +265,7 @@ private:
         kept.factor = tile_mass::decay((kept.octaves << tile_mass::distance_bits) + below - distance);
     }
 
-    // Makes the masses of `count` tiles. Four rows, Llama's, have their factors in registers.
+    // Adds the masses of `count` tiles to their averages. Four rows, Llama's, have their factors in registers.
     void weigh(const uint32_t* weights, uint32_t* masses, uint32_t count) const {
         const uint32_t rows = config::rows_per_head();
         if (rows == 4) {
@@ -256,8 +273,9 @@ private:
             for (uint32_t i = 0; i < count; ++i) {
                 const uint32_t first = weights[0], second = weights[1], third = weights[2],
                                fourth = weights[3];
-                masses[i] = tile_mass::product(first, a) + tile_mass::product(second, b) +
-                            tile_mass::product(third, c) + tile_mass::product(fourth, d);
+                const uint32_t mass = tile_mass::product(first, a) + tile_mass::product(second, b) +
+                                      tile_mass::product(third, c) + tile_mass::product(fourth, d);
+                masses[i] = (masses[i] + mass) / 2;
                 weights += 4;
             }
         } else {
@@ -266,7 +284,7 @@ private:
                 for (uint32_t row = 0; row < rows; ++row) {
                     mass += tile_mass::product(*weights++, rows_[row].factor);
                 }
-                masses[i] = mass;
+                masses[i] = (masses[i] + mass) / 2;
             }
         }
     }

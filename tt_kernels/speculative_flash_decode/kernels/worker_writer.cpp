@@ -184,6 +184,8 @@ void kernel_main() {
         if constexpr (config::hands_out_masses) {
             using Chunks = masses::Keeper::Chunks;
             keeper.begin(head.begin);
+            auto order = control::order_of(tokens, chosen, round);
+            keeper.fetch(part, order, mass_lines.get_noc_addr(item));
             // The guess goes before the masses of its last chunk are kept.
             keeper.keep(part.first, last_is_empty ? Chunks::all_but_last : Chunks::all);
             keeper.keep(part.last, Chunks::all_but_last);

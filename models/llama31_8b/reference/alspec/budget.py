@@ -188,9 +188,7 @@ class BudgetGuess:
             if (own := self._own.get((layer, user))) is not None:
                 before[row, ..., : own.shape[-1]] = own
         cached, sender = self._step.cached[rows, tokens], self._sender[rows, tokens]
-        out, after = guess_by_budget(
-            scores, values, self.guess_range, cached, sender, before, decay=DECAY if self.guess_range.budget else 0.0
-        )
+        out, after = guess_by_budget(scores, values, self.guess_range, cached, sender, before)
         self._own |= {(layer, user): own for user, own in zip(users, after, strict=True)}
         return out.flatten(2).flatten(0, 1)
 
