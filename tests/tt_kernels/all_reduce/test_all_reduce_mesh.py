@@ -14,9 +14,9 @@ from tt_kernels.all_reduce import reference
 pytestmark = pytest.mark.sim
 
 
-@pytest.mark.parametrize("users", [1, 3])
+@pytest.mark.parametrize("users", [1, 3, 17])
 def test_sum_residual_and_norm(sim_mesh, users):
-    """One row and several; three workers, of which each has several tiles, or one where three divides them."""
+    """From one row to whole tiles; three workers, of which each has several tiles, or one where three divides them."""
     worker = sim_mesh((1, 2), "2x2")
     calls, drawn = [], []
     for columns in (128, 96):
@@ -58,3 +58,11 @@ def test_values_that_cancel_and_those_that_are_no_numbers(sim_mesh, users):
     assert not sums[~finite].isfinite().any() and not normed[~finite].isfinite().any() and (~finite).sum() == 4
     _, right = reference.all_reduce([part[0, 1:] for part in broken], norm=norm)
     torch.testing.assert_close(normed[1:].double(), right, atol=1e-3, rtol=1.5 * HALF_STEP)
+
+
+def test_four_chips(sim_mesh):
+    """Those in the middle send both ways."""
+    op, drawn = reduce_of(1, 64), [draw(seed, 4, 1, 64) for seed in range(2)]
+    results = run_ops(sim_mesh((1, 4), "2x1"), [call_of(op, *each) for each in drawn], timeout=500)
+    for each, found in zip(drawn, results, strict=True):
+        check(found, *each)
