@@ -113,14 +113,14 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     masses, chosen = words(users, kv_heads, tokens // 32), words(users, kv_heads, chosen_words(tokens))
     range_ = GuessRange(32, chunk, whole_tail=True)
-    followed: dict[str, Any] = {"guess_range": range_, "chosen": chosen, "tile_masses": masses}
+    by_budget: dict[str, Any] = {"guess_range": range_, "chosen": chosen, "tile_masses": masses}
     yield (
-        "speculative_flash_decode that follows the attention, chip pairs of TP groups",
+        "speculative_flash_decode by a budget, chip pairs of TP groups",
         lambda: speculative_flash_decode(
-            *decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group, **followed
+            *decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group, **by_budget
         ),
     )
-    yield "select_tiles", lambda: select_tiles([masses] * 32, [chosen] * 32, position, range_, tiles=3)
+    yield "select_tiles", lambda: select_tiles([masses] * 32, [chosen] * 32, position, range_, 0.98)
     tree, intervals = tile(1, heads, users * nodes, head_dim), words(users, 2, nodes, dtype="int32")
     yield "tree_attention", lambda: tree_attention(tree, k, v, position, intervals)
     narrow_tree = tile(1, heads, users * nodes, 64)

@@ -29,6 +29,7 @@ from runtime_patches.board.command_line import OneLineParser, run_command
 
 FAMILIES: dict[str, Family] = {
     "flash_decode": attention.FLASH_DECODE,
+    "tile_selection": attention.TILE_SELECTION,
     "stock_decode": attention.STOCK_DECODE,
     "sharded_decode": attention.SHARDED_DECODE,
     "paged_cache": attention.PAGED_CACHE,

@@ -33,7 +33,7 @@ def _flash_decode(device, p: SimpleNamespace) -> Row:
     from perf.lib.tensors import VirtualPair, tile, words
     from tt_kernels.speculative_flash_decode.guess_range import chosen_rows
     from tt_kernels.speculative_flash_decode.op import GuessRange, ProgramConfig, flash_decode, guess_flash_decode
-    from tt_kernels.tile_selection.op import MOST_TILES, select_tiles
+    from tt_kernels.tile_selection.op import select_tiles
 
     torch.manual_seed(0)
     tiles = -(-p.context // 32)
@@ -62,9 +62,9 @@ def _flash_decode(device, p: SimpleNamespace) -> Row:
     both, start = counted_from_start(device, pair.launch)
     pair.check()
     selection = 0
-    if p.masses and 0 < p.tiles <= MOST_TILES:
-        given: tuple[Any, ...] = ([pair.sender.tile_masses], [chosen], tensors[3], guess_range)
-        selection = cycles_of(device, lambda: select_tiles(*given, tiles=p.tiles))
+    if p.masses and p.tiles:
+        given: tuple[Any, ...] = ([pair.sender.tile_masses], [chosen], tensors[3], guess_range, 0.98)
+        selection = cycles_of(device, lambda: select_tiles(*given))
     sender, receiver = (
         cycles_until_end([cores for (_, y), cores in both.items() if y // 2 == rank], start) for rank in range(2)
     )
@@ -103,7 +103,7 @@ _SIZES = [
 ]
 _ENDS = "chunk_size=128 whole_tail=True head_dim=128 workers=7"
 _LONG = "context=65536 chunk_size=128 whole_tail=True first=32 last=128 head_dim=128 workers=8 dtype=bfloat8_b"
-_FOLLOWED = "chunk_size=128 whole_tail=True first=32 last=128 tiles=3"
+_CHOSEN = "chunk_size=128 whole_tail=True first=32 last=128 tiles=3"
 FLASH_DECODE = Family(
     about="what speculation costs the flash decode kernel, one head on a virtual pair",
     options={
@@ -118,12 +118,12 @@ FLASH_DECODE = Family(
         "predictors": [
             "context=1025 chunk_size=128 whole_tail=False,True",
             *("context=1025 chunk_size=64 last=192", "context=1025 chunk_size=192 last=64"),
-            f"context=1025 {_FOLLOWED} masses=False,True",
-            *(f"context=4096 {_ENDS}", f"context=4096 {_FOLLOWED} head_dim=128 workers=7 masses=False,True"),
+            f"context=1025 {_CHOSEN} masses=False,True",
+            *(f"context=4096 {_ENDS}", f"context=4096 {_CHOSEN} head_dim=128 workers=7 masses=False,True"),
             *(
                 f"context={context} {guess}"
                 for context in (1024, 2048, 8192)
-                for guess in (_ENDS, f"{_FOLLOWED} head_dim=128 workers=7 masses=True")
+                for guess in (_ENDS, f"{_CHOSEN} head_dim=128 workers=7 masses=True")
             ),
         ],
         "long": [
@@ -142,6 +142,40 @@ FLASH_DECODE = Family(
         Target("guess_share", 0.40, lambda row: 8 <= row["chunks"] < 512, "8 chunks and more"),
         Target("beyond_share", 15_000, lambda row: row["context"] == 65536, "65536 tokens"),
     ],
+)
+
+# --- choosing the tiles of the next guesses ---
+
+
+def _tile_selection(device, p: SimpleNamespace) -> Row:
+    """One chip's choice for all layers of a step, of one key/value head each: masses over many octaves, as attention
+    has them, or all within one, which takes most passes."""
+    import torch
+
+    from perf.lib.tensors import words
+    from tt_kernels.speculative_flash_decode.guess_range import GuessRange, chosen_words
+    from tt_kernels.tile_selection.op import select_tiles
+
+    generator = torch.Generator().manual_seed(0)
+    tiles = p.context // 32
+    scores = torch.randn(p.layers, tiles, generator=generator) * 3
+    weights = torch.softmax(scores, -1) if p.masses == "octaves" else 1 + torch.sigmoid(scores)
+    masses = (weights * 2**24).long().view(p.layers, 1, 1, tiles)
+    tensors = (
+        [words(device, mass, "uint32") for mass in masses],
+        [words(device, torch.zeros(1, 1, chosen_words(p.context)), "uint32") for _ in masses],
+        words(device, [p.context - 1]),
+        GuessRange(32, 128, whole_tail=True),
+    )
+    return {"cycles": cycles_of(device, lambda: select_tiles(*tensors, p.budget))}
+
+
+TILE_SELECTION = Family(
+    about="the choice of the tiles that the next guesses read, all layers of a step",
+    options={"context": 65536, "layers": 4, "masses": "octaves", "budget": 0.98},
+    points={"default": ["context=8192,65536 masses=octaves,even"]},
+    chip=lambda point: Chip("2x1"),
+    measure=_tile_selection,
 )
 
 # --- against the stock op ---

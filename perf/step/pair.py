@@ -21,9 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from models.llama31_8b.config import PRESETS, preset
+from models.llama31_8b.config import PREDICTORS, PRESETS, preset
 from models.llama31_8b.tt.mesh import MeshShape
-from models.llama31_8b.tt.settings import PREDICTORS, followed_range
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, new_file, write
@@ -142,11 +141,6 @@ def _check(options: argparse.Namespace) -> None:
     ):
         if wrong:
             raise ValueError(why)
-    if options.predictor != PREDICTORS[0]:
-        try:
-            followed_range(chunk)
-        except ValueError as error:
-            raise ValueError(f"--predictor {options.predictor}: {error}") from error
 
 
 def shape_asked(options: argparse.Namespace) -> dict[str, Any]:

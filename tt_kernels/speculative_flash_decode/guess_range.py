@@ -27,7 +27,7 @@ class GuessRange:
 
     last: tokens, including those of the last tile that are not cached yet; so `last` - 31 to `last` are cached.
     whole_tail: one more tile if the last one is not full, so that at least `last` cached tokens are read.
-    Both sizes are multiples of 32. Users with fewer cached tokens than both are bypassed.
+    Both sizes are multiples of 32. Users with fewer cached tokens than twice the larger one are bypassed.
     """
 
     first: int
@@ -49,8 +49,8 @@ class GuessRange:
 
     @property
     def bypass_below(self) -> int:
-        """The number of cached tokens below which users are bypassed."""
-        return self.first + self.last
+        """The number of cached tokens below which users are bypassed: twice the larger end."""
+        return 2 * max(self.first, self.last)
 
     def tail_tiles(self, tokens: int) -> int:
         """Return the tiles that are read from the end for a user with `tokens` cached tokens."""

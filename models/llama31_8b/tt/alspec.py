@@ -84,7 +84,7 @@ class PairAlspec(AttentionPolicy):
         (x-1, y-1)      attention, to the chip pair          attention_pairs: the same; each op counts its own calls
         (x-2, y-1)      attention, to the TP group           tp_group: distances, norms and votes of all chips of a row
         the others      attention's workers, output core     arrived, credit, outgoing, delivery, one per user
-        in DRAM         priority [32], exchange.gathered [2, 32], log [layers, 40]; of `followed`: masses, chosen
+        in DRAM         priority [32], exchange.gathered [2, 32], log [layers, 40]; of a budget: masses, chosen
 
     A core talks to another chip over the fabric link; whoever waits gives up after `timeout_s` and says so in its
     status, which the guards copy into tokens and `check` reports. threshold may be changed between steps that are not
@@ -104,7 +104,11 @@ class PairAlspec(AttentionPolicy):
     ) -> None:
         settings.check(mesh_shape, users, capacity)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
-        self.chunk_size, self.threshold, self.guess_range = settings.chunk_size, settings.threshold, settings.guess
+        self.chunk_size, self.threshold, self.guess_range = (
+            settings.chunk_size,
+            settings.threshold,
+            settings.guess_range,
+        )
         self.program, self.tree_program = settings.program, settings.tree_program
         timeout_s = DEFAULT_TIMEOUT_S if settings.timeout_s is None else settings.timeout_s
         self._scale = config.head_dim**-0.5
@@ -116,12 +120,13 @@ class PairAlspec(AttentionPolicy):
         # The chips of a TP group decide together, over all heads.
         self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
-        self.followed = None
-        if self.guess_range is not None and settings.followed_tiles:
-            self.followed = FollowedTiles(
+        self.by_budget = None
+        if settings.by_budget:
+            self.guess_range = GuessRange(TILE, self.chunk_size, whole_tail=True)
+            self.by_budget = BudgetTiles(
                 mesh,
                 self.guess_range,
-                settings.followed_tiles,
+                settings.budget,
                 layers=config.num_hidden_layers,
                 users=users,
                 kv_heads=config.num_key_value_heads // mesh_shape.tp,
@@ -133,8 +138,8 @@ class PairAlspec(AttentionPolicy):
     def begin_step(self, step: Pass) -> None:
         """Make the first row the sender of layer 0, and select the tiles that the guesses read."""
         ttnn.copy(self._initial, self.priority)
-        if self.followed is not None:
-            self.followed.select(step.inputs.positions)
+        if self.by_budget is not None:
+            self.by_budget.select(step.inputs.positions)
 
     def attend(
         self,
@@ -145,15 +150,15 @@ class PairAlspec(AttentionPolicy):
         positions: ttnn.Tensor,
         page_table: ttnn.Tensor | None,
     ) -> ttnn.Tensor:
-        followed = self.followed
+        tiles = self.by_budget
         return speculative_flash_decode(
             q,
             keys,
             values,
             positions,
             program_config=self.program,
-            chosen=None if followed is None else followed.chosen[layer],
-            tile_masses=None if followed is None else followed.masses[layer],
+            chosen=None if tiles is None else tiles.chosen[layer],
+            tile_masses=None if tiles is None else tiles.masses[layer],
             **self._options(page_table),
         ).exact
 
@@ -171,11 +176,9 @@ class PairAlspec(AttentionPolicy):
         return speculative_tree_attention(q, keys, values, *trees, program_config=self.tree_program, **options).exact
 
     def check_trees(self) -> None:
-        """Raise ValueError for a guess that follows the attention, which it does one token after another."""
-        if self.followed is not None:
-            raise ValueError(
-                f"a guess that follows the attention is of one token, not of a token tree: {self.guess_range}"
-            )
+        """Raise ValueError for a guess by a budget: the nodes of a tree have no earlier step to go by."""
+        if self.by_budget is not None:
+            raise ValueError("a guess by a budget is of one token after another, not of a token tree")
 
     def _options(self, page_table: ttnn.Tensor | None) -> dict[str, Any]:
         """Return what both attention ops are given alike."""
@@ -212,10 +215,10 @@ class PairAlspec(AttentionPolicy):
                 raise PeerError(f"{what}: {error}") from error
 
     def reset(self) -> None:
-        """Forget counters, failures and what the guess followed. No step may be running."""
+        """Forget counters, failures and attention weights. No step may be running."""
         self.log.reset()
-        if self.followed is not None:
-            self.followed.reset()
+        if self.by_budget is not None:
+            self.by_budget.reset()
         for state in self._states().values():
             state.reset()
 
@@ -270,38 +273,38 @@ def _beside(core: tuple[int, int]) -> tuple[int, int]:
     return (x - 1, y) if x else (x, y - 1)
 
 
-class FollowedTiles:
-    """The state of a guess that follows the attention: each layer's attention weight by tile, and its selected tiles.
+class BudgetTiles:
+    """The state of a guess by a budget: each layer's average attention weight by tile, and its chosen tiles.
 
-    A chip writes the weights of a layer when it verifies a guess there, for its own heads. At the start of a step every
-    chip selects the tiles of all layers by its own weights: nothing is exchanged, and where a chip was not the sender
-    for some steps, its weights are that much older. Only the sender's tiles count in a step, since the receiver takes
-    the guess.
+    A chip averages the weights of its own passes of a layer, those in which it verifies a guess there, for its own
+    heads. At the start of a step every chip chooses the tiles of all layers by its own weights: nothing is exchanged,
+    and where a chip was not the sender for some steps, its weights are that much older. Only the sender's tiles count
+    in a step, since the receiver takes the guess.
 
     masses, chosen: of each layer, uint32 [users, kv_heads, capacity / 32] and [users, kv_heads, W] on each chip
-    (`speculative_flash_decode`). tiles: selected for each head. kv_heads: of one chip.
+    (`speculative_flash_decode`). budget: the part of the weight that is read. kv_heads: of one chip.
     """
 
     def __init__(
         self,
         mesh: ttnn.MeshDevice,
         guess_range: GuessRange,
-        tiles: int,
+        budget: float,
         *,
         layers: int,
         users: int,
         kv_heads: int,
         capacity: int,
     ) -> None:
-        self.guess_range, self.tiles = guess_range, tiles
+        self.guess_range, self.budget = guess_range, budget
         masses, chosen = (users, kv_heads, capacity // TILE), (users, kv_heads, chosen_words(capacity))
         self.masses = [_zeros(mesh, masses) for _ in range(layers)]
         self.chosen = [_zeros(mesh, chosen) for _ in range(layers)]
         self._no_mass = _zeros(mesh, masses)
 
     def select(self, positions: ttnn.Tensor) -> None:
-        """Select the tiles of a step with these positions, int32 [users]."""
-        select_tiles(self.masses, self.chosen, positions, self.guess_range, tiles=self.tiles)
+        """Choose the tiles of a step with these positions, int32 [users]."""
+        select_tiles(self.masses, self.chosen, positions, self.guess_range, self.budget)
 
     def reset(self) -> None:
         """Forget all weights, as after a prompt. No step may be running."""

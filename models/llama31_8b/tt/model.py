@@ -230,7 +230,7 @@ class TtLlama:
         return self._logits(x, layout, gather_logits)
 
     def reset(self) -> None:
-        """Forget what speculation counted and followed, and chips that gave up; called before each generation. No step
+        """Forget what speculation counted and weighed, and chips that gave up; called before each generation. No step
         may be running."""
         if self.pair is not None:
             self.pair.reset()

@@ -12,7 +12,7 @@ from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
-from ..config import BUDGET, LlamaConfig, check_budget
+from ..config import BUDGET, PREDICTORS, LlamaConfig, check_budget
 from .layer_parallel import LayerAssignment
 from .mesh import TILE, MeshShape
 from .precision import PrecisionConfig, precision_config
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 POLICIES = ("exact", "sink", "static", "alspec")
-PREDICTORS = ("ends", "followed", "budget")
 
 
 @dataclass(frozen=True)
@@ -39,13 +38,14 @@ class AttentionSettings:
     For alspec:
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
-    predictor: what the guess reads: `ends`, or `followed`: as many keys, half of them in the tiles on which the
-        attention lay before; `budget`: first and last keys and the tiles that hold this part, `budget`, of the
-        attention weight of earlier steps. guess_range: what it reads instead of these.
+    predictor: what the guess reads: `ends`, or `budget`: one tile of first tokens, the last ones, and between them the
+        tiles that held this part, `budget`, of the attention weight of earlier steps; token trees have `ends`
+        alone. guess_range: what it reads instead of either, without chosen tiles.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz; None for the ops' default.
     program, tree_program: core assignments of the attention ops, chosen by them for None.
 
-    Raises ValueError for another policy or predictor, and for a predictor beside another policy; `check` does the rest.
+    Raises ValueError for another policy or predictor, a predictor beside another policy or a guess range, and a budget
+    out of range or of another predictor; `check` does the rest.
     """
 
     policy: str = "exact"
@@ -66,22 +66,16 @@ class AttentionSettings:
             raise ValueError(f"no predictor {self.predictor!r}; predictors: {', '.join(PREDICTORS)}")
         if self.predictor != "ends" and self.policy != "alspec":
             raise ValueError(f"predictor {self.predictor!r} needs alspec, which verifies, not {self.policy}")
+        if self.predictor != "ends" and self.guess_range is not None:
+            raise ValueError(f"predictor {self.predictor!r} beside {self.guess_range}")
         check_budget(self.budget)
-        if self.predictor != "budget" and self.budget != BUDGET:
+        if self.budget != BUDGET and not self.by_budget:
             raise ValueError(f"budget {self.budget} needs predictor 'budget', got {self.predictor!r}")
 
     @property
-    def followed_tiles(self) -> int:
-        """Return how many tiles of 32 keys the guess follows for each key/value head."""
-        return self.chunk_size // TILE - 1 if self.guess_range is None and self.predictor == "followed" else 0
-
-    @property
-    def guess(self) -> GuessRange | None:
-        """Return what alspec's guess reads, None for the op's default, `chunk_size` tokens at either end. Raises
-        SpeculationError for a chunk size that `followed` cannot divide."""
-        if self.guess_range is None and self.predictor == "followed":
-            return followed_range(self.chunk_size)
-        return self.guess_range
+    def by_budget(self) -> bool:
+        """Return whether the guess of plain steps reads by a budget."""
+        return self.predictor == "budget"
 
     def check(self, mesh_shape: MeshShape, users: int, capacity: int, layers: int | None = None) -> None:
         """Refuse what chips cannot run; the one check of attention x mesh x threshold, for every command and engine.
@@ -107,9 +101,6 @@ class AttentionSettings:
                     f"threshold must be from 0 to {MAX_THRESHOLD:g}, or inf to accept every guess, got "
                     f"{self.threshold!r}"
                 )
-            if self.predictor == "budget":
-                raise SpeculationError("predictor 'budget' guesses on the CPU alone, not on chips")
-            _ = self.guess
         if not 1 <= users <= MAX_USERS:
             raise SpeculationError(f"attention with a guess decodes 1 to {MAX_USERS} users together, got {users}")
         check_chunk_size(self.chunk_size, capacity)
@@ -119,21 +110,6 @@ class AttentionSettings:
 
 class SpeculationError(ValueError):
     """This mesh or these settings do not support speculation; the message names the values."""
-
-
-MOST_FOLLOWED = 14  # tiles (tt_kernels/tile_selection)
-
-
-def followed_range(chunk_size: int) -> GuessRange:
-    """Return the ends of a guess as large as both ends: one tile of first tokens and `chunk_size` last ones; the rest
-    is tiles that are chosen. Raises SpeculationError."""
-    most = TILE * (MOST_FOLLOWED + 1)
-    if chunk_size % TILE or not 2 * TILE <= chunk_size <= most:
-        raise SpeculationError(
-            f"a guess that follows the attention has chunks of {2 * TILE} to {most} tokens, a multiple of {TILE}, got "
-            f"{chunk_size}"
-        )
-    return GuessRange(TILE, chunk_size, whole_tail=True)
 
 
 def check_chunk_size(chunk_size: int, capacity: int, name: str = "chunk_size") -> None:

@@ -82,7 +82,7 @@ def forward_size(tokens: int, cache: KVCache, policy: AttentionPolicy | None) ->
     as many as have one mask."""
     if not cache.keys[0].is_cuda:
         return BLOCK
-    if policy is not None and (policy.guess_range.chooses or getattr(policy, "needs_scores", False)):
+    if policy is not None and (policy.guess_range.budget is not None or getattr(policy, "needs_scores", False)):
         return QUERY_BLOCK
     return BLOCK if int(cache.lengths[0]) else tokens
 

@@ -34,8 +34,6 @@ def test_what_is_supported(shape, change):
         ({"threshold": float("-inf")}, "got -inf"),
         ({"threshold": 2e6}, "from 0 to 1e\\+06, or inf"),
         ({"threshold": True}, "got True"),
-        ({"predictor": "budget"}, "on the CPU alone"),
-        ({"chunk_size": 32, "predictor": "followed"}, "64 to 480 tokens, .*got 32"),
         ({"policy": "static", "static_layers": frozenset({1, 2})}, "layers \\[2\\] of a model with 2"),
         ({"policy": "sink", "chunk_size": 33}, "got 33"),
     ],

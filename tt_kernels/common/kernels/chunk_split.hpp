@@ -59,7 +59,7 @@ struct GuessRange {
         const uint32_t own = tokens - after;
         return last + (whole_tail && own % tile_tokens != 0 ? 1 : 0) + tiles_of(tokens) - tiles_of(own);
     }
-    bool bypassed(uint32_t tokens) const { return tokens - after < (first + last) * tile_tokens; }
+    bool bypassed(uint32_t tokens) const { return tokens - after < 2 * max(first, last) * tile_tokens; }
 };
 
 // A head's tiles: those of the guess at either end, which are everything if they meet, and the rest between them.

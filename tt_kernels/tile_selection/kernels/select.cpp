@@ -1,49 +1,28 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Chooses, for each key/value head of some layers and users, the heaviest tiles of the cache between what a guess reads at
-// either end, as a bitmap. Runs on one RISC-V core per group of heads.
+// Chooses, for each key/value head of some layers and users, the tiles of the cache that a guess reads between its two
+// ends, as a bitmap. Runs on both data movement cores, each with heads and buffers of its own.
 
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
+#include "budget_cut.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
-#include "heaviest.hpp"
 #include "tt_kernels/common/kernels/chosen_tiles.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
-
-namespace {
-
-constexpr uint32_t at_once = 4;  // masses that are read from L1 before the first is looked at
-
-Heaviest heaviest(const uint32_t* masses, uint32_t begin, uint32_t end, uint32_t limit) {
-    Heaviest found(limit);
-    uint32_t tile = begin;
-    for (; tile + at_once <= end; tile += at_once) {
-        const uint32_t a = masses[tile], b = masses[tile + 1], c = masses[tile + 2], d = masses[tile + 3];
-        found.offer(tile, a);
-        found.offer(tile + 1, b);
-        found.offer(tile + 2, c);
-        found.offer(tile + 3, d);
-    }
-    for (; tile < end; ++tile) {
-        found.offer(tile, masses[tile]);
-    }
-    return found;
-}
-
-}  // namespace
 
 void kernel_main() {
     constexpr uint32_t cb_positions = get_named_compile_time_arg_val("cb_positions");
     constexpr uint32_t cb_masses = get_named_compile_time_arg_val("cb_masses");
     constexpr uint32_t cb_chosen = get_named_compile_time_arg_val("cb_chosen");
+    constexpr uint32_t cb_near = get_named_compile_time_arg_val("cb_near");
     constexpr auto masses_args = ACCESSOR_ARGS(masses);
     constexpr auto chosen_args = ACCESSOR_ARGS(chosen);
     const attention::GuessRange guess{
         COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0};
-    const uint32_t users = COMMON_ARG(users), kv_heads = COMMON_ARG(kv_heads);
-    const uint32_t tiles = COMMON_ARG(cache_tiles), limit = COMMON_ARG(guess_tiles);
+    const uint32_t users = COMMON_ARG(users), kv_heads = COMMON_ARG(kv_heads),
+                   tiles = COMMON_ARG(cache_tiles);
 
     const uint32_t positions = get_write_ptr(cb_positions), masses = get_write_ptr(cb_masses);
     const uint32_t chosen = get_write_ptr(cb_chosen), words = chosen_tiles::words_of(tiles);
@@ -65,18 +44,17 @@ void kernel_main() {
         const uint32_t most = tiles * attention::tile_tokens;
         const uint32_t tokens = attention::min(static_cast<uint32_t>(position) + 1, most);
         const attention::Ends ends(tokens, guess);
+        const uint32_t held = attention::tiles_of(tokens);
         noc_async_read(
-            TensorAccessor(masses_args, place(0)).get_noc_addr(item), masses,
-            ends.last_begin * sizeof(uint32_t));
+            TensorAccessor(masses_args, place(0)).get_noc_addr(item), masses, held * sizeof(uint32_t));
         noc_async_read_barrier();
         volatile tt_l1_ptr uint32_t* bits = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(chosen);
         for (uint32_t word = 0; word < words; ++word) {
             bits[word] = 0;
         }
-        heaviest(reinterpret_cast<const uint32_t*>(masses), ends.first_end, ends.last_begin, limit)
-            .for_each([&](uint32_t tile) {
-                bits[tile / chosen_tiles::word_bits] |= 1u << tile % chosen_tiles::word_bits;
-            });
+        budget::fill(
+            reinterpret_cast<const uint32_t*>(masses), ends.first_end, ends.last_begin, held,
+            COMMON_ARG(unread_part), bits, reinterpret_cast<uint32_t*>(get_write_ptr(cb_near)));
         (void)bits[words - 1];  // read back: all have reached L1
         noc_async_write(
             chosen, TensorAccessor(chosen_args, place(1)).get_noc_addr(item), words * sizeof(uint32_t));

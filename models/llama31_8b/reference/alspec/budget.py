@@ -82,12 +82,10 @@ def keys_by_budget(
     known: [u, k, t, tiles]. cached: [u, t], tokens that each query attends to, itself included. position: int64 [u or
     1, n], of each key. guess_range: with a budget. most: tiles of a head, as in tiles_by_budget.
     """
-    budget = guess_range.budget
-    if budget is None:
-        budget, most = 1.0, guess_range.tiles
+    assert guess_range.budget is not None
     own = cached[:, None, :, None]
     end = guess_range.tail_start(own) // TILE
-    chosen = tiles_by_budget(known, budget, guess_range.first // TILE, end, most)
+    chosen = tiles_by_budget(known, guess_range.budget, guess_range.first // TILE, end, most)
     tile = (position // TILE)[:, None, None].expand(*chosen.shape[:-1], -1)
     return guess_range.reads(position[:, None, None], own) | chosen.gather(-1, tile)
 
@@ -100,7 +98,6 @@ def guess_by_budget(
     sender: torch.Tensor,
     before: torch.Tensor | None,
     position: torch.Tensor | None = None,
-    decay: float = DECAY,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the guess, float32 [u, t, heads, d], and what each rank knows after these queries, [u, 2, k, tiles].
 
@@ -114,13 +111,12 @@ def guess_by_budget(
         sender: int64 [u, t], the rank that sends this layer, 0 or 1.
         before: what each rank knew, [u, 2, k, tiles] of as many tiles or fewer; None for nothing.
         position: int64 [u, n], of each key in its text; None for the key's number.
-        decay: of the moving average.
     """
     passes = tile_masses(torch.softmax(scores, dim=-1), position)  # [u, k, t, tiles]
     old = passes.new_zeros(len(passes), 2, passes.shape[1], passes.shape[-1])
     if before is not None:
         old[..., : before.shape[-1]] = before
-    averages = [running_averages(old[:, rank], passes, sender == rank, decay) for rank in (0, 1)]
+    averages = [running_averages(old[:, rank], passes, sender == rank) for rank in (0, 1)]
     mine = (sender == 0)[:, None, :, None]
     known = torch.where(mine, averages[0][0], averages[1][0])
     if position is None:

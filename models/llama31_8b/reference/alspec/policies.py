@@ -39,7 +39,7 @@ class AttentionPolicy(ABC):
             self.guess_range = chunk_size
         else:
             raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
-        if self.guess_range.chooses and not self.verifies:
+        if self.guess_range.budget is not None and not self.verifies:
             raise ValueError(f"{self.name} attention has no verified steps for a budget to go by: {self.guess_range}")
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
@@ -119,7 +119,7 @@ class ALSpecAttention(AttentionPolicy):
             raise ValueError(f"tree_rule must be one of {', '.join(TREE_RULES)}, got {tree_rule!r}")
         self.tree_rule = tree_rule
         self.statistics = SpeculationCounters()
-        self.by_budget = BudgetGuess(self.guess_range) if self.guess_range.chooses else None
+        self.by_budget = None if self.guess_range.budget is None else BudgetGuess(self.guess_range)
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         """Raises ValueError for a tree that is written in several steps or has more than QUERY_BLOCK nodes: it is
@@ -175,7 +175,6 @@ def by_name(
     if policy == "alspec":
         make: dict[str, Callable[[int], GuessRange]] = {
             "ends": GuessRange.both_ends,
-            "followed": GuessRange.followed,
             "budget": partial(GuessRange.by_budget, budget=budget),
         }
         return ALSpecAttention(threshold, make[predictor](chunk_size))

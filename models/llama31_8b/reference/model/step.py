@@ -63,7 +63,6 @@ class GuessRange:
     alignment: int = 32
     whole_tail: bool = False
     budget: float | None = None
-    tiles: int = 0
 
     def __post_init__(self) -> None:
         for label in ("alignment", "first", "last"):
@@ -91,20 +90,6 @@ class GuessRange:
         """Return a guess of one tile of first keys, `chunk_size` last ones, and between them what the budget asks for.
         Raises ValueError when `chunk_size` is not a positive multiple of 32, and for a budget out of range."""
         return cls(32, chunk_size, 32, whole_tail=True, budget=budget)
-
-    @classmethod
-    def followed(cls, chunk_size: int) -> GuessRange:
-        """Return as many keys as `both_ends`: one tile of first ones, `chunk_size` last ones, and for the rest the
-        heaviest tiles of the last exact pass. Raises ValueError when `chunk_size` is not a multiple of 32 above 32."""
-        check_positive("chunk_size", chunk_size)
-        if chunk_size % 32 or chunk_size == 32:
-            raise ValueError(f"chunk_size {chunk_size} is not a multiple of 32 above 32")
-        return cls(32, chunk_size, 32, whole_tail=True, tiles=chunk_size // 32 - 1)
-
-    @property
-    def chooses(self) -> bool:
-        """Return whether tiles between the two ends are chosen by weight."""
-        return self.budget is not None or self.tiles > 0
 
     @property
     def bypass_below(self) -> int:

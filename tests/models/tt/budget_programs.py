@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode steps of a chip pair whose guesses follow the attention, in a worker (see sim_worker.py)."""
+"""Decode steps of a chip pair whose guesses read by a budget, in a worker (see sim_worker.py)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NOTHING = -1
 
 
 class Part(NamedTuple):
-    """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: what was followed is
-    forgotten before, as for a new prompt or a conversation turn. held: a fault before it; the first rank's masses
+    """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: attention weights
+    are forgotten before, as for a new prompt or a conversation turn. held: a fault before it; the first rank's masses
     become those that it had after that step of all, or NOTHING."""
 
     threshold: float
@@ -32,8 +32,16 @@ def bits_of(words: torch.Tensor) -> list[int]:
     return [32 * at + bit for at, word in enumerate(words.tolist()) for bit in range(32) if word >> bit & 1]
 
 
-def follow(
-    mesh, config, state, prefilled, chunk_size: int, capacity: int, parts: list[Part], workers: int | None = None
+def decode_by_budget(
+    mesh,
+    config,
+    state,
+    prefilled,
+    chunk_size: int,
+    budget: float,
+    capacity: int,
+    parts: list[Part],
+    workers: int | None = None,
 ) -> dict:
     """Return, per step, the logits of both ranks, the priorities of both after each layer, and each rank's bitmaps
     of chosen tiles and masses of each layer, int64 [users, kv_heads, words]; and both ranks' caches at the end.
@@ -50,7 +58,7 @@ def follow(
     users = len(parts[0].positions[0])
     # By shapes a chip alone has more cores, and other sums.
     program = None if workers is None else ProgramConfig(workers_per_head=workers, key_chunk=chunk_size)
-    settings = AttentionSettings("alspec", chunk_size, predictor="followed", timeout_s=TIMEOUT_S, program=program)
+    settings = AttentionSettings("alspec", chunk_size, budget=budget, timeout_s=TIMEOUT_S, program=program)
     attend = PairAlspec(mesh, MeshShape(*mesh.shape), config, settings, users, capacity)
     model = TtLlama.from_state_dict(config, state, mesh, ModelSettings(users, capacity, "bfloat16", attend))
     load_cache(model, *prefilled)
@@ -70,7 +78,7 @@ def follow(
             attend.reset()
         if part.held is not None:
             held = None if part.held == NOTHING else steps[part.held]["masses"]
-            for layer, masses in enumerate(attend.followed.masses):
+            for layer, masses in enumerate(attend.by_budget.masses):
                 own, other = (part.int() for part in by_rank(masses))
                 put_by_rank(masses, [own * 0 if held is None else held[layer][0].int(), other])
         for tokens, positions in zip(part.tokens, part.positions, strict=True):
@@ -80,13 +88,13 @@ def follow(
                 {
                     "logits": [rank[0, 0, :users].float() for rank in by_rank(out)],
                     "priorities": attend.last_priorities(),
-                    "chosen": [[rank.long() for rank in by_rank(layer)] for layer in attend.followed.chosen],
-                    "masses": [[rank.long() for rank in by_rank(layer)] for layer in attend.followed.masses],
+                    "chosen": [[rank.long() for rank in by_rank(layer)] for layer in attend.by_budget.chosen],
+                    "masses": [[rank.long() for rank in by_rank(layer)] for layer in attend.by_budget.masses],
                 }
             )
     alone = []
     if program is not None:
-        exact = attention_alone()(chunk_size, False, attend.guess_range, attend.followed.chosen, program)
+        exact = attention_alone()(chunk_size, False, attend.guess_range, attend.by_budget.chosen, program)
         last = model.step_inputs(parts[-1].tokens[-1], parts[-1].positions[-1])
         alone = by_rank(model.with_attention(exact).decode(last))
     caches = [

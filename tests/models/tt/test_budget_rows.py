@@ -16,12 +16,12 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
-from tests.models.tt.followed_programs import Part, bits_of, follow
+from tests.models.tt.budget_programs import Part, bits_of, decode_by_budget
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
 
-LAYERS, HEADS, CAPACITY, CHUNK_SIZE = 2, 2, 256, 96
+LAYERS, HEADS, CAPACITY, CHUNK_SIZE, BUDGET = 2, 2, 256, 64, 0.7
 ROWS = replace(
     TINY,
     vocab_size=64,
@@ -35,7 +35,7 @@ ROWS = replace(
 )
 # Weights and prompt of which no decision is within a quarter of the threshold.
 SEED, PROMPT_SEED, PROMPT_TOKENS, THRESHOLD, STEPS = 1, 9, 231, 0.15, 4
-RANGE = GuessRange.followed(CHUNK_SIZE)
+RANGE = GuessRange.by_budget(CHUNK_SIZE, BUDGET)
 HITS = [[False, False], [False, True], [False, True], [False, True]]  # by step and layer
 
 
@@ -43,7 +43,7 @@ HITS = [[False, False], [False, True], [False, True], [False, True]]  # by step 
 @pytest.mark.sim
 @pytest.mark.timeout(3000)
 @torch.inference_mode()
-def test_each_chip_of_a_row_follows_its_own_heads(sim_mesh):
+def test_each_chip_of_a_row_chooses_for_its_own_heads(sim_mesh):
     generator = torch.Generator().manual_seed(PROMPT_SEED)
     prompt = torch.randint(0, ROWS.vocab_size, (PROMPT_TOKENS,), generator=generator).tolist()
     state = random_state_dict(ROWS, SEED)
@@ -61,7 +61,7 @@ def test_each_chip_of_a_row_follows_its_own_heads(sim_mesh):
     part = Part(THRESHOLD, tokens, [[PROMPT_TOKENS + step] for step in range(STEPS)])
 
     found = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
-        follow, ROWS, state, prefilled, CHUNK_SIZE, CAPACITY, [part], timeout=2900
+        decode_by_budget, ROWS, state, prefilled, CHUNK_SIZE, BUDGET, CAPACITY, [part], timeout=2900
     )
 
     chosen = 0
@@ -82,7 +82,7 @@ def test_each_chip_of_a_row_follows_its_own_heads(sim_mesh):
                 if masses is None:
                     assert not words.any()
                     continue
-                heavy = tiles_by_budget(masses[head], 1.0, RANGE.first // 32, torch.tensor(end), RANGE.tiles)
+                heavy = tiles_by_budget(masses[head], BUDGET, RANGE.first // 32, torch.tensor(end))
                 assert bits_of(words) == heavy.nonzero().flatten().tolist()
                 chosen += 1
     assert chosen >= 2 * (STEPS - 1), "rank 0 sends layer 0 in every step"
