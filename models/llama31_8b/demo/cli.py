@@ -40,6 +40,10 @@ def _run(options: DemoOptions) -> int:
         options = sim.with_defaults(options)
     options = with_attention(options)
     options.check_device()
+    if options.attention == "alspec" and options.drafter != "none":
+        logger.info(
+            "drafted steps are token trees: the guess reads the first and the last {} tokens", options.chunk_size
+        )
     if options.device == "sim":
         return sim.run(options)
     texts = options.prompt_texts()

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add(
         "--predictor",
         choices=(*PREDICTORS, BOTH),
-        default=PREDICTORS[0],
+        default="budget",
         help=f"what the guess reads, as of llama-alspec (%(default)s); {BOTH}: one beside the other",
     )
     add("--budget", type=float, default=BUDGET, metavar="X", help="of the predictor budget (%(default)s)")

@@ -106,8 +106,9 @@ class DemoOptions:
     chunk_size: int = _option(128, _ATTENTION, "S",
         "tokens a guess reads at either end of the context, a multiple of 32 (128; sim 32)", type=int)
     predictor: str | None = _option(None, _ATTENTION, "KIND",
-        "what alspec's guess reads: ends: the first and last S tokens (default); budget: the first 32, the last S, and "
-        "between them the tiles of 32 that held most of the attention in earlier steps", choices=PREDICTORS)
+        "what alspec's guess reads: ends: the first and last S tokens (default on chips and with drafts); budget: the "
+        "first 32, the last S, and between them the tiles of 32 that held most of the attention in earlier steps "
+        "(default on the CPU)", choices=PREDICTORS)
     budget: float = _option(BUDGET, _ATTENTION, "X",
         f"of --predictor budget: the part of the attention weight that a guess reads, between 0 and 1 ({BUDGET})",
         type=float)
@@ -422,14 +423,17 @@ def parse(argv: Sequence[str] | None = None) -> DemoOptions:
 
 
 def with_attention(options: DemoOptions) -> DemoOptions:
-    """Return the options with the device's default for --attention: alspec on the CPU and on a mesh of two rows."""
-    if options.attention is not None:
-        return options
-    try:
-        speculates = options.device == "cpu" or MeshShape.choose(options.mesh).sp == 2
-    except MeshError:
-        speculates = False  # the backend says what is wrong with the mesh
-    return replace(options, attention="alspec" if speculates else "exact")
+    """Return the options with the device's defaults: --attention alspec on the CPU and on a mesh of two rows, and on
+    the CPU --predictor budget where nothing is drafted."""
+    if options.attention is None:
+        try:
+            speculates = options.device == "cpu" or MeshShape.choose(options.mesh).sp == 2
+        except MeshError:
+            speculates = False  # the backend says what is wrong with the mesh
+        options = replace(options, attention="alspec" if speculates else "exact")
+    if options.predictor is None and options.attention == "alspec" and options.device == "cpu":
+        return replace(options, predictor="budget" if options.drafter == "none" else "ends")
+    return options
 
 
 def flag_of(name: str) -> str:

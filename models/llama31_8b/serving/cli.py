@@ -21,6 +21,7 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from .. import tiny
+from ..config import PREDICTORS
 from ..tt.mesh import MeshError, MeshShape
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .on_simulator import SERVER
@@ -96,6 +97,8 @@ def _settings(options: argparse.Namespace) -> dict[Any, Any]:
         "attention": options.attention,
         "chunk_size": options.chunk_size,
         "threshold": options.threshold,
+        "predictor": options.predictor,
+        "budget": options.budget,
         "precision": options.precision,
     }
 
@@ -127,6 +130,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--attention", choices=("exact", "alspec"), help="of decode steps (exact)")
     parser.add_argument("--chunk-size", type=int, metavar="N", help="of alspec: tokens of the guess at either end")
     parser.add_argument("--threshold", type=float, metavar="X", help="of alspec: error up to which a guess is accepted")
+    parser.add_argument("--predictor", choices=PREDICTORS, help="of alspec: what the guess reads (ends)")
+    parser.add_argument("--budget", type=float, metavar="X", help="of the predictor budget: the weight it reads (0.98)")
     parser.add_argument("--precision", metavar="NAME", help="number formats (performance)")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen here (127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, metavar="N", help="listen here (8000)")

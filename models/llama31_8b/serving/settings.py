@@ -13,7 +13,8 @@ from typing import Any
 from ..tt.precision import PRECISIONS
 from ..tt.settings import AttentionSettings, ModelSettings
 
-_NAMES = ("attention", "chunk_size", "threshold", "decode_sharding", "precision")
+_OF_ALSPEC = ("chunk_size", "threshold", "predictor", "budget")
+_NAMES = ("attention", *_OF_ALSPEC, "decode_sharding", "precision")
 
 
 def model_settings(overrides: Mapping[str, Any] | None, optimizations: str | None, users: int) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def model_settings(overrides: Mapping[str, Any] | None, optimizations: str | Non
     precision = given.get("precision", optimizations or "performance")
     if precision not in PRECISIONS:
         raise ValueError(f"no precision {precision!r}; precisions: {', '.join(PRECISIONS)}")
-    attention = {name: given[name] for name in ("chunk_size", "threshold") if name in given}
+    attention = {name: given[name] for name in _OF_ALSPEC if name in given}
     policy = given.get("attention", "exact")
     if policy == "exact" and attention:
         raise ValueError(f"{', '.join(attention)} have no effect with exact attention")

@@ -74,7 +74,7 @@ def test_a_text_that_is_too_short_to_speculate(model, file, capsys):
         (["--threshold", "-1"], "--threshold must be 0 or more"),
         (["--model", "absent"], "no model absent"),
         (["--chunk-size", "5"], "got 5"),
-        (["--budget", "0.9"], "--budget needs --predictor budget or both, got --predictor ends"),
+        (["--budget", "0.9", "--predictor", "ends"], "--budget needs --predictor budget or both, got --predictor ends"),
         (["--budget", "1", "--predictor", "both"], "--budget must be a number between 0 and 1, got 1.0"),
     ],
 )

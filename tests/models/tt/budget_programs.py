@@ -58,7 +58,9 @@ def decode_by_budget(
     users = len(parts[0].positions[0])
     # By shapes a chip alone has more cores, and other sums.
     program = None if workers is None else ProgramConfig(workers_per_head=workers, key_chunk=chunk_size)
-    settings = AttentionSettings("alspec", chunk_size, budget=budget, timeout_s=TIMEOUT_S, program=program)
+    settings = AttentionSettings(
+        "alspec", chunk_size, predictor="budget", budget=budget, timeout_s=TIMEOUT_S, program=program
+    )
     attend = PairAlspec(mesh, MeshShape(*mesh.shape), config, settings, users, capacity)
     model = TtLlama.from_state_dict(config, state, mesh, ModelSettings(users, capacity, "bfloat16", attend))
     load_cache(model, *prefilled)
