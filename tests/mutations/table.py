@@ -160,10 +160,10 @@ MUTATIONS = [
         (f"{ATTENTION}_host.py::test_the_kernels_split_is_the_hosts",),
     ),
     Mutation(
-        "of equally heavy tiles the last is chosen",
-        "tt_kernels/tile_selection/kernels/heaviest.hpp",
-        "if (mass <= lowest_)",
-        "if (mass < lowest_)",
+        "of equally heavy tiles one that may stay unread is chosen",
+        "tt_kernels/tile_selection/kernels/budget_cut.hpp",
+        "count && left >= masses[near[count - 1]]",
+        "count && left > masses[near[count - 1]]",
         (f"{KERNEL_TESTS}/tile_selection/test_tile_selection.py::test_the_kernel_chooses_as_the_reference_does",),
     ),
     Mutation(
