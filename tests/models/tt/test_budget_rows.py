@@ -33,8 +33,8 @@ ROWS = replace(
     head_dim=64,
     max_position_embeddings=CAPACITY,
 )
-# Weights and prompt of which no decision is within a fifth of the threshold, and no choice of tiles turns on less than 2 %
-# of a mass.
+# Weights and prompt of which no decision is within a fifth of the threshold, and no choice of tiles turns on less than
+# 2 % of a mass.
 SEED, PROMPT_SEED, PROMPT_TOKENS, THRESHOLD, STEPS = 1, 12, 231, 0.2, 4
 RANGE = GuessRange.by_budget(CHUNK_SIZE, BUDGET)
 HITS = [[False, False], [False, True], [False, True], [False, True]]  # by step and layer
