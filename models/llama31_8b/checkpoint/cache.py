@@ -23,10 +23,11 @@ def make_cache_folder(folder: Path) -> None:
     except OSError as error:
         why = error.strerror
     if why:
-        raise _unwritable(folder, why)
+        raise unwritable(folder, why)
 
 
-def _unwritable(folder: Path, why: str | None) -> ModelLoadError:
+def unwritable(folder: Path, why: str | None) -> ModelLoadError:
+    """Return the error of a cache folder that takes no more, with the remedy."""
     return ModelLoadError(f"the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
 
 
@@ -55,10 +56,10 @@ def made_once(entry: Path, make: Callable[[Path], None]) -> Path:
             make(partial)
             partial.rename(entry)
         except SafetensorError as error:
-            raise _unwritable(entry.parent, str(error)) from error
+            raise unwritable(entry.parent, str(error)) from error
         except OSError as error:
             if error.filename is None or Path(error.filename).is_relative_to(entry.parent):  # not a file that is read
-                raise _unwritable(entry.parent, error.strerror or str(error)) from error
+                raise unwritable(entry.parent, error.strerror or str(error)) from error
             raise
         finally:
             shutil.rmtree(partial, ignore_errors=True)

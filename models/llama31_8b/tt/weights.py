@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..checkpoint.cache import make_cache_folder
+from ..checkpoint.cache import make_cache_folder, unwritable
 from ..checkpoint.load import load_state_dict, read_config, resolve_source
 from ..checkpoint.tensor_shapes import LM_HEAD, check_shapes
 from ..config import LlamaConfig
@@ -206,12 +206,17 @@ class WeightCache:
         return None
 
     def save(self, name: str, described: Mapping[Any, Any], write: Callable[[Path], None]) -> None:
-        """Keep what `write` writes to the path it is given; waits for other processes that save."""
+        """Keep what `write` writes to the path it is given; waits for other processes that save. Raises ModelLoadError
+        if the disk is full."""
         # Under the lock one partial file of a name is enough, and what a killed process left is overwritten.
         with self._lock:
             partial = self.folder / f"{name}.partial.tensorbin"
             try:
-                write(partial)
+                try:
+                    write(partial)
+                except RuntimeError as error:  # ttnn's; its reason follows "info:"
+                    why = " ".join(str(error).rpartition("info:")[2].split("backtrace:")[0].split())
+                    raise unwritable(self.folder, why) from error
                 line = {**described, "sha256": _digest(partial)}
                 os.replace(partial, self._path(name))
             finally:

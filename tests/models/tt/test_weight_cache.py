@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from models.llama31_8b.checkpoint.errors import ModelLoadError
 from models.llama31_8b.config import LlamaConfig, RopeScaling
 from models.llama31_8b.tt import weights as weight_cache
 from models.llama31_8b.tt.mesh import MeshShape
@@ -145,13 +146,19 @@ def test_two_caches_open_at_once_keep_each_others_lines(tmp_path):
     assert [name for name in "abc" if WeightCache(tmp_path).find(name, DESCRIBED)] == ["a", "b", "c"]
 
 
-def test_a_write_that_fails_leaves_nothing(tmp_path):
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
+    """The error is that of ttnn.dump_tensor on a full disk."""
+
     def fail(file: Path) -> None:
         file.write_bytes(b"half")
-        raise RuntimeError("disk full")
+        raise RuntimeError(
+            "TT_FATAL @ tensor_file_layout.cpp:47: written == bytes\ninfo:\n"
+            'Failed to write tensor data to "x": wrote 4/8 bytes (errno=28 "No space left on device")\nbacktrace:\n a'
+        )
 
-    with pytest.raises(RuntimeError, match="disk full"):
+    with pytest.raises(ModelLoadError, match="No space left on device.*LLAMA_ALSPEC_CACHE") as raised:
         WeightCache(tmp_path).save("a", DESCRIBED, fail)
+    assert "\n" not in str(raised.value) and "backtrace" not in str(raised.value)
     assert not list(tmp_path.glob("*.tensorbin")) and WeightCache(tmp_path).find("a", DESCRIBED) is None
     put(tmp_path, "a", b"whole")
     assert WeightCache(tmp_path).find("a", DESCRIBED) is not None
