@@ -89,21 +89,12 @@ def guess_name(p: SimpleNamespace) -> str:
     return sizes + ("+" if p.whole_tail else "")
 
 
-def _over_ends(row: Row, earlier: Sequence[Row]) -> Row:
-    """Return the sender's cycles over those of one whose guess is as large and reads both ends alone."""
-    ends = row | {"first": 0, "last": 0, "tiles": 0, "masses": False}
-    same = (other for other in earlier if all(other[name] == ends[name] for name in FLASH_DECODE.options))
-    found = next(same, None) if row["tiles"] else None
-    return {"sender_of_ends": row["sender"] / found["sender"] if found else None}
-
-
 _SIZES = [
     *("context=128,256,384 chunk_size=32", "context=512 chunk_size=64", "context=1024 chunk_size=128"),
     "context=1024 chunk_size=32 workers=7",
 ]
 _ENDS = "chunk_size=128 whole_tail=True head_dim=128 workers=7"
-_LONG = "context=65536 chunk_size=128 whole_tail=True first=32 last=128 head_dim=128 workers=8 dtype=bfloat8_b"
-_CHOSEN = "chunk_size=128 whole_tail=True first=32 last=128 tiles=3"
+_CHOSEN = "chunk_size=128 whole_tail=True first=32 last=128 head_dim=128 workers=8 dtype=bfloat8_b"
 FLASH_DECODE = Family(
     about="what speculation costs the flash decode kernel, one head on a virtual pair",
     options={
@@ -113,30 +104,19 @@ FLASH_DECODE = Family(
     choices={"dtype": ("bfloat16", "bfloat8_b")},
     points={
         "default": _SIZES,
-        # A key/value head of Llama 3.1 8B with 3, 6 and 12 % of its tiles chosen.
-        "chosen": [f"{_LONG} tiles=0,61,123,246", f"{_LONG} tiles=123 masses=True"],
-        "predictors": [
-            "context=1025 chunk_size=128 whole_tail=False,True",
-            *("context=1025 chunk_size=64 last=192", "context=1025 chunk_size=192 last=64"),
-            f"context=1025 {_CHOSEN} masses=False,True",
-            *(f"context=4096 {_ENDS}", f"context=4096 {_CHOSEN} head_dim=128 workers=7 masses=False,True"),
-            *(
-                f"context={context} {guess}"
-                for context in (1024, 2048, 8192)
-                for guess in (_ENDS, f"{_CHOSEN} head_dim=128 workers=7 masses=True")
-            ),
-        ],
+        # Of a key/value head of Llama 3.1 8B; at 64K tokens with 3, 6 and 12 % of its tiles.
+        "chosen": [f"context=1024,8192 {_ENDS}", f"context=16384 {_CHOSEN} tiles=61"],
         "long": [
             *_SIZES,
             *("context=256,768 chunk_size=64", "context=512 chunk_size=64 head_dim=128"),
             *("context=512,1024 chunk_size=64 workers=2", "context=1024 chunk_size=32 workers=2,4"),
             *("context=256,2048 chunk_size=32 workers=7", "context=1024,5120 chunk_size=128 workers=7"),
             "context=2048 chunk_size=128 workers=2,3,7",
+            *(f"context=65536 {_CHOSEN} tiles=0,61,123,246", f"context=65536 {_CHOSEN} tiles=123 masses=True"),
         ],
     },
     chip=lambda point: Chip("5x4"),
     measure=_flash_decode,
-    complete=_over_ends,
     targets=[
         Target("overhead", 1.05, lambda row: row["chunks"] >= 8, "8 chunks and more"),
         Target("guess_share", 0.40, lambda row: 8 <= row["chunks"] < 512, "8 chunks and more"),
