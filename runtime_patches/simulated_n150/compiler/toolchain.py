@@ -120,9 +120,13 @@ def assemble_empty_kernel(folder: Path) -> None:
 
 
 def _start(folder: Path) -> str:
-    """Return Python that runs the driver of the toolchain in `folder` as a module: a script's bytecode is not kept."""
+    """Return Python that runs the driver of the toolchain in `folder` as a module: a script's bytecode is not kept.
+
+    Ctrl-C ends it without a word. `signal` would take as long to import as all else.
+    """
+    silent = "import _signal, sys; _signal.signal(_signal.SIGINT, _signal.SIG_DFL)"
     path = f"sys.path.insert(0, {str(folder)!r})"
-    return f"import sys; {path}; from compiler import driver; sys.exit(driver.main(sys.argv[1:]))"
+    return f"{silent}; {path}; from compiler import driver; sys.exit(driver.main(sys.argv[1:]))"
 
 
 def copy_driver(folder: Path) -> None:

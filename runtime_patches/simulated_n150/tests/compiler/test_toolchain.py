@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -105,6 +106,19 @@ def test_the_launcher_starts_the_driver_and_keeps_its_bytecode(tmp_path, folder)
     said = subprocess.run([link, "--version"], capture_output=True, text=True, check=True).stdout
     assert said == f"{driver.VERSION}\n"
     assert list(made.glob("compiler/__pycache__/driver.*.pyc"))
+
+
+def test_ctrl_c_ends_the_compiler_without_a_traceback(tmp_path):
+    (tmp_path / "compiler").mkdir()
+    waits = "import sys, time\ndef main(arguments):\n    print('begun', flush=True)\n    time.sleep(60)\n"
+    (tmp_path / "compiler" / "driver.py").write_text(waits)
+    program = tmp_path / "program"
+    program.write_text(toolchain.launcher(sys.executable, tmp_path))
+    with subprocess.Popen(["/bin/sh", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=50) == ("", "")
+    assert process.returncode == -signal.SIGINT
 
 
 def test_missing_packages_stop_the_build_with_the_line_that_installs_them(monkeypatch, tmp_path):
