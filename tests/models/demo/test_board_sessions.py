@@ -62,7 +62,9 @@ def run_json(capsys, folder, *arguments) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("more", [["--attention", "exact"], ["--threshold", "0.6"]], ids=["exact", "alspec"])
+@pytest.mark.parametrize(
+    "more", [["--attention", "exact"], ["--threshold", "0.6", "--predictor", "ends"]], ids=["exact", "alspec"]
+)
 def test_texts_side_by_side_are_those_of_each_prompt_alone(capsys, folder, chips, more):
     """On the CPU and on boards, with the same hits, ends and figures. One user ends by --stop, the others go on."""
     common = ["--raw", "--chunk-size", "32", "--max-new-tokens", "9", *more]
@@ -113,7 +115,9 @@ def test_ctrl_c_ends_every_text_and_says_which_it_ended(capsys, folder, chips, m
         assert [len(text["token_ids"]) for text in found] == [count + 1, count]
 
 
-@pytest.mark.parametrize("more", [["--attention", "exact"], ["--threshold", "0.6"]], ids=["exact", "alspec"])
+@pytest.mark.parametrize(
+    "more", [["--attention", "exact"], ["--threshold", "0.6", "--predictor", "ends"]], ids=["exact", "alspec"]
+)
 def test_a_conversation_on_boards_is_the_one_on_the_cpu(capsys, folder, chips, terminal, more):
     """Replies, refusals and the counts of all turns; later turns prefill whole blocks less than the conversation."""
     said = [
