@@ -48,7 +48,7 @@ def test_attention(sim_device, nodes, workers):
 def test_tile_selection_and_tree_cache(sim_device):
     masses, chosen = (words(torch.full((1, 2, words_), value), "uint32") for words_, value in ((16, 1), (8, 0)))
     select = "tt_kernels.tile_selection.op:select_tiles"
-    calls = {"selection": Call(select, [masses], [chosen], words([400]), SHORT, tiles=3)}
+    calls = {"selection": Call(select, [masses], [chosen], words([400]), SHORT, 0.98)}
     caches, new = ([In(torch.randn(1, 2, size, 64)) for _ in range(2)] for size in (64, 8))
     prefix, path = words([30]), words([[2, 3, -1, -1, -1, -1, -1, -1]])
     calls["nodes"] = Call("tt_kernels.tree_cache.op:write_nodes", *caches, *new, prefix, 8)
