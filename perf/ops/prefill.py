@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from models.llama31_8b.tt.mesh import TILE
 from perf.lib.chip import BYTES_PER_CYCLE, Chip
 from perf.ops.family import Family, Row, Target, measurable
 
-TILE = 32
 # Cycles of a core's matrix unit for the product of two tiles, by the passes of the fidelity.
 TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48}
 PROGRAMS = ("model", "multicast", "copied")
@@ -76,7 +77,7 @@ def _check(p: SimpleNamespace) -> None:
             raise ValueError(f"{name} must be a multiple of {TILE} above {TILE}, got {getattr(p, name)}")
 
 
-def _of_copied(row: Row, earlier: list[Row]) -> Row:
+def _of_copied(row: Row, earlier: Sequence[Row]) -> Row:
     """Hold a product against that over a copy of the weight."""
     same = [r for r in earlier if all(r[name] == row[name] for name in ("rows", "inputs", "outputs", "dtype", "cores"))]
     copied = next((r["cycles"] for r in same if r["program"] == "copied"), None)
@@ -99,7 +100,7 @@ PRODUCT = Family(
     chip=lambda point: Chip(point.cores, timed=True),
     measure=_product,
     check=_check,
-    complete=lambda row, earlier: _of_copied(row, list(earlier)),
+    complete=_of_copied,
     targets=[Target("of_copied", 0.6, lambda row: row["program"] == "model", "the model's products")],
     apart=True,
 )

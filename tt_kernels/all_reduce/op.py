@@ -24,7 +24,7 @@ from tt_kernels.common.cores import Core, check_core, check_on_device, core_set,
 from tt_kernels.common.device_state import StateOfOne
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
-from tt_kernels.common.tp_group import TpChips
+from tt_kernels.common.tp_group import TpChips, failure_of
 from tt_kernels.compute_gate.region import refuse_in_region
 
 if TYPE_CHECKING:
@@ -56,10 +56,7 @@ class ChipState:
 
     @property
     def failure(self) -> str | None:
-        if self.status == 0:
-            return None
-        reason = _REASONS.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
-        return f"gave up in call {self.status_call}: {reason}"
+        return failure_of(self.status, self.silent, _REASONS, f"call {self.status_call}")
 
 
 class Reduced(NamedTuple):

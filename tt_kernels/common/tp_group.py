@@ -7,7 +7,7 @@ The kernel side is `kernels/tp_session.hpp`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,13 @@ _REASONS = {
 }
 
 
+def failure_of(status: int, silent: int, reasons: Mapping[int, str], call: str) -> str | None:
+    """Say why a chip gave up in `call`, by the reasons of its op; None for status 0. silent: the TP rank missed."""
+    if status == 0:
+        return None
+    return f"gave up in {call}: {reasons.get(status, f'unknown status {status}').format(silent=silent)}"
+
+
 @dataclass(frozen=True)
 class ChipState:
     """What a chip's output core keeps: `calls` in which it sent, `accepted` of them, and the failure if there was one.
@@ -41,10 +48,7 @@ class ChipState:
 
     @property
     def failure(self) -> str | None:
-        if self.status == 0:
-            return None
-        reason = _REASONS.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
-        return f"gave up in call {self.status_call}: {reason}"
+        return failure_of(self.status, self.silent, _REASONS, f"call {self.status_call}")
 
 
 class TpChips(MeshState):

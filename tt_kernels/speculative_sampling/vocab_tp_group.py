@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tt_kernels.common.tp_group import TpGroup
+from tt_kernels.common.tp_group import TpGroup, failure_of
 
 _STATUS, _STATUS_CALL, _SILENT = 72, 73, 74
 _REASONS = {
@@ -26,10 +26,7 @@ class HubState:
 
     @property
     def failure(self) -> str | None:
-        if self.status == 0:
-            return None
-        reason = _REASONS.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
-        return f"gave up in exchange {self.status_call} of a user: {reason}"
+        return failure_of(self.status, self.silent, _REASONS, f"exchange {self.status_call} of a user")
 
 
 class VocabTpGroup(TpGroup):
