@@ -16,7 +16,8 @@ MAKEFILE = Path(__file__).resolve().parents[1] / "Makefile"
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_help_is_whole_and_names_every_variable():
-    said = subprocess.run(["make", "-f", MAKEFILE, "help"], cwd=MAKEFILE.parent, capture_output=True, text=True).stdout
+    command = ["make", "--no-print-directory", "-f", MAKEFILE, "help"]
+    said = subprocess.run(command, cwd=MAKEFILE.parent, capture_output=True, text=True).stdout
     variables = set(re.findall(r"^([A-Z_]+) \?=", MAKEFILE.read_text("utf-8"), re.M)) - {"VENV"}
     assert said.rstrip().endswith(".") and "#" not in said
     assert variables <= set(re.findall(r"[A-Z_]+", said)) and "make clean" in said

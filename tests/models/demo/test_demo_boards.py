@@ -515,8 +515,8 @@ def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
     assert cli.main(["--device", "sim", *asked]) == 0
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
     loaded = weights.load_model(told["options"]["model"])
-    ids = loaded.tokenizer.apply_chat_template([{"role": "user", "content": sim.SENTENCE * 3}])
-    policy = DemoOptions(attention="alspec", chunk_size=told["options"]["chunk_size"]).policy()
+    ids = loaded.tokenizer.apply_chat_template([{"role": "user", "content": sim.SENTENCE}])
+    policy = DemoOptions(attention="alspec", chunk_size=told["options"]["chunk_size"], predictor="ends").policy()
     expected = generate(loaded.model, [ids], max_new_tokens=3, policy=policy)
     assert told["token_ids"] == expected.token_ids[0]
     assert (told["hits"], told["misses"]) == (policy.statistics.hits, policy.statistics.misses) == (2, 2)
