@@ -94,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--count-outcomes",
         metavar="FILE",
-        help="with --simulator: write to FILE how many tests passed, failed and were skipped for which reason",
+        help="with --simulator: write to FILE how many tests of each file passed, failed and were skipped, and why",
     )
     group.addoption("--run-slow", action="store_true", help="also run the tests marked slow")
 
@@ -164,13 +164,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Say with --simulator how many tests ended how, and for which reason they were skipped."""
     if not (simulator := config.getoption("--simulator")):
         return
-    rows = simulators.outcomes(terminalreporter.stats)
+    found = simulators.outcomes(terminalreporter.stats)
     terminalreporter.section("on the ttsim library")
-    for outcome in sorted({row["outcome"] for row in rows}):
-        tests = sum(row["tests"] for row in rows if row["outcome"] == outcome)
+    for outcome in sorted({outcome for _, outcome in found}):
+        tests = sum(number for (_, ended), number in found.items() if ended == outcome)
         terminalreporter.write_line(f"{tests:5} {outcome}")
     if file := config.getoption("--count-outcomes"):
-        _save(config, "--count-outcomes", file, rows, simulator)
+        _save(config, "--count-outcomes", file, simulators.by_file(found), simulator)
 
 
 def _save(config: pytest.Config, option: str, file: str, rows: list[dict[str, Any]], simulator: str) -> None:

@@ -35,20 +35,29 @@ class LibraryWorker(DeviceWorker):
             raise
 
 
-def outcomes(reports: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Return how many tests ended how, one row for the first two folders of their path and each outcome.
+def outcomes(reports: Mapping[str, Sequence[Any]]) -> Counter[tuple[str, str]]:
+    """Return how many tests of each file ended how. reports: pytest's reports by outcome.
 
-    reports: pytest's reports by outcome. A skip's outcome has its reason: "skipped: ttsim: counts no cycles".
+    A skip's outcome has its reason: "skipped: ttsim: counts no cycles". An error while a fixture is made is a failure.
     """
     found: Counter[tuple[str, str]] = Counter()
-    for outcome in ("passed", "failed", "error", "skipped"):
+    for outcome, name in (("passed", "passed"), ("failed", "failed"), ("error", "failed"), ("skipped", "skipped")):
         for report in reports.get(outcome, ()):
-            folder = "/".join(Path(report.nodeid.partition("::")[0]).parent.parts[:2])
             reason = f": {report.longrepr[2].removeprefix('Skipped: ')}" if outcome == "skipped" else ""
-            found[folder, outcome + reason] += 1
-    return [
-        {"tests_in": folder, "outcome": outcome, "tests": found[folder, outcome]} for folder, outcome in sorted(found)
-    ]
+            found[report.nodeid.partition("::")[0], name + reason] += 1
+    return found
+
+
+def by_file(found: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
+    """Return a row per file of tests: how many passed, failed and were skipped, and the number of skips by reason."""
+    rows = []
+    for file in sorted({file for file, _ in found}):
+        ended = {outcome: tests for (of, outcome), tests in sorted(found.items()) if of == file}
+        skips = {name.partition(": ")[2]: tests for name, tests in ended.items() if name.startswith("skipped")}
+        passed, failed = ended.get("passed", 0), ended.get("failed", 0)
+        row: dict[str, Any] = {"tests_in": file, "passed": passed, "failed": failed, "skipped": sum(skips.values())}
+        rows.append(row | {"why": "; ".join(f"{tests} {reason}" for reason, tests in skips.items()) or None})
+    return rows
 
 
 @dataclass

@@ -96,14 +96,15 @@ def test_what_a_library_does_not_run_is_skipped_and_counted_by_reason(tmp_path):
     ]
     shown = run_pytest(tmp_path, "sim", *options, str(tmp_path), machine=WITH_EVERYTHING).stdout
     found = json.loads(counts.read_text())
-    assert {row["outcome"]: row["tests"] for row in found["rows"]} == {
-        "failed": 1,
-        "passed": 1,
-        "skipped: ttsim: a library simulates one chip": 1,
-        "skipped: ttsim: counts no cycles": 1,
-        "skipped: ttsim: is about the project's own simulator": 1,
-        "skipped: ttsim: opens no chip through the fixtures": 1,
-    }, shown
+    (row,) = found["rows"]
+    why = row.pop("why").split("; ")
+    assert row == {"tests_in": "test_on_a_library.py", "passed": 1, "failed": 1, "skipped": 4}, shown
+    assert why == [
+        "1 ttsim: a library simulates one chip",
+        "1 ttsim: counts no cycles",
+        "1 ttsim: is about the project's own simulator",
+        "1 ttsim: opens no chip through the fixtures",
+    ]
     assert "    1 skipped: ttsim: counts no cycles" in shown
     assert "-m 'sim' --simulator libttsim_wh.so --count-outcomes counts.json" in found["command"]
     for option in ("--count-outcomes", "--compare-simulators"):
