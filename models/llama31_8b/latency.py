@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 MIN_CONTEXT, MAX_CONTEXT = 1024, 131072
 CHUNK_SIZES = (128, 256, 512)
@@ -35,6 +36,9 @@ HEAD_BYTES_PER_S = 68412202573.049286
 # Keys that a guess by a budget of 0.98 reads with 8K cached tokens, in the head of a layer that reads most, and their
 # growth with each doubling: SmolLM2's at 1K to 8K tokens (perf/data/quality/budgets.csv); beyond, an extrapolation.
 BUDGET_KEYS, BUDGET_KEYS_AT, BUDGET_KEYS_GROWTH = 1999, 8192, 1.5
+# Hits at threshold 0.10 of a guess by that budget, at 1K to 8K tokens, and of one of both ends at 8K: SmolLM2's
+# (perf/data/quality/budgets.csv, perplexity.csv).
+BUDGET_HITS, ENDS_HITS = 0.95, 0.19
 # Cycles, at 1 GHz, of choosing one head's tiles at 64K tokens, executed (perf/data/ops/tile_selection.json), and who
 # does it: both data movement cores of each core.
 SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
@@ -291,3 +295,42 @@ def step_ns(hit_rate: float, context: int, chips: int, chunk_size: int, keys: in
     """Return the nanoseconds of an SP+TP step whose hit rate is a mean over tokens: the line from no hits to all."""
     none, full = (estimate(context, rate, chips, chunk_size, keys=keys).token_latency_ns for rate in (0.0, 1.0))
     return none + hit_rate * (full - none)
+
+
+class Layout(NamedTuple):
+    """A mesh of `rows` x `columns` chips and its decoded tokens/s for one user: attention-level speculation on two
+    rows, tensor parallelism on one."""
+
+    rows: int
+    columns: int
+    tokens_per_s: float
+
+    def __str__(self) -> str:
+        return f"{self.rows}x{self.columns}"
+
+
+def layouts(chips: int, context: int, hit_rate: float = BUDGET_HITS, guess: str = "budget") -> list[Layout]:
+    """Return every mesh of at most `chips` chips with its speed, the fastest first.
+
+    Args:
+        chips: of the machine, at least 1.
+        context: cached tokens, up to MAX_CONTEXT; fewer than MIN_CONTEXT count as so many.
+        hit_rate: share of the guesses that pass on two rows.
+        guess: "budget" or "ends", what they read (S = 128).
+
+    Raises:
+        ValueError: naming any of these that is out of range.
+    """
+    if chips < 1:
+        raise ValueError(f"chips must be at least 1, got {chips}")
+    if context < 1:
+        raise ValueError(f"context must be at least 1, got {context}")
+    check_hit_rate(hit_rate)
+    context = max(context, MIN_CONTEXT)
+    keys = budget_keys(context) if guess == "budget" else None
+    found = []
+    for count in (count for count in CHIP_COUNTS if count <= chips):
+        found.append(Layout(1, count, estimate(context, None, count).tokens_per_s_per_user))
+        if count > 1:
+            found.append(Layout(2, count // 2, 1e9 / step_ns(hit_rate, context, count, CHUNK_SIZES[0], keys)))
+    return sorted(found, key=lambda layout: -layout.tokens_per_s)

@@ -12,6 +12,7 @@ from typing import Any
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
     CHUNK_SIZES,
+    ENDS_HITS,
     LAYERS,
     Estimate,
     Times,
@@ -23,9 +24,6 @@ from models.llama31_8b.latency import (
 )
 
 Row = dict[str, Any]
-# SmolLM2's hits with both ends at 8K tokens (perf/data/quality/perplexity.csv), and with a budget of 0.98 at 1K to 8K
-# (budgets.csv); the guess of the latter reads budget_keys.
-ENDS_HITS = 0.19
 GAIN_HIT_RATES = (0.5, 0.875, 0.95)
 GAIN_CONTEXTS = (1024, 32768, 65536, 131072)
 # How the quality study calls the product's guess by its default budget.

@@ -14,6 +14,7 @@ from models.llama31_8b.latency import (
     PAPER_COSTS,
     Times,
     estimate,
+    layouts,
     split_layers,
     step_ns,
     token_latency,
@@ -66,6 +67,18 @@ def test_hits_by_hand():
 def test_a_mean_hit_rate_is_on_the_line_between_whole_layers():
     for hits in (0, 8, 31, 32):
         assert step_ns(hits / 32, 65536, 8, 128) == pytest.approx(estimate(65536, hits / 32, 8, 128).token_latency_ns)
+
+
+def test_layouts_are_the_estimates_of_every_mesh_in_order_of_speed():
+    found = layouts(5, 65536, 0.5, "ends")
+    assert {str(one) for one in found} == {"1x1", "1x2", "1x4", "2x1", "2x2"}
+    assert [one.tokens_per_s for one in found] == sorted((one.tokens_per_s for one in found), reverse=True)
+    for one in found:
+        rate = 0.5 if one.rows == 2 else None
+        same = estimate(65536, rate, one.rows * one.columns, 128).tokens_per_s_per_user
+        assert one.tokens_per_s == pytest.approx(same)
+    assert str(layouts(8, 65536)[0]) == "2x4" and str(layouts(2, 4096)[0]) == "1x2"
+    assert layouts(8, 1) == layouts(8, 1024)
 
 
 def test_latency_falls_with_the_hit_rate_and_grows_with_the_context():

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m models.llama31_8b.demo`, and the command `llama-alspec`: the demo, `hits`, `cache`, `check`, `serve`."""
+"""`python -m models.llama31_8b.demo`, and the command `llama-alspec`: the demo, `hits`, `plan`, `cache`, `check`,
+`serve`."""
 
 import difflib
 import importlib
@@ -8,7 +9,7 @@ import os
 import sys
 
 # By first argument; any option is the demo's.
-COMMANDS = {"cache": "cache", "check": ".check.cli", "hits": "hits", "serve": ".serving.cli"}
+COMMANDS = {"cache": "cache", "check": ".check.cli", "hits": "hits", "plan": "plan", "serve": ".serving.cli"}
 
 
 def main() -> int:

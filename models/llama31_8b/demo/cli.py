@@ -38,6 +38,11 @@ def _run(options: DemoOptions) -> int:
         from .backends import sim
 
         options = sim.with_defaults(options)
+    if chooses := options.device == "n150" and options.mesh == AUTO:
+        from .backends.n150.backend import with_mesh
+
+        texts = options.prompt_texts()
+        options = with_mesh(options, texts)
     options = with_attention(options)
     options.check_device()
     if options.attention == "alspec" and options.drafter != "none":
@@ -46,7 +51,8 @@ def _run(options: DemoOptions) -> int:
         )
     if options.device == "sim":
         return sim.run(options)
-    texts = options.prompt_texts()
+    if not chooses:
+        texts = options.prompt_texts()
     if options.device == "cpu":
         from .backends.cpu import backend as cpu
 

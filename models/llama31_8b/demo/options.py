@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..reference.alspec.policies import AttentionPolicy
 
 PROG = "llama-alspec"
-COMMANDS = ("hits", "cache", "check", "serve")
+COMMANDS = ("hits", "plan", "cache", "check", "serve")
 AUTO = "auto"
 DEVICES = (AUTO, "cpu", "sim", "n150")
 # A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
@@ -86,7 +86,8 @@ class DemoOptions:
         "cpu; n150: boards; sim: simulated N150 that run the code of n150; auto: n150 on a machine with boards and "
         "what they need, else cpu (default)", choices=DEVICES)
     mesh: str | None = _option(None, _CHIPS, "RxC",
-        "chips, such as 1x2 (default: $MESH_DEVICE, else 1x1; sim with alspec 2x1)")
+        "chips, such as 1x2; auto: of the boards, what llama-alspec plan finds fastest (default: $MESH_DEVICE, else "
+        "1x1; sim with alspec 2x1)")
     precision: str | None = _option(None, _CHIPS, "NAME",
         f"number formats: {', '.join(PRECISIONS)} (default: performance)", choices=PRECISIONS)
     sample_on: str | None = _option(None, _CHIPS, "PLACE",
@@ -154,7 +155,7 @@ class DemoOptions:
         self._check_attention()
         self._check_prompts()
         self._check_drafting()
-        if self.mesh is not None:
+        if self.mesh is not None and self.mesh != AUTO:
             try:
                 MeshShape.parse(self.mesh)
             except MeshError as error:
@@ -224,6 +225,8 @@ class DemoOptions:
         for name, why in REFUSED[self.device].items():
             if asked := self.flags(name):
                 raise UserError(f"{asked[0]} does not go with --device {self.device}: {why}")
+        if self.mesh == AUTO:  # boards have chosen before
+            raise UserError(f"--mesh {AUTO} counts boards; --device {self.device} takes a mesh such as 2x1")
         if self.drafter != "none" and self.device != "cpu":
             self._check_drafts_of_chips()
         if self.attention != "alspec":
@@ -386,6 +389,7 @@ def parser() -> argparse.ArgumentParser:
         description="Generate text with a Llama model and attention-level speculation, and report its hits.",
         epilog="commands, each with its own --help:\n"
         "  hits FILE  measure the hits on a text of one's own\n"
+        "  plan       compare the meshes that this machine's chips make\n"
         "  cache      list what is kept between runs, and clear it\n"
         "  check      test the boards of this machine, and write a report\n"
         "  serve      start vLLM's server (docs/serving.md)\n"

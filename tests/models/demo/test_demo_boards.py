@@ -28,7 +28,7 @@ from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from runtime_patches.board import boards as driver
 from runtime_patches.board import doctor
 from runtime_patches.simulated_n150 import doctor as simulators_doctor
-from tests.support.gguf_files import write_gguf, write_hf_folder
+from tests.support.gguf_files import TINY, write_gguf, write_hf_folder
 from tests.support.machines import refused
 
 LLAMA = preset("llama-3.1-8b")
@@ -109,6 +109,29 @@ def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
 def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, words, by_option):
     monkeypatch.setenv("MESH_DEVICE", "1x2" if by_option else mesh)
     assert words in refused(capsys, "--device", "n150", *(["--mesh", mesh] if by_option else []))
+
+
+@pytest.mark.parametrize(
+    "given, chosen",
+    [
+        ({}, ("1x2", "exact")),
+        ({"attention": "exact"}, ("1x2", "exact")),
+        ({"attention": "alspec"}, ("2x1", "alspec")),
+        ({"max_new_tokens": 65536}, ("2x1", "alspec")),
+    ],
+)
+def test_auto_takes_the_fastest_mesh_that_attention_and_memory_allow(monkeypatch, boards, tmp_path, given, chosen):
+    """A pair is faster at 65,536 tokens, tensor parallelism at 4,096."""
+    write_hf_folder(tmp_path, replace(TINY, max_position_embeddings=65536))
+    options = DemoOptions(device="n150", mesh="auto", model=str(tmp_path), chat_template=False, **given)
+    found = n150.with_mesh(options, ["the"])
+    assert (found.mesh, found.attention) == chosen
+    monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
+    if given.get("attention") == "alspec":
+        with pytest.raises(UserError, match="takes two rows of chips, this machine has 1"):
+            n150.with_mesh(options, ["the"])
+    else:
+        assert n150.with_mesh(options, ["the"]).mesh == "1x1"
 
 
 # What chips refuse.

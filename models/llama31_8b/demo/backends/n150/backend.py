@@ -20,6 +20,7 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from .... import simulated
+from ....latency import MAX_CONTEXT, layouts
 from ....spec_decode.draft_shape import SELF_WINDOW
 from ....tt.boards import check_boards, find_boards
 from ....tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
@@ -28,7 +29,7 @@ from ....tt.mesh import TILE, MeshError, MeshShape
 from ....tt.precision import PrecisionConfig, PrecisionError, precision_config
 from ....tt.settings import AttentionSettings, SpeculationError
 from ....tt.sharding import ShardingError, check_sharding_of_rows
-from ...options import DemoOptions, UserError
+from ...options import AUTO, DemoOptions, UserError, with_attention
 
 if TYPE_CHECKING:
     import ttnn
@@ -233,21 +234,64 @@ def _layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) -
 def check_machine(options: DemoOptions) -> MeshShape:
     """Return the mesh of --mesh or $MESH_DEVICE. Raises UserError if this machine lacks something, has fewer chips, or
     has other boards."""
-    unsure = []
     try:
         mesh = MeshShape.choose(options.mesh)
         if not simulated.on_simulated_chips():
-            if reason := doctor.why_not("silicon"):
-                raise UserError(f"--device n150: {reason}")
-            unsure = check_boards(find_boards())
-            mesh.check_board(len(driver.visible_boards()))
+            mesh.check_board(check_chips())
+    except MeshError as error:
+        raise UserError(f"--device n150: {error}") from error
+    return mesh
+
+
+def check_chips() -> int:
+    """Return the chips of this machine. Raises UserError if it lacks something or has other boards."""
+    if reason := doctor.why_not("silicon"):
+        raise UserError(f"--device n150: {reason}")
+    try:
+        unsure = check_boards(find_boards())
     except MeshError as error:
         raise UserError(f"--device n150: {error}") from error
     if unsure:
         logger.warning(
             "taken for N150, since the driver does not tell their type: board {}", ", ".join(map(str, unsure))
         )
-    return mesh
+    return len(driver.visible_boards())
+
+
+def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> DemoOptions:
+    """Return the options of --mesh auto with the mesh of this machine's chips that `latency.layouts` finds fastest of
+    those that --attention and the model allow. texts: the prompts, None for a chat, whose context counts.
+
+    Raises UserError where no mesh holds the model, with why the fastest one does not.
+    """
+    from ....checkpoint.load import Checkpoint
+    from ...text import encode_prompts
+
+    chips = check_chips()
+    target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
+    longest, users, context = None, 1, options.chat_context(target.config.max_position_embeddings)
+    if texts is not None:
+        prompts = encode_prompts(target, options, texts)
+        longest, users = max(map(len, prompts)), len(prompts)
+        context = min(longest + options.max_new_tokens, target.config.max_position_embeddings)
+    own = replace(target.config, max_position_embeddings=target.whole.max_position_embeddings)
+    why = f"--mesh {AUTO}: --attention {options.attention} takes two rows of chips, this machine has {chips}"
+    for layout in layouts(chips, min(context, MAX_CONTEXT)):
+        if options.attention is not None and (options.attention == "alspec") != (layout.rows == 2):
+            continue
+        chosen = with_attention(replace(options, mesh=str(layout)))
+        try:
+            mesh = MeshShape(layout.rows, layout.columns)
+            plan_run(own, chosen, mesh, longest, users=users)
+        except UserError as error:
+            why = str(error)
+            continue
+        logger.info(
+            f"--mesh {AUTO}: {layout} of {chips} chips, {layout.tokens_per_s:.0f} tokens/s projected for Llama 3.1 8B "
+            f"and {context} tokens"
+        )
+        return chosen
+    raise UserError(why)
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:

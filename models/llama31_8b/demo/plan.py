@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""`llama-alspec plan --context K`: the speed of each mesh of this machine's chips, and which one `--mesh auto` takes.
+
+Speeds are a projection: the ALSpec paper's kernel times of Llama 3.1 8B on N150 and SmolLM2's hits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from runtime_patches.board import boards
+from runtime_patches.board.command_line import OneLineParser, run_command
+
+from ..latency import BUDGET_HITS, ENDS_HITS, layouts
+from .options import UserError
+
+PROG = "llama-alspec plan"
+HITS = {"budget": BUDGET_HITS, "ends": ENDS_HITS}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the layouts; return the exit code."""
+    parser = OneLineParser(prog=PROG, description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--context", type=int, required=True, metavar="K", help="cached tokens, up to 131072")
+    add("--chips", type=int, metavar="N", help="N150 chips (default: those of this machine)")
+    add("--predictor", choices=tuple(HITS), default="budget", help="what a guess reads (%(default)s)")
+    add("--hits", type=float, metavar="R", help="share of the guesses that pass (default: SmolLM2's, 0.95 or 0.19)")
+    add("--json", action="store_true", help="print one JSON object")
+    return run_command(PROG, lambda: _run(parser.parse_args(argv)), (UserError,))
+
+
+def _run(args: argparse.Namespace) -> int:
+    chips = len(boards.visible_boards()) if args.chips is None else args.chips
+    if not chips and args.chips is None:
+        raise UserError(f"no Tenstorrent board in {boards.BOARDS}: give --chips N")
+    hits = HITS[args.predictor] if args.hits is None else args.hits
+    try:
+        found = layouts(chips, args.context, hits, args.predictor)
+    except ValueError as error:
+        raise UserError(f"--{error}".replace("hit_rate", "hits", 1)) from error
+    tp = max(one.tokens_per_s for one in found if one.rows == 1)
+    rows = [
+        {"mesh": str(one), "attention": "alspec" if one.rows == 2 else "exact", "tokens_per_s": one.tokens_per_s}
+        | {"over_tp": one.tokens_per_s / tp}
+        for one in found
+    ]
+    if args.json:
+        print(json.dumps({"chips": chips, "context": args.context, "hits": hits, "layouts": rows}))
+        return 0
+    print(f"Llama 3.1 8B, {args.context} cached tokens, one user, projected; over: the fastest mesh of one row")
+    print(f"{'mesh':6}{'attention':11}{'tokens/s':>8}{'over':>7}")
+    for row in rows:
+        print(f"{row['mesh']:6}{row['attention']:11}{row['tokens_per_s']:8.1f}{row['over_tp']:6.2f}x")
+    return 0
