@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tqdm import tqdm
+
 from .options import DemoOptions
 from .report import longest, make_report, show_result
 from .text import EndAtToken, TextsPrinter, token_callback
@@ -18,6 +20,29 @@ if TYPE_CHECKING:
     from ..results import AttentionStatistics, GenerationResult
 
 OnToken = Callable[[int, int], bool]
+
+
+class PrefillBar:
+    """Progress of prompts, in a terminal: tokens, tokens/s and the time that is left. Open from `with` on."""
+
+    def __init__(self) -> None:
+        self._bar: tqdm | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show that `done` of a prompt's `total` tokens are cached."""
+        if self._bar is not None:
+            self._bar.total, self._bar.n = total, done
+            self._bar.refresh()
+            if done == total:
+                self._bar.close()
+
+    def __enter__(self) -> None:
+        self._bar = tqdm(desc="prefill", unit="token", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = None
 
 
 class Session(ABC):

@@ -77,7 +77,8 @@ class ChipEngine(Engine):
     step. sample_on: "device" samples on the chips and reads back ids alone, "host" reads logits; both draw the same
     tokens from the same seeds. Parameters that chips do not sample by (`samples_on_chips`) are sampled on the host,
     which is logged. on_logits(user, float32 [vocab]): sees every distribution of plain steps, and needs the host to
-    sample. keep_trace: replay it in later calls with the same sampling, for a conversation. Until `release`, nothing
+    sample. on_prefill(done, total): counts the prompts' tokens after each chunk, for which the host then waits.
+    keep_trace: replay it in later calls with the same sampling, for a conversation. Until `release`, nothing
     else may then put lasting tensors on the mesh. Raises ValueError for trees that are not decoded.
     """
 
@@ -94,6 +95,7 @@ class ChipEngine(Engine):
         keep_trace: bool = False,
         lossy: SigmoidApproximation | None = None,
         on_logits: Callable[[int, torch.Tensor], None] | None = None,
+        on_prefill: Callable[[int, int], None] | None = None,
     ) -> None:
         if sample_on not in ("device", "host"):
             raise ValueError(f"sample_on must be device or host, got {sample_on!r}")
@@ -108,7 +110,7 @@ class ChipEngine(Engine):
             raise ValueError(f"a cache of {model.capacity} positions has no room for trees of {nodes} nodes")
         self.model, self.config, self.capacity, self.spare = model, model.config, model.capacity, nodes
         self.sample_on, self.prefill_chunk, self.keep_trace = sample_on, prefill_chunk, keep_trace
-        self.lossy, self.on_logits = lossy, on_logits
+        self.lossy, self.on_logits, self.on_prefill = lossy, on_logits, on_prefill
         self.why_eager = why_no_trace(model.mesh) if trace else "trace=False"
         self.tree_step: TreeStep | None = None
         self._plain: PlainSteps | None = None
@@ -150,9 +152,19 @@ class ChipEngine(Engine):
 
     def prefill(self, texts: Sequence[Sequence[int]], starts: Sequence[int]) -> Yielding[tuple[int, int], None, None]:
         recorded = () if self._plain is None else (self._plain.traced,)
+        done, total = 0, sum(map(len, texts)) - sum(starts)
+
+        def count(tokens: int) -> None:
+            nonlocal done
+            done += tokens
+            if self.on_prefill is not None:
+                self.on_prefill(done, total)
+
         with watch_programs(self.model.mesh, recorded):
             for user, (text, start) in enumerate(zip(texts, starts, strict=True)):
-                logits = self._cache_prompt(text, user, start, gather_logits=self._sampler is None)
+                logits = self._cache_prompt(
+                    text, user, start, self._sampler is None, None if self.on_prefill is None else count
+                )
                 yield user, self._first(logits, user, (len(text) - 1) % TILE)
 
     def prompt_logits(self, prompt: Sequence[int], user: int) -> torch.Tensor:
@@ -217,9 +229,23 @@ class ChipEngine(Engine):
     def statistics(self) -> AttentionStatistics | None:
         return self.model.statistics()
 
-    def _cache_prompt(self, text: Sequence[int], user: int, start: int = 0, gather_logits: bool = True) -> ttnn.Tensor:
+    def _cache_prompt(
+        self,
+        text: Sequence[int],
+        user: int,
+        start: int = 0,
+        gather_logits: bool = True,
+        progress: Callable[[int], None] | None = None,
+    ) -> ttnn.Tensor:
         logits = cache_prompt(
-            self.model, text, user, self.prefill_chunk, start=start, logits=True, gather_logits=gather_logits
+            self.model,
+            text,
+            user,
+            self.prefill_chunk,
+            start=start,
+            logits=True,
+            gather_logits=gather_logits,
+            progress=progress,
         )
         assert logits is not None  # of a text that is not empty
         return logits

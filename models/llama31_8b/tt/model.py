@@ -6,7 +6,7 @@ chunks."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -380,14 +380,19 @@ def cache_prompt(
     start: int = 0,
     logits: bool = False,
     gather_logits: bool = True,
+    progress: Callable[[int], None] | None = None,
 ) -> ttnn.Tensor | None:
     """Cache a user's prompt in chunks of `chunk` tokens; with `logits` return its last tile's (see TtLlama.prefill),
-    else None. start: tokens already cached, from `kept_prefix`."""
+    else None. start: tokens already cached, from `kept_prefix`. progress(tokens): called once the
+    chips have cached a chunk of so many."""
     found = None
     for begin in range(start, len(prompt), chunk):
         end = min(begin + chunk, len(prompt))
         last = logits and end == len(prompt)
         found = model.prefill(prompt[begin:end], user, begin, last=last, gather_logits=gather_logits)
+        if progress is not None:
+            ttnn.synchronize_device(model.mesh)
+            progress(end - begin)
     return found
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import sys
 
 import pytest
 
@@ -16,6 +17,7 @@ from models.llama31_8b.checkpoint.errors import ContextLengthError
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.session import PrefillBar
 from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
@@ -224,3 +226,31 @@ def test_readings_of_a_pair_add_up():
     assert both.layers == (LayerCounters(11, 2, 3), LayerCounters(4, 10, 3))
     assert (both.ties, both.sent, both.failures) == (1, (6, 8), ("attention: silent",))
     assert (both.hits, both.bypassed_positions, ChipCounters.merged([first])) == (15, 3, first)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_the_progress_of_prompts(capsys, monkeypatch, folder, chips, terminal):
+    """Tokens of both prompts count together, once a chunk of 2,048; without a terminal no chip is waited for."""
+    waited: list[object] = []
+    monkeypatch.setattr(pytest.importorskip("ttnn"), "synchronize_device", waited.append)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    shown: list[tuple[int, int]] = []
+    monkeypatch.setattr(PrefillBar, "__call__", lambda bar, *counts: shown.append(counts))
+    asked = ["--raw", "--max-new-tokens", "2", "--prompt", PROMPTS[0], "--prompt", PROMPTS[1]]
+    assert cli.main(["--model", folder, "--json", *BOARDS, *asked]) == 0
+    counts = [tokens for _, _, tokens in chips[0].prefilled]
+    assert len(counts) == 2
+    expected = [(counts[0], sum(counts)), (sum(counts), sum(counts))]
+    assert (shown, len(waited)) == ((expected, 2) if terminal else ([], 0))
+
+
+def test_the_bar_of_prompts_counts_to_their_end(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    bar = PrefillBar()
+    bar(1, 2)  # not open
+    with bar:
+        bar(512, 2048)
+        assert "512/2048" in capsys.readouterr().err
+        bar(2048, 2048)
+    with bar:
+        bar(1, 1)

@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from tqdm import tqdm
 
 from ....reference.generate import TorchEngine, drafter_for
 from ....spec_decode.draft_shape import DraftShape
 from ....spec_decode.loop import Generator
 from ....spec_decode.vocabulary import VocabularyMismatchError
 from ...options import DemoOptions, UserError
-from ...session import OnToken, Session
+from ...session import OnToken, PrefillBar, Session
 
 if TYPE_CHECKING:
     from ....checkpoint.load import LoadedModel
@@ -33,9 +31,8 @@ class ReferenceSession(Session):
         self.checkpoint, self.options, self.policy = loaded, options, policy
         limit = loaded.config.max_position_embeddings
         self.capacity = options.chat_context(limit) if chat else limit
-        self.engine = TorchEngine(
-            loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._prefilled
-        )
+        self._bar = PrefillBar()
+        self.engine = TorchEngine(loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._bar)
         self.drafter, shape = None, DraftShape()
         try:
             if options.drafter != "none":
@@ -46,7 +43,6 @@ class ReferenceSession(Session):
         except ValueError as error:
             raise UserError(str(error)) from error
         self.threads = torch.get_num_threads()
-        self._bar: tqdm | None = None
 
     def generate(
         self,
@@ -56,30 +52,20 @@ class ReferenceSession(Session):
     ) -> GenerationResult:
         statistics = self.policy.statistics
         steps = statistics.step_count if statistics else 0
-        # Progress is for a terminal.
-        self._bar = tqdm(desc="prefill", unit="token", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
         try:
-            return self.generator.generate(
-                prompts,
-                max_new_tokens=self.options.max_new_tokens,
-                sampling=self.options.sampling(),
-                eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
-                on_token=on_token,
-                context=context,
-            )
+            with self._bar:
+                return self.generator.generate(
+                    prompts,
+                    max_new_tokens=self.options.max_new_tokens,
+                    sampling=self.options.sampling(),
+                    eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
+                    on_token=on_token,
+                    context=context,
+                )
         except KeyboardInterrupt:
             if statistics:
                 statistics.forget_after(steps)
             raise
-        finally:
-            self._bar.close()
-
-    def _prefilled(self, done: int, total: int) -> None:
-        if self._bar is not None:
-            self._bar.total = total
-            self._bar.update(done - self._bar.n)
-            if done == total:
-                self._bar.close()
 
     @property
     def cached(self) -> int:

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...options import DemoOptions
-from ...session import OnToken, Session
+from ...session import OnToken, PrefillBar, Session
 
 if TYPE_CHECKING:
     from ....checkpoint.load import Checkpoint
@@ -26,6 +27,9 @@ class BoardSession(Session):
         self.capacity = min(generator.engine.capacity - generator.engine.spare, limit)
         self.warm_up = (0, 0.0)
         self._counted: list[Any] = []
+        self._bar = PrefillBar()
+        if sys.stderr.isatty():  # to count, the host waits for each chunk
+            generator.engine.on_prefill = self._bar
 
     def generate(
         self,
@@ -34,15 +38,16 @@ class BoardSession(Session):
         context: Sequence[Sequence[int]] | None = None,
     ) -> GenerationResult:
         clock = TokenClock(on_token, len(prompts))
-        result = self.generator.generate(
-            prompts,
-            max_new_tokens=self.options.max_new_tokens,
-            sampling=self.options.sampling(),
-            eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
-            on_token=clock,
-            context_limit=self.limit,
-            context=context,
-        )
+        with self._bar:
+            result = self.generator.generate(
+                prompts,
+                max_new_tokens=self.options.max_new_tokens,
+                sampling=self.options.sampling(),
+                eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
+                on_token=clock,
+                context_limit=self.limit,
+                context=context,
+            )
         tokens, seconds = clock.first_tokens(self.generator.warm_up_tokens)
         assert self.warm_up is not None
         self.warm_up = self.warm_up[0] + tokens, self.warm_up[1] + seconds
