@@ -27,6 +27,7 @@ STOCK_COMPLAINTS = {
     "tensix_unpacr: cfg_context_id": "ttnn unpacks 32-bit tiles to Dst (float32 copies, sums and intermediates)",
     "tensix_unpacr: unpack_to_dst": "ttnn unpacks 32-bit tiles to Dst (float32 copies, sums and intermediates)",
     "tensix_sfpswap": "ttnn's stable top-k swaps index registers",
+    "tensix_sfploadmacro": "ttnn schedules vector instructions with SFPLOADMACRO",
 }
 
 

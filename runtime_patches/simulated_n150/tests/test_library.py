@@ -100,15 +100,20 @@ def test_a_rule_that_does_not_exist_is_refused_before_anything_is_built(monkeypa
         environment.simulated_environment("1x1")
 
 
-def test_a_kernel_of_ttnn_that_the_library_refuses_skips_the_test(monkeypatch):
-    said = "UndefinedBehavior: tensix_unpacr: unpack_to_dst=0 in_data_format=0"
-
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("UndefinedBehavior: tensix_unpacr: unpack_to_dst=0 in_data_format=0", "32-bit tiles to Dst"),
+        ("UnsupportedFunctionality: tensix_sfploadmacro: explicitly out of scope", "with SFPLOADMACRO"),
+    ],
+)
+def test_a_kernel_of_ttnn_that_the_library_refuses_skips_the_test(monkeypatch, said, why):
     def fail(self, *arguments):
         raise WorkerFailure(said)
 
     monkeypatch.setattr(simulators.DeviceWorker, "_call", fail)
     worker = object.__new__(simulators.LibraryWorker)
-    with pytest.raises(pytest.skip.Exception, match="32-bit tiles to Dst"):
+    with pytest.raises(pytest.skip.Exception, match=why):
         worker._call(("run",), "an op", 1.0)
     said = "our kernel hung"
     with pytest.raises(WorkerFailure, match="our kernel hung"):
