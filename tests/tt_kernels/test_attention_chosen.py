@@ -104,9 +104,9 @@ POSITIONS = st.one_of(
 
 
 @pytest.mark.sim
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(data=st.data())
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("workers", [1, 5])
 def test_any_bits_at_any_positions(sim_device, workers, data):
     """None, one, all, few and any; the ends and what is past the cache among them. Guess and exact result against
     torch, and the exact result against those of the ends, of exact attention alone, and of all tiles."""
@@ -172,7 +172,6 @@ def check_masses(found: torch.Tensor, q, k, at, passes: int = 1) -> None:
     ("workers", "changes", "chunk"),
     [
         pytest.param(1, {}, 32, id="1"),
-        pytest.param(3, {}, 32, id="3"),
         pytest.param(3, {"head_dim": 128, "cache": "bfloat8_b"}, 32, id="3-128-bfloat8_b"),
         pytest.param(2, {"cache": "bfloat8_b"}, 64, id="2-64-bfloat8_b"),
     ],

@@ -19,20 +19,21 @@ pytestmark = pytest.mark.sim
 def attention_calls(nodes: int, workers: int) -> dict[str, Call]:
     if nodes > 1:
         case, at = Case(nodes, max_tokens=256, workers=workers, grid=(4, 1)), [150]
-        more: dict[str, dict] = {"speculate": {"guess_range": SHORT}, "exact": {}}
-    else:
-        case, at = replace(CHOOSING, workers=workers), CHOOSING_AT
-        more = {"guess": {}, "exact": {}, "speculate": {}}
-    inputs = case.inputs(*case.random())
-    calls = {mode: case.call(mode, inputs, at, **options) for mode, options in more.items()}
-    if nodes == 1:
-        chosen = {"chosen": chosen_tiles()}
-        calls["chosen"] = case.call("speculate", inputs, at, **chosen)
-        calls["chosen alone"] = case.call("guess", inputs, at, **chosen)
-        masses = {"priority": priorities(2), "tile_masses": blank_masses(case)}
-        calls["masses"] = case.call("speculate", inputs, at, **masses)
-        calls["chosen, masses"] = case.call("speculate", inputs, at, **masses, **chosen)
-    return calls
+        inputs = case.inputs(*case.random())
+        return {
+            "speculate": case.call("speculate", inputs, at, guess_range=SHORT),
+            "exact": case.call("exact", inputs, at),
+        }
+    case, at = replace(CHOOSING, workers=workers), CHOOSING_AT
+    inputs, chosen = case.inputs(*case.random()), {"chosen": chosen_tiles()}
+    masses = {"priority": priorities(2), "tile_masses": blank_masses(case)}
+    calls = {"chosen, masses": case.call("speculate", inputs, at, **masses, **chosen)}
+    if workers == 1:
+        return calls | {"exact": case.call("exact", inputs, at)}
+    return calls | {
+        "speculate": case.call("speculate", inputs, at),
+        "chosen alone": case.call("guess", inputs, at, **chosen),
+    }
 
 
 def check_untouched(worker, calls: dict[str, Call]) -> None:
