@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,7 +61,7 @@ def by_file(found: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
 
 @dataclass
 class Count:
-    """What was compared in the tests of one folder."""
+    """What was compared in the tests of one file."""
 
     tests: set[str] = field(default_factory=set)
     calls: int = 0
@@ -73,17 +72,17 @@ class Count:
 
 
 class Comparison:
-    """Runs each call on both simulators and counts the values that differ, by folder of tests."""
+    """Runs each call on both simulators and counts the values that differ, by file of tests."""
 
     def __init__(self) -> None:
-        self.folders: dict[str, Count] = {}
+        self.files: dict[str, Count] = {}
 
     def both(self, own: Callable[[], DeviceWorker], judge: Callable[[], DeviceWorker]) -> Both:
         """Return a device whose calls run on both workers; it answers as the project's own simulator does."""
         return Both(self, own, judge)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per folder of tests."""
+        """Return one row per file of tests."""
         return [
             {
                 "tests_in": name,
@@ -94,12 +93,12 @@ class Comparison:
                 "differing": count.differing,
                 "differing_tests": sorted(count.differing_tests),
             }
-            for name, count in sorted(self.folders.items())
+            for name, count in sorted(self.files.items())
         ]
 
     def count(self, found: Any, other: Any, refused: bool) -> None:
         test = os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]
-        count = self.folders.setdefault(str(Path(test.partition("::")[0]).parent), Count())
+        count = self.files.setdefault(test.partition("::")[0], Count())
         count.tests.add(test)
         count.calls += 1
         count.refused += refused

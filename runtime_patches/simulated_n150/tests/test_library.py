@@ -156,7 +156,7 @@ def test_both_simulators_are_asked_and_the_own_one_answers(monkeypatch):
     (row,) = comparison.rows()
     assert row.pop("differing_tests") == ["tests/tt_kernels/gate/test_gate.py::test_closed"]
     assert row == {
-        "tests_in": "tests/tt_kernels/gate",
+        "tests_in": "tests/tt_kernels/gate/test_gate.py",
         "tests": 1,
         "calls": 4,
         "refused": 1,
