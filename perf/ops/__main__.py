@@ -23,15 +23,15 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept
-from perf.ops import attention, collectives, prefill, sampling, sgdc
+from perf.ops import attention, collectives, flash_decode, prefill, sampling, sgdc, stock_decode
 from perf.ops.family import Family, Point, Row, report
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 FAMILIES: dict[str, Family] = {
-    "flash_decode": attention.FLASH_DECODE,
-    "tile_selection": attention.TILE_SELECTION,
-    "stock_decode": attention.STOCK_DECODE,
-    "sharded_decode": attention.SHARDED_DECODE,
+    "flash_decode": flash_decode.FLASH_DECODE,
+    "tile_selection": flash_decode.TILE_SELECTION,
+    "stock_decode": stock_decode.STOCK_DECODE,
+    "sharded_decode": stock_decode.SHARDED_DECODE,
     "paged_cache": attention.PAGED_CACHE,
     "tree_attention": attention.TREE_ATTENTION,
     "long_context": attention.LONG_CONTEXT,

@@ -14,10 +14,12 @@ from perf import docs
 from perf.lib.data_file import FOLDER
 from perf.lib.tensors import TREES, errors_of, intervals_of, parents_of
 from perf.ops.__main__ import FAMILIES, main, run
-from perf.ops.attention import LAYOUTS, attention, guess_name, tree_columns
+from perf.ops.attention import LAYOUTS, tree_columns
 from perf.ops.family import Target, measurable, report
+from perf.ops.flash_decode import guess_name
 from perf.ops.sampling import bytes_moved, total_variation
 from perf.ops.sgdc import KERNEL_CYCLES, MARK_CORE, check_outcome, measure_exchange, measure_gate, overlap, spread
+from perf.ops.stock_decode import attention
 from runtime_patches import sgdc
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, cycle_overlays
 from tt_kernels.common.circular_buffers import l1_bytes
