@@ -10,7 +10,7 @@ import math
 import pytest
 
 from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
-from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, UnsupportedModelError, preset
+from models.llama31_8b.config import PRESETS, LlamaConfig, UnsupportedModelError, preset
 
 BASE = PRESETS["smollm2-135m"].to_hf_dict()
 # Published parameter counts, in millions.
@@ -46,15 +46,6 @@ def test_transformers_reads_and_writes_the_same(name, tmp_path):
     back = LlamaConfig.from_pretrained(tmp_path)
     assert back.with_layers(1) == LlamaConfig.from_hf_dict(config.to_hf_dict(), name=tmp_path.name).with_layers(1)
     assert back.num_hidden_layers == config.num_hidden_layers
-
-
-def test_older_and_newer_rope_fields():
-    assert LlamaConfig.from_hf_dict(
-        {**BASE, "rope_scaling": {"type": "linear", "factor": 2.0}}
-    ).rope_scaling == RopeScaling("linear", 2.0)
-    new = {**BASE, "rope_parameters": {"rope_type": "default", "rope_theta": 7e5}}
-    del new["rope_theta"]
-    assert LlamaConfig.from_hf_dict(new).rope_theta == 7e5
 
 
 def test_defaults_of_missing_fields():

@@ -9,19 +9,18 @@ and so split digits of Llama 3 and SmolLM2 otherwise than the models do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from loguru import logger
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from ..config import UnsupportedModelError
 from .errors import ModelLoadError
 
 # llama.cpp's token types.
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6
-_SPACE = "▁"
+_CONTROL, _USER_DEFINED = 3, 4
 
 _LLAMA3_WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -54,14 +53,14 @@ _PRE_TOKENIZERS: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
 def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     """Return (tokenizer, tokenizer_config) from the `tokenizer.*` metadata of the GGUF file `path`.
 
-    Byte-level BPE ("gpt2") with a known pre-tokenizer, or SentencePiece BPE ("llama"). Raises
-    UnsupportedModelError naming any other, and ModelLoadError for missing or inconsistent tables.
+    Byte-level BPE ("gpt2") with a known pre-tokenizer. Raises UnsupportedModelError naming any other, and
+    ModelLoadError for missing or inconsistent tables.
     """
     kind = metadata.get("tokenizer.ggml.model")
-    if kind not in ("gpt2", "llama"):
+    if kind != "gpt2":
         raise UnsupportedModelError(
-            f"{path}: tokenizer model {kind!r} is not supported in GGUF; supported: 'gpt2' (byte-level BPE) "
-            "and 'llama' (SentencePiece BPE). Load the model from its Hugging Face folder instead"
+            f"{path}: tokenizer model {kind!r} is not supported in GGUF; supported: 'gpt2' (byte-level BPE). "
+            "Load the model from its Hugging Face folder instead"
         )
     tokens = _table(metadata, "tokenizer.ggml.tokens", path)
     types = list(metadata.get("tokenizer.ggml.token_type") or [1] * len(tokens))
@@ -71,14 +70,7 @@ def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer,
     if len(vocabulary) != len(tokens):
         raise ModelLoadError(f"{path}: the token table holds {len(tokens) - len(vocabulary)} tokens twice")
 
-    if kind == "gpt2":
-        tokenizer, adds_bos = _byte_level(metadata, vocabulary, path)
-    else:
-        scores = _table(metadata, "tokenizer.ggml.scores", path)
-        if len(scores) != len(tokens):
-            raise ModelLoadError(f"{path}: {len(tokens)} tokens but {len(scores)} scores")
-        space_prefix = bool(metadata.get("tokenizer.ggml.add_space_prefix", True))
-        tokenizer, adds_bos = sentencepiece_tokenizer(tokens, scores, types, space_prefix), True
+    tokenizer, adds_bos = _byte_level(metadata, vocabulary, path)
     special = {name: _token(metadata, f"tokenizer.ggml.{key}_token_id", tokens, path) for name, key in _SPECIAL.items()}
     types = _with_control_tokens(types, tokens, special, metadata, path)
     for wanted, add in ((_CONTROL, tokenizer.add_special_tokens), (_USER_DEFINED, tokenizer.add_tokens)):
@@ -136,10 +128,7 @@ def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int], path: P
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = _PRE_TOKENIZERS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
-    return (
-        tokenizer,
-        llama3,
-    )  # Llama 3 files older than the add_bos_token key rely on the pre-tokenizer's name
+    return tokenizer, llama3  # Llama 3 files older than the add_bos_token key rely on the pre-tokenizer's name
 
 
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
@@ -166,44 +155,3 @@ def _token(metadata: Mapping[str, Any], key: str, tokens: list[str], path: Path)
     if not 0 <= index < len(tokens):
         raise ModelLoadError(f"{path}: {key} is {index} but there are {len(tokens)} tokens")
     return tokens[index]
-
-
-def sentencepiece_tokenizer(
-    tokens: Sequence[str], scores: Sequence[float], types: Sequence[int], space_prefix: bool
-) -> Tokenizer:
-    """Build the tokenizer. tokens, scores, types: an entry per id. space_prefix: read text as if it began with a
-    space."""
-    vocabulary = {token: index for index, token in enumerate(tokens)}
-    unknown = next((token for token, kind in zip(tokens, types) if kind == _UNKNOWN), None)
-    tokenizer = Tokenizer(
-        models.BPE(
-            vocab=vocabulary,
-            merges=merges_by_score(tokens, scores, types),
-            unk_token=unknown,
-            fuse_unk=True,
-            byte_fallback=_BYTE in types,
-        )
-    )
-    steps: list[normalizers.Normalizer] = [normalizers.Replace(" ", _SPACE)]
-    undo: list[decoders.Decoder] = [decoders.Replace(_SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
-    if space_prefix:
-        steps.insert(0, normalizers.Prepend(_SPACE))
-        undo.append(decoders.Strip(content=" ", left=1, right=0))
-    tokenizer.normalizer = normalizers.Sequence(steps)
-    tokenizer.decoder = decoders.Sequence(undo)
-    return tokenizer
-
-
-def merges_by_score(tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]) -> list[tuple[str, str]]:
-    """Return every split of a normal piece into two normal pieces, best-scored piece first.
-
-    SentencePiece stores no merges: again and again it joins the two neighbouring pieces whose union scores highest.
-    Ranked by score, all ways to split each piece in two are the equivalent list of merges.
-    """
-    ids = {token: index for index, token in enumerate(tokens) if types[index] == _NORMAL}
-    merges = []
-    for piece in sorted(ids, key=lambda token: (-scores[ids[token]], ids[token])):
-        splits = [(piece[:cut], piece[cut:]) for cut in range(1, len(piece))]
-        known = [(left, right) for left, right in splits if left in ids and right in ids]
-        merges += sorted(known, key=lambda split: (ids[split[0]], ids[split[1]]))
-    return merges

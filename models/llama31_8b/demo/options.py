@@ -8,7 +8,6 @@ Nothing here imports torch: a mistake is refused before the second that this tak
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -135,8 +134,6 @@ class DemoOptions:
     fuzzy: int | None = _option(None, _DRAFTS, "N",
         "draft with N layers in parallel, and calibrate the draft's cache after each step", type=int)
     json: bool = _option(False, _OUTPUT, None, "print one JSON object on standard output when done")
-    html: str | None = _option(None, _OUTPUT, "FILE",
-        "write a page that shades each token by how many layers accepted the guess (alspec)")
     # fmt: on
     given: frozenset[str] | None = None
 
@@ -160,8 +157,6 @@ class DemoOptions:
                 MeshShape.parse(self.mesh)
             except MeshError as error:
                 raise UserError(f"--mesh: {error}") from error
-        if self.html is not None:
-            _check_page(self.html)
 
     def _check_sampling(self) -> None:
         try:
@@ -230,7 +225,7 @@ class DemoOptions:
         if self.drafter != "none" and self.device != "cpu":
             self._check_drafts_of_chips()
         if self.attention != "alspec":
-            if asked := self.flags("threshold", "predictor", "budget", "html"):
+            if asked := self.flags("threshold", "predictor", "budget"):
                 raise UserError(f"{asked[0]} needs --attention alspec, got --attention {self.attention}")
         elif self.predictor == "budget" and self.drafter != "none":
             raise UserError(f"--predictor budget guesses for one token at a time, not for --draft {self.drafter}")
@@ -241,8 +236,6 @@ class DemoOptions:
                 "--static-layers, such as 0,4,10-12, and --attention static need each other, got --attention "
                 f"{self.attention}{'' if self.static_layers is None else f' --static-layers {self.static_layers}'}"
             )
-        if self.html is not None and self.prompts_given > 1:
-            raise UserError(f"--html shows one text, got {self.prompts_given} prompts")
         if self.temperature == 0 and (asked := self.flags("top_k", "top_p", "seed")):
             raise UserError(f"{asked[0]} needs --temperature above 0: at 0 the likeliest token is taken, none is drawn")
 
@@ -330,16 +323,16 @@ class DemoOptions:
     def prompt_texts(self) -> tuple[str, ...] | None:
         """Return the prompts from --prompt, --prompt-file or piped standard input; None means interactive chat.
 
-        Raises UserError for a file that cannot be read as UTF-8 text, for an empty prompt, and for --json or --html
-        with a conversation.
+        Raises UserError for a file that cannot be read as UTF-8 text, for an empty prompt, and for --json with a
+        conversation.
         """
         if self.prompt:
             return self.prompt
         if self.prompt_file:
             return tuple(read_prompt(Path(file)) for file in self.prompt_file)
         if sys.stdin is not None and sys.stdin.isatty():
-            if asked := self.flags("json", "html"):
-                raise UserError(f"{asked[0]} needs a prompt: give --prompt or --prompt-file, or pipe one in")
+            if self.json:
+                raise UserError("--json needs a prompt: give --prompt or --prompt-file, or pipe one in")
             return None
         text = piped_text()
         if not text.strip():
@@ -376,9 +369,8 @@ def table(options: DemoOptions | type[DemoOptions] = DemoOptions) -> list[Any]:
 
 # What a device refuses, by option.
 _OF_CHIPS = dict.fromkeys(("mesh", "precision", "decode_sharding", "sample_on"), "it is for chips")
-_BY_LAYER = {"html": "chips count hits by layer, not by token"}
 _SIMULATED = {"simulator": "it is for --device sim"}
-REFUSED: dict[str, dict[str, str]] = {"cpu": _OF_CHIPS | _SIMULATED, "sim": _BY_LAYER, "n150": _BY_LAYER | _SIMULATED}
+REFUSED: dict[str, dict[str, str]] = {"cpu": _OF_CHIPS | _SIMULATED, "sim": {}, "n150": _SIMULATED}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -481,14 +473,3 @@ def piped_text() -> str:
         return utf8("standard input", sys.stdin.read() if sys.stdin is not None else "")
     except UnicodeDecodeError as error:
         raise UserError(f"standard input is not UTF-8 text: {error}") from error
-
-
-def _check_page(html: str) -> None:
-    """Check before any work that the file of --html can be written. Raises UserError."""
-    path = Path(html)
-    if not html or path.is_dir():
-        raise UserError(f"--html takes a file to write, got {html!r}")
-    if not path.parent.is_dir():
-        raise UserError(f"--html {html}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise UserError(f"--html {html} cannot be written")

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from pathlib import Path
@@ -63,12 +62,9 @@ def test_pre_tokenizers_differ_where_they_should():
     assert pieces(make(pre="llama-bpe"), "1234") == ["123", "4"]
     assert pieces(make(pre="gpt-2"), "4123") == ["4", "123"]
     assert pieces(make(pre="llama-bpe"), "4123") == ["4", "12", "3"]
-    assert pieces(make(pre="gpt-2"), "4123") != pieces(make(pre="llama-bpe"), "4123")
 
 
 def test_a_file_without_a_pre_tokenizer_is_read_with_a_warning():
-    from loguru import logger
-
     said: list[str] = []
     sink = logger.add(said.append, level="WARNING", format="{message}")
     try:
@@ -166,13 +162,11 @@ def test_special_tokens_are_split_as_transformers_splits_them(tmp_path):
 
 
 REFUSED = {
-    "word pieces": (
-        dict(model="bert"),
+    "SentencePiece": (
+        dict(model="llama"),
         UnsupportedModelError,
-        "tokenizer model 'bert' is not supported in GGUF; supported: 'gpt2' .* and 'llama'",
+        "tokenizer model 'llama' is not supported in GGUF; supported: 'gpt2' ",
     ),
-    "no scores": (dict(model="llama"), ModelLoadError, "metadata lacks tokenizer.ggml.scores"),
-    "too few scores": (dict(model="llama", scores=[0.0]), ModelLoadError, "320 tokens but 1 scores"),
     "pre-tokenizer": (
         dict(pre="qwen2"),
         UnsupportedModelError,
@@ -200,13 +194,10 @@ def test_refused_by_name(case):
     assert "test.gguf" in str(caught.value)
 
 
-def test_templates_are_not_trusted():
+def test_templates_run_in_a_sandbox():
     escape = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
     with pytest.raises(ValueError, match="the chat template refuses these messages"):
         make(chat_template=escape).render_chat([{"role": "user", "content": "x"}])
-    refusing = "{{ raise_exception('roles must alternate') }}"
-    with pytest.raises(ValueError, match="refuses these messages: roles must alternate"):
-        make(chat_template=refusing).render_chat([{"role": "user", "content": "x"}])
     with pytest.raises(ValueError, match="has no chat template"):
         make(chat_template=None).render_chat([{"role": "user", "content": "x"}])
 
@@ -261,22 +252,9 @@ def test_fingerprint_tells_vocabularies_apart():
     assert make(tokens=tokens).fingerprint() != make().fingerprint()
 
 
-def test_folder_forms(tmp_path):
-    """Special tokens as objects, the template in its own file or in a list, ids of ends joined."""
-    write_hf_folder(tmp_path)
-    path = tmp_path / "tokenizer_config.json"
-    config = json.loads(path.read_text())
-    config["eos_token"] = {"content": "<|im_end|>", "special": True}
-    config["chat_template"] = [{"name": "tool_use", "template": "no"}, {"name": "default", "template": "yes"}]
-    path.write_text(json.dumps(config))
-    tokenizer = Tokenizer.from_folder(tmp_path, eos_token_ids=(3,))
-    assert tokenizer.eos_token_ids == (3, 2) and tokenizer.render_chat([]) == "yes"
-    (tmp_path / "chat_template.jinja").write_text("file")
-    assert Tokenizer.from_folder(tmp_path).render_chat([]) == "file"
-
-
 def test_folder_errors(tmp_path):
     write_hf_folder(tmp_path)
+    assert Tokenizer.from_folder(tmp_path, eos_token_ids=(3,)).eos_token_ids == (3, 2)
     (tmp_path / "tokenizer_config.json").write_text("{")
     with pytest.raises(ModelLoadError, match="tokenizer_config.json is not valid JSON"):
         Tokenizer.from_folder(tmp_path)

@@ -144,15 +144,3 @@ def test_where_the_cache_lies(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert project_cache_dir() == tmp_path / "home" / ".cache" / "llama-alspec"
-
-
-def test_the_converted_folder_is_a_transformers_folder(tmp_path, conversions):
-    write_gguf(tmp_path / "m.gguf")
-    folder = gguf.converted_folder(tmp_path / "m.gguf")
-    from transformers import AutoConfig, AutoTokenizer
-
-    assert AutoConfig.from_pretrained(folder).hidden_size == 256
-    text = "and the 123\n\nend é🎉"
-    theirs = AutoTokenizer.from_pretrained(folder)
-    ours = weights.load_model(tmp_path / "m.gguf").tokenizer
-    assert theirs.encode(text) == ours.encode(text)

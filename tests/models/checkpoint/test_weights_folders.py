@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.checkpoint.errors import ModelLoadError
-from tests.support.gguf_files import TINY, untied, write_gguf, write_hf_folder
+from tests.support.gguf_files import untied, write_gguf, write_hf_folder
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -28,26 +28,6 @@ def test_state_dict_of_a_folder(tmp_path, shards, tied):
 def test_stored_dtype_is_kept(tmp_path):
     write_hf_folder(tmp_path, dtype=torch.bfloat16)
     assert {tensor.dtype for tensor in weights.load_state_dict(tmp_path).values()} == {torch.bfloat16}
-
-
-def test_load_model_runs(tmp_path):
-    write_hf_folder(tmp_path / "tiny-model", shards=2)
-    loaded = weights.load_model(tmp_path / "tiny-model")
-    assert loaded.config.name == "tiny-model" and loaded.source == str(tmp_path / "tiny-model")
-    logits = loaded.model.prefill([loaded.tokenizer.encode("the end")], loaded.model.new_cache(capacity=64))
-    assert logits.shape == (1, TINY.vocab_size) and torch.isfinite(logits).all()
-
-
-def test_gguf_and_folder_are_the_same_model(tmp_path, monkeypatch):
-    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
-    write_hf_folder(tmp_path / "folder", seed=5)
-    write_gguf(tmp_path / "m.gguf", seed=5)
-    ids = [5, 300, 17, 42]
-    logits = []
-    for source in (tmp_path / "folder", tmp_path / "m.gguf"):
-        model = weights.load_model(source).model
-        logits.append(model.prefill([ids], model.new_cache(capacity=64)))
-    assert torch.equal(*logits)
 
 
 def test_max_context(tmp_path):

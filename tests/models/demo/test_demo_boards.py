@@ -72,7 +72,7 @@ def test_cards_the_driver_does_not_name_are_taken_and_it_is_said(capsys, boards)
 
 def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boards, tmp_path):
     """Boards and all they need: n150, whose next refusal shows that it was taken."""
-    assert "--html does not go with --device n150: " in refused(capsys, "--html", str(tmp_path / "page.html"))
+    assert "--simulator does not go with --device n150: " in refused(capsys, "--simulator", "libttsim_wh.so")
     assert n150.choose_device() == ("n150", "2 Tenstorrent chips")
     monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
     assert n150.choose_device() == ("n150", "1 Tenstorrent chip")
@@ -144,7 +144,6 @@ def test_auto_takes_the_fastest_mesh_that_attention_and_memory_allow(monkeypatch
         (["--draft", "ngram", "--attention", "sink"], "--draft ngram with --attention sink"),
         (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
         (["--draft", "ngram", "--temperature", "1", "--top-p", "0.5"], "--draft ngram with --top-p"),
-        (["--html", "page.html"], "--html"),
     ],
 )
 @pytest.mark.parametrize("device", ["n150", "sim"])

@@ -16,7 +16,7 @@ from loguru import logger
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
-from models.llama31_8b.demo.chat import HELP, Conversation
+from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter
 from models.llama31_8b.reference.generate import generate
@@ -139,13 +139,6 @@ def test_what_ctrl_c_stopped_ends_its_line_before_that_is_said(folder):
     assert shown.getvalue() == "the reply\nstopped\n"
 
 
-def test_the_greeting_fits_a_terminal(folder, terminal, capsys):
-    terminal("/exit")
-    assert cli.main(["--model", os.path.relpath(folder)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 1 and max(map(len, lines)) <= 80 and all(c in HELP for c in ("/exit", "/reset", "/report"))
-
-
 def test_the_greeting_is_not_broken_whatever_the_width_and_the_name(tmp_path, terminal, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     source = tmp_path / ("a [long] name " * 8)
@@ -180,13 +173,6 @@ def test_end_of_input_ends_the_session(folder, terminal, capsys):
     terminal()
     assert cli.main(["--model", str(folder)]) == 0
     assert "report" not in capsys.readouterr().out.split("/report", 1)[1]
-
-
-def test_long_messages_are_refused_in_the_session(folder, terminal, capsys):
-    terminal("x" * 2000, "the end", "/exit")
-    assert cli.main(["--model", str(folder), "--max-new-tokens", "2"]) == 0
-    shown = capsys.readouterr()
-    assert "the limit is 1024; /reset starts anew" in shown.err and "report ──" in shown.out
 
 
 def test_a_template_that_fails_is_named_and_the_session_goes_on(tmp_path, terminal, capsys):

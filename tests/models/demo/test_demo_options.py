@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from models.llama31_8b.demo.cli import main
-from models.llama31_8b.demo.options import DemoOptions, UserError, flag_of, parse, table
+from models.llama31_8b.demo.options import DemoOptions, flag_of, parse, table
 from tests.support.gguf_files import TINY, write_gguf, write_hf_folder
 
 
@@ -88,8 +88,6 @@ REFUSED = [
     ("--attention exact --threshold 0.10", "--threshold", "--attention exact"),
     ("--attention static --static-layers 0 --threshold 0.3", "--threshold", "--attention static"),
     ("--attention exact --predictor ends", "--predictor", "--attention exact"),
-    ("--attention exact --html a.html", "--html", "--attention exact"),
-    ("--prompt b --html a.html", "--html", "2 prompts"),
     ("--top-k 5", "--top-k", "--temperature"),
     ("--top-p 0.5", "--top-p", "--temperature"),
     ("--seed 3", "--seed", "--temperature"),
@@ -151,17 +149,9 @@ def test_prompts_that_are_not_utf8(capsys, no_model, monkeypatch):
     assert fails(capsys) == "standard input is not UTF-8 text: byte 0xff after 1 characters"
 
 
-@pytest.mark.parametrize("option", ["--json", "--html=page.html"])
-def test_a_conversation_gives_no_object_and_no_page(capsys, no_model, terminal, tmp_path, monkeypatch, option):
-    monkeypatch.chdir(tmp_path)
+def test_a_conversation_gives_no_object(capsys, no_model, terminal):
     terminal()
-    assert fails(capsys, "--device", "cpu", option).startswith(f"{option.partition('=')[0]} needs a prompt")
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_any_work(tmp_path):
-    for path, why in ((tmp_path, "takes a file to write"), (tmp_path / "none" / "a.html", "there is no folder")):
-        with pytest.raises(UserError, match=why):
-            DemoOptions(html=str(path))
+    assert fails(capsys, "--device", "cpu", "--json").startswith("--json needs a prompt")
 
 
 def test_models_that_cannot_be_loaded(tmp_path, capsys, monkeypatch):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import io
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -69,25 +68,6 @@ def test_a_model_that_is_loaded_again_says_that_it_has_no_settings(tmp_path, mon
     assert alspec.speculation_of(again).totals().sum() == 3 * 30
 
 
-class Adapted(torch.nn.Module):
-    """As PEFT wraps: `base_model` is another wrapper, and attributes are those of the model inside."""
-
-    def __init__(self, model: torch.nn.Module, is_prompt_learning: bool = False) -> None:
-        super().__init__()
-        self.base_model = torch.nn.Module()
-        self.base_model.model = model
-        self.active_peft_config = SimpleNamespace(is_prompt_learning=is_prompt_learning)
-
-    def get_base_model(self) -> torch.nn.Module:
-        return self.base_model.model
-
-    def __getattr__(self, name: str):
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("base_model").model, name)
-
-
 def with_lora(model):
     peft = pytest.importorskip("peft", reason="peft is not installed: make setup-test")
     return peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj"], r=4, task_type="CAUSAL_LM"))
@@ -106,7 +86,7 @@ class Parallel(torch.nn.Module):
 
 
 @pytest.mark.parametrize("vocabulary", [96, 64])  # the second: as many tokens as the hidden state has numbers
-@pytest.mark.parametrize("wrap", [Adapted, with_lora, compiled, Parallel])
+@pytest.mark.parametrize("wrap", [with_lora, compiled, Parallel])
 def test_wrapped_models_are_scored_and_attached_to(wrap, vocabulary) -> None:
     model, ids = tiny_decoder(vocab_size=vocabulary), text(100)[0] % vocabulary
     mine = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(model)
@@ -141,7 +121,9 @@ def test_an_adapter_counts_as_the_model_it_is_merged_into() -> None:
 def test_what_cannot_be_scored_is_refused() -> None:
     model = tiny_decoder()
     alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(model)
-    with pytest.raises(alspec.UnsupportedAttentionError, match="Adapted cannot be scored: .*learned prompts"):
-        alspec.score(Adapted(model, is_prompt_learning=True), text(100)[0])
+    peft = pytest.importorskip("peft", reason="peft is not installed: make setup-test")
+    prompted = peft.get_peft_model(model, peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2))
+    with pytest.raises(alspec.UnsupportedAttentionError, match="cannot be scored: .*learned prompts"):
+        alspec.score(prompted, text(100)[0])
     with pytest.raises(alspec.UnsupportedAttentionError, match="Linear holds no model of transformers"):
         alspec.AttentionSpeculation().attach(torch.nn.Linear(2, 2))

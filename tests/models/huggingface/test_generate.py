@@ -33,19 +33,6 @@ def model() -> Any:
     return tiny_decoder()
 
 
-def test_a_padded_batch_writes_what_each_row_does_alone(model) -> None:
-    inputs = prompts(3, 90, [0, 20, 41])
-    speculation = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(model)
-    together = written(model, inputs)
-    rows = speculation.totals_per_row()
-    assert (rows[:, :2].sum(1) > 0).all() and 0 < speculation.hit_rate < 1
-    assert rows.sum(1).tolist() == [3 * (NEW - 1)] * 3, "the first new token comes of the prefill"
-    for row in range(3):
-        start = int((inputs["attention_mask"][row] == 0).sum())
-        alone = written(model, {name: part[row : row + 1, start:] for name, part in inputs.items()})
-        assert torch.equal(alone[0], together[row, start:])
-
-
 @pytest.mark.parametrize("padding", [[0, 0], [0, 13]])
 def test_beams_at_threshold_0_are_those_of_sdpa_and_speculate_else(model, padding) -> None:
     inputs = prompts(2, 100, padding)
@@ -82,21 +69,6 @@ def test_a_static_cache_is_masked_and_writes_the_same(model) -> None:
     static = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(model)
     found = written(model, inputs, cache_implementation="static", disable_compile=True)
     assert torch.equal(found, expected) and torch.equal(static.totals(), counts)
-
-
-def test_a_text_that_goes_on_after_a_chat_turn(model) -> None:
-    """The second turn's prompt is longer than step_tokens, hence prefill: exact, and not counted."""
-    inputs = prompts(1, 90, [0])
-    speculation = alspec.AttentionSpeculation(float("inf"), CHUNK, step_tokens=16).attach(model)
-    with torch.no_grad():
-        first = model.generate(
-            **inputs, max_new_tokens=8, do_sample=False, return_dict_in_generate=True, use_cache=True
-        )
-    assert speculation.totals_per_row().tolist() == [[21, 0, 0]]
-    more = torch.cat((first.sequences, prompts(1, 30, [0])["input_ids"]), dim=1)
-    turn = {"input_ids": more, "attention_mask": torch.ones_like(more)}
-    written(model, turn, past_key_values=first.past_key_values, max_new_tokens=4)
-    assert speculation.totals_per_row().tolist() == [[21 + 9, 0, 0]]
 
 
 def test_layers_that_accelerate_offloads_count_the_same(model, tmp_path) -> None:

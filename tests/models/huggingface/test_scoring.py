@@ -93,15 +93,6 @@ def test_no_tensor_grows_with_the_square_of_the_text(budget: float | None) -> No
     assert largest[1] <= 4 * largest[0] and largest[1] <= 4096 * 4096 // 4
 
 
-def test_settings_and_counts_stay_with_the_model() -> None:
-    model = tiny_decoder()
-    mine = alspec.AttentionSpeculation(THRESHOLD, 32).attach(model)
-    decoded(model, text(100)[None], 70)
-    before = mine.totals()
-    alspec.score(model, text(100))
-    assert alspec.speculation_of(model) is mine and torch.equal(mine.totals(), before)
-
-
 def test_texts_that_cannot_be_scored() -> None:
     model = tiny_decoder()
     with pytest.raises(ValueError, match=r"one text of 2 tokens and more.*\[1\]"):

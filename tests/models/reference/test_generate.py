@@ -12,7 +12,7 @@ import torch
 from models.llama31_8b.checkpoint.errors import ContextLengthError
 from models.llama31_8b.generation.sampling import SamplingParams, choose_tokens, make_generators
 from models.llama31_8b.generation.sequences import SequenceState
-from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from tests.support.attention_cases import random_tokens, tiny_config
@@ -114,11 +114,6 @@ def test_sampling_is_seeded_by_user_and_free_of_its_neighbours(model: ReferenceL
         generate(model, PROMPTS, max_new_tokens=12, sampling=SamplingParams(temperature=1.0, seed=9)).token_ids
         != together
     )
-
-
-def test_exact_chunk_size_changes_no_greedy_token(model: ReferenceLlama) -> None:
-    texts = [generate(model, PROMPTS, max_new_tokens=16, policy=ExactAttention(s, 4)).token_ids for s in (4, 16, 64)]
-    assert texts[0] == texts[1] == texts[2]
 
 
 def test_bad_requests_are_named(model: ReferenceLlama) -> None:

@@ -47,20 +47,6 @@ def test_interval_mask_is_the_ancestor_mask(parents):
     assert torch.equal(tree.mask(first, first + 5), expected[first : first + 5])
 
 
-@pytest.mark.parametrize(
-    "parents",
-    [[-1], [-1] * 7, list(range(-1, 63)), [-1] + [0] * 40, [-1, 0, 0, -1, 3, 1, 4, 2], [-1, -1, 0, 1, 0, 1]],
-    ids=["single", "forest-of-singles", "chain", "star", "two-trees", "interleaved"],
-)
-def test_named_forms(parents):
-    tree = TokenTree.from_parents(parents)
-    assert torch.equal(tree.mask(), dense_ancestor_mask(parents))
-
-
-def test_chain_is_the_causal_mask():
-    assert torch.equal(TokenTree.chain(9).mask(), torch.ones(9, 9).tril().bool())
-
-
 def test_deep_chain_needs_no_recursion():
     tree = TokenTree.chain(20_000)
     assert tree.max_depth == 19_999 and int(tree.leave[-1]) == 19_999

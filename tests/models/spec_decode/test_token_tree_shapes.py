@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixed tree shapes and trees grown by confidence."""
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -49,11 +47,6 @@ def test_impossible_shapes_are_refused(depth, branching, budget, words):
         ConfidenceTree(torch.tensor([1]), depth, branching, budget)
 
 
-def test_fixed_shape_needs_room_for_its_depth():
-    with pytest.raises(TokenTreeError, match="depth 4 needs a budget of at least 5 nodes, got 4"):
-        fixed_shape(4, 2, 4)
-
-
 def grow(table: torch.Tensor, root: int, depth: int, branching: int, budget: int):
     """A draft whose next-token log-probabilities depend on the last token only: table [vocab, vocab]."""
     tree = ConfidenceTree(torch.tensor([root]), depth, branching, budget)
@@ -91,18 +84,6 @@ def _path(parents, node):
         nodes.append(node)
         node = parents[node]
     return nodes[::-1]
-
-
-def test_confident_draft_grows_a_chain_and_an_unsure_one_a_bush():
-    vocab = 8
-    sure = torch.full((vocab, vocab), math.log(0.01 / (vocab - 1)))
-    for token in range(vocab):
-        sure[token, (token + 1) % vocab] = math.log(0.99)
-    flat = torch.full((vocab, vocab), -math.log(vocab))
-    chain, tokens, _ = grow(sure, 0, 4, 3, budget=5)
-    assert chain.parents[0].tolist() == [-1, 0, 1, 2, 3] and tokens[0].tolist() == [0, 1, 2, 3, 4]
-    bush, _, _ = grow(flat, 0, 4, 3, budget=4)
-    assert bush.parents[0].tolist() == [-1, 0, 0, 0]
 
 
 def test_every_user_grows_its_own_tree():

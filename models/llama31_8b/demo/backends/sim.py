@@ -96,8 +96,8 @@ def _heads(options: DemoOptions) -> int:
 
 
 def _may_chat(options: DemoOptions) -> bool:
-    """Return whether the program may talk to a terminal; --json and --html need a prompt."""
-    return sys.stdin is not None and sys.stdin.isatty() and not options.flags("json", "html")
+    """Return whether the program may talk to a terminal; --json needs a prompt."""
+    return sys.stdin is not None and sys.stdin.isatty() and not options.json
 
 
 def _with_tiny_model(options: DemoOptions, mesh: MeshShape) -> DemoOptions:

@@ -18,12 +18,10 @@ from models.llama31_8b.reference.alspec.policies import (
     SinkAttention,
     StaticAttention,
 )
-from models.llama31_8b.reference.model.attention import Segments
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
-from tests.support.attention_cases import guess_positions, path_to, random_tokens, tiny_config, tree_of
+from tests.support.attention_cases import guess_positions, random_tokens, tiny_config
 
-CHUNKS = [(16, 4), (16, 1), (32, 32)]
 LENGTHS = (3, 31, 32, 33, 64, 70, 71, 150)
 
 
@@ -48,22 +46,6 @@ def decode(model: ReferenceLlama, cache, policy: AttentionPolicy, steps: int = 6
     return torch.cat(outs, dim=1)
 
 
-@pytest.mark.parametrize("chunk,alignment", CHUNKS)
-def test_threshold_0_is_bit_identical_to_exact(model, cache, chunk: int, alignment: int) -> None:
-    alspec = ALSpecAttention(0.0, chunk, alignment)
-    assert torch.equal(decode(model, cache, alspec), decode(model, cache, ExactAttention(chunk, alignment)))
-    assert alspec.statistics.hits == 0 and alspec.statistics.misses > 0
-
-
-@pytest.mark.parametrize("chunk,alignment", CHUNKS)
-def test_infinite_threshold_equals_sink_bit_for_bit(model, cache, chunk: int, alignment: int) -> None:
-    alspec = ALSpecAttention(math.inf, chunk, alignment)
-    sink = decode(model, cache, SinkAttention(chunk, alignment))
-    assert torch.equal(decode(model, cache, alspec), sink)
-    assert alspec.statistics.misses == 0 and alspec.statistics.hits > 0
-    assert not torch.allclose(sink, decode(model, cache, ExactAttention(chunk, alignment)), atol=1e-2)
-
-
 def test_static_is_sink_on_its_layers_and_exact_on_the_others(model, cache) -> None:
     def run(*layers: int) -> torch.Tensor:
         return decode(model, cache, StaticAttention(16, layers, 4))
@@ -72,59 +54,6 @@ def test_static_is_sink_on_its_layers_and_exact_on_the_others(model, cache) -> N
     assert torch.equal(run(0, 1, 2), decode(model, cache, SinkAttention(16, 4)))
     mixed = run(1)
     assert not torch.allclose(mixed, run(), atol=1e-3) and not torch.allclose(mixed, run(0, 1, 2), atol=1e-3)
-
-
-class Trace(AttentionPolicy):
-    """Decodes exactly and keeps the query, key and value states of every decision."""
-
-    name = "trace"
-
-    def __init__(self, chunk_size: int, tail_alignment: int) -> None:
-        super().__init__(chunk_size, tail_alignment)
-        self.steps: list[tuple[DecodeStep, int, list[tuple[int, Segments]]]] = []
-
-    def begin_step(self, step: DecodeStep, layers: int) -> None:
-        self.steps.append((step, layers, []))
-
-    def attend(self, layer: int, segments: Segments) -> torch.Tensor:
-        self.steps[-1][2].append((layer, segments))
-        return segments.exact()
-
-    def replay(self, threshold: float) -> ALSpecAttention:
-        policy = ALSpecAttention(threshold, self.guess_range)
-        for step, layers, calls in self.steps:
-            policy.begin_step(step, layers)
-            for layer, segments in calls:
-                policy.attend(layer, segments)
-        return policy
-
-
-def test_hits_never_fall_as_the_threshold_rises_on_one_trace(model, cache) -> None:
-    trace = Trace(16, 4)
-    decode(model, cache, trace, steps=10)
-    thresholds = [0.0, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, math.inf]
-    replays = [trace.replay(threshold).statistics for threshold in thresholds]
-    hits = [statistics.hits for statistics in replays]
-    assert hits == sorted(hits) and hits[0] == 0 and hits[-1] == replays[0].misses
-    assert len(set(hits)) >= 5, f"the trace does not tell thresholds apart: {hits}"
-    for lower, higher in zip(replays, replays[1:]):  # decision by decision, not only in sum
-        for a, b in zip(lower.steps, higher.steps):
-            assert not (a.accepted & ~b.accepted).any()
-    assert len({statistics.hits + statistics.misses for statistics in replays}) == 1
-
-
-def test_the_guess_is_the_partial_that_exact_reuses(model, cache, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guess and exact result of one decision read every key once: no pass of its own for the guess."""
-    from models.llama31_8b.reference.model import attention
-
-    read = []
-    real = attention.OneQuery._scores
-    monkeypatch.setattr(
-        attention.OneQuery, "_scores", lambda self, keys: read.append(keys.shape[1]) or real(self, keys)
-    )
-    user = cache.user(LENGTHS.index(150)).clone()
-    model.forward(torch.tensor([[1]]), user, policy=ALSpecAttention(0.1, 16, 4))
-    assert sum(read) == 3 * 151 and len(read) == 3 * 3
 
 
 @settings(max_examples=100, deadline=None)
@@ -173,36 +102,20 @@ def test_predictors_take_sizes_of_their_own_and_tails_that_hold_them(cached, ali
 
 
 @pytest.mark.parametrize(
-    "guess_range", [GuessRange(32, 32, 32, True), GuessRange(32, 64), GuessRange(8, 24, 8, True)], ids=str
+    "guess_range",
+    [
+        *(GuessRange.both_ends(*ends) for ends in ((16, 4), (16, 1), (32, 32))),
+        *(GuessRange(32, 32, 32, True), GuessRange(32, 64), GuessRange(8, 24, 8, True)),
+    ],
+    ids=str,
 )
 def test_any_predictor_lies_between_exact_and_sink_attention(model, cache, guess_range) -> None:
+    """Threshold 0 is exact attention and an infinite one is sink attention, bit for bit."""
     exact, sink = ExactAttention(guess_range), SinkAttention(guess_range)
     nothing, everything = ALSpecAttention(0.0, guess_range), ALSpecAttention(math.inf, guess_range)
     assert torch.equal(decode(model, cache, nothing), decode(model, cache, exact))
     assert torch.equal(decode(model, cache, everything), decode(model, cache, sink))
-    assert everything.statistics.hits == nothing.statistics.misses > 0
-
-
-def test_a_predictor_has_its_own_alignment() -> None:
-    with pytest.raises(ValueError, match="tail_alignment 8 beside GuessRange.first=16"):
-        ExactAttention(GuessRange(16, 16, 16), 8)
-    with pytest.raises(ValueError, match="last 24 is not a multiple of the tail's alignment 16"):
-        GuessRange(16, 24, 16)
-    with pytest.raises(ValueError, match="first must be a positive integer, got 0"):
-        GuessRange(0, 32)
-
-
-@pytest.mark.parametrize("length", [61, 63, 64, 31, 30])
-def test_tree_queries_read_what_their_root_reads_and_their_own_path(length: int) -> None:
-    parents = [-1, 0, 0, 1, 3, 4, 2]
-    step = DecodeStep([length], [0], len(parents), tree_of(parents), GuessRange.both_ends(16, 8))
-    (block,) = step.blocks()
-    visible, ends = step.masks(0, block)
-    root = [p for p in guess_positions(length + 1, 16, 8) if p < length]
-    for node in range(len(parents)):
-        wanted = root + [length + ancestor for ancestor in path_to(parents, node)]
-        assert (visible & ends)[node].nonzero().flatten().tolist() == sorted(wanted)
-    assert step.eligible.all() == step.eligible.any() == (length >= 31)
+    assert everything.statistics.hits == nothing.statistics.misses > 0 == nothing.statistics.hits
 
 
 def test_draft_chains_decide_as_decoding_one_by_one(model, cache) -> None:
@@ -229,6 +142,9 @@ BAD_POLICIES = [
     (lambda: SinkAttention(12.5), "got 12.5"),
     (lambda: ALSpecAttention(0.1, 128, 0), "tail_alignment must be a positive integer, got 0"),
     (lambda: ExactAttention(100), "chunk_size 100 is not a multiple of tail_alignment 32"),
+    (lambda: ExactAttention(GuessRange(16, 16, 16), 8), "tail_alignment 8 beside GuessRange.first=16"),
+    (lambda: GuessRange(16, 24, 16), "last 24 is not a multiple of the tail's alignment 16"),
+    (lambda: GuessRange(0, 32), "first must be a positive integer, got 0"),
     (lambda: StaticAttention(128, [-1, 2]), r"layers must be 0 or more, got \[-1, 2\]"),
 ]
 

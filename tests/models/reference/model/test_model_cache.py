@@ -12,7 +12,6 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAt
 from models.llama31_8b.reference.model import step as step_module
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.reference.model.step import DecodeStep
 from tests.support.attention_cases import path_to, random_tokens, tiny_config, tree_of
 
 TOLERANCE = 2e-5  # of logits of order 1, float32, different shapes of the same products
@@ -89,31 +88,6 @@ def test_tree_nodes_equal_their_paths_decoded_one_by_one(model: ReferenceLlama, 
             for ancestor in path_to(PARENTS, node):
                 alone = model.forward(nodes[user, ancestor].view(1, 1), single, policy=policy)
             torch.testing.assert_close(logits[user, node], alone[0, 0], rtol=0, atol=TOLERANCE)
-
-
-def test_tree_mask_equals_the_dense_ancestor_matrix() -> None:
-    tree = tree_of(PARENTS)
-    step = DecodeStep([9], [0], len(PARENTS), tree)
-    dense = torch.zeros(len(PARENTS), 9 + len(PARENTS), dtype=torch.bool)
-    dense[:, :9] = True
-    for node in range(len(PARENTS)):
-        dense[node, [9 + ancestor for ancestor in path_to(PARENTS, node)]] = True
-    (block,) = step.blocks()
-    assert torch.equal(step.visible(0, block), dense)
-    assert step.positions[0].tolist() == [9 + len(path_to(PARENTS, node)) - 1 for node in range(len(PARENTS))]
-
-
-def test_each_user_may_have_a_tree_of_its_own(model: ReferenceLlama) -> None:
-    cache = filled(model, 20, 33)
-    first, second = tree_of([-1, 0, 0, 1]), tree_of([-1, 0, 1, 2])
-    both = tree_of([-1])
-    for name in ("enter", "leave", "depth"):
-        setattr(both, name, torch.stack([getattr(first, name), getattr(second, name)]))
-    nodes = torch.tensor([random_tokens(4, seed=1), random_tokens(4, seed=2)])
-    logits = model.forward(nodes, cache.clone(), tree=both, logits="all")
-    for user, tree in enumerate((first, second)):
-        alone = model.forward(nodes[user : user + 1], cache.user(user).clone(), tree=tree, logits="all")
-        torch.testing.assert_close(logits[user], alone[0], rtol=0, atol=TOLERANCE)
 
 
 def test_keep_commits_an_accepted_path_in_order(model: ReferenceLlama) -> None:
@@ -250,25 +224,6 @@ def test_bad_caches_are_named(model: ReferenceLlama) -> None:
         model.new_cache(1, 0)
     with pytest.raises(ValueError, match=r"lengths would be \[1\], written are \[0\]"):
         model.new_cache(1).commit(1)
-
-
-def test_missing_misshapen_and_foreign_tensors_are_named() -> None:
-    from models.llama31_8b.checkpoint.random_weights import random_state_dict
-
-    config = tiny_config()
-    good = random_state_dict(config)
-    name = "model.layers.1.mlp.up_proj.weight"
-    for change, message in (
-        ({name: None}, f"{name} is missing"),
-        ({name: torch.zeros(3, 4)}, rf"{name} has shape \[3, 4\].*\[56, 32\]"),
-        (
-            {"model.layers.0.self_attn.q_proj.bias": torch.zeros(4)},
-            "unexpected tensor model.layers.0.self_attn.q_proj.bias",
-        ),
-    ):
-        weights = {key: value for key, value in {**good, **change}.items() if value is not None}
-        with pytest.raises(ValueError, match=message):
-            ReferenceLlama.from_state_dict(config, weights)
 
 
 def test_bfloat16_follows_float32(model: ReferenceLlama) -> None:

@@ -14,7 +14,7 @@ from models.llama31_8b.generation.sampling import (
 )
 from models.llama31_8b.reference.spec_decode import draft_verification as verification
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact, verify_greedy
-from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch, merge_sequences
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.spec_decode.tree_shapes import fixed_shape
 
 VOCAB, DRAWS, ROOT = 8, 120_000, 3
@@ -131,35 +131,6 @@ def test_siblings_beyond_the_drafts_support_are_skipped():
     trees, tokens = draft_tree(SHAPES["star"], q, "distinct", seed=1)
     verified = verify_exact(trees, tokens, p[tokens], q[tokens], rand(*tokens.shape, seed=2))
     assert p_value(two_tokens(verified, tokens, p, seed=3), p) > 1e-3
-
-
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_merged_sequences_keep_the_distribution(setting):
-    """Three independent drafts of two tokens, merged with duplicates dropped: exact by the distinct rule."""
-    p, q = tables(SETTINGS[setting], seed=5)
-    first = torch.stack([inverse_cdf(q[ROOT].expand(DRAWS, -1), u) for u in rand(3, DRAWS, seed=6)], dim=1)
-    second = torch.stack([inverse_cdf(q[f], u) for f, u in zip(first.T, rand(3, DRAWS, seed=7))], dim=1)
-    codes = (first * VOCAB + second).tolist()
-    merged: dict[tuple[int, ...], tuple[int, TokenTree, list[int]]] = {}
-    index = []
-    for row in map(tuple, codes):
-        if row not in merged:
-            merged[row] = (
-                len(merged),
-                *merge_sequences(ROOT, [divmod(code, VOCAB) for code in row], budget=7),
-            )
-        index.append(merged[row][0])
-    unique = TokenTreeBatch.stack([tree for _, tree, _ in merged.values()])
-    rows = torch.tensor(index)
-    trees = TokenTreeBatch(
-        unique.parents[rows], unique.enter[rows], unique.leave[rows], unique.depth[rows], unique.counts[rows]
-    )
-    padded = torch.zeros(len(merged), unique.width, dtype=torch.int64)
-    for i, _, tokens_of_tree in merged.values():
-        padded[i, : len(tokens_of_tree)] = torch.tensor(tokens_of_tree)
-    tokens = padded[rows]
-    verified = verify_exact(trees, tokens, p[tokens], q[tokens], rand(*tokens.shape, seed=8))
-    assert p_value(two_tokens(verified, tokens, p, seed=9), p) > 1e-3
 
 
 def test_siblings_raise_acceptance():

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts under a policy: the same decisions and losses as token by token, as by a path that shares no code, and as on a
-GPU, which is pretended here (tests/support/pretend_gpu.py)."""
+"""Texts under a policy: the same decisions and losses as token by token, as by a path that shares no code, and in
+forwards of another length, as on a GPU."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from models.llama31_8b.checkpoint.random_weights import random_state_dict
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention, StaticAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.studies.quality import cli
+from perf.studies.quality import cli, forward
 from perf.studies.quality.forward import text_pass
 from perf.studies.quality.inputs import Texts
 from perf.studies.quality.predictors import PredictedGuess, Predictor
 from tests.perf.studies.quality.plain_llama import plain_run
 from tests.support.attention_cases import random_tokens, tiny_config
-from tests.support.pretend_gpu import pretended_gpu
 
 CONFIG = tiny_config(max_position_embeddings=1024)
 BUDGET = Predictor.parse("own decay=0.5 budget=0.8 cap=2")
@@ -102,24 +101,18 @@ def test_texts_of_a_wrong_length_are_refused(tiny, count: int, message: str) -> 
         text_pass(tiny, random_tokens(9), exact_scores=torch.zeros(3, 32))
 
 
-def on(device: torch.device, weights: dict[str, torch.Tensor]) -> ReferenceLlama:
-    """Made within `with device`, which the rotary table is made on."""
-    return ReferenceLlama.from_state_dict(CONFIG, {name: tensor.to(device) for name, tensor in weights.items()})
-
-
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_text_in_one_forward_is_the_text_in_blocks(name: str, tiny, weights) -> None:
+def test_a_text_in_one_forward_is_the_text_in_blocks(name: str, tiny, monkeypatch) -> None:
+    """As on a GPU, where the policies that read scores take as many tokens as have one mask."""
     ids = random_tokens(700, seed=9)
     blocks = text_pass(tiny, ids, POLICIES[name](), keep_scores=True)
-    with pretended_gpu() as gpu, gpu:
-        whole = text_pass(on(gpu, weights), ids, POLICIES[name](), blocks.scores.to(gpu))
-        assert whole.losses.is_cuda and whole.states.is_cuda
-        losses, divergence = whole.losses.cpu(), whole.divergence.cpu()
-        accepted = None if whole.accepted is None else whole.accepted.cpu()
-    torch.testing.assert_close(losses, blocks.losses, rtol=1e-4, atol=1e-4)
-    assert float(divergence.abs().max()) < 1e-4
-    if accepted is not None:
-        assert torch.equal(accepted, blocks.accepted)
+    together = forward.QUERY_BLOCK if name == "a budget" else len(ids)
+    monkeypatch.setattr(forward, "forward_size", lambda tokens, cache, policy: together)
+    whole = text_pass(tiny, ids, POLICIES[name](), blocks.scores)
+    torch.testing.assert_close(whole.losses, blocks.losses, rtol=1e-4, atol=1e-4)
+    assert float(whole.divergence.abs().max()) < 1e-4
+    if whole.accepted is not None:
+        assert torch.equal(whole.accepted, blocks.accepted)
         assert 0.05 < blocks.hit_rate() < 0.95, "both outcomes must occur"
 
 

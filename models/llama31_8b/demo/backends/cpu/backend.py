@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from loguru import logger
 
-from ...options import DemoOptions, UserError
+from ...options import DemoOptions
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
@@ -23,7 +22,6 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     resolve_source(options.model)
     from ...chat import chat, check_chat
     from ...session import run_prompts
-    from ...shaded_page import text_page
     from ...text import encode_prompts
     from .generation import ReferenceSession
 
@@ -38,20 +36,4 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     drafts = "" if session.drafter is None else f", {options.drafter} drafts"
     counts = " + ".join(str(len(ids)) for ids in prompts)
     logger.info("{}: {} prompt tokens, {} attention{}", loaded.source, counts, options.attention, drafts)
-    result, code = run_prompts(session, options, prompts)
-    if options.html is not None and policy.statistics is not None:
-        facts = {
-            "model": loaded.source,
-            "threshold": f"{options.threshold:g}",
-            "chunk size": str(options.chunk_size),
-            "hit rate": "nothing verified" if (rate := policy.statistics.hit_rate) is None else f"{rate:.1%}",
-        }
-        # The first token comes from the prefill, where nothing speculates.
-        decisions = [None, *policy.statistics.decisions_per_token()]
-        page = text_page(facts, loaded.tokenizer, prompts[0], result.token_ids[0], decisions)
-        try:
-            Path(options.html).write_text(page, encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"--html {options.html}: {error.strerror}") from error
-        logger.info("the text, shaded: {}", options.html)
-    return code
+    return run_prompts(session, options, prompts)[1]
