@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .checkpoint.load import Checkpoint, LoadedModel, load_model
-from .checkpoint.random_weights import random_state_dict
+from .checkpoint.tensor_shapes import random_state_dict
 from .checkpoint.tokenizer import Tokenizer
 from .config import LlamaConfig
-from .generation.sampling_params import SamplingParams as Sampling
-from .generation.sequences import TokenCallback
+from .generation.request import SamplingParams as Sampling
+from .generation.request import TokenCallback
 from .reference.hits import measure_hits
 from .results import GenerationResult as Result
 from .simulated import opening_options
-from .spec_decode.draft_shape import SELF_WINDOW, DraftShape
+from .spec_decode.draft_settings import SELF_WINDOW, DraftShape
 from .spec_decode.loop import Drafter, Generator
 from .tiny import TINY
 from .tt.mesh import TILE

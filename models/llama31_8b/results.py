@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from .generation.sequences import SequenceState
+    from .generation.request import SequenceState
     from .spec_decode.metrics import TokenSpeculationMetrics
 
 

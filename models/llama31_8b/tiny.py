@@ -80,8 +80,7 @@ def write_checkpoint(folder: Path, config: LlamaConfig | None = None, layers: in
     from safetensors.torch import save_file
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    from .checkpoint.random_weights import random_state_dict
-    from .checkpoint.tensor_shapes import tensor_shapes
+    from .checkpoint.tensor_shapes import random_state_dict, tensor_shapes
 
     whole = config or of_bytes()
     kept = whole if layers is None else whole.with_layers(layers)

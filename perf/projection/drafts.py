@@ -13,7 +13,7 @@ from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.latency import CHIP_COUNTS, estimate
-from models.llama31_8b.spec_decode.layer_groups import layer_groups
+from models.llama31_8b.spec_decode.draft_settings import layer_groups
 from models.llama31_8b.tt.layer_parallel import LayerAssignment, Stage
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import bytes_of, precision_config

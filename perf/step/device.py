@@ -15,7 +15,7 @@ import torch
 import ttnn
 from loguru import logger
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tt.alspec import PairAlspec

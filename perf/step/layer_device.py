@@ -15,8 +15,7 @@ import torch.nn.functional as F
 import ttnn
 from loguru import logger
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
-from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD
+from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD, random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tt.mesh import TILE, MeshShape

@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 import ttnn
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
+from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
 from models.llama31_8b.tt.attention_policies import AttentionPolicy, StockAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1

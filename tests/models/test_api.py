@@ -10,10 +10,10 @@ import sys
 import pytest
 
 import models.llama31_8b as public
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.tiny import TINY
 from tests.support.tt_tolerances import repeating
 

@@ -317,10 +317,10 @@ MUTATIONS = [
     ),
     Mutation(
         "stop strings do not see special tokens",
-        f"{MODEL}/generation/stop_strings.py",
+        f"{MODEL}/checkpoint/tokenizer.py",
         "skip_special_tokens=False",
         "skip_special_tokens=True",
-        ("tests/models/generation/test_stop_strings.py",),
+        ("tests/models/checkpoint/test_stop_strings.py",),
     ),
     Mutation(
         "a draft model drafts beyond its context",
@@ -331,10 +331,10 @@ MUTATIONS = [
     ),
     Mutation(
         "a stop string over token borders is missed",
-        f"{MODEL}/generation/stop_strings.py",
+        f"{MODEL}/checkpoint/tokenizer.py",
         "text[-(self._longest - 1) :]",
         "text[-(self._longest - 2) :]",
-        ("tests/models/generation/test_stop_strings.py",),
+        ("tests/models/checkpoint/test_stop_strings.py",),
     ),
     Mutation(
         "gate and up projections are swapped",
@@ -401,7 +401,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the first layer-parallel group has all its layers",
-        f"{MODEL}/spec_decode/layer_groups.py",
+        f"{MODEL}/spec_decode/draft_settings.py",
         "min(3, size)",
         "size",
         ("tests/models/spec_decode/test_draft_settings.py",),

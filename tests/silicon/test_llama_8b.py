@@ -14,7 +14,7 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
+from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config

@@ -107,14 +107,15 @@ def circle(edges: dict[str, set[str]]) -> list[str]:
 
 
 def loaded(edges: dict[str, set[str]], start: str) -> set[str]:
-    """Return the modules that are loaded with `start` when every import on the way runs, packages included."""
+    """Return the modules that are loaded with `start` when every import on the way runs, packages with a module of
+    their own included."""
     found, todo = set(), [start]
     while todo:
         name = todo.pop()
-        if name in edges and name not in found:
+        if name and name not in found:
             found.add(name)
-            todo += [*edges[name], name.rpartition(".")[0]]
-    return found
+            todo += [*edges.get(name, ()), name.rpartition(".")[0]]
+    return found & edges.keys()
 
 
 def unmirrored(root: Path) -> list[str]:

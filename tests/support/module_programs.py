@@ -16,7 +16,7 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     import torch.nn.functional as F
     import ttnn
 
-    from models.llama31_8b.reference.model.rope import RotaryTable, rotate
+    from models.llama31_8b.reference.model.model import RotaryTable, rotate
     from models.llama31_8b.tt.layer import Chunk, Pass
     from models.llama31_8b.tt.model import StepInputs, read
 

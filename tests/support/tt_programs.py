@@ -32,7 +32,7 @@ def build(
 ):
     """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. fuzzy: the layer groups of a
     draft model, see LayerAssignment.make."""
-    from models.llama31_8b.checkpoint.random_weights import random_state_dict
+    from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.tt.layer_parallel import LayerAssignment
     from models.llama31_8b.tt.mesh import MeshShape

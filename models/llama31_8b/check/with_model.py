@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..checkpoint.random_weights import random_state_dict
+from ..checkpoint.tensor_shapes import random_state_dict
 from ..config import LlamaConfig
 from ..generation.sampling import SamplingParams
 from ..reference.alspec.policies import ALSpecAttention

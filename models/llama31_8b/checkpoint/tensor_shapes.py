@@ -1,13 +1,17 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors a checkpoint must hold, checked from file headers before any weight is read."""
+"""The tensors a checkpoint must hold, checked from file headers before any weight is read, and random ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..config import LlamaConfig
 from .errors import ModelLoadError
+
+if TYPE_CHECKING:
+    import torch
 
 LM_HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
@@ -65,3 +69,15 @@ def check_shapes(config: LlamaConfig, found: Mapping[str, tuple[int, ...]], sour
 
 def _more(names: list[str]) -> str:
     return f" (and {len(names) - 1} more like it)" if len(names) > 1 else ""
+
+
+def random_state_dict(config: LlamaConfig, seed: int = 0) -> dict[str, torch.Tensor]:
+    """Return random float32 tensors by Hugging Face name: matrices of variance 1 / inputs, norms around 1."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {}
+    for name, shape in tensor_shapes(config).items():
+        noise = torch.randn(shape, generator=generator)
+        tensors[name] = 1 + 0.1 * noise if len(shape) == 1 else noise / shape[-1] ** 0.5
+    return tensors

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: DemoOptions) -> int:
     """Choose the backend, check what it refuses, and run it; each backend is read only when it runs."""
     if options.device == AUTO:
-        from .backends.n150.backend import choose_device
+        from .backends.n150 import choose_device
 
         device, why = choose_device()
         options = replace(options, device=device)
@@ -39,7 +39,7 @@ def _run(options: DemoOptions) -> int:
 
         options = sim.with_defaults(options)
     if chooses := options.device == "n150" and options.mesh == AUTO:
-        from .backends.n150.backend import with_mesh
+        from .backends.n150 import with_mesh
 
         texts = options.prompt_texts()
         options = with_mesh(options, texts)
@@ -54,9 +54,9 @@ def _run(options: DemoOptions) -> int:
     if not chooses:
         texts = options.prompt_texts()
     if options.device == "cpu":
-        from .backends.cpu import backend as cpu
+        from .backends import cpu
 
         return cpu.run(options, texts)
-    from .backends.n150 import backend as n150
+    from .backends import n150
 
     return n150.run(options, texts)

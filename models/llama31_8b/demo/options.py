@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from runtime_patches.board.command_line import OneLineParser, version
 
 from ..config import BUDGET, PREDICTORS, check_budget
-from ..generation.sampling_params import SamplingParams
-from ..spec_decode.draft_shape import DraftShape
+from ..generation.request import SamplingParams
+from ..spec_decode.draft_settings import DraftShape
 from ..tt.mesh import MeshError, MeshShape
 from ..tt.precision import PRECISIONS
 from ..tt.settings import POLICIES as ATTENTIONS

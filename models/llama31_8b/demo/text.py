@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from loguru import logger
 
 from ..checkpoint.errors import ChatTemplateError
-from ..generation.stop_strings import StopStrings
+from ..checkpoint.tokenizer import StopStrings
 from .options import DemoOptions, UserError, prompt_name
 
 if TYPE_CHECKING:

@@ -13,15 +13,12 @@ import torch
 from loguru import logger
 
 from ..checkpoint.load import LoadedModel, load_model
-from ..generation.sampling import Draws, SamplingParams, choose_tokens, warp_logits
+from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, choose_tokens, warp_logits
 from ..results import AttentionStatistics, GenerationResult
 from ..spec_decode import drafters
-from ..spec_decode.draft_shape import SELF_WINDOW, DraftShape
-from ..spec_decode.layer_groups import resolve
+from ..spec_decode.draft_settings import SELF_WINDOW, DraftShape, check_vocabularies, resolve
 from ..spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
-from ..spec_decode.sigmoid import SigmoidApproximation
 from ..spec_decode.tree import TokenTree, TokenTreeBatch
-from ..spec_decode.vocabulary import check_vocabularies
 from .alspec.policies import AttentionPolicy, ExactAttention, SinkAttention
 from .model.kv_cache import KVCache
 from .model.model import ReferenceLlama

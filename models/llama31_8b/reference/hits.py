@@ -10,8 +10,7 @@ import torch
 
 from .alspec.counters import SpeculationCounters
 from .alspec.policies import ALSpecAttention
-from .model.model import ReferenceLlama
-from .model.projection import FEW_ROWS
+from .model.model import FEW_ROWS, ReferenceLlama
 from .model.step import GuessRange
 
 

@@ -11,7 +11,7 @@ import torch
 import ttnn
 from loguru import logger
 
-from ..generation.sampling_params import SamplingParams
+from ..generation.request import SamplingParams
 from ..tt.generator import agreed_tokens, decode_and_choose
 from ..tt.kv_cache import PagedKVCache
 from ..tt.mesh import TILE, MeshShape

@@ -20,11 +20,9 @@ from loguru import logger
 from ..config import LlamaConfig
 from ..generation.sampling import Draws, inverse_cdf, warp_logits
 from .draft_length import self_step_cost, weights_read
-from .draft_shape import DraftShape
+from .draft_settings import DraftShape, check_vocabularies
 from .loop import Drafter, Drafts, Engine
-from .tree import TokenTree, merge_sequences
-from .tree_shapes import ConfidenceTree, fixed_shape
-from .vocabulary import check_vocabularies
+from .tree import ConfidenceTree, TokenTree, fixed_shape, merge_sequences
 
 
 class NGramDrafter(Drafter):

@@ -22,13 +22,12 @@ from typing import Any, NamedTuple
 import torch
 
 from ..config import LlamaConfig
-from ..generation.sampling import Draws, SamplingParams, make_generators
-from ..generation.sequences import SequenceState, TokenCallback, open_sequences
+from ..generation.request import SequenceState, TokenCallback, open_sequences
+from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, make_generators
 from ..results import AttentionStatistics, GenerationResult
 from .draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
-from .draft_shape import DraftShape
+from .draft_settings import DraftShape
 from .metrics import TokenSpeculationMetrics
-from .sigmoid import SigmoidApproximation
 from .tree import ROOT, TokenTree
 
 

@@ -16,13 +16,12 @@ from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 from tt_kernels.speculative_sampling.op import Verified
 
-from ..generation.sampling import Draws, SamplingParams, sample, warp_logits
+from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, sample, warp_logits
 from ..results import AttentionStatistics
 from ..spec_decode import loop
-from ..spec_decode.draft_shape import DraftShape
+from ..spec_decode.draft_settings import DraftShape
 from ..spec_decode.drafters import NGramDrafter
 from ..spec_decode.loop import Drafter, Drafts, Engine, Outcome
-from ..spec_decode.sigmoid import SigmoidApproximation
 from ..spec_decode.tree import TokenTree
 from .mesh import TILE
 from .model import StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read

@@ -12,7 +12,7 @@ from typing import Any
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 from ..config import LlamaConfig
-from ..spec_decode.layer_groups import check_groups, layer_groups
+from ..spec_decode.draft_settings import check_groups, layer_groups
 from .dram_budget import Budget, budget
 from .mesh import TILE, MeshShape
 from .precision import LayerPrecision, PrecisionConfig, PrecisionError, bytes_of

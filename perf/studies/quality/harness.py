@@ -17,7 +17,7 @@ from lm_eval import simple_evaluate
 from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager, get_task_dict
 
-from models.llama31_8b.generation.stop_strings import StopStrings
+from models.llama31_8b.checkpoint.tokenizer import StopStrings
 from models.llama31_8b.huggingface.load import LoadedTransformers
 
 

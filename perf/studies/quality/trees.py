@@ -22,7 +22,7 @@ from models.llama31_8b.reference.generate import TorchEngine, self_drafter
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.spec_decode.draft_verification import DraftVerification, verify_greedy
-from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.tree import TokenTreeBatch
 
 from .predictors import RULES, PredictedGuess

@@ -156,7 +156,7 @@ def test_a_conversation_on_boards_is_the_one_on_the_cpu(capsys, folder, chips, t
 
 def conversation(folder, chips_of=1024, **options) -> Conversation:
     """On boards of one chip, whose cache has so many positions."""
-    from models.llama31_8b.demo.backends.n150.session import BoardSession
+    from models.llama31_8b.demo.backends.n150 import BoardSession
     from models.llama31_8b.tt.generator import Generator
 
     loaded = weights.load_model(folder)

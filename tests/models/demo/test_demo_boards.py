@@ -19,9 +19,7 @@ from models.llama31_8b import simulated
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends import sim
-from models.llama31_8b.demo.backends.n150 import backend as n150
-from models.llama31_8b.demo.backends.n150 import session as board_session
+from models.llama31_8b.demo.backends import n150, sim
 from models.llama31_8b.demo.options import DemoOptions, UserError, parse, with_attention
 from models.llama31_8b.tt.dram_budget import most_positions
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
@@ -402,8 +400,8 @@ def test_the_clock_of_texts_measures_their_first_decoded_tokens(monkeypatch):
         ((0, 0, 0, 0), [10.0, 13.0, 14.0, 14.5], {0: (0, 0.0), 1: (1, 3.0), 2: (2, 4.0), 9: (3, 4.5)}),
         ((0, 1, 2, 0, 2, 0), [10.0, 11.0, 12.0, 15.0, 15.5, 16.0], {0: (0, 0.0), 2: (2, 3.5), 9: (3, 4.0)}),
     ):
-        monkeypatch.setattr(board_session.time, "perf_counter", iter(times).__next__)
-        clock = board_session.TokenClock(lambda user, token: token == 3, users=len(set(users)))
+        monkeypatch.setattr(n150.time, "perf_counter", iter(times).__next__)
+        clock = n150.TokenClock(lambda user, token: token == 3, users=len(set(users)))
         assert [clock(user, number) for number, user in enumerate(users)] == [n == 3 for n in range(len(users))]
         assert {count: clock.first_tokens(count) for count in expected} == expected
 

@@ -15,7 +15,7 @@ from loguru import logger
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
+from models.llama31_8b.demo.backends.reference_session import ReferenceSession
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter

@@ -9,8 +9,8 @@ import pytest
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends.cpu.generation import ReferenceSession
-from models.llama31_8b.demo.backends.n150.backend import chip_tree_nodes
+from models.llama31_8b.demo.backends.n150 import chip_tree_nodes
+from models.llama31_8b.demo.backends.reference_session import ReferenceSession
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions, parse
 from models.llama31_8b.demo.text import TextPrinter

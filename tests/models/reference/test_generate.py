@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.generation.request import SequenceState
 from models.llama31_8b.generation.sampling import SamplingParams, choose_tokens, make_generators
-from models.llama31_8b.generation.sequences import SequenceState
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama

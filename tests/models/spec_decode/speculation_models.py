@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from loguru import logger
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.alspec.policies import ExactAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama

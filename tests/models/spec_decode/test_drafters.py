@@ -14,7 +14,7 @@ from loguru import logger
 from models.llama31_8b.generation.sampling import Draws, SamplingParams, make_generators
 from models.llama31_8b.reference.alspec.policies import SinkAttention
 from models.llama31_8b.reference.generate import TorchEngine, model_drafter, self_drafter
-from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.drafters import NGramDrafter, continuations
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from tests.models.spec_decode import speculation_models as small

@@ -11,16 +11,14 @@ import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.generation.sampling import SamplingParams
-from models.llama31_8b.generation.stop_strings import StopStrings
+from models.llama31_8b.checkpoint.tokenizer import StopStrings
+from models.llama31_8b.generation.sampling import SamplingParams, SigmoidApproximation
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
 from models.llama31_8b.reference.generate import TorchEngine, generate, model_drafter, self_drafter
 from models.llama31_8b.reference.model.step import GuessRange
-from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.draft_settings import DraftShape, VocabularyMismatchError
 from models.llama31_8b.spec_decode.drafters import NGramDrafter
 from models.llama31_8b.spec_decode.loop import Generator
-from models.llama31_8b.spec_decode.sigmoid import SigmoidApproximation
-from models.llama31_8b.spec_decode.vocabulary import VocabularyMismatchError
 from tests.models.spec_decode import speculation_models as small
 
 PROMPTS = [small.prompts(1, n, seed=n)[0] for n in (70, 31, 50)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from models.llama31_8b.generation.sampling import SamplingParams
-from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
 from models.llama31_8b.spec_decode.tree import TokenTree
 from models.llama31_8b.tiny import TINY

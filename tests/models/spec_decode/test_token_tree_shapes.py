@@ -7,8 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama31_8b.spec_decode.tree import TokenTreeBatch, TokenTreeError
-from models.llama31_8b.spec_decode.tree_shapes import ConfidenceTree, fixed_shape
+from models.llama31_8b.spec_decode.tree import ConfidenceTree, TokenTreeBatch, TokenTreeError, fixed_shape
 
 
 @settings(max_examples=200, deadline=None)

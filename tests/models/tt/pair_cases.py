@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from models.llama31_8b.checkpoint import load as weights
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.tiny import TINY

@@ -13,7 +13,7 @@ import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.alspec.budget import tiles_by_budget
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.attention import Segments

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.layer_parallel import LayerAssignment, Stage

@@ -9,7 +9,7 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.backends.n150 import backend as n150
+from models.llama31_8b.demo.backends import n150
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.tt.mesh import MeshShape
 

@@ -27,7 +27,7 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
     for positions that nobody has cached yet), and of a tree step, a commit, and the step after it."""
     import ttnn
 
-    from models.llama31_8b.checkpoint.random_weights import random_state_dict
+    from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
     from models.llama31_8b.tiny import TINY
     from models.llama31_8b.tt.kv_cache import PagedKVCache
     from models.llama31_8b.tt.model import TtLlama, cache_prompt, overwrite, read

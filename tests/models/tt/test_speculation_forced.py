@@ -11,7 +11,7 @@ import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tiny import TINY
 from tests.models.tt.forced_outcomes import Drawn, forced

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.tt.speculation_programs import ROWS, row_decisions

@@ -10,7 +10,7 @@ import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
@@ -87,7 +87,7 @@ def tree_texts(
     from models.llama31_8b.reference.alspec.policies import ALSpecAttention
     from models.llama31_8b.reference.model.model import ReferenceLlama
     from models.llama31_8b.reference.model.step import GuessRange
-    from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.spec_decode.draft_settings import DraftShape
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import ModelSettings

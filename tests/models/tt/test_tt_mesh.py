@@ -12,7 +12,7 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.backends.n150.backend import TRACE_REGION_BYTES
+from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
 from models.llama31_8b.serving.cli import TRACE_REGION_BYTES as LARGEST_TRACE_REGION
 from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape

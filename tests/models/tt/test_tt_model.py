@@ -33,7 +33,7 @@ def test_prefill_of_40_tokens_and_four_decode_steps(sim_device):
 
 def refused_model(mesh) -> tuple[str | None, int]:
     """In the worker: what TtLlama says of the tiny model with six heads, and how many weights were asked for."""
-    from models.llama31_8b.checkpoint.random_weights import random_state_dict
+    from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
     from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import ModelSettings

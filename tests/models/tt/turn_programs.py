@@ -35,7 +35,7 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
     of one whole prefill without drafts; by turn the drafts accepted and rejected, and where prefills of the target and
     of the draft model began."""
     from models.llama31_8b.generation.sampling import SamplingParams
-    from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.spec_decode.draft_settings import DraftShape
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.spec_decode.drafters import ModelDrafter
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama

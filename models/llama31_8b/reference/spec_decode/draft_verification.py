@@ -27,8 +27,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ...generation.sampling import SamplingParams, filter_logits, inverse_cdf, warp_logits
-from ...spec_decode.sigmoid import SigmoidApproximation
+from ...generation.sampling import SamplingParams, SigmoidApproximation, filter_logits, inverse_cdf, warp_logits
 from ...spec_decode.tree import TokenTreeBatch
 
 

@@ -19,10 +19,9 @@ from tt_kernels.speculative_sampling.op import Verified
 
 from ...generation.sampling import Draws, SamplingParams
 from ...spec_decode import drafters
-from ...spec_decode.draft_shape import DraftShape
+from ...spec_decode.draft_settings import DraftShape
 from ...spec_decode.loop import Drafts, Engine
-from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch
-from ...spec_decode.tree_shapes import check_draft_passes
+from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch, check_draft_passes
 from ..attention_policies import GuessAttention
 from ..model import StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
 from ..prefill import PREFILL_CHUNK

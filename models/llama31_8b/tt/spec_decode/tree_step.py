@@ -20,8 +20,7 @@ from tt_kernels.speculative_sampling.op import (
 )
 from tt_kernels.speculative_sampling.program import RESULT_HEAD
 
-from ...generation.sampling import Draws, SamplingParams
-from ...spec_decode.sigmoid import SigmoidApproximation
+from ...generation.sampling import Draws, SamplingParams, SigmoidApproximation
 from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch
 from ..model import TtLlama, overwrite
 from ..sampling.top_k import greedy

@@ -11,7 +11,7 @@ import torch
 from loguru import logger
 from scipy.stats import chisquare
 
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import (
     SamplingParams,
@@ -23,7 +23,7 @@ from models.llama31_8b.reference.generate import generate, model_drafter
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact
-from models.llama31_8b.spec_decode.draft_shape import DraftShape
+from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.drafters import NGramDrafter
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 

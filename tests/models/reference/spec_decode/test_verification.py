@@ -14,8 +14,7 @@ from models.llama31_8b.generation.sampling import (
 )
 from models.llama31_8b.reference.spec_decode import draft_verification as verification
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact, verify_greedy
-from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
-from models.llama31_8b.spec_decode.tree_shapes import fixed_shape
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch, fixed_shape
 
 VOCAB, DRAWS, ROOT = 8, 120_000, 3
 SETTINGS = {

@@ -11,9 +11,8 @@ import torch
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.generation.sampling import SamplingParams
-from models.llama31_8b.spec_decode.draft_shape import DraftShape
-from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
-from models.llama31_8b.spec_decode.tree_shapes import fixed_shape
+from models.llama31_8b.spec_decode.draft_settings import DraftShape
+from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch, fixed_shape
 
 CONFIG = preset("llama-3.2-1b")
 
@@ -136,7 +135,7 @@ def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
 
 def test_the_nodes_of_a_draft_models_passes():
     """A chain has as many nodes as a round decides, a tree those with children, for every shorter draft too."""
-    from models.llama31_8b.spec_decode.tree_shapes import check_draft_passes
+    from models.llama31_8b.spec_decode.tree import check_draft_passes
 
     assert check_draft_passes(DraftShape(4), 6) == 5
     shape = DraftShape(4, 2)

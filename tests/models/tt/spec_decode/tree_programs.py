@@ -105,7 +105,7 @@ def texts(mesh, prompts: list[list[int]], new_tokens: int, params, context: int 
     from dataclasses import asdict, replace
 
     from models.llama31_8b.reference.generate import generate
-    from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.spec_decode.draft_settings import DraftShape
     from models.llama31_8b.spec_decode.drafters import NGramDrafter
     from models.llama31_8b.tt.generator import Generator
     from tests.models.tt.trace_programs import SMALLEST
@@ -145,12 +145,11 @@ def texts_by_a_draft_model(
     """
     from dataclasses import asdict, replace
 
-    from models.llama31_8b.checkpoint.random_weights import random_state_dict
-    from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
+    from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict, tensor_shapes
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.reference.generate import generate, model_drafter
     from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.spec_decode.draft_settings import DraftShape
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.layer_parallel import LayerAssignment
     from models.llama31_8b.tt.mesh import MeshShape
@@ -210,7 +209,7 @@ def below_the_best(model, text: list[int], drafted: list[int], fuzzy: list[list[
     by a step in these groups of layers."""
     import torch
 
-    from models.llama31_8b.spec_decode.layer_groups import resolve
+    from models.llama31_8b.spec_decode.draft_settings import resolve
 
     groups = resolve(model.config.num_hidden_layers, fuzzy)
     cache, found = model.new_cache(1, len(text) + len(drafted)), []
@@ -231,7 +230,7 @@ def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.reference.generate import generate
     from models.llama31_8b.reference.generate import self_drafter as reference_drafter
-    from models.llama31_8b.spec_decode.draft_shape import DraftShape
+    from models.llama31_8b.spec_decode.draft_settings import DraftShape
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.spec_decode.drafters import self_drafter
 

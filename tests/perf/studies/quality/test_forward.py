@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.load import LoadedModel, load_model, load_state_dict, resolve_source
-from models.llama31_8b.checkpoint.random_weights import random_state_dict
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention, StaticAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange

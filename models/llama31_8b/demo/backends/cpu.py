@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 from loguru import logger
 
-from ...options import DemoOptions
+from ..options import DemoOptions
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate for the prompts `texts`, or chat where there are none; return the exit code. Raises UserError, and what
     `load_model` raises."""
-    from ....checkpoint.load import load_model, resolve_source
+    from ...checkpoint.load import load_model, resolve_source
 
     # What is not there is refused before torch is read, and before the model is.
     if options.draft_kind == "model":
         resolve_source(options.drafter)
     resolve_source(options.model)
-    from ...chat import chat, check_chat
-    from ...session import run_prompts
-    from ...text import encode_prompts
-    from .generation import ReferenceSession
+    from ..chat import chat, check_chat
+    from ..session import run_prompts
+    from ..text import encode_prompts
+    from .reference_session import ReferenceSession
 
     loaded = load_model(options.model, max_context=options.max_context, layers=options.layers)
     options.check_static_layers(loaded.source, loaded.config.num_hidden_layers)

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.llama31_8b.checkpoint.tokenizer import Tokenizer
-from models.llama31_8b.generation.stop_strings import StopStrings
+from models.llama31_8b.checkpoint.tokenizer import StopStrings, Tokenizer
 from tests.support.gguf_files import write_hf_folder
 
 

@@ -7,7 +7,9 @@ Everything that can be refused is, before a board is opened: make a `Plan`, open
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -19,27 +21,29 @@ from runtime_patches.board import doctor
 from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
-from .... import simulated
-from ....latency import MAX_CONTEXT, layouts
-from ....spec_decode.draft_shape import SELF_WINDOW
-from ....tt.boards import check_boards, find_boards
-from ....tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
-from ....tt.layer_parallel import LayerAssignment
-from ....tt.mesh import TILE, MeshError, MeshShape
-from ....tt.precision import PrecisionConfig, PrecisionError, precision_config
-from ....tt.settings import AttentionSettings, SpeculationError
-from ....tt.sharding import ShardingError, check_sharding_of_rows
-from ...options import AUTO, DemoOptions, UserError, with_attention
+from ... import simulated
+from ...latency import MAX_CONTEXT, layouts
+from ...spec_decode.draft_settings import SELF_WINDOW
+from ...tt.boards import check_boards, find_boards
+from ...tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
+from ...tt.layer_parallel import LayerAssignment
+from ...tt.mesh import TILE, MeshError, MeshShape
+from ...tt.precision import PrecisionConfig, PrecisionError, precision_config
+from ...tt.settings import AttentionSettings, SpeculationError
+from ...tt.sharding import ShardingError, check_sharding_of_rows
+from ..options import AUTO, DemoOptions, UserError, with_attention
+from ..session import OnToken, PrefillBar, Session
 
 if TYPE_CHECKING:
     import ttnn
 
-    from ....checkpoint.load import Checkpoint
-    from ....config import LlamaConfig
-    from ....spec_decode.loop import Drafter
-    from ....tt.generator import Generator
-    from ....tt.model import TtLlama
-    from ....tt.settings import ModelSettings
+    from ...checkpoint.load import Checkpoint
+    from ...config import LlamaConfig
+    from ...results import AttentionStatistics, GenerationResult
+    from ...spec_decode.loop import Drafter
+    from ...tt.generator import Generator
+    from ...tt.model import TtLlama
+    from ...tt.settings import ModelSettings
 
 PRECISION, DECODE_SHARDING = "performance", "interleaved"
 TRACE_REGION_BYTES = 64 * 1024**2
@@ -67,7 +71,7 @@ class Plan:
 
     def settings(self, options: DemoOptions) -> ModelSettings:
         """Return the target model's settings, with the attention that the options ask for."""
-        from ....tt.settings import ModelSettings
+        from ...tt.settings import ModelSettings
 
         return ModelSettings(
             users=self.users,
@@ -79,7 +83,7 @@ class Plan:
 
     def draft_settings(self) -> ModelSettings:
         """Return the draft model's settings."""
-        from ....tt.settings import ModelSettings
+        from ...tt.settings import ModelSettings
 
         return ModelSettings(
             users=self.users,
@@ -201,7 +205,7 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
                 f"--fuzzy {options.fuzzy} with --tree {options.tree} would change nothing: on chips trees are drafted "
                 "by exact passes"
             )
-        from ....spec_decode.tree_shapes import check_draft_passes
+        from ...spec_decode.tree import check_draft_passes
 
         try:
             check_draft_passes(shape, users)
@@ -264,8 +268,8 @@ def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> DemoOptions:
 
     Raises UserError where no mesh holds the model, with why the fastest one does not.
     """
-    from ....checkpoint.load import Checkpoint
-    from ...text import encode_prompts
+    from ...checkpoint.load import Checkpoint
+    from ..text import encode_prompts
 
     chips = check_chips()
     target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
@@ -298,11 +302,11 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
     exit code. Raises UserError, before any device work or if the boards do not open."""
     mesh = check_machine(options)
-    from ....checkpoint.cache import make_cache_folder
-    from ....checkpoint.load import Checkpoint
-    from ....tt.weights import HostWeights
-    from ...chat import check_chat
-    from ...text import encode_prompts
+    from ...checkpoint.cache import make_cache_folder
+    from ...checkpoint.load import Checkpoint
+    from ...tt.weights import HostWeights
+    from ..chat import check_chat
+    from ..text import encode_prompts
 
     make_cache_folder(project_cache_dir())
     target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
@@ -347,11 +351,10 @@ def _serve(
 ) -> int:
     """Load the models onto open chips, and generate for the prompts' ids or chat without any; return the exit code.
     weights: the target's HostWeights, then those of a draft model."""
-    from ....tt.layouts import ShardedLayout
-    from ....tt.model import TtLlama
-    from ...chat import chat
-    from ...session import run_prompts
-    from .session import BoardSession
+    from ...tt.layouts import ShardedLayout
+    from ...tt.model import TtLlama
+    from ..chat import chat
+    from ..session import run_prompts
 
     model = TtLlama.from_host_weights(weights[0], device, plan.settings(options))
     if isinstance(model.layout, ShardedLayout):
@@ -370,8 +373,8 @@ def _draft(options: DemoOptions, target: Checkpoint) -> Checkpoint | None:
     """Find the checkpoint of a draft model. Raises UserError if its vocabulary differs."""
     if options.draft_kind != "model":
         return None
-    from ....checkpoint.load import Checkpoint
-    from ....spec_decode.vocabulary import VocabularyMismatchError, check_vocabularies
+    from ...checkpoint.load import Checkpoint
+    from ...spec_decode.draft_settings import VocabularyMismatchError, check_vocabularies
 
     draft = Checkpoint.open(options.drafter)
     try:
@@ -383,10 +386,10 @@ def _draft(options: DemoOptions, target: Checkpoint) -> Checkpoint | None:
 
 def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat: bool) -> Generator:
     """chat: one trace of decode steps serves all turns; traces of tree steps are recorded per turn."""
-    from ....tt.generator import Generator
+    from ...tt.generator import Generator
 
     if options.drafter != "none":
-        from ....tt.spec_decode.drafters import ModelDrafter, self_drafter
+        from ...tt.spec_decode.drafters import ModelDrafter, self_drafter
 
         drafter: Drafter | None = None if draft is None else ModelDrafter(draft)
         if options.draft_kind == "self":
@@ -409,3 +412,68 @@ def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
         yield device
     finally:
         mesh.close(device)
+
+
+class BoardSession(Session):
+    """A session on boards that the caller opens and closes. limit: positions that a prompt and its continuation may
+    take."""
+
+    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, limit: int) -> None:
+        self.checkpoint, self.options, self.generator, self.limit = checkpoint, options, generator, limit
+        self.capacity = min(generator.engine.capacity - generator.engine.spare, limit)
+        self.warm_up = (0, 0.0)
+        self._counted: list[Any] = []
+        self._bar = PrefillBar()
+        if sys.stderr.isatty():  # to count, the host waits for each chunk
+            generator.engine.on_prefill = self._bar
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        on_token: OnToken,
+        context: Sequence[Sequence[int]] | None = None,
+    ) -> GenerationResult:
+        clock = TokenClock(on_token, len(prompts))
+        with self._bar:
+            result = self.generator.generate(
+                prompts,
+                max_new_tokens=self.options.max_new_tokens,
+                sampling=self.options.sampling(),
+                eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
+                on_token=clock,
+                context_limit=self.limit,
+                context=context,
+            )
+        tokens, seconds = clock.first_tokens(self.generator.warm_up_tokens)
+        assert self.warm_up is not None
+        self.warm_up = self.warm_up[0] + tokens, self.warm_up[1] + seconds
+        if result.statistics is not None:
+            self._counted.append(result.statistics)
+        return result
+
+    @property
+    def cached(self) -> int:
+        return len(self.generator.cached_ids(0))
+
+    @property
+    def statistics(self) -> AttentionStatistics | None:
+        """Return the sums over all texts; the chips count from zero in each."""
+        return type(self._counted[0]).merged(self._counted) if self._counted else None
+
+
+class TokenClock:
+    """Call back for every token of `users` users, and remember its time."""
+
+    def __init__(self, on_token: Callable[[int, int], bool], users: int = 1) -> None:
+        self._on_token, self._users = on_token, users
+        self._times: list[float] = []
+
+    def __call__(self, user: int, token: int) -> bool:
+        self._times.append(time.perf_counter())
+        return self._on_token(user, token)
+
+    def first_tokens(self, count: int) -> tuple[int, float]:
+        """Return how many of the first `count` decoded tokens there were, and the seconds they took. Each user's first
+        token comes from the prefill."""
+        taken = self._times[self._users - 1 : self._users + count]
+        return max(len(taken) - 1, 0), taken[-1] - taken[0] if taken else 0.0

@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from ....reference.generate import TorchEngine, drafter_for
-from ....spec_decode.draft_shape import DraftShape
-from ....spec_decode.loop import Generator
-from ....spec_decode.vocabulary import VocabularyMismatchError
-from ...options import DemoOptions, UserError
-from ...session import OnToken, PrefillBar, Session
+from ...reference.generate import TorchEngine, drafter_for
+from ...spec_decode.draft_settings import DraftShape, VocabularyMismatchError
+from ...spec_decode.loop import Generator
+from ..options import DemoOptions, UserError
+from ..session import OnToken, PrefillBar, Session
 
 if TYPE_CHECKING:
-    from ....checkpoint.load import LoadedModel
-    from ....reference.alspec.policies import AttentionPolicy
-    from ....results import AttentionStatistics, GenerationResult
+    from ...checkpoint.load import LoadedModel
+    from ...reference.alspec.policies import AttentionPolicy
+    from ...results import AttentionStatistics, GenerationResult
 
 
 class ReferenceSession(Session):
