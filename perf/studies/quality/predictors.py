@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from models.llama31_8b.config import check_budget
-from models.llama31_8b.reference.alspec.acceptance import TREE_RULES, accept_guess, check_threshold
+from models.llama31_8b.reference.alspec.acceptance import accept_guess, check_threshold
 from models.llama31_8b.reference.alspec.budget import keys_by_budget, running_averages, tile_masses
 from models.llama31_8b.reference.alspec.counters import SpeculationCounters
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
@@ -26,7 +26,7 @@ from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
 # Which outputs of a step must pass before a layer goes on with the guess. A pair of chips goes on with one guess for
 # all nodes of a step; `each node` decides by itself, which bounds what the other rules could reach.
-RULES = (*TREE_RULES, "each node")
+RULES = ("joint", "every node", "likeliest path", "each node")
 
 
 @dataclass(frozen=True)

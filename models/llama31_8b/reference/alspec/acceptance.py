@@ -8,9 +8,6 @@ import math
 
 import torch
 
-# What a tree step asks of its nodes before a layer goes on with a user's guess.
-TREE_RULES = ("joint", "every node", "likeliest path")
-
 
 def check_threshold(threshold: float) -> float:
     """Return the threshold as a float. Raises ValueError unless it is a number >= 0 (infinity allowed)."""
@@ -34,20 +31,7 @@ def accept_guess(guess: torch.Tensor, exact: torch.Tensor, threshold: float) -> 
     return distance < torch.linalg.vector_norm(exact, dim=1) * threshold
 
 
-def accept_tree_guess(
-    guess: torch.Tensor, exact: torch.Tensor, threshold: float, rule: str, nodes: torch.Tensor, likeliest: torch.Tensor
-) -> bool:
-    """Return whether a layer goes on with the guess for all nodes of one user's tree, by one of TREE_RULES.
-
-    "joint": accept_guess of all nodes' heads as one vector. "every node": each node passes by itself. "likeliest
-    path": accept_guess of the heads of that path's nodes as one vector. With one node all three are accept_guess.
-
-    guess, exact: [T, n_heads * head_dim]; nodes, likeliest: bool [T], the tree's nodes without padding, and those of
-    them on the likeliest path. Raises ValueError for another rule.
-    """
-    if rule == "every node":
-        return bool(accept_guess(guess[nodes], exact[nodes], threshold).all())
-    if rule not in TREE_RULES:
-        raise ValueError(f"the rule of a tree must be one of {', '.join(TREE_RULES)}, got {rule!r}")
-    counted = nodes if rule == "joint" else likeliest
-    return bool(accept_guess(guess[counted].view(1, -1), exact[counted].view(1, -1), threshold))
+def accept_tree_guess(guess: torch.Tensor, exact: torch.Tensor, threshold: float, nodes: torch.Tensor) -> bool:
+    """Return whether a layer goes on with the guess for all nodes of one user's tree: accept_guess of all nodes' heads
+    as one vector. guess, exact: [T, n_heads * head_dim]; nodes: bool [T], without padding."""
+    return bool(accept_guess(guess[nodes].view(1, -1), exact[nodes].view(1, -1), threshold))

@@ -14,7 +14,7 @@ import torch
 from ...config import BUDGET
 from ..model.attention import Segments
 from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
-from .acceptance import TREE_RULES, accept_guess, accept_tree_guess, check_threshold
+from .acceptance import accept_guess, accept_tree_guess, check_threshold
 from .budget import BudgetGuess
 from .counters import SpeculationCounters
 
@@ -97,9 +97,8 @@ class ALSpecAttention(AttentionPolicy):
     """Attention-level speculation: the guess where it is accepted, the exact result elsewhere.
 
     threshold: lambda of section 3.2. Each (user, query token) is decided by itself in each layer, but the nodes of a
-    token tree together, by `tree_rule` (acceptance.TREE_RULES): one chip goes on with a user's step. Queries with fewer
-    cached tokens than 2S, their own included, are bypassed: exact, and counted apart; a tree is where
-    its root is. Raises ValueError for another rule.
+    token tree together: one chip goes on with a user's step. Queries with fewer cached tokens than 2S, their own
+    included, are bypassed: exact, and counted apart; a tree is where its root is.
     """
 
     name = "alspec"
@@ -111,13 +110,9 @@ class ALSpecAttention(AttentionPolicy):
         threshold: float = 0.10,
         chunk_size: int | GuessRange = 128,
         tail_alignment: int = 32,
-        tree_rule: str = "joint",
     ) -> None:
         super().__init__(chunk_size, tail_alignment)
         self.threshold = check_threshold(threshold)
-        if tree_rule not in TREE_RULES:
-            raise ValueError(f"tree_rule must be one of {', '.join(TREE_RULES)}, got {tree_rule!r}")
-        self.tree_rule = tree_rule
         self.statistics = SpeculationCounters()
         self.by_budget = None if self.guess_range.budget is None else BudgetGuess(self.guess_range)
 
@@ -149,8 +144,7 @@ class ALSpecAttention(AttentionPolicy):
             accepted = accept_guess(guess, exact, self.threshold)
         else:
             row = segments.rows.start
-            nodes, likeliest = self._step.nodes(row), self._step.likeliest_path(row)
-            together = accept_tree_guess(guess, exact, self.threshold, self.tree_rule, nodes, likeliest)
+            together = accept_tree_guess(guess, exact, self.threshold, self._step.nodes(row))
             accepted = torch.full((len(guess),), together)
             self._roots_alone[layer, row] = accept_guess(guess[:1], exact[:1], self.threshold)
         if eligible is not True:

@@ -176,13 +176,6 @@ class DecodeStep:
         enter, leave, _ = (values[row] for values in self.tree)
         return ((enter >= enter[0]) & (leave <= leave[0]))[self.earlier :]
 
-    def likeliest_path(self, row: int) -> torch.Tensor:
-        """Return bool [T]: node 0, its first child, that one's first child and so on; drafters list the likeliest child
-        first. Raises ValueError for a step without a tree."""
-        nodes = self.nodes(row)
-        enter, _, depth = (values[row] for values in self.tree or ())
-        return nodes & (enter - enter[0] == depth - depth[0])[self.earlier :]
-
     def slots(self, row: int, block: slice) -> int:
         """Return how many cache slots the block's queries can see: in a chain none after it, in a tree all."""
         return self.lengths[row] + (block.stop if self.tree is None else self.earlier + self.tokens)
