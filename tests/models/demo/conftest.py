@@ -1,11 +1,30 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A machine with boards for the demo, and a terminal that a chat reads."""
+"""Tiny models, a machine with boards for the demo, and a terminal that a chat reads."""
 
 import io
 import sys
 
 import pytest
+
+from tests.support.gguf_files import edit_json, untied, write_hf_folder
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> str:
+    """The folder of a tiny model with a chat template."""
+    path = tmp_path_factory.mktemp("tiny")
+    write_hf_folder(path)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> str:
+    """The folder of a tiny model whose texts never end by themselves, so that every run has its full length."""
+    path = tmp_path_factory.mktemp("endless")
+    write_hf_folder(path, untied(eos_token_ids=()))
+    edit_json(path / "tokenizer_config.json", eos_token=None)
+    return str(path)
 
 
 @pytest.fixture

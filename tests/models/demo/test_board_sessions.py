@@ -22,18 +22,10 @@ from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.tt.mesh import MeshShape
-from tests.support.gguf_files import untied, write_hf_folder
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
 
 PROMPTS = ["the and the in 12 " * 12, "the end", "12 and the in " * 5]
 BLOCK = 32
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tiny")
-    write_hf_folder(path, untied())
-    return str(path)
 
 
 @pytest.fixture

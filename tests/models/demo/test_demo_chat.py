@@ -23,13 +23,6 @@ from models.llama31_8b.reference.generate import generate
 from tests.support.gguf_files import write_hf_folder
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tiny")
-    write_hf_folder(path)
-    return path
-
-
 def conversation(folder, **options) -> Conversation:
     loaded = weights.load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)

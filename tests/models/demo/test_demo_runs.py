@@ -25,23 +25,12 @@ from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.reference_session import ReferenceSession
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.demo.text import TextPrinter, encode_prompts, token_callback
-from tests.support.gguf_files import untied, write_hf_folder
+from tests.support.gguf_files import write_hf_folder
 
 SAMPLE_PROMPT = Path(cli.__file__).with_name("sample_prompt.txt")
 PROMPT = "the and the in 12 " * 12
 # Speculation starts at 64 tokens with this chunk size.
 SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "8")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny")
-    # No id ends a text, so that every run has its full length.
-    write_hf_folder(folder, untied(eos_token_ids=()))
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    del config["eos_token"]
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return str(folder)
 
 
 def run_json(capsys, model: str, *arguments: str) -> dict:
@@ -156,17 +145,6 @@ def test_several_texts_are_shown_whole_under_their_numbers(model, capsys, tmp_pa
     assert re.search(r"decode .* tokens of 2 users", report)
 
 
-def test_short_contexts_are_bypassed(model, capsys):
-    got = run_json(capsys, model, "--prompt", "the end", "--max-new-tokens", "5")
-    # Two layers of four positions: hits, misses and bypassed count alike.
-    assert got["bypassed"] == 8 and got["bypassed_positions"] == 4
-    assert got["hit_rate"] is None and got["hits"] == 0
-    assert cli.main(["--model", model, "--prompt", "the end", "--max-new-tokens", "5"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    reached = got["prefill_tokens"] + 5
-    assert f"speculation starts at 256 cached tokens, 2S; this text reached {reached}." in said
-
-
 def test_seeds(model, capsys):
     sampled = (*SMALL, "--temperature", "1.0", "--max-new-tokens", "16")
     first = run_json(capsys, model, *sampled, "--seed", "1")["token_ids"]
@@ -189,17 +167,6 @@ def test_prompt_from_a_pipe_and_from_a_file_are_the_same(model, capsys, monkeypa
     assert raw["prefill_tokens"] == len(tokenizer.encode("the 🎉 end"))
     chat = tokenizer.apply_chat_template([{"role": "user", "content": "the 🎉 end"}])
     assert from_file["prefill_tokens"] == len(chat) > raw["prefill_tokens"]
-
-
-def test_end_of_turn_and_full_context(model, capsys, tmp_path):
-    token = run_json(capsys, model, *SMALL)["token_ids"][2]
-    (tmp_path / "m").mkdir()
-    write_hf_folder(tmp_path / "m", untied(eos_token_ids=(token,)))
-    ended = run_json(capsys, str(tmp_path / "m"), *SMALL)
-    assert ended["finish_reason"] == "eos" and ended["token_ids"][-1] == token and len(ended["token_ids"]) <= 3
-    limit = str(len(weights.load_model(model).tokenizer.encode(PROMPT)) + 2)
-    full = run_json(capsys, model, *SMALL, "--max-context", limit)
-    assert full["finish_reason"] == "context" and len(full["token_ids"]) == 3
 
 
 def test_a_model_without_a_template_gets_plain_text(tmp_path, capsys):

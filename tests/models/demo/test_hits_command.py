@@ -11,16 +11,8 @@ import pytest
 
 from models.llama31_8b.config import PREDICTORS
 from models.llama31_8b.demo import hits
-from tests.support.gguf_files import untied, write_hf_folder
 
 TEXT = "the and the in 12 " * 30
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny")
-    write_hf_folder(folder, untied())
-    return str(folder)
 
 
 @pytest.fixture

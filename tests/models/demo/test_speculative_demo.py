@@ -7,31 +7,13 @@ import re
 
 import pytest
 
-from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.n150 import chip_tree_nodes
-from models.llama31_8b.demo.backends.reference_session import ReferenceSession
-from models.llama31_8b.demo.chat import Conversation
-from models.llama31_8b.demo.options import DemoOptions, parse
-from models.llama31_8b.demo.text import TextPrinter
-from tests.support.gguf_files import untied, write_hf_folder, write_reciting_folder
+from models.llama31_8b.demo.options import parse
+from tests.support.gguf_files import untied, write_reciting_folder
 
 PROMPT = "the and the in 12 " * 12
 SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "20")
-
-
-def tiny(folder):
-    """A tiny model whose texts never end by themselves."""
-    write_hf_folder(folder, untied(eos_token_ids=()))
-    config = json.loads((folder / "tokenizer_config.json").read_text())
-    del config["eos_token"]
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tiny(tmp_path_factory.mktemp("tiny"))
 
 
 def run_json(capsys, model, *arguments):
@@ -100,13 +82,6 @@ def test_a_tree_has_one_shape_on_all_backends(model, capsys):
     assert figures["num_draft_tokens"] <= 8 * figures["num_drafts"] and figures["num_drafts"] > 1
 
 
-def test_threshold_0_is_exact_attention_with_drafts(model, capsys):
-    drafts = ("--attention", "alspec", "--threshold", "0", *DRAFTS["ngram tree"])
-    drafted, exact = run_json(capsys, model, *drafts), run_json(capsys, model, "--attention", "exact")
-    assert drafted["token_ids"] == exact["token_ids"] and drafted["misses"] > 0 == drafted["hits"]
-    assert drafted["both"] == {"hit_rate_per_step": 0.0, "hit_rate_of_roots_alone": 0.0} and exact["both"] is None
-
-
 def test_the_report_shows_the_figures(model, capsys):
     assert cli.main(["--model", model, *SMALL, "--draft", "ngram", "--no-adapt", "--threshold", "0.5"]) == 0
     out = capsys.readouterr().out
@@ -119,21 +94,6 @@ def test_the_report_shows_the_figures(model, capsys):
     )
     assert alone >= 1 and 1 < tokens <= both
     assert re.search(r"time per step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)
-
-
-def test_sampled_runs_repeat(model, capsys):
-    arguments = ["--temperature", "0.8", "--top-p", "0.9", "--seed", "3", *DRAFTS["ngram"]]
-    assert run_json(capsys, model, *arguments)["token_ids"] == run_json(capsys, model, *arguments)["token_ids"]
-
-
-def test_stop_strings_end_plain_and_drafted_texts_alike(model, capsys):
-    mixed, stop = ("--threshold", "0.1"), "pad45>"  # a piece of a token of this text
-    assert stop in run_json(capsys, model, *mixed)["text"]
-    plain = run_json(capsys, model, *mixed, "--stop", stop)
-    drafted = run_json(capsys, model, *mixed, "--stop", stop, *DRAFTS["self"])
-    assert plain["finish_reason"] == drafted["finish_reason"] == "stop"
-    assert plain["token_ids"] == drafted["token_ids"] and stop in plain["text"]
-    assert len(plain["token_ids"]) < 20
 
 
 RECITED = ["the", "<|im_start|>", "an", " the", "in"]  # and again: "thean thein"
@@ -153,32 +113,6 @@ def test_a_special_token_stops_a_text_and_text_across_it_does_not(tmp_path, caps
     assert found["token_ids"] == (ids * 3)[:tokens]
     assert found["finish_reason"] == ("length" if stop == "thean" else "stop")
     assert "thean thein".startswith(found["text"][:11])
-
-
-@pytest.mark.parametrize("draft", ["ngram", "self", "model"])
-def test_a_chat_with_drafts_equals_one_without(tmp_path, capsys, draft):
-    folder = tmp_path / "chatty"
-    folder.mkdir()
-    write_hf_folder(folder, untied())
-    loaded = weights.load_model(str(folder))
-    if not loaded.tokenizer.chat_template:
-        pytest.fail("the tiny model needs a chat template for this test")
-    replies = {}
-    for kind in (None, str(folder) if draft == "model" else draft):
-        options = DemoOptions(
-            model=str(folder),
-            chunk_size=32,
-            max_new_tokens=12,
-            draft=kind,
-            adapt=kind is None,
-        )
-        session = ReferenceSession(loaded, options, options.policy(), chat=True)
-        talk = Conversation(session, options)
-        replies[kind] = [talk.reply(text, TextPrinter(loaded, None)) for text in ("the in", "and 12 the", "in")]
-        if kind is not None:
-            assert sum(result.speculation.num_drafts for result in talk.results) > 0
-    first, second = replies.values()
-    assert first == second
 
 
 @pytest.mark.model

@@ -119,14 +119,6 @@ def test_two_installations_do_not_share_a_root(package, tmp_path):
     assert (second / "tt_metal/hw/firmware/ncrisck.cc").read_text() == "the other stub\n"
 
 
-def test_existing_root_is_used_again(package, tmp_path):
-    root = build(package, {STUB: b"p"}, tmp_path)
-    before = root.stat().st_ino
-    assert build(package, {STUB: b"p"}, tmp_path) == root
-    assert root.stat().st_ino == before
-    assert [p.name for p in root.parent.iterdir()] == [root.name], "no draft is left"
-
-
 TOOL = "runtime/sfpi/compiler/bin/g++"
 LINK = "tt_metal/hw/firmware/ncrisck.cc"
 
@@ -205,15 +197,6 @@ def test_a_cache_that_cannot_be_written_is_named(package, tmp_path):
     (tmp_path / "cache").touch()
     with pytest.raises(RuntimeRootError, match=f"{tmp_path}/cache.*LLAMA_ALSPEC_CACHE"):
         build(package, {STUB: b"p"}, tmp_path)
-
-
-def test_manifest(package, tmp_path):
-    root = build(package, {STUB: b"p"}, tmp_path)
-    manifest = runtime_root.read_manifest(root)
-    assert manifest["ttnn_version"] == "0.81.1" and Path(manifest["ttnn_dir"]) == package
-    assert manifest["overlays"] == {STUB: hashlib.sha256(b"p").hexdigest()}
-    with pytest.raises(RuntimeRootError, match="not a runtime root"):
-        runtime_root.read_manifest(package)
 
 
 def test_another_version_is_refused_before_anything_is_written(package, tmp_path):
@@ -297,20 +280,6 @@ def test_concurrent_builds_give_one_whole_root(package, tmp_path):
     assert all(whole for _, whole in answers)
     homes = list((tmp_path / "cache" / "runtime_roots").iterdir())
     assert len(homes) == 1, f"drafts were left: {homes}"
-
-
-def test_found_without_importing(tmp_path):
-    """find_ttnn_dir on the installed ttnn leaves sys.modules without it."""
-    code = (
-        "import sys\nfrom runtime_patches.board.runtime_root import find_ttnn_dir, ttnn_version\n"
-        "d = find_ttnn_dir()\nprint(ttnn_version(d))\nassert 'ttnn' not in sys.modules\n"
-    )
-    if not _ttnn_installed():
-        pytest.skip("ttnn is not installed")
-    repository = Path(runtime_root.__file__).resolve().parents[2]
-    environment = dict(os.environ, PYTHONPATH=str(repository))
-    version = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip()
-    assert version == runtime_root.SUPPORTED_VERSIONS[0]
 
 
 @pytest.mark.parametrize("folder", ["site-packages", "dist-packages", "checkout/ttnn"])

@@ -8,16 +8,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.load import LoadedModel, load_model, load_state_dict, resolve_source
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention, StaticAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.studies.quality import cli, forward
 from perf.studies.quality.forward import text_pass
-from perf.studies.quality.inputs import Texts
 from perf.studies.quality.predictors import PredictedGuess, Predictor
-from tests.perf.studies.quality.plain_llama import plain_run
 from tests.support.attention_cases import random_tokens, tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=1024)
@@ -41,40 +38,6 @@ def weights() -> dict[str, torch.Tensor]:
 @pytest.fixture(scope="module")
 def tiny(weights) -> ReferenceLlama:
     return ReferenceLlama.from_state_dict(CONFIG, weights)
-
-
-@pytest.mark.parametrize("chunk,alignment", [(32, 32), (16, 1)])
-def test_a_text_at_once_decides_as_token_by_token(tiny, chunk: int, alignment: int) -> None:
-    ids = random_tokens(200, seed=9)
-    whole = text_pass(tiny, ids, ALSpecAttention(0.6, chunk, alignment))
-    policy, cache = ALSpecAttention(0.6, chunk, alignment), tiny.new_cache(1, len(ids))
-    logits = torch.cat([tiny.forward(torch.tensor([[token]]), cache, policy=policy)[0] for token in ids])
-    steps = policy.statistics.steps
-    assert torch.equal(torch.cat([step.accepted[:, 0] for step in steps], dim=1), whole.accepted)
-    assert torch.equal(torch.cat([step.verified[0] for step in steps]), whole.verified)
-    assert whole.verified.tolist() == [count >= 2 * chunk for count in range(1, len(ids) + 1)]
-    assert 0.05 < whole.hit_rate() < 0.95, "both outcomes must occur"
-    losses = -logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]]
-    torch.testing.assert_close(whole.losses, losses, rtol=1e-4, atol=1e-4)
-
-
-@pytest.fixture(scope="module")
-def loaded() -> LoadedModel:
-    return load_model()
-
-
-@pytest.mark.model
-@pytest.mark.parametrize("threshold,alignment", [(0.10, 32), (0.25, 1)])
-def test_decisions_and_losses_of_an_independent_path(loaded, threshold: float, alignment: int) -> None:
-    """In double precision."""
-    state = load_state_dict(resolve_source()[0], loaded.config)
-    state = {name: tensor.double() for name, tensor in state.items()}
-    ids = Texts().book_ids(loaded.tokenizer)[300:400]
-    ours = text_pass(loaded.model, ids, ALSpecAttention(threshold, GuessRange(32, 32, alignment)))
-    plain = plain_run(state, loaded.config.to_hf_dict(), ids, threshold, 32, alignment)
-    assert torch.equal(ours.accepted, plain.accepted), "a decision differs"
-    assert 0.1 < ours.hit_rate() < 0.99, "both outcomes must occur"
-    torch.testing.assert_close(ours.losses.double(), plain.losses, rtol=1e-4, atol=1e-4)
 
 
 def test_a_comparison_with_itself_finds_no_difference(tiny) -> None:

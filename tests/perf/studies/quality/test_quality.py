@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
-from models.llama31_8b.checkpoint.load import load_model
 from perf.studies.quality import cli, parts, trees
 from perf.studies.quality.inputs import Texts
-from perf.studies.quality.study import Study, split_rates
+from perf.studies.quality.study import split_rates
 
 DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
@@ -86,28 +84,11 @@ def test_what_must_hold_whatever_the_figures(folder):
 
 
 @pytest.mark.model
-def test_shorter_tails_hit_less(folder):
-    """Tails of S keys beside those of S to S + 31."""
-    whole = next(row for row in rows(folder / "perplexity.csv") if row["threshold"] == "0.1")
-    study = Study(load_model(), Texts(None), cli.settings_of(cli.parse_args(["--quick", "--tail-alignment", "1"])))
-    (place,) = study.places()
-    shorter = study.speculated(place, 0.1)["hit_rate"]
-    assert whole["tail_alignment"] == "32+" and 0.1 < shorter < float(whole["hit_rate"])
-
-
-@pytest.mark.model
 def test_a_second_run_measures_nothing_again(folder, monkeypatch):
     before = {path: path.read_bytes() for path in folder.glob("*.csv")}
     monkeypatch.setattr("perf.studies.quality.study.text_pass", lambda *_, **__: pytest.fail("measured again"))
     assert cli.main(["--quick", "--out", str(folder), "--parts", *cli.USUAL]) == 0
     assert before == {path: path.read_bytes() for path in folder.glob("*.csv")}
-
-
-@pytest.mark.model
-def test_results_in_half_precision_say_so(tmp_path):
-    given = ["--quick", "--parts", "perplexity", "--thresholds", "0.1", "--out", str(tmp_path)]
-    assert cli.main([*given, "--dtype", "bfloat16"]) == 0
-    assert "SmolLM2-135M-Instruct bfloat16,story," in (tmp_path / "perplexity.csv").read_text(encoding="utf-8")
 
 
 @pytest.mark.model
@@ -199,12 +180,6 @@ def test_texts_of_ones_own(tmp_path, capsys):
         texts.book()
 
 
-def test_the_readiest_layers():
-    assert parts.readiest([0.1, 0.9, 0.5, 0.9], 0.5) == [1, 3]
-    assert parts.readiest([0.1, 0.9, 0.5, 0.9], 0.25) == [1], "of equal layers the earlier"
-    assert parts.readiest([0.1, 0.2], 0) == []
-
-
 def test_needles_are_all_in_the_haystack_at_places_of_their_own():
     inserts = [[1000 + n] * 5 for n in range(6)]
     ids = parts.haystack(list(range(400)), inserts, seed=3)
@@ -217,9 +192,3 @@ def test_needles_are_all_in_the_haystack_at_places_of_their_own():
     a, b = parts.needles(0, 7), parts.needles(1, 7)
     assert len(a) == 10 and a[:3] == b[:3] and all(x != y for x, y in zip(a[3:], b[3:]))
     assert all(len(answer) == 33 and int(answer, 16) >= 0 for _, answer in a[3:]), "MD5 hashes"
-
-
-def test_first_difference():
-    text = torch.tensor([4, 5, 6])
-    assert parts.first_difference(text, text) is None
-    assert parts.first_difference(torch.tensor([4, 9, 9]), text) == 1
