@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 
 import pytest
@@ -58,6 +59,12 @@ def _save(*arguments, **facts) -> None:
 
 def _board_process(overlays: Overlays) -> dict[str, str]:
     return process_environment(silicon_environment(overlays))
+
+
+def pytest_collection_finish() -> None:
+    """Refuse tests that import ttnn when they are collected: it reads its environment then, and takes seconds."""
+    if "ttnn" in sys.modules:
+        raise pytest.UsageError("a module of tests imports ttnn when it is collected")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
