@@ -23,7 +23,7 @@ SHAPE: dict[str, Any] = {
     "eos_token_id": None,
     "bos_token_id": None,
 }
-DECODERS = ("llama", "qwen2", "qwen3", "mistral", "gemma")
+DECODERS = ("llama", "qwen3", "gemma")  # plain, with norms of queries and keys, with scaled embeddings
 
 
 def tiny_decoder(kind: str = "llama", attention: str = "alspec", seed: int = 0, **options: Any) -> Any:

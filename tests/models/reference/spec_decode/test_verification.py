@@ -16,7 +16,7 @@ from models.llama31_8b.reference.spec_decode import draft_verification as verifi
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact, verify_greedy
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch, fixed_shape
 
-VOCAB, DRAWS, ROOT = 8, 120_000, 3
+VOCAB, DRAWS, ROOT = 8, 40_000, 3
 SETTINGS = {
     "t1": SamplingParams(1.0),
     "t0.6-p0.9": SamplingParams(0.6, top_p=0.9),
