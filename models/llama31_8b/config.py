@@ -35,6 +35,18 @@ class UnsupportedModelError(ValueError):
     """The checkpoint is not one this project can run; the message names the field and its value."""
 
 
+class ModelLoadError(ValueError):
+    """Weights or tokenizer files are missing, damaged or out of reach; the message names which."""
+
+
+class ContextLengthError(ValueError):
+    """More tokens than the model's context or the cache can hold; the message names both figures."""
+
+
+class ChatTemplateError(ValueError):
+    """A model has no chat template, or its template fails on these messages."""
+
+
 @dataclass(frozen=True)
 class RopeScaling:
     """RoPE frequency scaling. `linear` divides all frequencies by `factor`; `llama3` blends by wavelength

@@ -4,13 +4,128 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from .generation.request import SequenceState
-    from .spec_decode.metrics import TokenSpeculationMetrics
+
+
+@dataclass
+class TokenSpeculationMetrics:
+    """Counts over drafts, by vLLM's names and definitions, so that its benchmarks can read them; one draft is one user's
+    drafted chain or tree in one target step.
+
+    num_draft_tokens counts all drafted nodes (a tree proposes more than it can accept). Acceptance is counted
+    as the verifier decides it, before an end-of-text token inside a block cuts the output short. The timings
+    are sums over steps: draft_seconds, target_seconds (target pass, verification and commit), and of the drafting
+    calibration_seconds, exact passes of a draft model over decided tokens.
+    """
+
+    num_drafts: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
+    histogram_by_length: dict[int, Counter[Any]] = field(default_factory=dict)
+    #: User-steps of the target, with and without a draft, and the tokens that came out of them.
+    num_target_steps: int = 0
+    num_output_tokens: int = 0
+    draft_seconds: float = 0.0
+    target_seconds: float = 0.0
+    calibration_seconds: float = 0.0
+
+    def record_draft(self, depth: int, nodes: int, accepted: int) -> None:
+        """Count one draft of `nodes` tokens over `depth` levels, of which `accepted` tokens were accepted."""
+        if not 0 <= accepted <= depth <= nodes:
+            raise ValueError(f"a draft needs 0 <= accepted <= depth <= nodes, got {accepted}, {depth} and {nodes}")
+        self.num_drafts += 1
+        self.num_draft_tokens += nodes
+        self.num_accepted_tokens += accepted
+        missing = depth - len(self.num_accepted_tokens_per_pos)
+        self.num_accepted_tokens_per_pos += [0] * max(0, missing)
+        for position in range(accepted):
+            self.num_accepted_tokens_per_pos[position] += 1
+        self.histogram_by_length.setdefault(depth, Counter())[accepted] += 1
+
+    def record_step(self, users: int, tokens: int, draft_seconds: float, target_seconds: float) -> None:
+        """Count one step of the target for so many users, and the tokens and seconds of all of them."""
+        self.num_target_steps += users
+        self.num_output_tokens += tokens
+        self.draft_seconds += draft_seconds
+        self.target_seconds += target_seconds
+
+    @classmethod
+    def merged(cls, parts: Iterable[TokenSpeculationMetrics]) -> TokenSpeculationMetrics:
+        """Return the counts of several runs as those of one."""
+        total = cls()
+        for part in parts:
+            for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_target_steps"):
+                setattr(total, name, getattr(total, name) + getattr(part, name))
+            total.num_output_tokens += part.num_output_tokens
+            total.draft_seconds += part.draft_seconds
+            total.target_seconds += part.target_seconds
+            total.calibration_seconds += part.calibration_seconds
+            pairs = zip_longest(total.num_accepted_tokens_per_pos, part.num_accepted_tokens_per_pos, fillvalue=0)
+            total.num_accepted_tokens_per_pos = [a + b for a, b in pairs]
+            for depth, counts in part.histogram_by_length.items():
+                total.histogram_by_length.setdefault(depth, Counter()).update(counts)
+        return total
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """1 + accepted tokens per draft: the bonus token is counted. None without drafts."""
+        return 1 + self.num_accepted_tokens / self.num_drafts if self.num_drafts else None
+
+    @property
+    def draft_acceptance_rate(self) -> float | None:
+        """Accepted over drafted tokens. None without drafts."""
+        return self.num_accepted_tokens / self.num_draft_tokens if self.num_draft_tokens else None
+
+    @property
+    def acceptance_rate_per_pos(self) -> list[float]:
+        """Share of drafts accepted at least this far, by position."""
+        return [count / self.num_drafts for count in self.num_accepted_tokens_per_pos]
+
+    @property
+    def acceptance_histogram(self) -> list[int]:
+        """Number of drafts of which exactly j tokens were accepted, by j."""
+        total = sum(self.histogram_by_length.values(), Counter())
+        return [total[j] for j in range(len(self.num_accepted_tokens_per_pos) + 1)] if self.num_drafts else []
+
+    @property
+    def acceptance_histogram_by_draft_length(self) -> dict[int, list[int]]:
+        """Number of drafts of k levels of which exactly j tokens were accepted, by k and j."""
+        return {k: [counts[j] for j in range(k + 1)] for k, counts in sorted(self.histogram_by_length.items())}
+
+    @property
+    def tokens_per_target_step(self) -> float | None:
+        """Output tokens over user-steps of the target, steps without a draft included."""
+        return self.num_output_tokens / self.num_target_steps if self.num_target_steps else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what --json shows."""
+        return {
+            "num_drafts": self.num_drafts,
+            "num_draft_tokens": self.num_draft_tokens,
+            "num_accepted_tokens": self.num_accepted_tokens,
+            "num_accepted_tokens_per_pos": list(self.num_accepted_tokens_per_pos),
+            "acceptance_rate_per_pos": self.acceptance_rate_per_pos,
+            "mean_acceptance_length": self.mean_acceptance_length,
+            "draft_acceptance_rate": self.draft_acceptance_rate,
+            "acceptance_histogram": self.acceptance_histogram,
+            "acceptance_histogram_by_draft_length": {
+                str(k): v for k, v in self.acceptance_histogram_by_draft_length.items()
+            },
+            "num_target_steps": self.num_target_steps,
+            "num_output_tokens": self.num_output_tokens,
+            "tokens_per_target_step": self.tokens_per_target_step,
+            "draft_seconds": self.draft_seconds,
+            "target_seconds": self.target_seconds,
+            "calibration_seconds": self.calibration_seconds,
+        }
 
 
 class AttentionStatistics(Protocol):

@@ -6,8 +6,10 @@
 """
 
 from runtime_patches.sgdc.patch import (
+    SUPPORTED_VERSIONS,
     UNGATED_DEFINE,
     GateState,
+    StubMismatchError,
     UnpatchedRuntimeError,
     apply_to_checkout,
     build_patched_root,
@@ -17,7 +19,6 @@ from runtime_patches.sgdc.patch import (
     runtime_in_use,
     state,
 )
-from runtime_patches.sgdc.stubs import SUPPORTED_VERSIONS, StubMismatchError
 
 __all__ = [
     "SUPPORTED_VERSIONS",

@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock
 from safetensors import SafetensorError
 
-from .errors import ModelLoadError
+from ..config import ModelLoadError
 
 
 def make_cache_folder(folder: Path) -> None:

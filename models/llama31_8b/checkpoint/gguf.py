@@ -29,9 +29,8 @@ from tqdm import tqdm
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..config import LlamaConfig, RopeScaling, UnsupportedModelError
+from ..config import LlamaConfig, ModelLoadError, RopeScaling, UnsupportedModelError
 from .cache import made_once
-from .errors import ModelLoadError
 from .gguf_tokenizer import build_tokenizer
 from .tensor_shapes import check_shapes
 from .tokenizer import pointer

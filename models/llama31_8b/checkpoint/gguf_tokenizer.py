@@ -16,8 +16,7 @@ from typing import Any
 from loguru import logger
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from ..config import UnsupportedModelError
-from .errors import ModelLoadError
+from ..config import ModelLoadError, UnsupportedModelError
 
 # llama.cpp's token types.
 _CONTROL, _USER_DEFINED = 3, 4

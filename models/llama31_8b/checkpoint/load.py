@@ -20,8 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..config import LlamaConfig, UnsupportedModelError, token_ids
-from .errors import ModelLoadError
+from ..config import LlamaConfig, ModelLoadError, UnsupportedModelError, token_ids
 from .tensor_shapes import EMBEDDING, LM_HEAD, check_shapes, is_weight, tensor_shapes
 from .tokenizer import Tokenizer, pointer
 

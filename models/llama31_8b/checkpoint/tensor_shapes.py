@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ..config import LlamaConfig
-from .errors import ModelLoadError
+from ..config import LlamaConfig, ModelLoadError
 
 if TYPE_CHECKING:
     import torch

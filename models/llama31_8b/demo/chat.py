@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 from rich.markup import escape
 
-from ..checkpoint.errors import ChatTemplateError, ContextLengthError
+from ..config import ChatTemplateError, ContextLengthError
 from ..results import GenerationResult
 from .options import DemoOptions, UserError, utf8
 from .report import ReportConsole, make_report, print_report

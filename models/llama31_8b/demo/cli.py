@@ -14,8 +14,7 @@ from loguru import logger
 
 from runtime_patches.board.command_line import log_to_stderr, run_command
 
-from ..checkpoint.errors import ContextLengthError, ModelLoadError
-from ..config import UnsupportedModelError
+from ..config import ContextLengthError, ModelLoadError, UnsupportedModelError
 from .options import AUTO, PROG, DemoOptions, UserError, parse, with_attention
 
 

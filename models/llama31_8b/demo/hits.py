@@ -14,8 +14,7 @@ from pathlib import Path
 
 from runtime_patches.board.command_line import OneLineParser, log_to_stderr, run_command
 
-from ..checkpoint.errors import ModelLoadError
-from ..config import BUDGET, PREDICTORS, UnsupportedModelError
+from ..config import BUDGET, PREDICTORS, ModelLoadError, UnsupportedModelError
 from .options import DemoOptions, UserError, read_prompt
 
 BOTH = "both"

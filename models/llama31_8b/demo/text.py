@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from loguru import logger
 
-from ..checkpoint.errors import ChatTemplateError
 from ..checkpoint.tokenizer import StopStrings
+from ..config import ChatTemplateError
 from .options import DemoOptions, UserError, prompt_name
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from ..checkpoint.errors import ContextLengthError
-from ..config import LlamaConfig
+from ..config import ContextLengthError, LlamaConfig
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,9 @@ import torch
 from ..config import LlamaConfig
 from ..generation.request import SequenceState, TokenCallback, open_sequences
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, make_generators
-from ..results import AttentionStatistics, GenerationResult
+from ..results import AttentionStatistics, GenerationResult, TokenSpeculationMetrics
 from .draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
 from .draft_settings import DraftShape
-from .metrics import TokenSpeculationMetrics
 from .tree import ROOT, TokenTree
 
 

@@ -15,8 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models.llama31_8b.checkpoint import load as weights
-from models.llama31_8b.checkpoint.errors import ChatTemplateError, ModelLoadError
-from models.llama31_8b.config import UnsupportedModelError
+from models.llama31_8b.config import ChatTemplateError, ModelLoadError, UnsupportedModelError
 from models.llama31_8b.reference.generate import generate
 from tests.support.gguf_files import edit_json, untied, write_gguf, write_hf_folder
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
 
-from models.llama31_8b.checkpoint.errors import ModelLoadError
 from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
-from models.llama31_8b.config import UnsupportedModelError
+from models.llama31_8b.config import ModelLoadError, UnsupportedModelError
 from tests.support.gguf_files import CHAT_TEMPLATE, tiny_vocabulary, write_hf_folder
 
 SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 
 from models.llama31_8b.checkpoint import cache, gguf
 from models.llama31_8b.checkpoint import load as weights
-from models.llama31_8b.checkpoint.errors import ModelLoadError
+from models.llama31_8b.config import ModelLoadError
 from runtime_patches.board.runtime_root import project_cache_dir
 from tests.support.gguf_files import write_gguf
 

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models.llama31_8b.checkpoint import load as weights
-from models.llama31_8b.checkpoint.errors import ModelLoadError
+from models.llama31_8b.config import ModelLoadError
 from tests.support.gguf_files import untied, write_gguf, write_hf_folder
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.errors import ModelLoadError
 from models.llama31_8b.checkpoint.gguf import GgufModel
-from models.llama31_8b.config import RopeScaling, UnsupportedModelError
+from models.llama31_8b.config import ModelLoadError, RopeScaling, UnsupportedModelError
 from tests.support.gguf_files import TINY, untied, write_gguf
 
 # Largest error of a weight against the largest weight of its block of 32, by the bits a type keeps.

@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from models.llama31_8b.checkpoint import load as weights
-from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.config import ContextLengthError
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions

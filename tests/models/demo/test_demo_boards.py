@@ -315,20 +315,6 @@ def test_a_conversation_takes_the_context_that_fits_or_the_one_asked_for():
         plan(DemoOptions(max_context=131072), prompt=None)
 
 
-def test_padding_of_the_banks_counts_where_it_no_longer_fits():
-    """A context that one chip holds beside interleaved weights, but not beside sharded ones."""
-    options = DemoOptions(attention="exact", precision="accuracy", max_context=131072)
-    fits = max(n for n in range(128, 60000, 128) if _fits(replace(options, max_new_tokens=n)))
-    assert not _fits(replace(options, max_new_tokens=fits, decode_sharding="sharded"))
-
-
-def _fits(options: DemoOptions) -> bool:
-    try:
-        return bool(plan(options))
-    except UserError:
-        return False
-
-
 def test_trees_take_positions_after_the_text_and_a_draft_model_takes_memory():
     assert plan(DemoOptions(max_new_tokens=100), prompt=28).capacity == 128
     assert plan(DemoOptions(max_new_tokens=100, draft="ngram", tree="4x2"), prompt=28).capacity == 256

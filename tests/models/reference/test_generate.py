@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.config import ContextLengthError
 from models.llama31_8b.generation.request import SequenceState
 from models.llama31_8b.generation.sampling import SamplingParams, choose_tokens, make_generators
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.config import ContextLengthError
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.hits import measure_hits
 from models.llama31_8b.reference.model.model import ReferenceLlama

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from models.llama31_8b.spec_decode.metrics import TokenSpeculationMetrics
+from models.llama31_8b.results import TokenSpeculationMetrics
 
 
 def test_definitions():

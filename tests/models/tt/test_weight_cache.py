@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.errors import ModelLoadError
-from models.llama31_8b.config import LlamaConfig, RopeScaling
+from models.llama31_8b.config import LlamaConfig, ModelLoadError, RopeScaling
 from models.llama31_8b.tt import weights as weight_cache
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import LayerPrecision, precision_config

@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.errors import ModelLoadError
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict, tensor_shapes
-from models.llama31_8b.config import LlamaConfig, preset
+from models.llama31_8b.config import LlamaConfig, ModelLoadError, preset
 from models.llama31_8b.reference.model.model import RotaryTable, rotate
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.weights import WeightMap, adjacent_pairs

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ...checkpoint.errors import ContextLengthError
-from ...config import LlamaConfig
+from ...config import ContextLengthError, LlamaConfig
 
 
 class KVCache:

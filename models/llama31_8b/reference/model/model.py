@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ...checkpoint.errors import ContextLengthError
 from ...checkpoint.tensor_shapes import check_shapes, random_state_dict
-from ...config import LlamaConfig
+from ...config import ContextLengthError, LlamaConfig
 from ...rope_frequencies import inverse_frequencies
 from ..alspec.policies import AttentionPolicy
 from .attention import decode_attention, dense_attention

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.errors import ContextLengthError
+from models.llama31_8b.config import ContextLengthError
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention, SinkAttention
 from models.llama31_8b.reference.model import step as step_module
 from models.llama31_8b.reference.model.kv_cache import KVCache
