@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @dataclass
 class TokenSpeculationMetrics:
-    """Counts over drafts, by vLLM's names and definitions, so that its benchmarks can read them; one draft is one user's
-    drafted chain or tree in one target step.
+    """Counts over drafts, by vLLM's names and definitions, so that its benchmarks can read them. One draft is one
+    user's drafted chain or tree in one target step.
 
     num_draft_tokens counts all drafted nodes (a tree proposes more than it can accept). Acceptance is counted
     as the verifier decides it, before an end-of-text token inside a block cuts the output short. The timings
