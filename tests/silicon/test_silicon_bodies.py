@@ -4,18 +4,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import os
-import sys
 from dataclasses import replace
 from unittest import mock
 
 import pytest
 from loguru import logger
 
-from models.llama31_8b.demo import cli
 from tests.silicon import silicon_programs
 from tests.silicon.silicon_programs import text
 from tests.support.gguf_files import write_hf_folder
@@ -24,7 +19,6 @@ from tests.support.tt_programs import TINY
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 # Bytes, a few words and control tokens.
 CONFIG = replace(TINY, vocab_size=288, num_hidden_layers=1, max_position_embeddings=1024, eos_token_ids=(2,))
-PROMPT = "the and"
 
 
 @pytest.fixture(scope="module")
@@ -38,26 +32,6 @@ def cached(mesh, cache: str, name: str, *arguments):
     """In the worker: a function of silicon_programs with its own weight cache."""
     with mock.patch.dict(os.environ, {"LLAMA_ALSPEC_CACHE": cache}):
         return getattr(silicon_programs, name)(mesh, *arguments)
-
-
-def on_boards(mesh, cache: str, arguments: list[str]) -> tuple[int, str, str]:
-    """In the worker: the demo on its simulated chip; exit code, output, log."""
-    from models.llama31_8b.tt.mesh import MeshShape
-
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.ExitStack() as stack:
-        for patch in (
-            mock.patch.dict(os.environ, {"LLAMA_ALSPEC_CACHE": cache}),
-            mock.patch.object(MeshShape, "open", lambda plan, **options: mesh),
-            mock.patch.object(MeshShape, "close", lambda plan, opened: None),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            stack.enter_context(patch)
-        code = cli.main(arguments)
-    logger.remove()
-    logger.add(sys.stderr)
-    return code, out.getvalue(), err.getvalue()
 
 
 def test_teacher_forced_body(sim_device, checkpoint, tmp_path):
@@ -75,20 +49,3 @@ def test_decode_speed_body(sim_device, checkpoint, tmp_path):
     logger.info("{}", told)
     assert told["tokens"] == 1 and told["tokens_per_s"] > 0 and told["eager_text"]
     assert told["replays"] == 0, "slow dispatch replays no traces"
-
-
-def test_the_demo_on_boards(sim_device, checkpoint, tmp_path, capsys):
-    """--device auto with a board: the text of the CPU, the JSON object, --stop, formats by name."""
-    arguments = ["--prompt", PROMPT, "--raw", "--model", checkpoint, "--max-new-tokens", "3"]
-    arguments += ["--attention", "exact", "--json"]
-    assert cli.main([*arguments, "--device", "cpu"]) == 0
-    expected = json.loads(capsys.readouterr().out)
-    chips = ["--precision", "bfloat16", "--stop", expected["text"], "--sample-on", "host"]
-    code, out, err = sim_device("2x1").run(on_boards, str(tmp_path), [*arguments, *chips], timeout=900)
-    assert code == 0 and "--device n150: simulated chips" in err and "exact attention" in err, err
-    got = json.loads(out)
-    assert set(got) == set(expected) and got["token_ids"] == expected["token_ids"]
-    assert (expected["finish_reason"], got["finish_reason"]) == ("length", "stop")
-    assert got["prefill_tokens"] == expected["prefill_tokens"] and got["decode_tokens"] == 2 and got["hits"] == 0
-    used = {name: got["options"][name] for name in ("device", "mesh", "precision", "attention")}
-    assert used == {"device": "n150", "mesh": "1x1", "precision": "bfloat16", "attention": "exact"}
