@@ -102,12 +102,6 @@ def test_time_grows_with_what_is_done():
     assert by_plan == sorted(by_plan) and predict(Step()).roofline_share > 0.70
 
 
-def test_two_rows_speculate():
-    exact = predict(Step(MeshShape(1, 1), 32768))
-    hit, miss = (predict(Step(MeshShape(2, 1), 32768), hit_rate=rate) for rate in (1.0, 0.0))
-    assert hit.token_ns < exact.token_ns < miss.token_ns
-
-
 @pytest.mark.parametrize(
     ("make", "says"),
     [

@@ -120,8 +120,6 @@ def test_layer_parallel_drafts_are_faster_but_less_so_than_easyspec_says():
     ("arguments", "named"),
     [
         (["tokens", "--context", "200K"], "200K"),
-        (["tokens", "--context", "-1"], "-1"),
-        (["gains", "--context", "long"], "long"),
         (["tokens", "--hit-rate", "87.5"], "87.5"),
         (["gains", "--hit-rate", "nan"], "nan"),
         (["tokens", "--chips", "3"], "3"),
@@ -129,8 +127,8 @@ def test_layer_parallel_drafts_are_faster_but_less_so_than_easyspec_says():
         (["tokens", "--plot", "plot.jpeg2"], "plot.jpeg2"),
         (["tokens", "--plot", "absent/plot.png"], "the folder absent does not exist"),
         (["tokens", "--measured-only", "plan=sharded"], "--measured-only is of --measured"),
+        (["tokens", "--measured", "absent.csv"], "cannot read"),
         (["ops", "--mesh", "3x3"], "no mesh 3x3"),
-        (["ops", "--hit-rate", "2"], "'2'"),
         (["ops", "--context", "0"], "context must be 1 to"),
         (["hits", str(FOLDER / "quality/perplexity.csv"), "--threshold", "0.3"], "no row of"),
         (["drafts", "--size", "15"], "from 1 to 14"),

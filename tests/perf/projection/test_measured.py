@@ -9,8 +9,8 @@ import shlex
 import pytest
 
 from models.llama31_8b.latency import CHIP_COUNTS, Times, estimate
-from perf.lib.data_file import ROOT, read
-from perf.projection.__main__ import FIGURE_CONTEXTS, main
+from perf.lib.data_file import ROOT
+from perf.projection.__main__ import main
 from perf.projection.measured import NotMeasured, load
 from perf.projection.published import FLASH_DECODE_OP, LAYER, op_table
 from perf.sweep.configurations import Configuration
@@ -83,17 +83,6 @@ def test_without_pairs_the_assumptions_stand(tmp_path):
             call()
 
 
-def test_the_command_draws_figure_7_from_a_sweep(tmp_path, capsys):
-    csv, rows = write(tmp_path / "a.csv", pairs=(1, 2, 4)), tmp_path / "rows.json"
-    arguments = ["--measured", str(csv), "--write", str(rows), "--plot", str(tmp_path / "7.png"), "--hit-rate", "0.5"]
-    assert main(["tokens", *arguments]) == 0
-    assert {(row["context"], row["chips"]) for row in read(rows)[1]} == {
-        (context, chips) for context in FIGURE_CONTEXTS for chips in CHIP_COUNTS
-    }
-    assert (tmp_path / "7.png").stat().st_size > 10_000
-    assert "all times are of a.csv (n150, plan sharded, performance)" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("made", "arguments", "says"),
     [
@@ -112,12 +101,6 @@ def test_the_command_draws_figure_7_from_a_sweep(tmp_path, capsys):
 def test_sweeps_that_hold_too_little(tmp_path, capsys, made, arguments, says):
     csv = write(tmp_path / "a.csv", **made)
     assert main(["tokens", "--measured", str(csv), *arguments]) == 2 and says in capsys.readouterr().err
-
-
-def test_a_plan_can_be_chosen_and_a_file_must_be_a_sweep(tmp_path, capsys):
-    csv = write(tmp_path / "a.csv", plans=("sharded", "interleaved"), chips=(1,))
-    assert load(csv, ["plan=interleaved"]).name == "a.csv (n150, plan interleaved, performance)"
-    assert main(["tokens", "--measured", str(tmp_path / "none.csv")]) == 2 and "cannot read" in capsys.readouterr().err
 
 
 def test_the_line_of_the_readme_draws_the_figure_of_a_sweep_with_both_plans(tmp_path, monkeypatch):
