@@ -27,10 +27,11 @@ from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
 from perf.lib.chip import replayed, simulated_timer
 from perf.lib.launch_labels import Labels
-from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, walked_caches, walked_embeddings
+from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, known_weights, walked_caches, walked_embeddings
 from runtime_patches.profiling.timeline import ProgramSpan
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
 from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate, skip_compute
+from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
 from tt_kernels.speculative_sampling.program import RESULT_HEAD
 from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
@@ -70,6 +71,17 @@ class ForcedSpeculation(PairAlspec):
         if self.skipped is None:
             return super().skip_if_overruled(layer)
         return skip_compute(self.skipped, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS)
+
+    def know(self, chosen: int, context: int) -> None:
+        """Give both rows attention weights of all layers by which a guess reads `chosen` tiles between both ends."""
+        assert self.by_budget is not None
+        users, kv_heads, total = self.by_budget.masses[0].shape
+        weights = known_weights(self.by_budget.guess_range.middle(context), chosen, total)
+        words = (torch.tensor(weights) / MASS_UNIT).to(torch.int32).expand(users, kv_heads, total)
+        mapper = ttnn.ReplicateTensorToMesh(self.mesh)
+        for masses in self.by_budget.masses:
+            host = ttnn.from_torch(words.contiguous(), dtype=masses.dtype, layout=masses.layout, mesh_mapper=mapper)
+            ttnn.copy_host_to_device_tensor(host, masses)
 
 
 def fill(model: TtLlama, seed: int = SEED, walks: bool = False) -> None:
@@ -129,6 +141,8 @@ def measure_pair(
         pair.compile_speculation()
     for name, rate in wanted.items():
         pair.speculation.hits = hit_pattern(shape.layers, rate)
+        if shape.chosen:
+            pair.speculation.know(shape.chosen, shape.context)
         step = pair.speculative_step(TOKEN, shape.context - 1)
         if step["hits"] != [int(hit) for hit in pair.speculation.hits]:
             raise RuntimeError(f"forced hits {pair.speculation.hits}, the chips decided {step['hits']}")

@@ -22,17 +22,18 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.config import PREDICTORS, PRESETS, preset
-from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Kept, markdown
 from perf.step.figures import Step, both_levels, chrome_trace, plot, rows, title
-from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, is_own, part_of
+from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, is_own, known_weights, part_of
 from runtime_patches.board.command_line import OneLineParser
 from runtime_patches.simulated_n150.grids import parse_grid
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 SMALL_GRID, LARGER_GRID = "4x1", "4x2"
@@ -135,18 +136,25 @@ def _check(options: argparse.Namespace) -> None:
         ),
         (not small and options.tensor_parallel, "--tensor-parallel compares small layers; --model runs a chip's part"),
         (
-            options.predictor != PREDICTORS[0] and tree is not None,
+            options.predictor == "budget" and tree is not None,
             f"--predictor {options.predictor} guesses one token at a time; --tree verifies several",
+        ),
+        (
+            bool(options.chosen) != (options.predictor == "budget" and bool(options.hits)),
+            "--predictor budget with forced --hits, and --chosen TILES, need each other; got "
+            f"--predictor {options.predictor} --hits {' '.join(map(str, options.hits))} --chosen {options.chosen}",
         ),
     ):
         if wrong:
             raise ValueError(why)
+    if options.chosen:
+        known_weights(GuessRange(TILE, chunk, whole_tail=True).middle(context), options.chosen, -(-context // TILE))
 
 
 def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of `Shape` that are asked for. Raises ValueError for what no chip holds."""
     _check(options)
-    names = ("layers", "context", "chunk_size", "workers", "predictor", "walk")
+    names = ("layers", "context", "chunk_size", "workers", "predictor", "chosen", "walk")
     step = {name: getattr(options, name) for name in names}
     kv_heads, grid = options.kv_heads, LARGER_GRID
     if options.model is not None:
@@ -183,7 +191,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--layers", type=int, default=2)
     add("--context", type=int, default=512, help="cached tokens (default 512)")
     add("--chunk-size", type=int, default=64, help="tokens of the guess at either end")
-    add("--predictor", choices=PREDICTORS, default=PREDICTORS[0], help="what the guess reads (ends)")
+    add("--predictor", choices=PREDICTORS, default="ends", help="what the guess reads (ends)")
+    add("--chosen", type=int, default=0, help="with --predictor budget: tiles of 32 keys that it chooses for each head")
     add("--intermediate", type=int, help="width of small layers' MLP (default 96)")
     add("--workers", type=int, help="cores per key/value head, of exact and speculative attention (default: by shapes)")
     add("--kv-heads", type=int, help="of small layers, of 64 numbers, two queries each (default 1)")

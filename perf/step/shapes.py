@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.config import BUDGET, LlamaConfig
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
@@ -35,7 +35,8 @@ class Shape:
     context: cached positions, the new token counted. workers: cores per key/value head for attention, exact and
     speculative alike; None: what either op chooses, and the exact one then has two more. precision: a preset's formats
     of layers before a model's last. sharding: of decode steps. nodes: of a step's tree, 0 for a step of one token.
-    predictor: what the guess reads. walk: so many steps follow one another with the layers' own decisions, over keys,
+    predictor: what the guess reads. chosen: tiles between both ends that a guess by a budget reads in each head, in steps
+    whose outcome is forced: what the chips know of earlier steps is made up so. walk: so many steps follow one another with the layers' own decisions, over keys,
     values and embeddings that are random walks; 0: one step, all numbers independent.
     """
 
@@ -53,6 +54,7 @@ class Shape:
     sharding: str = "interleaved"
     nodes: int = 0
     predictor: str = "ends"
+    chosen: int = 0
     walk: int = 0
 
     def own_steps(self) -> list[tuple[str, int, int]]:
@@ -84,6 +86,24 @@ class Shape:
 
 def is_own(name: str) -> bool:
     return name.split()[0] == OWN
+
+
+def known_weights(tiles: range, chosen: int, total: int, budget: float = BUDGET) -> list[float]:
+    """Return attention weights, which add up to 1, of `total` tiles of a cache, such that a guess by `budget` reads
+    `chosen` of `tiles`: spread evenly, the first nearly eight times as heavy as the last. Raises ValueError where no
+    weights do that: all other tiles together have what may stay unread, each of them less than a chosen one."""
+    if not 1 <= chosen < len(tiles):
+        raise ValueError(f"a guess may choose 1 to {len(tiles) - 1} tiles between both ends, not {chosen}")
+    shares = [2 ** (-3 * at / chosen) for at in range(chosen)]
+    shares = [share / sum(shares) for share in shares]
+    unread = max(1 - budget - shares[-1] / 2, (1 - budget) / 2)
+    rest = unread / (len(tiles) - chosen)
+    if rest >= shares[-1] * (1 - unread):
+        raise ValueError(f"{chosen} of {len(tiles)} tiles are too many for a guess to leave {1 - budget:.2g} unread")
+    weights = [rest if tile in tiles else 0.0 for tile in range(total)]
+    for at, share in enumerate(shares):
+        weights[tiles[(2 * at + 1) * len(tiles) // (2 * chosen)]] = (1 - unread) * share
+    return weights
 
 
 def hit_pattern(layers: int, rate: float) -> list[bool]:

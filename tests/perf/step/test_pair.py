@@ -7,13 +7,16 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
+from models.llama31_8b.config import BUDGET
+from models.llama31_8b.reference.alspec.budget import tiles_by_budget
 from perf.lib.chip import one_after_the_other
 from perf.lib.launch_labels import ATTENTION, EXCHANGE
 from perf.step import pair
 from perf.step.__main__ import main
 from perf.step.figures import both_levels, chrome_trace, cycles, layer_pitch, parts_of, rows
-from perf.step.shapes import hit_pattern
+from perf.step.shapes import hit_pattern, known_weights
 from runtime_patches.profiling.timeline import ProgramSpan, spans_of
 
 LAYERS = {count: {"layers": count, "context": 512} for count in (1, 2)}
@@ -104,6 +107,17 @@ def test_hits_are_spread_and_counted_as_appendix_f_does():
     assert hit_pattern(2, 0.0) == [False] * 2 and hit_pattern(2, 1.0) == [True] * 2
 
 
+@pytest.mark.parametrize("chosen", [1, 7, 8, 35, 80])
+def test_made_up_weights_choose_so_many_tiles(chosen):
+    weights = torch.tensor([known_weights(range(1, 124), chosen, 128)])
+    taken = tiles_by_budget(weights, BUDGET, 1, torch.tensor(124))[0]
+    assert int(taken.sum()) == chosen and weights.sum().item() == pytest.approx(1)
+    gaps = taken.nonzero().flatten().diff()
+    assert chosen == 1 or gaps.max() - gaps.min() <= 1, "spread evenly"
+    with pytest.raises(ValueError, match="122 of 123 tiles are too many"):
+        known_weights(range(1, 124), 122, 128)
+
+
 def test_words_of_cores_become_spans_of_programs():
     """Two chips of two cores; the arming program 9 is first everywhere, program 5 runs twice, 7 on one core."""
     arming = [9, 90, 95, 0]
@@ -130,6 +144,9 @@ def test_words_of_cores_become_spans_of_programs():
         (["--workers", "7"], "must be 1 to 6, the cores of the grid 4x2 less two of the pair's own; got 7"),
         (["--kv-heads", "2", "--workers", "4"], "must be 1 to 6"),
         (["--tensor-parallel"], "an even number of --kv-heads for two chips, got 1"),
+        (["--predictor", "budget"], "need each other; got --predictor budget --hits 0.0 0.5 1.0 --chosen 0"),
+        (["--chosen", "3"], "need each other; got --predictor ends"),
+        (["--predictor", "budget", "--chosen", "13"], "1 to 12 tiles between both ends, not 13"),
         (["--trace", "/nowhere/trace.json"], "does not exist"),
         (["--model", "llama-3.1-8b", "--context", "131072"], "sharded needs 17070882816 bytes per chip"),
         (["--model", "llama-3.1-70b"], "leaves 64 query heads per chip"),
