@@ -17,14 +17,14 @@ NOTHING = -1
 
 class Part(NamedTuple):
     """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: attention weights
-    are forgotten before, as for a new prompt or a conversation turn. held: a fault before it; the first rank's masses
-    become those that it had after that step of all, or NOTHING."""
+    are forgotten before, as for a new prompt or a conversation turn. held: a fault before it; the first rank's masses of
+    each user become those that it had after that step of all, or NOTHING."""
 
     threshold: float
     tokens: list[list[int]]
     positions: list[list[int]]
     anew: bool = False
-    held: int | None = None
+    held: tuple[int, ...] | None = None
 
 
 def bits_of(words: torch.Tensor) -> list[int]:
@@ -79,10 +79,11 @@ def decode_by_budget(
         if part.anew:
             attend.reset()
         if part.held is not None:
-            held = None if part.held == NOTHING else steps[part.held]["masses"]
             for layer, masses in enumerate(attend.by_budget.masses):
                 own, other = (part.int() for part in by_rank(masses))
-                put_by_rank(masses, [own * 0 if held is None else held[layer][0].int(), other])
+                for user, step in enumerate(part.held):
+                    own[user] = 0 if step == NOTHING else steps[step]["masses"][layer][0][user].int()
+                put_by_rank(masses, [own, other])
         for tokens, positions in zip(part.tokens, part.positions, strict=True):
             out = model.decode(model.step_inputs(tokens, positions))
             attend.check()

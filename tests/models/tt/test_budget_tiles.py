@@ -29,10 +29,10 @@ from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
 CAPACITY, CHUNK_SIZE = 256, 64
 BUDGET = 0.7
 RANGE = GuessRange.by_budget(CHUNK_SIZE, BUDGET)
-PROMPTS, STEPS = (231, 231), 8  # of one length, so that the reference decides on both users at once
-# Searched for, as random texts have near ties: no decision is within 2 % of the threshold, no best logit leads by less
-# than 0.04, and no choice of tiles turns on less than 1.5 % of a mass.
-SEED, PROMPT_SEED, THRESHOLD = 0, 120, 0.3
+PROMPTS, STEPS = (231, 231), 3  # of one length, so that the reference decides on both users at once
+# Searched for, as random texts have near ties: no decision is within 5 % of the threshold, no best logit leads by less
+# than 0.09, and no choice of tiles turns on less than 1.5 % of a mass.
+SEED, PROMPT_SEED, THRESHOLD = 0, 47, 0.4
 MIN_PCC, MASS_ERROR = 0.99, 0.02
 
 
@@ -63,15 +63,14 @@ class Expected(NamedTuple):
     cache: KVCache
 
 
-# Users, number of steps, threshold, whether a turn begins, what the first rank's masses become before.
+# Users, number of steps, threshold, whether a turn begins, what each user's masses on the first rank become before.
 SCRIPT = (
     ([0, 1], STEPS, THRESHOLD, False, None),
-    ([0, 1], 1, THRESHOLD, False, NOTHING),
-    ([0, 1], 1, THRESHOLD, False, 2),
-    ([0], 2, THRESHOLD, True, None),
-    ([0], 1, 0.0, False, None),
+    ([0, 1], 1, THRESHOLD, False, (NOTHING, 0)),
+    ([0], 2, 0.0, True, None),
 )
-LOST, LATE, TURN = STEPS, STEPS + 1, STEPS + 2  # numbers of steps
+FAULT, TURN = STEPS, STEPS + 1  # numbers of steps
+LOST, LATE = 0, 1  # users
 
 
 def own_masses(policy: ALSpecAttention) -> list:
@@ -90,12 +89,12 @@ def chosen_tiles(masses: torch.Tensor, tokens: int) -> list[int]:
     return tiles_by_budget(masses[0], BUDGET, RANGE.first // 32, end).nonzero().flatten().tolist()
 
 
-def hold(policy: ALSpecAttention, masses: list | None) -> None:
-    """Make what the first rank knows `masses` of `own_masses`, or nothing."""
+def hold(policy: ALSpecAttention, held: tuple[int, ...], steps: list[Step]) -> None:
+    """Make what the first rank knows of each user what it knew after one of `steps`, or nothing."""
     for (layer, user), own in policy.by_budget._own.items():
         own[0] = 0
-        if masses is not None and (held := masses[layer][0][user]) is not None:
-            own[0, :, : held.shape[-1]] = held
+        if held[user] != NOTHING and (masses := steps[held[user]].after[layer][0][user]) is not None:
+            own[0, :, : masses.shape[-1]] = masses
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +125,7 @@ def on_the_reference(prompt_seed: int) -> Expected:
         if anew:
             policy.by_budget.reset()
         if held is not None:
-            hold(policy, None if held == NOTHING else steps[held].after)
+            hold(policy, held, steps)
         tokens, positions = [], []
         for _ in range(count):
             known = own_masses(policy)
@@ -150,27 +149,29 @@ def found(sim_mesh, expected) -> dict:
 
 
 def test_the_case_has_hits_and_misses_on_both_ranks(expected):
+    layers, users = range(TINY.num_hidden_layers), range(len(PROMPTS))
     first = [step.hits for step in expected.steps[:STEPS]]
     hits = [hit for step in first for layer in step for hit in layer]
-    assert hits.count(False) >= 4 and hits.count(True) >= 4
+    assert hits.count(False) >= 3 and hits.count(True) >= 3
     assert any(
         before[layer][user] and not after[layer][user]
         for before, after in pairwise(first)
-        for layer in range(TINY.num_hidden_layers)
-        for user in range(len(PROMPTS))
+        for layer in layers
+        for user in users
     ), "a miss after a hit"
-    after = expected.steps[STEPS - 1].after
-    assert all(after[1][rank][0] is not None for rank in (0, 1)), "layer 0 is always sent by rank 0"
-    assert expected.steps[TURN].known == [[[None] * 2] * 2] * 2, "a turn forgets"
-    lost, late = expected.steps[LOST], expected.steps[LATE]
-    assert sum(map(sum, lost.hits)) < sum(map(sum, lost.unharmed)), "lost masses cost hits"
-    assert lost.known[0][0] == [None, None]
-    tokens = PROMPTS[0] + LATE + 1
+    fault = expected.steps[FAULT]
+    held = expected.steps[FAULT - 1].after
+    assert all(held[1][rank][0] is not None for rank in (0, 1)), "layer 0 is always sent by rank 0"
+    turn = expected.steps[TURN:]
+    assert turn[0].known == [[[None] * 2] * 2] * 2, "a turn forgets"
+    assert [step.hits for step in turn] == [[[False], [False]]] * 2, "threshold 0"
+    assert sum(layer[LOST] for layer in fault.hits) < sum(layer[LOST] for layer in fault.unharmed), "costs hits"
+    assert fault.known[0][0][LOST] is None
+    tokens = PROMPTS[0] + FAULT + 1
     assert any(
-        chosen_tiles(late.known[layer][0][user], tokens) != chosen_tiles(lost.after[layer][0][user], tokens)
-        for layer in range(TINY.num_hidden_layers)
-        for user in range(len(PROMPTS))
-        if late.known[layer][0][user] is not None and lost.after[layer][0][user] is not None
+        chosen_tiles(fault.known[layer][0][LATE], tokens) != chosen_tiles(held[layer][0][LATE], tokens)
+        for layer in layers
+        if fault.known[layer][0][LATE] is not None
     ), "late masses make other choices"
 
 
@@ -217,7 +218,7 @@ def test_chosen_tiles_and_masses_are_the_references(found, expected):
                     masses = ours["masses"][layer][rank][user, 0, : len(after)].double() * MASS_UNIT
                     largest = max(largest, float(((masses - after) / after).abs().max()))
     logger.info("largest relative error of a mass: {:.2%}", largest)
-    assert chosen > 20 and largest < MASS_ERROR
+    assert chosen > 12 and largest < MASS_ERROR
 
 
 @pytest.mark.sim
