@@ -212,7 +212,7 @@ def _decode(mesh, c: Configuration) -> Launch:
         state, store = blank_weights(config, mesh, plan)
     attention: AttentionPolicy
     if speculative:
-        chosen = AttentionSettings("alspec", c["chunk_size"], timeout_s=EXCHANGE_TIMEOUT_S)
+        chosen = AttentionSettings("alspec", c["chunk_size"], predictor="ends", timeout_s=EXCHANGE_TIMEOUT_S)
         attention = ForcedSpeculation(mesh, plan, config, chosen, users, capacity)
         attention.hits = [True] * layers
     elif c["attention"] == "exact":

@@ -15,6 +15,7 @@ from ..generation.sampling import SamplingParams
 from ..reference.alspec.policies import ALSpecAttention
 from ..reference.model.kv_cache import KVCache
 from ..reference.model.model import ReferenceLlama
+from ..reference.model.step import GuessRange
 from ..spec_decode.tree import TokenTree
 from ..tiny import BANKED, TINY
 from .findings import Check, Context, near
@@ -96,7 +97,7 @@ def _layer(context: Context, decode_sharding: str, capacity: int = 64, count: in
 
 
 CHUNK_SIZE, CAPACITY = 32, 128
-CACHED = 95  # a guess reads 32 tokens at the start and, of 96, those from 64 on
+CACHED = 95  # a guess reads 32 tokens at the start and, of 96, those from 64 on; the second step's also a chosen tile
 THRESHOLD, PAIR_TOKEN, STEPS = 0.71, 55, 2
 
 
@@ -122,7 +123,7 @@ def speculating_pair(context: Context) -> list[Check]:
     model, reference = _make(context.device, TINY, capacity=CAPACITY, attention=settings)
     cache = filled_cache(reference, CACHED, CAPACITY)
     _load_cache(model, cache)
-    policy = ALSpecAttention(THRESHOLD, CHUNK_SIZE)
+    policy = ALSpecAttention(THRESHOLD, GuessRange.by_budget(CHUNK_SIZE))
     tokens, wanted = steps_of_reference(reference, cache, policy)
     accepted = [step.accepted[:, 0, 0].tolist() for step in policy.statistics.steps]
     attention, logits, priorities = model.pair, [], []

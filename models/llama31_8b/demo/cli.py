@@ -46,7 +46,8 @@ def _run(options: DemoOptions) -> int:
     options.check_device()
     if options.attention == "alspec" and options.drafter != "none":
         logger.info(
-            "drafted steps are token trees: the guess reads the first and the last {} tokens", options.chunk_size
+            "--predictor ends: drafted steps are token trees, whose guess reads the first and the last {} tokens",
+            options.chunk_size,
         )
     if options.device == "sim":
         return sim.run(options)

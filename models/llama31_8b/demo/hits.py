@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runtime_patches.board.command_line import OneLineParser, log_to_stderr, run_command
 
-from ..config import BUDGET, PREDICTORS, ModelLoadError, UnsupportedModelError
+from ..config import BUDGET, DEFAULT_PREDICTOR, PREDICTORS, ModelLoadError, UnsupportedModelError
 from .options import DemoOptions, UserError, read_prompt
 
 BOTH = "both"
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add(
         "--predictor",
         choices=(*PREDICTORS, BOTH),
-        default="budget",
+        default=DEFAULT_PREDICTOR,
         help=f"what the guess reads, as of llama-alspec (%(default)s); {BOTH}: one beside the other",
     )
     add("--budget", type=float, default=BUDGET, metavar="X", help="of the predictor budget (%(default)s)")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_patches.board.command_line import OneLineParser, version
 
-from ..config import BUDGET, PREDICTORS, check_budget
+from ..config import BUDGET, DEFAULT_PREDICTOR, DRAFTS_PREDICTOR, PREDICTORS, check_budget
 from ..generation.request import SamplingParams
 from ..spec_decode.draft_settings import DraftShape
 from ..tt.mesh import MeshError, MeshShape
@@ -106,9 +106,9 @@ class DemoOptions:
     chunk_size: int = _option(128, _ATTENTION, "S",
         "tokens a guess reads at either end of the context, a multiple of 32 (128; sim 32)", type=int)
     predictor: str | None = _option(None, _ATTENTION, "KIND",
-        "what alspec's guess reads: ends: the first and last S tokens (default on chips and with drafts); budget: the "
-        "first 32, the last S, and between them the tiles of 32 that held most of the attention in earlier steps "
-        "(default on the CPU)", choices=PREDICTORS)
+        "what alspec's guess reads: budget: the first 32 tokens, the last S, and between them the tiles of 32 that held "
+        "most of the attention in earlier steps (default); ends: the first and last S tokens (default with drafts)",
+        choices=PREDICTORS)
     budget: float = _option(BUDGET, _ATTENTION, "X",
         f"of --predictor budget: the part of the attention weight that a guess reads, between 0 and 1 ({BUDGET})",
         type=float)
@@ -228,7 +228,10 @@ class DemoOptions:
             if asked := self.flags("threshold", "predictor", "budget"):
                 raise UserError(f"{asked[0]} needs --attention alspec, got --attention {self.attention}")
         elif self.predictor == "budget" and self.drafter != "none":
-            raise UserError(f"--predictor budget guesses for one token at a time, not for --draft {self.drafter}")
+            raise UserError(
+                f"--predictor budget guesses for one token at a time, not for --draft {self.drafter}; "
+                "--predictor ends does"
+            )
         elif self.guess != "budget" and (asked := self.flags("budget")):
             raise UserError(f"{asked[0]} needs --predictor budget, got {self.guess}")
         if (self.static_layers is None) == (self.attention == "static"):
@@ -279,28 +282,23 @@ class DemoOptions:
 
     def attention_settings(self) -> AttentionSettings:
         """Return the attention of decode steps, alspec where none was chosen."""
-        name = self.attention or "alspec"
-        return AttentionSettings(
-            name, self.chunk_size, self.threshold, self.static_layer_set(), self.guess, self.budget
-        )
+        return AttentionSettings(*self._attention())
 
     def policy(self) -> AttentionPolicy:
         """Return a new attention policy of the reference."""
         from ..reference.alspec import policies
 
-        return policies.by_name(
-            self.attention or "alspec",
-            self.chunk_size,
-            self.threshold,
-            self.static_layer_set(),
-            self.guess,
-            self.budget,
-        )
+        return policies.by_name(*self._attention())
+
+    def _attention(self) -> tuple[str, int, float, frozenset[int], str | None, float]:
+        name = self.attention or "alspec"
+        predictor = self.guess if name == "alspec" else None
+        return name, self.chunk_size, self.threshold, self.static_layer_set(), predictor, self.budget
 
     @property
     def guess(self) -> str:
-        """What the guess reads, one of PREDICTORS."""
-        return self.predictor or PREDICTORS[0]
+        """What the guess of alspec reads, one of PREDICTORS."""
+        return self.predictor or (DEFAULT_PREDICTOR if self.drafter == "none" else DRAFTS_PREDICTOR)
 
     def static_layer_set(self) -> frozenset[int]:
         """Return the layers of `--static-layers 0,4,10-12`, none without it. Raises UserError for anything else."""
@@ -419,17 +417,15 @@ def parse(argv: Sequence[str] | None = None) -> DemoOptions:
 
 
 def with_attention(options: DemoOptions) -> DemoOptions:
-    """Return the options with the device's defaults: --attention alspec on the CPU and on a mesh of two rows, and on
-    the CPU --predictor budget where nothing is drafted."""
+    """Return the options with the device's --attention, alspec on the CPU and on a mesh of two rows, and with the guess
+    that alspec has beside these drafts."""
     if options.attention is None:
         try:
             speculates = options.device == "cpu" or MeshShape.choose(options.mesh).sp == 2
         except MeshError:
             speculates = False  # the backend says what is wrong with the mesh
         options = replace(options, attention="alspec" if speculates else "exact")
-    if options.predictor is None and options.attention == "alspec" and options.device == "cpu":
-        return replace(options, predictor="budget" if options.drafter == "none" else "ends")
-    return options
+    return replace(options, predictor=options.guess) if options.attention == "alspec" else options
 
 
 def flag_of(name: str) -> str:

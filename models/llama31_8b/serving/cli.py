@@ -130,7 +130,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--attention", choices=("exact", "alspec"), help="of decode steps (exact)")
     parser.add_argument("--chunk-size", type=int, metavar="N", help="of alspec: tokens of the guess at either end")
     parser.add_argument("--threshold", type=float, metavar="X", help="of alspec: error up to which a guess is accepted")
-    parser.add_argument("--predictor", choices=PREDICTORS, help="of alspec: what the guess reads (ends)")
+    parser.add_argument("--predictor", choices=PREDICTORS, help="of alspec: what the guess reads (budget)")
     parser.add_argument("--budget", type=float, metavar="X", help="of the predictor budget: the weight it reads (0.98)")
     parser.add_argument("--precision", metavar="NAME", help="number formats (performance)")
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="listen here (127.0.0.1)")

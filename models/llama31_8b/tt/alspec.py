@@ -121,7 +121,7 @@ class PairAlspec(AttentionPolicy):
         self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self.by_budget = None
-        if settings.by_budget:
+        if settings.guess == "budget":
             self.guess_range = GuessRange(TILE, self.chunk_size, whole_tail=True)
             self.by_budget = BudgetTiles(
                 mesh,
@@ -178,7 +178,7 @@ class PairAlspec(AttentionPolicy):
     def check_trees(self) -> None:
         """Raise ValueError for a guess by a budget: the nodes of a tree have no earlier step to go by."""
         if self.by_budget is not None:
-            raise ValueError("a guess by a budget is of one token after another, not of a token tree")
+            raise ValueError("a guess by a budget is of one token at a time, not of a token tree: predictor 'ends' is")
 
     def _options(self, page_table: ttnn.Tensor | None) -> dict[str, Any]:
         """Return what both attention ops are given alike."""

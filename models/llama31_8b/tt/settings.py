@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
-from ..config import BUDGET, PREDICTORS, LlamaConfig, check_budget
+from ..config import BUDGET, DEFAULT_PREDICTOR, DRAFTS_PREDICTOR, PREDICTORS, LlamaConfig, check_budget
 from .layer_parallel import LayerAssignment
 from .mesh import TILE, MeshShape
 from .precision import PrecisionConfig, precision_config
@@ -38,9 +38,9 @@ class AttentionSettings:
     For alspec:
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
-    predictor: what the guess reads: `ends`, or `budget`: one tile of first tokens, the last ones, and between them the
-        tiles that held this part, `budget`, of the attention weight of earlier steps; token trees have `ends`
-        alone. guess_range: what it reads instead of either, without chosen tiles.
+    predictor: what the guess reads: `budget`, the default: one tile of first tokens, the last ones, and between them
+        the tiles that held this part, `budget`, of the attention weight of earlier steps; or `ends`, which token trees
+        need and `for_drafts` makes the default. guess_range: what it reads instead of either, without chosen tiles.
     timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz; None for the ops' default.
     program, tree_program: core assignments of the attention ops, chosen by them for None.
 
@@ -52,7 +52,7 @@ class AttentionSettings:
     chunk_size: int = 128
     threshold: float = 0.10
     static_layers: frozenset[int] = frozenset()
-    predictor: str = "ends"
+    predictor: str | None = None
     budget: float = BUDGET
     guess_range: GuessRange | None = None
     timeout_s: float | None = None
@@ -62,20 +62,32 @@ class AttentionSettings:
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise ValueError(f"no attention policy {self.policy!r}; policies: {', '.join(POLICIES)}")
-        if self.predictor not in PREDICTORS:
-            raise ValueError(f"no predictor {self.predictor!r}; predictors: {', '.join(PREDICTORS)}")
-        if self.predictor != "ends" and self.policy != "alspec":
-            raise ValueError(f"predictor {self.predictor!r} needs alspec, which verifies, not {self.policy}")
-        if self.predictor != "ends" and self.guess_range is not None:
-            raise ValueError(f"predictor {self.predictor!r} beside {self.guess_range}")
+        if self.predictor is not None:
+            if self.predictor not in PREDICTORS:
+                raise ValueError(f"no predictor {self.predictor!r}; predictors: {', '.join(PREDICTORS)}")
+            if self.policy != "alspec":
+                raise ValueError(f"predictor {self.predictor!r} needs alspec, which verifies, not {self.policy}")
+            if self.guess_range is not None:
+                raise ValueError(f"predictor {self.predictor!r} beside {self.guess_range}")
         check_budget(self.budget)
-        if self.budget != BUDGET and not self.by_budget:
-            raise ValueError(f"budget {self.budget} needs predictor 'budget', got {self.predictor!r}")
+        if self.budget != BUDGET and self.guess != "budget":
+            raise ValueError(f"budget {self.budget} needs alspec with predictor 'budget', got {self.guess!r}")
 
     @property
-    def by_budget(self) -> bool:
-        """Return whether the guess of plain steps reads by a budget."""
-        return self.predictor == "budget"
+    def guess(self) -> str | None:
+        """What the guess of alspec reads, one of PREDICTORS; None for another policy and a guess range."""
+        own = self.policy == "alspec" and self.guess_range is None
+        return (self.predictor or DEFAULT_PREDICTOR) if own else None
+
+    def for_drafts(self) -> AttentionSettings:
+        """Return the settings of a model that verifies drafts: its guess reads the ends where no predictor is named.
+        Raises ValueError for the predictor `budget`, and for a budget."""
+        if self.predictor == "budget" or self.budget != BUDGET:
+            raise ValueError(
+                f"predictor 'budget' ({self.budget:g}) guesses for one token at a time, not for drafts; predictor "
+                "'ends' does"
+            )
+        return self if self.guess is None else replace(self, predictor=DRAFTS_PREDICTOR)
 
     def check(self, mesh_shape: MeshShape, users: int, capacity: int, layers: int | None = None) -> None:
         """Refuse what chips cannot run; the one check of attention x mesh x threshold, for every command and engine.

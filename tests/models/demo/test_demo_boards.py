@@ -99,6 +99,9 @@ def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
         monkeypatch.setenv("MESH_DEVICE", mesh)
     assert with_attention(DemoOptions(device="n150")).attention == attention
     assert with_attention(DemoOptions(device="n150", attention="sink")).attention == "sink"
+    assert with_attention(DemoOptions(device="n150")).predictor == ("budget" if attention == "alspec" else None)
+    drafted = with_attention(DemoOptions(device="n150", draft="ngram"))
+    assert drafted.predictor == ("ends" if attention == "alspec" else None)
     assert with_attention(DemoOptions(device="cpu")).attention == "alspec"
 
 
@@ -522,8 +525,8 @@ def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
     loaded = weights.load_model(told["options"]["model"])
     ids = loaded.tokenizer.apply_chat_template([{"role": "user", "content": sim.SENTENCE}])
-    policy = DemoOptions(attention="alspec", chunk_size=told["options"]["chunk_size"], predictor="ends").policy()
+    policy = DemoOptions(attention="alspec", chunk_size=told["options"]["chunk_size"]).policy()
     expected = generate(loaded.model, [ids], max_new_tokens=3, policy=policy)
     assert told["token_ids"] == expected.token_ids[0]
-    assert (told["hits"], told["misses"]) == (policy.statistics.hits, policy.statistics.misses) == (2, 2)
+    assert (told["hits"], told["misses"]) == (policy.statistics.hits, policy.statistics.misses) == (3, 1)
     assert not told["exchange"]["failures"]

@@ -29,9 +29,10 @@ def test_requests_that_come_and_go_get_the_text_they_have_alone(sim_device, tmp_
 @pytest.mark.timeout(3000)
 @pytest.mark.sim
 def test_a_pair_that_guesses_serves_the_same_texts(sim_mesh, tmp_path):
-    """Attention-level speculation of two chips, with sampling on both, against one request at a time."""
+    """Attention-level speculation of two chips, with sampling on both, against one request at a time. Of the ends:
+    chosen tiles would order sums by what the slot had before."""
     requests = [drawn_request(n, random.Random(n), longest=40) for n in (3, 6, 7)]
-    guess = {"attention": "alspec", "threshold": 0.0, "chunk_size": 32}
+    guess = {"attention": "alspec", "threshold": 0.0, "chunk_size": 32, "predictor": "ends"}
     worker = sim_mesh((2, 1), "2x2", dispatch="fast")
     found = worker.run(served, tmp_path, requests, 2, 2, **guess, timeout=2900)
     assert found["together"] == found["alone"] and max(found["sizes"]) > 1

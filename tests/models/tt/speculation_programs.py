@@ -63,6 +63,7 @@ def build_pair(
         "alspec",
         chunk_size,
         threshold,
+        predictor="ends" if ends is None else None,
         guess_range=None if ends is None else GuessRange(*ends),
         timeout_s=timeout_s,
     )

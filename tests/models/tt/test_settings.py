@@ -43,6 +43,19 @@ def test_what_is_refused(change, words):
         check((2, 1), **change)
 
 
+def test_the_guess_is_by_a_budget_and_beside_drafts_of_the_ends():
+    guesses = {name: AttentionSettings("alspec", predictor=name).guess for name in (None, "ends", "budget")}
+    assert guesses == {None: "budget", "ends": "ends", "budget": "budget"}
+    assert AttentionSettings("sink").guess is AttentionSettings("sink").for_drafts().guess is None
+    assert all(AttentionSettings("alspec", predictor=name).for_drafts().guess == "ends" for name in (None, "ends"))
+    for wanted in ({"predictor": "budget"}, {"budget": 0.9}):
+        with pytest.raises(ValueError, match="not for drafts; predictor 'ends' does"):
+            AttentionSettings("alspec", **wanted).for_drafts()
+    for wrong in ({"predictor": "ends", "budget": 0.9}, {"policy": "exact", "budget": 0.9}, {"predictor": "middle"}):
+        with pytest.raises(ValueError, match="predictor"):
+            AttentionSettings(**{"policy": "alspec"} | wrong)
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 8)])
 def test_one_row_cannot_speculate(shape):
     with pytest.raises(SpeculationError, match="needs a mesh of two rows, such as 2x1; 1x. has 1"):

@@ -29,7 +29,7 @@ from ...tt.dram_budget import DoesNotFit, budget, longest_context, most_position
 from ...tt.layer_parallel import LayerAssignment
 from ...tt.mesh import TILE, MeshError, MeshShape
 from ...tt.precision import PrecisionConfig, PrecisionError, precision_config
-from ...tt.settings import AttentionSettings, SpeculationError
+from ...tt.settings import SpeculationError
 from ...tt.sharding import ShardingError, check_sharding_of_rows
 from ..options import AUTO, DemoOptions, UserError, with_attention
 from ..session import OnToken, PrefillBar, Session
@@ -176,10 +176,7 @@ def plan_run(
 
 def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, capacity: int, users: int = 1) -> None:
     """Raises SpeculationError and UserError if chips cannot decode with this attention policy."""
-    policy = options.attention or "exact"
-    settings = AttentionSettings(
-        policy, options.chunk_size, options.threshold, predictor=options.guess, budget=options.budget
-    )
+    settings = replace(options, attention=options.attention or "exact").attention_settings()
     settings.check(mesh, users, capacity)
     options.check_static_layers(config.name, config.num_hidden_layers)
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import torch
 
-from ...config import BUDGET
+from ...config import BUDGET, DEFAULT_PREDICTOR
 from ..model.attention import Segments
 from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
 from .acceptance import accept_guess, accept_tree_guess, check_threshold
@@ -161,17 +161,17 @@ def by_name(
     chunk_size: int = 128,
     threshold: float = 0.10,
     static_layers: Iterable[int] = (),
-    predictor: str = "ends",
+    predictor: str | None = None,
     budget: float = BUDGET,
 ) -> AttentionPolicy:
-    """Return a new policy: "exact", "sink", "static" or "alspec", whose guess reads by `predictor`: "ends" or "budget".
-    budget: of the latter alone."""
+    """Return a new policy: "exact", "sink", "static" or "alspec", whose guess reads by `predictor`: "budget", the
+    default, or "ends". budget: of the former alone."""
     if policy == "alspec":
         make: dict[str, Callable[[int], GuessRange]] = {
             "ends": GuessRange.both_ends,
             "budget": partial(GuessRange.by_budget, budget=budget),
         }
-        return ALSpecAttention(threshold, make[predictor](chunk_size))
+        return ALSpecAttention(threshold, make[predictor or DEFAULT_PREDICTOR](chunk_size))
     if policy == "static":
         return StaticAttention(chunk_size, static_layers)
     return {"exact": ExactAttention, "sink": SinkAttention}[policy](chunk_size)
