@@ -35,9 +35,9 @@ class Shape:
     context: cached positions, the new token counted. workers: cores per key/value head for attention, exact and
     speculative alike; None: what either op chooses, and the exact one then has two more. precision: a preset's formats
     of layers before a model's last. sharding: of decode steps. nodes: of a step's tree, 0 for a step of one token.
-    predictor: what the guess reads. chosen: tiles between both ends that a guess by a budget reads in each head, in steps
-    whose outcome is forced: what the chips know of earlier steps is made up so. walk: so many steps follow one another with the layers' own decisions, over keys,
-    values and embeddings that are random walks; 0: one step, all numbers independent.
+    predictor: what the guess reads. chosen: where outcomes are forced, tiles between both ends that a guess by a budget
+    reads for each head, by made-up weights. walk: so many steps follow one another with the layers' own decisions, over
+    keys, values and embeddings that are random walks; 0: one step, all numbers independent.
     """
 
     layers: int = 2

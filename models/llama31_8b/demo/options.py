@@ -106,9 +106,9 @@ class DemoOptions:
     chunk_size: int = _option(128, _ATTENTION, "S",
         "tokens a guess reads at either end of the context, a multiple of 32 (128; sim 32)", type=int)
     predictor: str | None = _option(None, _ATTENTION, "KIND",
-        "what alspec's guess reads: budget: the first 32 tokens, the last S, and between them the tiles of 32 that held "
-        "most of the attention in earlier steps (default); ends: the first and last S tokens (default with drafts)",
-        choices=PREDICTORS)
+        "what alspec's guess reads: budget: the first 32 tokens, the last S, and between them the tiles of 32 that "
+        "held most of the attention in earlier steps (default); ends: the first and last S tokens (default with "
+        "drafts)", choices=PREDICTORS)
     budget: float = _option(BUDGET, _ATTENTION, "X",
         f"of --predictor budget: the part of the attention weight that a guess reads, between 0 and 1 ({BUDGET})",
         type=float)

@@ -17,8 +17,8 @@ NOTHING = -1
 
 class Part(NamedTuple):
     """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: attention weights
-    are forgotten before, as for a new prompt or a conversation turn. held: a fault before it; the first rank's masses of
-    each user become those that it had after that step of all, or NOTHING."""
+    are forgotten before, as for a new prompt or a conversation turn. held: a fault before it; each user's masses on the
+    first rank become those that they were after that step of all, or NOTHING."""
 
     threshold: float
     tokens: list[list[int]]
