@@ -83,24 +83,29 @@ class KVCacheBase(ABC):
         """Write a prefill chunk, bfloat16 [1, kv heads, tokens, head_dim] each, at positions from `start`. tokens: a
         multiple of 32 within the capacity. start: a multiple of 32; in pages, of `block`."""
 
-    @abstractmethod
     def update(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
         """Write one token per user, [1, users, kv heads, head_dim] on one core per user, at int32 [users] `positions`;
         -1 skips a user."""
+        for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
+            ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions, page_table=self.table)
 
-    @abstractmethod
     def update_together(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
         """Do `update` with one op: keys and values on different cores."""
+        ttnn.experimental.paged_fused_update_cache(
+            self.keys[layer], keys, self.values[layer], values, update_idxs_tensor=positions, page_table=self.table
+        )
 
-    @abstractmethod
     def write_nodes(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, prefix: ttnn.Tensor, nodes: int) -> None:
         """Write the nodes of all users' token trees, bfloat16 [1, kv heads, users * nodes, head_dim], a user's node n
         at position prefix + n. prefix: int32 [users], -1 skips a user."""
+        new = self._stored(keys), self._stored(values)
+        write_nodes(self.keys[layer], self.values[layer], *new, prefix, nodes, page_table=self.table)
 
-    @abstractmethod
     def commit(self, prefix: ttnn.Tensor, path: ttnn.Tensor, nodes: int, first_column: int = 0) -> None:
         """Move the accepted path of every user's tree to the positions after its root, in all layers; for the arguments
         see `commit_path`. Rejected nodes stay after it until later tokens overwrite them."""
+        caches = [*self.keys, *self.values]
+        commit_path(caches, prefix, path, nodes, first_column=first_column, page_table=self.table)
 
     def _stored(self, new: ttnn.Tensor) -> ttnn.Tensor:
         return new if new.dtype == self.dtype else ttnn.typecast(new, self.dtype)
@@ -161,21 +166,6 @@ class KVCache(KVCacheBase):
     def fill(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, user: int, start: int) -> None:
         for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
             ttnn.fill_cache(cache, self._stored(new), user, update_idx=start)
-
-    def update(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
-        for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
-            ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions)
-
-    def update_together(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
-        ttnn.experimental.paged_fused_update_cache(
-            self.keys[layer], keys, self.values[layer], values, update_idxs_tensor=positions
-        )
-
-    def write_nodes(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, prefix: ttnn.Tensor, nodes: int) -> None:
-        write_nodes(self.keys[layer], self.values[layer], self._stored(keys), self._stored(values), prefix, nodes)
-
-    def commit(self, prefix: ttnn.Tensor, path: ttnn.Tensor, nodes: int, first_column: int = 0) -> None:
-        commit_path([*self.keys, *self.values], prefix, path, nodes, first_column=first_column)
 
 
 class PagedKVCache(KVCacheBase):
@@ -256,23 +246,6 @@ class PagedKVCache(KVCacheBase):
             self._rest_of = (user, start)
         for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
             ttnn.experimental.paged_fill_cache(cache, self._stored(new), self._rest, batch_idx=0)
-
-    def update(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
-        for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
-            ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions, page_table=self.table)
-
-    def update_together(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
-        ttnn.experimental.paged_fused_update_cache(
-            self.keys[layer], keys, self.values[layer], values, update_idxs_tensor=positions, page_table=self.table
-        )
-
-    def write_nodes(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, prefix: ttnn.Tensor, nodes: int) -> None:
-        new = self._stored(keys), self._stored(values)
-        write_nodes(self.keys[layer], self.values[layer], *new, prefix, nodes, page_table=self.table)
-
-    def commit(self, prefix: ttnn.Tensor, path: ttnn.Tensor, nodes: int, first_column: int = 0) -> None:
-        caches = [*self.keys, *self.values]
-        commit_path(caches, prefix, path, nodes, first_column=first_column, page_table=self.table)
 
     def _padded(self, row: torch.Tensor) -> torch.Tensor:
         """Pad a row to whole lines of 32 bytes, which prefill's attention wants."""
