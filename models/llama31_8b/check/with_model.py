@@ -97,8 +97,8 @@ def _layer(context: Context, decode_sharding: str, capacity: int = 64, count: in
 
 
 CHUNK_SIZE, CAPACITY = 32, 128
-CACHED = 95  # a guess reads 32 tokens at the start and, of 96, those from 64 on; the second step's also a chosen tile
-THRESHOLD, PAIR_TOKEN, STEPS = 0.71, 55, 2
+CACHED = 95  # a guess reads 32 tokens at the start and, of 96, those from 64 on; where a pass went before, all
+THRESHOLD, PAIR_TOKEN, STEPS = 0.3, 27, 3
 
 
 def steps_of_reference(reference: ReferenceLlama, cache: Any, policy: ALSpecAttention) -> tuple[list[int], list[Any]]:

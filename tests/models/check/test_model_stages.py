@@ -11,10 +11,11 @@ from models.llama31_8b.check import with_model
 from models.llama31_8b.check.findings import MAX_ERROR, near
 from models.llama31_8b.check.on_chips import neighbours
 from models.llama31_8b.check.with_model import filled_cache
+from models.llama31_8b.reference.alspec import policies
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
 from runtime_patches.simulated_n150 import clusters
-from tests.support.alspec_reference import Recorded
 
 MIN_MARGIN, MIN_GAP = 0.05, 0.1  # bfloat16 moves ratios by 1 % and logits by 0.06
 
@@ -29,20 +30,19 @@ def gap(logits: torch.Tensor) -> float:
     return float(best[0] - best[1])
 
 
-def test_the_pair_has_hits_and_misses_that_are_no_near_ties(reference):
-    """Both ranks send, and each of them has its guess accepted and rejected."""
-    ratios = []
+def test_the_pair_has_hits_and_misses_that_are_no_near_ties(reference, monkeypatch):
+    """Both ranks send, and each of them has its guess rejected, of the ends, and accepted, with chosen tiles."""
+    ratios, accept = [], policies.accept_guess
 
-    class Kept(Recorded):
-        def attend(self, layer, segments):
-            found = super().attend(layer, segments)
-            ratios.append(self.ratios[-1])
-            return found
+    def kept(guess, exact, threshold):
+        ratios.append(float((guess - exact).norm() / exact.norm()))
+        return accept(guess, exact, threshold)
 
-    policy = Kept(with_model.THRESHOLD, with_model.CHUNK_SIZE)
+    monkeypatch.setattr(policies, "accept_guess", kept)
+    policy = policies.ALSpecAttention(with_model.THRESHOLD, GuessRange.by_budget(with_model.CHUNK_SIZE))
     cache = filled_cache(reference, with_model.CACHED, with_model.CAPACITY)
     tokens, logits = with_model.steps_of_reference(reference, cache, policy)
-    assert [ratio < with_model.THRESHOLD for ratio in ratios] == [True, False, False, True]
+    assert [ratio < with_model.THRESHOLD for ratio in ratios] == [False, False, True, False, True, True]
     assert min(abs(ratio / with_model.THRESHOLD - 1) for ratio in ratios) > MIN_MARGIN
     assert min(map(gap, logits)) > MIN_GAP and len(set(tokens)) == with_model.STEPS + 1
 
