@@ -58,8 +58,8 @@ def test_a_fault_has_its_status_and_the_others_go_on():
 
 
 def test_a_hung_stage_is_ended_with_what_it_started():
-    (found,) = run(stage("hangs", limit_s=15 / SIM_PATIENCE))
-    assert found.status == FAIL and "did not end within 15 s (while running the stage)" in found.why
+    (found,) = run(stage("hangs", limit_s=10 / SIM_PATIENCE))
+    assert found.status == FAIL and "did not end within 10 s (while running the stage)" in found.why
     assert any("a hang" in text for text in found.advice)
     lines = (open(f"/proc/{pid}/cmdline").read() for pid in os.listdir("/proc") if pid.isdecimal() and _alive(pid))
     assert not [line for line in lines if f"{FAULTY}:hangs" in line]

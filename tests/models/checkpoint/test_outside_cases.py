@@ -92,14 +92,11 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 SAME: dict[str, Edit] = {
     "as it is": lambda folder: None,
     "truncation and padding": edited("tokenizer.json", truncation=TRUNCATION, padding=PADDING),
-    "truncation": edited("tokenizer.json", truncation=TRUNCATION),
     "generation tags": template(
         "{% for m in messages %}{% generation %}{{ m['content'] }}{% endgeneration %}{% endfor %}"
     ),
     "break and continue": template("{% for m in messages %}{{ m['content'] }}{% break %}{% endfor %}x"),
     "tojson": template("{{ messages | tojson }}{{ messages | tojson(indent=2) }}{{ messages[0] | tojson(True) }}"),
-    "strftime": template("{{ strftime_now('%Y') }}" + LOOP),
-    "bos in the template": template("{{ bos_token }}" + LOOP),
     "defined or not": template("{% if sep_token is defined and sep_token %}{{ sep_token }}{% endif %}" + LOOP),
     "Llama 3.1's constructs": template(
         "{{- bos_token }}{%- if not date_string is defined %}\n    {%- set date_string = strftime_now('%Y') %}\n"
@@ -125,13 +122,10 @@ SAME: dict[str, Edit] = {
     "both generations agree": config(
         rope_scaling=LLAMA3, rope_theta=1e4, rope_parameters={**LLAMA3, "rope_theta": 1e4}
     ),
-    "llama3 scaling": config(rope_scaling=LLAMA3),
     "linear by its old name": config(rope_scaling={"type": "linear", "factor": 2.0}),
     "no head_dim": config(head_dim=None),
     "no RoPE field but theta": config(rope_scaling=None, rope_parameters=None, rope_theta=2e4),
-    "another norm": config(rms_norm_eps=1e-2),
     "tied without a head": both(config(tie_word_embeddings=True), tensors(lambda state: state.pop("lm_head.weight"))),
-    "float16": tensors(lambda state: state.update({name: part.half() for name, part in state.items()})),
     "float64": tensors(lambda state: state.update({name: part.double() for name, part in state.items()})),
     "shards": sharded,
     "an added word": added_token,

@@ -42,6 +42,9 @@ def make(chat_template: str | None = CHAT_TEMPLATE, **changes) -> Tokenizer:
     return Tokenizer(backend, special_tokens=special, chat_template=chat_template)
 
 
+PLAIN = make()
+
+
 def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
     return [tokenizer.decode([token]) for token in tokenizer.encode(text, add_bos=False)]
 
@@ -142,7 +145,7 @@ def test_special_tokens_of_a_prompt_are_plain_text_where_asked():
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(["<|im_end|>", "the", " in", "\n", "é🎉", "<|", "12", "\ue000", ";:9"]), max_size=8))
 def test_what_is_no_special_token_is_encoded_as_ever(parts):
-    tokenizer, content = make(), "".join(parts)
+    tokenizer, content = PLAIN, "".join(parts)
     chat = [{"role": "user", "content": content}, {"role": "assistant", "content": "and"}]
     split = tokenizer.apply_chat_template(chat, split_special_tokens=True)
     assert tokenizer.decode(split, False) == tokenizer.render_chat(chat)
@@ -214,7 +217,7 @@ def test_streaming_holds_characters_back_until_they_are_whole():
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=40))
 def test_streamed_pieces_join_to_the_text(text):
-    tokenizer = make()
+    tokenizer = PLAIN
     ids = tokenizer.encode(text)
     stream = tokenizer.stream()
     parts = [stream.push(token) for token in ids]
@@ -227,7 +230,7 @@ def test_streamed_pieces_join_to_the_text(text):
 @given(st.lists(st.integers(0, 319), max_size=30))
 def test_streaming_any_ids_equals_decoding_them(ids):
     """Random bytes, most of them no UTF-8."""
-    tokenizer = make()
+    tokenizer = PLAIN
     stream = tokenizer.stream()
     assert "".join(stream.push(token) for token in ids) + stream.flush() == tokenizer.decode(ids)
 

@@ -332,7 +332,8 @@ def test_boards_that_are_not_there_are_a_reason(tmp_path, monkeypatch):
     assert (found.status, found.reason) == (table.NOT_RUN, "MeshError: mesh 1x2 needs 2 chips, this machine has 1")
 
 
-def test_files_that_are_no_sweep(tmp_path):
+def test_files_that_are_no_sweep(tmp_path, monkeypatch):
+    monkeypatch.setattr(table, "LOCK_PATIENCE_S", 0.1)
     csv = tmp_path / "a.csv"
     csv.write_text("OP CODE,OP TYPE\n")
     for reading in (lambda: read(csv), lambda: opened(csv).__enter__()):
