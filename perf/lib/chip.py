@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from runtime_patches.profiling.timeline import ProgramSpan
 
 BYTES_PER_CYCLE = DRAM_BYTES_PER_S / 1e9  # one cycle is one nanosecond
+# Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds, 2048 per cycle and pass (4 TFLOPs per core at LoFi).
+TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48, "HiFi4": 64}
 Counts = dict[tuple[int, int], "CoreCycles"]
 # Runs a launch and returns the programs of each chip.
 Timer = Callable[[Callable[[], Any]], "list[list[ProgramSpan]]"]

@@ -40,6 +40,8 @@ FAMILIES: dict[str, Family] = {
     "sigmoid": sampling.VARIATION,
     "sgdc": sgdc.SGDC,
     "prefill_product": prefill.PRODUCT,
+    "prefill_attention": prefill.ATTENTION,
+    "prefill_parts": prefill.PARTS,
     "all_reduce": collectives.ALL_REDUCE,
 }
 TIMEOUT_S = 3 * 3600.0

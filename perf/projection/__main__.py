@@ -16,7 +16,7 @@ from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS
 from perf.lib.data_file import Questions, Row, new_file, read
 from perf.lib.tables import table
-from perf.projection import decode, drafts, gains
+from perf.projection import decode, drafts, gains, prefill
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
@@ -138,6 +138,18 @@ def _drafts(options: argparse.Namespace) -> Answer:
     return rows, f"{text}\n\n{drafts.DRAFT} drafts for {drafts.TARGET}, assuming that\n{_listed(drafts.ASSUMPTIONS)}"
 
 
+def _prefill(options: argparse.Namespace) -> Answer:
+    rows = prefill.rows_of(options.tokens, options.chips)
+    names = f"chips tokens {' '.join(prefill.PARTS)} ms tokens_per_s of_peak published of_published"
+    return rows, f"{table(rows, names)}\n\nmilliseconds, assuming that\n{_listed(prefill.ASSUMPTIONS)}"
+
+
+def _tokens_of_a_prompt(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= MAX_CONTEXT:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {MAX_CONTEXT}")
+    return int(text)
+
+
 def _read(files: Sequence[Path]) -> list[Row]:
     return [row for path in files for row in read(path)[1]]
 
@@ -172,6 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--fit", type=int, choices=CHIP_COUNTS, default=decode.FITTED_CHIPS, help="chips of the fit's table"
     )
     ops.add_argument("--hit-rate", type=_hit_rate, default=0.5, help="for meshes of two rows (default 0.5)")
+    first = add("prefill", _prefill, "a floor of the time to a prompt's first token by parts, beside published times")
+    first.add_argument("--tokens", type=_tokens_of_a_prompt, nargs="+", default=prefill.TOKENS, metavar="N")
+    first.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)
     hits = add("hits", _hits, "what hit rates that perf.studies.quality measured are worth at long contexts")
     files(hits)
     hits.add_argument("--threshold", type=float, default=0.10, help="rows of this threshold (0.10)")

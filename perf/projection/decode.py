@@ -36,6 +36,7 @@ from models.llama31_8b.latency import (
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S, budget
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, PrecisionConfig, bytes_of, precision_config
+from perf.lib.chip import TILE_CYCLES
 from perf.projection.published import (
     ALL_GATHER,
     FIXED,
@@ -48,8 +49,6 @@ from perf.projection.published import (
 )
 
 PLANS = ("paper", "sharded", "interleaved")
-# Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds, 2048 per cycle and pass (4 TFLOPs per core at LoFi).
-TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48, "HiFi4": 64}
 # Cores that read a DRAM-sharded weight and multiply by it: one per bank.
 DRAM_READERS = 12
 WORKERS = 64

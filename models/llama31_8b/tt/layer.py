@@ -10,7 +10,6 @@ queries, keys and values; attend; the rest of the layer. Only attending differs 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,8 +20,7 @@ from .attention_policies import AttentionPolicy, StepInputs, TokenHeads
 from .kv_cache import KVCacheBase
 from .layouts import Layout
 from .modules import MLP, Angles, Projection, RMSNorm, Rope, kernel_config
-
-ATTENTION_CHUNK = 256  # queries and keys that a core attends with at once, at most
+from .prefill import attention_size
 
 # Called with a layer's number and its input, bfloat16 [1, 1, rows, hidden], the same on every chip of a TP group.
 OnLayerInput = Callable[[int, ttnn.Tensor], None]
@@ -151,8 +149,7 @@ def _add_into(x: ttnn.Tensor, other: ttnn.Tensor) -> ttnn.Tensor:
 
 
 def _prefill_program(mesh: ttnn.MeshDevice, tokens: int, start: int) -> Any:
-    """Choose the largest chunks that divide the tokens and the start."""
-    size = math.gcd(ATTENTION_CHUNK, tokens, start)
+    size = attention_size(tokens, start)
     grid = mesh.compute_with_storage_grid_size()
     return ttnn.SDPAProgramConfig(
         compute_with_storage_grid_size=(grid.x, grid.y),

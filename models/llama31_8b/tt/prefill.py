@@ -7,12 +7,14 @@ Nothing here imports ttnn.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .mesh import TILE
 
 PREFILL_CHUNK = 2048  # tokens: an 8B model's rows then take 0.27 GB of a chip, of the 0.5 GB that budgets reserve
 ROW_STEP = 128
+ATTENTION_CHUNK = 256  # queries and keys that a core attends with at once, at most
 BLOCK_TILES = 8  # of a side of a block: a core's blocks take 0.5 MB of its L1
 
 
@@ -25,6 +27,11 @@ def check_chunk(size: int) -> None:
 def padded_rows(count: int) -> int:
     """Round up to 32, 64, or a multiple of ROW_STEP, so that prompts of any length need few programs."""
     return next((size for size in (TILE, 2 * TILE) if count <= size), -(-count // ROW_STEP) * ROW_STEP)
+
+
+def attention_size(tokens: int, start: int) -> int:
+    """Return how many queries and keys a core attends with at once: what divides a chunk and its start."""
+    return math.gcd(ATTENTION_CHUNK, tokens, start)
 
 
 @dataclass(frozen=True)
