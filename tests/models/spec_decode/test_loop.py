@@ -56,7 +56,7 @@ DRAFTS = {
     "ngram-chain": lambda kind: (NGramDrafter(smallest=1), DraftShape(6)),
     "ngram-tree": lambda kind: (NGramDrafter(smallest=1), DraftShape(4, 3)),
 }
-FEW = ("chain", "tree", "grown", "self-chain", "ngram-tree")
+FEW = ("tree", "grown", "self-chain", "ngram-tree")
 
 
 def run(drafts, prompts=PROMPTS, kind="ordinary", **options):

@@ -153,15 +153,11 @@ def test_the_products_guesses_are_two_of_them(tiny, how, reference):
     [
         ("", "'' is no parameter"),
         ("turned", "'turned' is no parameter of a predictor: budget=VALUE, own"),
-        ("own=1", "'own=1' is no parameter"),
-        ("decay", "'decay' is no parameter"),
         ("cap=1.5 budget=0.9", "'cap=1.5' is no parameter"),
         ("decay=1 budget=0.9", "decay must be at least 0 and below 1, got 1.0"),
         ("budget=1", "budget must be a number between 0 and 1, got 1.0"),
         ("cap=4", "they go with budget=VALUE"),
-        ("own", "they go with budget=VALUE"),
         ("cap=0 budget=0.9", "cap must be at least 1, got 0"),
-        ("every=1", "every must be at least 2"),
         ("every=4 own budget=0.9", "every must be at least 2 and goes with neither own nor exact"),
         ("oracle own budget=0.9", "oracle knows the step itself"),
     ],
@@ -210,10 +206,9 @@ def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny, rule):
     assert torch.equal(tree.statistics.steps[0].accepted, chain.statistics.steps[0].accepted)
 
 
-@pytest.mark.parametrize("threshold", (0.6, 0.8))
-def test_trees_are_decided_as_the_reference_decides_them(tiny, threshold):
+def test_trees_are_decided_as_the_reference_decides_them(tiny):
     """The two sum in another order: outputs agree to rounding."""
-    ids, tree = random_tokens(256, seed=6), TokenTree.from_parents([-1, 0, 0, 1, 1, 2, 3, 6])
+    threshold, ids, tree = 0.8, random_tokens(256, seed=6), TokenTree.from_parents([-1, 0, 0, 1, 1, 2, 3, 6])
     last, found = torch.tensor([random_tokens(8, seed=9)]), []
     ours = PredictedGuess(threshold, RANGE, nodes=8)
     for policy in (ours, ALSpecAttention(threshold, RANGE)):
