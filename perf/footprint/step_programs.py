@@ -19,7 +19,8 @@ from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import dtype_name
 from models.llama31_8b.tt.precision import TILE_BYTES
 from models.llama31_8b.tt.sharding import FLASH_DECODE
-from perf.lib.launch_labels import around, each_call, in_layers
+from perf.lib.launch_labels import ALL_REDUCE, around, each_call, in_layers
+from tt_kernels.all_reduce.op import AllReduce
 
 from .graph import calls_of
 from .mesh_build import build_model
@@ -91,7 +92,7 @@ def record(model: TtLlama, step: Callable[[], object]) -> list[Launch]:
 @contextlib.contextmanager
 def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
     """Note every op that is called from Python, with the layer that calls. Raises RuntimeError for a program of ours
-    other than flash decode: what it reads is not known here."""
+    other than flash decode and the all-reduce: what it reads is not known here."""
     now: dict[str, Any] = {"layer": None, "inside": False, "ours": None}
 
     def note(name: str, run: Callable[[], Any], given: list[Any], _: str | None) -> Any:
@@ -100,8 +101,8 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
         op = name
         if name == GENERIC:
             if now["ours"] is None:
-                raise RuntimeError(f"{GENERIC} in a decode step: only {FLASH_DECODE} is known")
-            op, given = now["ours"], given[0][:-1]  # the last is the result
+                raise RuntimeError(f"{GENERIC} in a decode step: only {FLASH_DECODE} and {ALL_REDUCE} are known")
+            op, given = now["ours"], given[0][:-1]  # the last is the result, the all-reduce's first in L1
         now["inside"] = True
         try:
             read = [_read(name, tensor) for tensor in given if _in_dram(tensor)]
@@ -115,8 +116,11 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
             found.append((name, Launch(op, now["layer"], dram, padding, _bytes(out) if name in MOVES else 0)))
         return out
 
-    ours = (lambda value=value: now.update(ours=value) for value in (FLASH_DECODE, None))
-    with each_call(note), in_layers(model, now), around(attention_policies, FLASH_DECODE, *ours):
+    def named(owner: Any, call: str, name: str) -> contextlib.AbstractContextManager[None]:
+        return around(owner, call, lambda: now.update(ours=name), lambda: now.update(ours=None))
+
+    attention, sums = (attention_policies, FLASH_DECODE, FLASH_DECODE), (AllReduce, "__call__", ALL_REDUCE)
+    with each_call(note), in_layers(model, now), named(*attention), named(*sums):
         yield
 
 

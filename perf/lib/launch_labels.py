@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from models.llama31_8b.tt.model import TtLlama
 
 # How the parts of a layer are named whose programs are generic ops to ttnn.
-ATTENTION, EXCHANGE, GATE = "attention", "exchange", "gate"
+ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
 
 
 @dataclass(frozen=True)
@@ -88,12 +88,16 @@ class Labels:
 
     @contextlib.contextmanager
     def of_model(self, model: TtLlama) -> Iterator[None]:
-        """`taken`, with the layer, and the part where it is attention, exchange or gate."""
+        """`taken`, with the layer, and the part where it is attention, all-reduce, exchange or gate."""
         from models.llama31_8b.tt.alspec import PairAlspec
+        from tt_kernels.all_reduce.op import AllReduce
         from tt_kernels.compute_gate import op as gate
 
         now, attention = {"layer": None, "part": None}, model.attention
-        parts: list[tuple[Any, str, str]] = [(type(attention), "__call__", ATTENTION)]
+        parts: list[tuple[Any, str, str]] = [
+            (type(attention), "__call__", ATTENTION),
+            (AllReduce, "__call__", ALL_REDUCE),
+        ]
         if isinstance(attention, PairAlspec):
             parts += [(attention, "exchange", EXCHANGE), (gate, "_launch", GATE)]
         with contextlib.ExitStack() as stack:

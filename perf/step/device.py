@@ -204,8 +204,9 @@ class _Pair:
 
     def speculative_step(self, token: int, position: int) -> dict:
         assert self.speculation is not None
-        step = self._step(self.model.with_attention(self.speculation), token, position)
-        self.speculation.check()
+        model = self.model.with_attention(self.speculation)
+        step = self._step(model, token, position)
+        model.check()
         rows = self.speculation.last_priorities()
         hits = [any(layer[0] == YIELDED for layer in layers) for layers in zip(*rows, strict=True)]
         return step | {"hits": [int(hit) for hit in hits]}

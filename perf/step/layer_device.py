@@ -179,8 +179,9 @@ def _kept(model: TtLlama, residual: list[ttnn.Tensor]) -> Iterator[None]:
     after_attention = layer.after_attention
 
     def keep(*args):
-        residual.append(after_attention(*args))
-        return residual[-1]
+        leaving = after_attention(*args)
+        residual.append(leaving.x)
+        return leaving
 
     layer.after_attention = keep  # type: ignore[method-assign]
     try:

@@ -38,7 +38,7 @@ from perf.step.device import ExactFlashDecode, ForcedSpeculation, fill
 from perf.step.shapes import Shape
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, NOT_RUN, PASS
-from perf.sweep.timers import TRACY, Launch, NoProfiler, measure, nothing, realtime_timer, tracy_run
+from perf.sweep.timers import TRACY, Launch, NoProfiler, measure, realtime_timer, tracy_run
 from tt_kernels.common.peer import ChipPairs
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -224,8 +224,7 @@ def _decode(mesh, c: Configuration) -> Launch:
     if tiny:
         fill(model)
     inputs = model.step_inputs([5] * users, [context - 1] * users)
-    check = attention.check if isinstance(attention, ForcedSpeculation) else nothing
-    return Launch(partial(model.decode, inputs, gather_logits=False), check=check, model=model)
+    return Launch(partial(model.decode, inputs, gather_logits=False), check=model.check, model=model)
 
 
 def _decode_op(mesh, c: Configuration) -> Launch:

@@ -20,7 +20,7 @@ from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
 from tt_kernels.common.peer import ChipPairs
-from tt_kernels.common.tp_group import TpGroup
+from tt_kernels.common.tp_group import TpChips
 
 if TYPE_CHECKING:
     import ttnn
@@ -31,7 +31,7 @@ _SCRATCH_CB = 0
 _LINE_BYTES = 32
 
 
-def guard_result(result: ttnn.Tensor, pairs: Sequence[ChipPairs | TpGroup]) -> None:
+def guard_result(result: ttnn.Tensor, pairs: Sequence[ChipPairs | TpChips]) -> None:
     """Give every user of a verification result (speculative_sampling) the status FAILED and no tokens on each chip
     where a core of `pairs` (or TP groups) gave up.
 
@@ -40,7 +40,7 @@ def guard_result(result: ttnn.Tensor, pairs: Sequence[ChipPairs | TpGroup]) -> N
     _guard("result", result, "int32", pairs, words=1)
 
 
-def guard_tokens(tokens: Any, pairs: Sequence[ChipPairs | TpGroup]) -> None:
+def guard_tokens(tokens: Any, pairs: Sequence[ChipPairs | TpChips]) -> None:
     """Overwrite all of `tokens` with FAILED on each chip where a core of `pairs` (or TP groups) gave up.
 
     tokens: uint32 [1, users], ROW_MAJOR, interleaved, one page. Runs inside and outside `skip_compute` alike.
@@ -53,7 +53,7 @@ def guard_tokens(tokens: Any, pairs: Sequence[ChipPairs | TpGroup]) -> None:
 
 
 def _guard(
-    name: str, tensor: ttnn.Tensor, dtype: str, pairs: Sequence[ChipPairs | TpGroup], words: int | None = None
+    name: str, tensor: ttnn.Tensor, dtype: str, pairs: Sequence[ChipPairs | TpChips], words: int | None = None
 ) -> None:
     """Overwrite the first `words` words (default: all) of each row with FAILED and the others with 0."""
     import ttnn
@@ -62,14 +62,14 @@ def _guard(
         raise ValueError(f"{name} must be a ttnn.Tensor on the device, not {type(tensor).__qualname__}")
     if tensor.dtype != getattr(ttnn, dtype) or tensor.layout != ttnn.ROW_MAJOR_LAYOUT or tensor.is_sharded():
         raise ValueError(f"{name} must be {dtype}, ROW_MAJOR and interleaved, got {tensor.dtype}, {tensor.layout}")
-    if not pairs or not all(isinstance(pair, (ChipPairs, TpGroup)) for pair in pairs):
+    if not pairs or not all(isinstance(pair, (ChipPairs, TpChips)) for pair in pairs):
         raise ValueError(f"pairs must be a list of ChipPairs and TpGroup, not {pairs!r}")
     for pair in pairs:
         check_on_device(name, tensor, pair.device)
     ttnn.generic_op([tensor, tensor], _program(tensor, pairs, words))
 
 
-def _program(tokens: Any, states: Sequence[ChipPairs | TpGroup], failed_words: int | None) -> Any:
+def _program(tokens: Any, states: Sequence[ChipPairs | TpChips], failed_words: int | None) -> Any:
     import ttnn
 
     device = tokens.device()

@@ -132,7 +132,7 @@ def speculating_pair(context: Context) -> list[Check]:
     for step, token in enumerate(tokens[:-1]):
         overwrite(inputs, model.step_inputs([token], [CACHED + step], on_device=False))
         output = traced()
-        attention.check()
+        model.check()
         logits.append([ttnn.to_torch(part)[0, 0, 0].float() for part in ttnn.get_device_tensors(output)])
         priorities.append(attention.last_priorities())
     replays = traced.replays

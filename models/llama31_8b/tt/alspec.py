@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import ttnn
 
-from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, PeerError
+from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs
 from tt_kernels.common.priority import INITIAL, priority_row
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.op import OutcomeLog, skip_compute
@@ -26,25 +26,28 @@ from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, speculative_flash_decode
 from tt_kernels.tile_selection.op import select_tiles
-from tt_kernels.token_guard.op import guard_result, guard_tokens
 from tt_kernels.tree_attention.op import speculative_tree_attention
 
 from ..config import LlamaConfig
 from .attention_policies import AttentionPolicy
 from .chip_counters import ChipCounters, LayerCounters
+from .chip_states import ChipStates
 from .kv_cache import KVCacheBase
 from .layer import DecoderLayer, Pass
+from .layouts import Residual
 from .mesh import SP_AXIS, TILE, TP_AXIS, MeshShape
 from .settings import AttentionSettings
 
 
 def plain_step(layers: Sequence[DecoderLayer], cache: KVCacheBase, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
     """Run a decode step through all layers, on every row of the mesh alike. x: the embedding. Returns the residual."""
-    for layer in layers:
-        heads = layer.project_qkv(x, step)
+    entering = Residual(x)
+    for layer, following in zip(layers, [*layers[1:], None], strict=True):
+        heads = layer.project_qkv(entering, step)
         output = layer.attend(heads, cache, step)
-        x = layer.after_attention(x, output, step)
-    return x
+        norm = None if following is None else following.attention_norm
+        entering = layer.after_attention(entering.x, output, step, norm)
+    return entering.x
 
 
 def alspec_step(
@@ -57,7 +60,7 @@ def alspec_step(
     so after a rejection the sender holds the right residual, and after a hit the receiver does and sends next.
     """
     pair.begin_step(step)
-    heads = layers[0].project_qkv(x, step)  # ops_before_self_attn
+    heads = layers[0].project_qkv(Residual(x), step)  # ops_before_self_attn
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
         # p = all_gather(p); with it the sender's residual, queries, keys and values go to the receiver (footnote 2).
         pair.exchange(x, pair.priority, *heads)
@@ -66,9 +69,11 @@ def alspec_step(
         output = layer.attend(heads, cache, step)
         # with skip_compute(p[k] == 0): ops_after_self_attn, and the next layer's ops_before_self_attn.
         with pair.skip_if_overruled(layer.attention.layer):
-            x = layer.after_attention(x, output, step)
+            norm = None if following is None else following.attention_norm
+            entering = layer.after_attention(x, output, step, norm)
             if following is not None:
-                heads = following.project_qkv(x, step)
+                heads = following.project_qkv(entering, step)
+        x = entering.x
     # return x from the correct row: the other one takes it, and both run the same LM head.
     pair.exchange(x, pair.priority)
     return x
@@ -134,6 +139,10 @@ class PairAlspec(AttentionPolicy):
             )
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)
+        states: dict[str, ChipPairs | TpGroup] = {"exchange": self.exchange_pairs, "attention": self.attention_pairs}
+        self.states = ChipStates(
+            states if self.tp_group is None else states | {"decision of a TP group": self.tp_group}
+        )
 
     def begin_step(self, step: Pass) -> None:
         """Make the first row the sender of layer 0, and select the tiles that the guesses read."""
@@ -198,29 +207,12 @@ class PairAlspec(AttentionPolicy):
         # The chips of a TP group decide alike, so their collectives are skipped together or not at all.
         return skip_compute(self.priority, users=self.users, log=self.log, layer=layer, shared_gate_axis=TP_AXIS)
 
-    def guard_tokens(self, tokens: ttnn.Tensor) -> None:
-        """Overwrite the chosen tokens, uint32 [1, users], on a chip that gave up on another."""
-        guard_tokens(tokens, list(self._states().values()))
-
-    def guard_result(self, result: ttnn.Tensor) -> None:
-        """Overwrite a verification result (speculative_sampling) on a chip that gave up on another."""
-        guard_result(result, list(self._states().values()))
-
-    def check(self) -> None:
-        """Raise PeerError if a row gave up on the other: its results since then are invalid. Waits for the device."""
-        for what, state in self._states().items():
-            try:
-                state.check()
-            except PeerError as error:
-                raise PeerError(f"{what}: {error}") from error
-
     def reset(self) -> None:
         """Forget counters, failures and attention weights. No step may be running."""
         self.log.reset()
         if self.by_budget is not None:
             self.by_budget.reset()
-        for state in self._states().values():
-            state.reset()
+        self.states.reset()
 
     def statistics(self) -> ChipCounters:
         """Read the chips' counters since `reset`; waits for the device."""
@@ -234,23 +226,12 @@ class PairAlspec(AttentionPolicy):
             )
             layers.append(LayerCounters(received - misses - bypassed, misses, bypassed))
         exchange = self._by_row(self.exchange_pairs.states())
-        failures = [
-            f"{what} {name} {state.failure}"
-            for what, states in self._states().items()
-            for name, state in zip(states.names(), states.states(), strict=True)
-            if state.failure
-        ]
         sent = tuple(chips[0].sent for chips in exchange)
-        return ChipCounters(tuple(layers), exchange[0][0].ties, sent, tuple(failures))
+        return ChipCounters(tuple(layers), exchange[0][0].ties, sent, tuple(self.states.failures()))
 
     def last_priorities(self) -> list[list[list[int]]]:
         """Return all users' priorities after the last step, by row and layer; for tests and diagnosis."""
         return [[list(layer.last) for layer in chips[0]] for chips in self._by_row(self.log.read())]
-
-    def _states(self) -> dict[str, ChipPairs | TpGroup]:
-        """Return the state of the chips' calls to each other, by caller."""
-        found: dict[str, ChipPairs | TpGroup] = {"exchange": self.exchange_pairs, "attention": self.attention_pairs}
-        return found if self.tp_group is None else found | {"decision of a TP group": self.tp_group}
 
     def _by_row(self, chips: list[Any]) -> list[list[Any]]:
         """Split a list over all chips, in row-major order, into one per row."""

@@ -339,10 +339,10 @@ def decode_and_choose(
 
 
 def agreed_tokens(model: TtLlama, output: ttnn.Tensor) -> torch.Tensor:
-    """Return the tokens that a step chose, int64 [1, users], from a tensor on the chips or its copy on the host. With
-    two rows, every chip's tokens are compared, which shows whether one failed. Raises what `TtLlama.check`
+    """Return the tokens that a step chose, int64 [1, users], from a tensor on the chips or its copy on the host. Of
+    several chips, every one's tokens are compared, which shows whether one failed. Raises what `TtLlama.check`
     raises, and RuntimeError if chips chose different tokens."""
-    if model.mesh_shape.sp == 1:
+    if model.mesh_shape.chips == 1:
         return read(output).long()
     found = [ttnn.to_torch(part).to(torch.int64) & 0xFFFFFFFF for part in ttnn.get_device_tensors(output)]
     if beyond := [t.tolist() for t in found if bool((t >= model.config.vocab_size).any())]:

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A decoder layer on a chip: attention and MLP, each after a norm and added to the residual, with two all-gathers and
-two reduce-scatters per layer, as in tables 5 to 7 of the ALSpec paper. Norms and products see all columns.
+"""A decoder layer on a chip: attention and MLP, each after a norm and added to the residual. Norms and products see all
+columns.
 
 A decode step, a step over token trees and a prefill chunk are passes over the same layer in three parts: project
-queries, keys and values; attend; the rest of the layer. Only attending differs between them, and where the rows are
-(Layout).
+queries, keys and values; attend; the rest of the layer. Only attending differs between them, and where the rows are and
+how a TP group adds up its partial sums (Layout).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import ttnn
 
 from .attention_policies import AttentionPolicy, StepInputs, TokenHeads
 from .kv_cache import KVCacheBase
-from .layouts import Layout
+from .layouts import Layout, Residual, add_into
 from .modules import MLP, Angles, Projection, RMSNorm, Rope, kernel_config
 from .prefill import attention_size
 
@@ -101,51 +101,53 @@ class Attention:
 
 
 class DecoderLayer:
-    """One layer's modules. The residual x is bfloat16 [1, 1, rows, hidden / tp], placed by the pass's layout."""
+    """One layer's modules."""
 
     def __init__(self, attention_norm: RMSNorm, attention: Attention, mlp_norm: RMSNorm, mlp: MLP) -> None:
         self.attention_norm, self.attention = attention_norm, attention
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
-    def project_qkv(self, x: ttnn.Tensor, step: Pass) -> TokenHeads:
+    def project_qkv(self, entering: Residual, step: Pass) -> TokenHeads:
         """Make the rows' queries, keys and values from the layer's input."""
-        gathered = step.layout.gather(x)
-        if step.on_input is not None:
-            step.on_input(self.attention.layer, gathered)
-        return self.attention.project_qkv(step.layout.norm(self.attention_norm, gathered), step)
+        normed = entering.normed
+        if normed is None:
+            gathered = step.layout.gather(entering.x)
+            if step.on_input is not None:
+                step.on_input(self.attention.layer, gathered)
+            normed = step.layout.norm(self.attention_norm, gathered)
+        return self.attention.project_qkv(normed, step)
 
     def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Write the cache and attend to it, see Attention.attend."""
         return self.attention.attend(heads, cache, step)
 
-    def after_attention(self, x: ttnn.Tensor, output: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
-        """Finish the layer. x: the input of `project_qkv`, which is freed. Returns x's shape."""
-        update = step.layout.reduce(self.attention.project_output(output, step.layout))
-        return self.add_attention_and_mlp(x, update, step.layout)
+    def after_attention(
+        self, x: ttnn.Tensor, output: ttnn.Tensor, step: Pass, following: RMSNorm | None = None
+    ) -> Residual:
+        """Finish the layer. x: of the input of `project_qkv`; it is freed. following: the next layer's first norm."""
+        partial = self.attention.project_output(output, step.layout)
+        return self._mlp(step.layout.add(x, partial, self.mlp_norm), step.layout, following)
 
     def add_attention_and_mlp(self, x: ttnn.Tensor, update: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
-        """Add the attention's update, [1, 1, rows, hidden / tp], to the residual x, which is freed, then the MLP."""
-        x = _add_into(x, update)
-        normed = layout.norm(self.mlp_norm, layout.gather(x))
-        return _add_into(x, layout.reduce(self.mlp(normed, layout)))
+        """Add the attention's update, of x's shape, to the residual x, which is freed, then the MLP."""
+        return self._mlp(Residual(add_into(x, update)), layout).x
 
-    def attention_update(self, gathered: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
-        """Return what the attention adds to the residual, [1, 1, users, hidden / tp], for the gathered input, bfloat16
-        [1, 1, users, hidden]. Writes the cache."""
-        heads = self.attention.project_qkv(step.layout.norm(self.attention_norm, gathered), step)
-        out = self.attention.attend(heads, cache, step)
-        return step.layout.reduce(self.attention.project_output(out, step.layout))
+    def attention_update(self, x: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
+        """Return what the attention of a decode step adds to the residual x, bfloat16 [1, 1, users, hidden]. Writes the
+        cache."""
+        out = self.attention.attend(self.project_qkv(Residual(x), step), cache, step)
+        return step.layout.total(self.attention.project_output(out, step.layout))
 
     def prefill(self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> ttnn.Tensor:
-        """Run the layer over a prefill chunk; shapes as above."""
-        heads = self.project_qkv(x, step)
-        return self.after_attention(x, self.attention.attend_chunk(heads, cache, chunk, step), step)
+        """Run the layer over a prefill chunk; x: the residual, which is freed. Returns x's shape."""
+        heads = self.project_qkv(Residual(x), step)
+        return self.after_attention(x, self.attention.attend_chunk(heads, cache, chunk, step), step).x
 
-
-def _add_into(x: ttnn.Tensor, other: ttnn.Tensor) -> ttnn.Tensor:
-    out = ttnn.add(x, other, memory_config=x.memory_config())
-    ttnn.deallocate(x)
-    return out
+    def _mlp(self, entering: Residual, layout: Layout, following: RMSNorm | None = None) -> Residual:
+        x, normed = entering
+        if normed is None:
+            normed = layout.norm(self.mlp_norm, layout.gather(x))
+        return layout.add(x, self.mlp(normed, layout), following)
 
 
 def _prefill_program(mesh: ttnn.MeshDevice, tokens: int, start: int) -> Any:

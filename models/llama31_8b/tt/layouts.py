@@ -3,7 +3,9 @@
 """Where the rows of a pass are on a chip, and the ops that this takes: collectives, norms, products and heads.
 
 `TtLlama` has one layout for decode steps of one token per user, interleaved or sharded, which also makes the modules
-with its weights; and `Rows` for everything longer, prefill and token trees.
+with its weights; and `Rows` for everything longer, prefill and token trees. With it goes the collective: a TP group
+adds up a decode step's partial sums by `all_reduce`, which takes one tile of rows and the norm that follows, and all
+others by ttnn's reduce_scatter and all_gather.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import ttnn
+
+from tt_kernels.all_reduce.op import AllReduce
+from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 
 from ..config import LlamaConfig
 from .kv_cache import KVCacheBase
@@ -51,7 +56,23 @@ def reduce(x: ttnn.Tensor, mesh_shape: MeshShape) -> ttnn.Tensor:
     return ttnn.reduce_scatter(x, dim=3, cluster_axis=TP_AXIS, topology=ttnn.Topology.Linear)
 
 
+def add_into(x: ttnn.Tensor, other: ttnn.Tensor) -> ttnn.Tensor:
+    """Return the sum in x's memory; x is freed."""
+    out = ttnn.add(x, other, memory_config=x.memory_config())
+    ttnn.deallocate(x)
+    return out
+
+
 Heads = tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]
+
+
+class Residual(NamedTuple):
+    """The residual between two parts of a layer: x, bfloat16, placed by the layout; a decode step has all columns on
+    each chip, [1, 1, users, hidden], other passes a chip's part, [1, 1, rows, hidden / tp]. normed: the following norm
+    of it where the collective took that too, [1, 1, users, hidden], else None."""
+
+    x: ttnn.Tensor
+    normed: ttnn.Tensor | None = None
 
 
 class Layout(ABC):
@@ -67,17 +88,22 @@ class Layout(ABC):
         self.kv_heads = config.num_key_value_heads // mesh_shape.tp
         self.head_dim = config.head_dim
 
-    def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """Do `gather`; the next call may overwrite the result."""
-        return gather(x, self.mesh_shape)
-
-    def reduce(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """Do `reduce`; the next call may overwrite the result."""
-        return reduce(x, self.mesh_shape)
-
+    @abstractmethod
     def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
         """Place the embedding, bfloat16 [1, 1, rows, hidden / tp], interleaved in `memory`, as the residual."""
-        return x
+
+    @abstractmethod
+    def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """Return all columns of the residual, [1, 1, rows, hidden]."""
+
+    @abstractmethod
+    def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, norm: RMSNorm | None) -> Residual:
+        """Add a TP group's partial sums, [1, 1, rows, hidden] on each chip, to the residual x, which is freed. norm:
+        the one that follows."""
+
+    @abstractmethod
+    def total(self, partial: ttnn.Tensor) -> ttnn.Tensor:
+        """Add up a TP group's partial sums as the residual has them."""
 
     @abstractmethod
     def angles(self, rope: Rope, positions: ttnn.Tensor) -> Angles:
@@ -122,6 +148,18 @@ class Rows(Layout):
 
     memory = ttnn.DRAM_MEMORY_CONFIG
 
+    def residual(self, x: ttnn.Tensor) -> Any:
+        return x
+
+    def gather(self, x: ttnn.Tensor) -> Any:
+        return gather(x, self.mesh_shape)
+
+    def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, norm: Any) -> Residual:
+        return Residual(add_into(x, self.total(partial)))
+
+    def total(self, partial: ttnn.Tensor) -> Any:
+        return reduce(partial, self.mesh_shape)
+
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.prefill_angles(positions)
 
@@ -153,20 +191,40 @@ class Rows(Layout):
 
 class DecodeLayout(Layout):
     """One token per user, one tile high. Queries are [1, users, heads, head_dim], keys and values [1, users, kv heads,
-    head_dim], one core per user. Makes the modules with its weights. Raises ShardingError if a chip has more query
-    heads than cores."""
+    head_dim], one core per user. Makes the modules with its weights. all_reduce: of the mesh's TP groups, None where
+    they have one chip. Raises ShardingError if a chip has more query heads than cores."""
 
     name: str
     memory = ttnn.L1_MEMORY_CONFIG
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig) -> None:
+    def __init__(
+        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, all_reduce: AllReduce | None
+    ) -> None:
         super().__init__(mesh, mesh_shape, config)
+        self.all_reduce = all_reduce
         grid = mesh.compute_with_storage_grid_size()
         if self.heads > grid.x * grid.y:
             raise ShardingError(
                 f"joining heads takes a core for each: {config.name} has {self.heads} query heads per chip on "
                 f"{mesh_shape}, a chip {grid.x} x {grid.y} cores"
             )
+
+    def residual(self, x: ttnn.Tensor) -> Any:
+        return gather(x, self.mesh_shape)
+
+    def gather(self, x: ttnn.Tensor) -> Any:
+        return x
+
+    def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, norm: Any) -> Residual:
+        if self.all_reduce is None:
+            return Residual(add_into(x, partial))
+        weights = {} if norm is None else {"norm": norm.weight, "epsilon": norm.epsilon}
+        out = Residual(*self.all_reduce(partial, residual=x, **weights))
+        ttnn.deallocate(x)
+        return out
+
+    def total(self, partial: ttnn.Tensor) -> Any:
+        return partial if self.all_reduce is None else self.all_reduce(partial).sum
 
     @abstractmethod
     def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> RMSNorm: ...
@@ -231,8 +289,10 @@ class InterleavedLayout(DecodeLayout):
 
     name = "interleaved"
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
-        super().__init__(mesh, mesh_shape, config)
+    def __init__(
+        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, all_reduce: AllReduce | None = None
+    ) -> None:
+        super().__init__(mesh, mesh_shape, config, all_reduce)
         self._columns = mesh_shape.padded_vocab(config) // mesh_shape.tp
 
     def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
@@ -269,50 +329,25 @@ class InterleavedLayout(DecodeLayout):
 
 class ShardedLayout(DecodeLayout):
     """Rows and weights by a ShardedDecodeConfig. Keys are on other cores than queries and values, so that one op
-    rotates both and one op caches both. Collectives write into buffers that all steps share: gathers and reductions
-    alternate, so that no chip writes a buffer which its peer still reads. Raises ShardingError."""
+    rotates both and one op caches both. Raises ShardingError."""
 
     name = "sharded"
     angle_rows = 2
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
+    def __init__(
+        self,
+        mesh: ttnn.MeshDevice,
+        mesh_shape: MeshShape,
+        config: LlamaConfig,
+        users: int,
+        all_reduce: AllReduce | None,
+    ) -> None:
         self.config = ShardedDecodeConfig.of(config, mesh_shape, users)
-        super().__init__(mesh, mesh_shape, config)
-        self._normed, self._residual = (in_l1(mesh, shards) for shards in (self.config.normed, self.config.residual))
-        if mesh_shape.tp > 1:
-            self._gathered, self._reduced = (
-                ttnn.empty([1, 1, users, columns], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, memory)
-                for columns, memory in (
-                    (config.hidden_size, self._normed),
-                    (config.hidden_size // mesh_shape.tp, self._residual),
-                )
-            )
+        super().__init__(mesh, mesh_shape, config, all_reduce)
+        self._normed = in_l1(mesh, self.config.normed)
 
-    def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        if self.mesh_shape.tp == 1:
-            return x
-        return ttnn.all_gather(
-            x,
-            dim=3,
-            cluster_axis=TP_AXIS,
-            memory_config=self._gathered.memory_config(),
-            output_tensor=self._gathered,
-        )
-
-    def reduce(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        if self.mesh_shape.tp == 1:
-            return x
-        return ttnn.reduce_scatter(
-            x,
-            dim=3,
-            cluster_axis=TP_AXIS,
-            topology=ttnn.Topology.Linear,
-            memory_config=self._reduced.memory_config(),
-            output_tensor=self._reduced,
-        )
-
-    def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        return ttnn.interleaved_to_sharded(x, self._residual)
+    def residual(self, x: ttnn.Tensor) -> Any:
+        return ttnn.interleaved_to_sharded(super().residual(x), self._normed)
 
     def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
         grid = self._normed.shard_spec.grid.bounding_box().grid_size()
@@ -363,11 +398,24 @@ class ShardedLayout(DecodeLayout):
 
 
 def make_decode_layout(
-    name: str, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int
+    name: str,
+    mesh: ttnn.MeshDevice,
+    mesh_shape: MeshShape,
+    config: LlamaConfig,
+    users: int,
+    timeout_s: float | None = None,
 ) -> DecodeLayout:
-    """Make the layout of a decode sharding by name. Raises ShardingError."""
-    layouts = {"interleaved": InterleavedLayout, "sharded": ShardedLayout}
-    return layouts[check_decode_sharding(name)](mesh, mesh_shape, config, users)
+    """Make the layout of a decode sharding by name. timeout_s: how long a chip of a TP group waits for the others, None
+    for the op's default.
+    Raises ShardingError, and ValueError for a grid without room for the all-reduce."""
+    check_decode_sharding(name)
+    all_reduce = None
+    if mesh_shape.tp > 1:
+        patience_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
+        all_reduce = AllReduce(mesh, users, config.hidden_size, TP_AXIS, timeout_s=patience_s)
+    if name == "interleaved":
+        return InterleavedLayout(mesh, mesh_shape, config, all_reduce)
+    return ShardedLayout(mesh, mesh_shape, config, users, all_reduce)
 
 
 def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:

@@ -21,6 +21,7 @@ from ..config import LlamaConfig
 from ..results import AttentionStatistics
 from .alspec import PairAlspec, alspec_step, plain_step
 from .attention_policies import AttentionPolicy, GuessAttention, StepInputs, exact_attention
+from .chip_states import ChipStates
 from .kv_cache import KVCache, KVCacheBase, PagedKVCache
 from .layer import Attention, Chunk, DecoderLayer, Pass
 from .layouts import Layout, Rows, gather, make_decode_layout
@@ -90,7 +91,8 @@ class TtLlama:
         self.mesh, self.mesh_shape, self.config, self.precision = mesh, mesh_shape, config, precision
         self.users, self.capacity = users, capacity
         self.attention = make_policy(settings, mesh, mesh_shape, config)
-        self.layout = make_decode_layout(settings.decode_sharding, mesh, mesh_shape, config, users)
+        patience = settings.attention.timeout_s if isinstance(settings.attention, AttentionSettings) else None
+        self.layout = make_decode_layout(settings.decode_sharding, mesh, mesh_shape, config, users, patience)
         self.rows = Rows(mesh, mesh_shape, config)
         self.cache: KVCacheBase
         if settings.cache_blocks:
@@ -114,7 +116,6 @@ class TtLlama:
                 store,
                 self.rope,
                 self.attention,
-                users,
                 lambda chip, one_layer: self._new_cache(chip, one_layer, settings.zeroed),
             )
         final = store.put("norm", weights.final_norm, "bfloat16", None)
@@ -234,25 +235,33 @@ class TtLlama:
         may be running."""
         if self.pair is not None:
             self.pair.reset()
+        if self.layout.all_reduce is not None:
+            self.layout.all_reduce.reset()
+
+    @property
+    def states(self) -> ChipStates:
+        """Return the states of the ops of decode steps in which chips wait for each other."""
+        found = {} if self.pair is None else self.pair.states.by_caller
+        sums = self.layout.all_reduce
+        return ChipStates(found if sums is None else found | {"sum of a TP group": sums})
 
     def check(self) -> None:
         """Raise PeerError if a chip gave up on another; waits for the device if it has to look there."""
-        if self.pair is not None:
-            self.pair.check()
+        self.states.check()
 
     def statistics(self) -> AttentionStatistics | None:
         """Return what speculation counted since `reset`, None without it; waits for the device."""
-        return None if self.pair is None else self.pair.statistics()
+        return None if self.pair is None else replace(self.pair.statistics(), failures=tuple(self.states.failures()))
 
     def guard_tokens(self, tokens: ttnn.Tensor) -> None:
-        """Overwrite the chosen tokens, uint32 [1, users], on a chip that gave up on another."""
-        if self.pair is not None:
-            self.pair.guard_tokens(tokens)
+        """Overwrite the chosen tokens of a decode step, uint32 [1, users], on a chip that gave up on another."""
+        self.states.guard_tokens(tokens)
 
     def guard_result(self, result: ttnn.Tensor) -> None:
-        """Overwrite a verification result (speculative_sampling) on a chip that gave up on another."""
+        """Overwrite a verification result (speculative_sampling) on a chip that gave up on another. Only a pair's chips
+        can, in a step over trees: its sums are those of ttnn."""
         if self.pair is not None:
-            self.pair.guard_result(result)
+            self.pair.states.guard_result(result)
 
     def prefill(
         self, tokens: Sequence[int], user: int, start: int, last: bool, gather_logits: bool = True

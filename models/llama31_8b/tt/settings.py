@@ -41,7 +41,7 @@ class AttentionSettings:
     predictor: what the guess reads: `budget`, the default: one tile of first tokens, the last ones, and between them
         the tiles that held this part, `budget`, of the attention weight of earlier steps; or `ends`, which token trees
         need and `for_drafts` makes the default. guess_range: what it reads instead of either, without chosen tiles.
-    timeout_s: how long a row waits for the other before it gives up, in seconds at 1 GHz; None for the ops' default.
+    timeout_s: how long a chip waits for another before it gives up, in seconds at 1 GHz; None for the ops' default.
     program, tree_program: core assignments of the attention ops, chosen by them for None.
 
     Raises ValueError for another policy or predictor, a predictor beside another policy or a guess range, and a budget

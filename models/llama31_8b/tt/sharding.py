@@ -112,8 +112,8 @@ class AttentionChoice:
 class ShardedDecodeConfig:
     """The shards of a model on one chip of a mesh.
 
-    normed: the norm's input and output, and sums over all columns; residual: a chip's part of it. merged: the
-    attention's heads side by side. hidden: the MLP's gate and up.
+    normed: the residual, the norm's input and output, and partial sums. merged: the attention's heads side by side.
+    hidden: the MLP's gate and up.
     """
 
     model: str
@@ -122,7 +122,6 @@ class ShardedDecodeConfig:
     hidden_size: int
     qkv_columns: int
     normed: Shards
-    residual: Shards
     fused: Shards
     merged: Shards
     hidden: Shards
@@ -154,7 +153,6 @@ class ShardedDecodeConfig:
             hidden_size=config.hidden_size,
             qkv_columns=joined * head_dim,
             normed=_shards(config.hidden_size),
-            residual=_shards(config.hidden_size // tp),
             fused=Shards(joined, head_dim),
             merged=Shards(heads, head_dim),
             hidden=_shards(config.intermediate_size // tp, cores),  # an exponential per element
@@ -222,8 +220,7 @@ class ShardedDecodeConfig:
         """Describe activations, attention and each product on a line; the first layer stands for all."""
         lines = [
             f"sharded decode steps of {self.model} on a chip of {self.mesh}, {self.users} users, {precision.name}",
-            f"residual {self.residual}, norm {self.normed}, heads {self.fused}, joined {self.merged}, "
-            f"MLP {self.hidden}",
+            f"residual and norm {self.normed}, heads {self.fused}, joined {self.merged}, MLP {self.hidden}",
             str(self.exact_attention(precision.kv_cache)),
         ]
         products = self.layer(precision.of_layer(0))

@@ -115,7 +115,7 @@ def speculate(mesh, config, state, prefilled, chunk_size: int, capacity: int, ru
         for step, token in enumerate(run.tokens):
             started = time.monotonic()
             out = model.decode(model.step_inputs([token], [run.start + step]))
-            attend.check()
+            attend.states.check()
             rows = [ttnn.to_torch(part)[0, 0, 0].float() for part in ttnn.get_device_tensors(out)]
             logits.append(rows)
             decisions.append([[layer[0] for layer in row] for row in attend.last_priorities()])
@@ -180,7 +180,7 @@ def guarded(model) -> dict:
     for status in (0, 8):
         end_second_chip_in(model, status)
         tokens = model.put_integers(torch.tensor([[7]]), "uint32")
-        attend.guard_tokens(tokens)
+        attend.states.guard_tokens(tokens)
         seen = [int(ttnn.to_torch(part)) & 0xFFFFFFFF for part in ttnn.get_device_tensors(tokens)]
         try:
             outcome = agreed_tokens(model, tokens).tolist()
@@ -260,7 +260,7 @@ def row_decisions(
     told = {"decisions": [], "logits": []}
     for step, token in enumerate(tokens):
         out = model.decode(model.step_inputs([token], [position + step]))
-        attend.check()
+        attend.states.check()
         parts = ttnn.get_device_tensors(out)
         told["logits"].append([ttnn.to_torch(part)[0, 0, 0].float() for part in parts[:: model.mesh_shape.tp]])
         told["decisions"].append([[layer.last[0] for layer in chip] for chip in attend.log.read()])

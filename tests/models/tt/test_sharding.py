@@ -30,18 +30,19 @@ from models.llama31_8b.tt.sharding import (
 )
 from perf.footprint.__main__ import program_row, step_totals
 from perf.footprint.graph import CAPACITY
+from perf.lib.launch_labels import ALL_REDUCE
 from tests.models.tt.sharding_programs import modules, steps_of_row, tokens
 from tests.support.tt_programs import figures
 
 LLAMA = preset("llama-3.1-8b")
 SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8)]
-# At 8B shapes: cores of the residual, the norm, the heads, the joined heads and the MLP; and of the five products the
+# At 8B shapes: cores of the norm, the heads, the joined heads and the MLP; and of the five products the
 # tiles a bank, which tt-metal's own rule gives too (columns in whole rounds over 12 banks).
 CHOSEN = {
-    1: ([32, 32, 48, 32, 64], [16, 11, 38, 38, 11]),
-    2: ([32, 32, 24, 16, 56], [8, 11, 19, 19, 11]),
-    4: ([32, 32, 12, 8, 16], [4, 11, 10, 10, 11]),
-    8: ([16, 32, 6, 4, 8], [2, 11, 5, 5, 11]),
+    1: ([32, 48, 32, 64], [16, 11, 38, 38, 11]),
+    2: ([32, 24, 16, 56], [8, 11, 19, 19, 11]),
+    4: ([32, 12, 8, 16], [4, 11, 10, 10, 11]),
+    8: ([32, 6, 4, 8], [2, 11, 5, 5, 11]),
 }
 
 
@@ -50,7 +51,7 @@ def test_what_sharded_steps_choose_at_8b_shapes(shape):
     mesh = MeshShape(*shape)
     plan, precision = ShardedDecodeConfig.of(LLAMA, mesh, users=32), precision_config("performance", 32)
     products = plan.layer(precision.of_layer(0))
-    parts = [plan.residual, plan.normed, plan.fused, plan.merged, plan.hidden]
+    parts = [plan.normed, plan.fused, plan.merged, plan.hidden]
     assert ([part.cores for part in parts], [p.bank_columns // 32 for p in products]) == CHOSEN[mesh.tp]
     for product in products + [plan.lm_head(n, "bfloat8_b") for n in plan.head_blocks()]:
         assert product.source.cores * product.source.columns == product.inputs
@@ -176,14 +177,20 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
             expected = ShardedDecodeConfig.of(LLAMA, mesh, users).padding_bytes(performance, 32)
             assert step["padding"] == expected > 0
             read = [launch["op"] for launch in layer if launch["dram"]]
-            assert set(read) == {"rms_norm", "linear", "paged_fused_update_cache", FLASH_DECODE}
+            sums = [launch for launch in layer if launch["op"] == ALL_REDUCE]
+            assert len(sums) == (0 if mesh.tp == 1 else 2) and all(
+                launch["programs"] == ["GenericOp"] for launch in sums
+            )
+            reads = {"rms_norm", "linear", "paged_fused_update_cache", FLASH_DECODE} | ({ALL_REDUCE} if sums else set())
+            assert set(read) == reads
             (attention,) = [launch for launch in layer if launch["op"] == FLASH_DECODE]
             assert attention["dram"] == held.kv_cache // 32 + 4, "keys, values and a position"
             heads = LLAMA.num_key_value_heads // mesh.tp
             assert attention["programs"] == ["GenericOp"]
             assert attention["cores"] > heads and attention["cores"] % heads == 0, "several workers a head"
             norms = [launch["cores"] for launch in layer if launch["op"] == "rms_norm"]
-            assert norms == [32, 32], "the interleaved norm has a core for a tile of users"
+            # The all-reduce takes all norms but the first layer's first.
+            assert norms == [32] * (1 if sums else 2), "the interleaved norm has a core for a tile of users"
         else:
             assert step["padding"] == 0
         assert program_row(mesh, asked, found)["ops_per_layer"] == len(layer)

@@ -11,7 +11,7 @@ from loguru import logger
 from models.llama31_8b.generation.sampling import SamplingParams
 from tests.models.tt.parallel_programs import CONFIG, prefill_decode_choose
 
-GRID = "4x2"  # with two links reduce_scatter wants eight cores
+GRID = "4x2"  # prefill: with two links reduce_scatter wants eight cores
 MIN_PCC, MAX_ERROR = 0.99, 0.15
 STEPS, LEAST_GAP = 1, 0.02
 

@@ -41,7 +41,6 @@ class ParallelStage:
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
-        users: int,
         new_cache: NewCache,
     ) -> None:
         config, self.mesh_shape, self.layers = assignment.config, assignment.mesh, stage.layers
@@ -51,7 +50,7 @@ class ParallelStage:
         self.norm = RMSNorm(
             store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
         )
-        self.layout, self.rows = InterleavedLayout(mesh, chip, config, users), Rows(mesh, chip, config)
+        self.layout, self.rows = InterleavedLayout(mesh, chip, config), Rows(mesh, chip, config)
         self.attention = Attention(
             0,
             Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
@@ -73,15 +72,15 @@ class ParallelStage:
         self._owns = [mask(row[None]) for row in slots]
 
     def decode(self, whole: ttnn.Tensor, step: Pass) -> list[ttnn.Tensor]:
-        """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> per layer what its attention adds to the
-        residual, [1, 1, users, hidden / tp] in L1. Writes the chips' own caches."""
+        """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> per layer what its attention adds to it, of
+        the same shape, in L1. Writes the chips' own caches."""
         own = replace(step, layout=self.layout)
         heads = self.attention.project_qkv(self.norm(whole), own)
         partial = self.attention.project_output(self.attention.attend(heads, self.cache, own), self.layout)
         # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
-        # brings every layer's columns to the chip that keeps them.
+        # brings every layer's columns to all chips.
         stacked = ttnn.mul(partial, self._slots, memory_config=ttnn.L1_MEMORY_CONFIG)
-        sums = reduce(stacked, self.mesh_shape)
+        sums = gather(reduce(stacked, self.mesh_shape), self.mesh_shape)
         _, _, users, columns = sums.shape
         return [
             ttnn.slice(sums, [0, slot, 0, 0], [1, slot + 1, users, columns], memory_config=ttnn.L1_MEMORY_CONFIG)
@@ -131,7 +130,6 @@ class LayerGroups:
         store: WeightStore,
         rope: Rope,
         policy: AttentionPolicy,
-        users: int,
         new_cache: NewCache,
     ) -> None:
         policy.check_trees()  # drafts and their calibration have exact attention
@@ -149,7 +147,6 @@ class LayerGroups:
                     weights,
                     store,
                     rope,
-                    users,
                     new_cache,
                 )
                 for stage in assignment.stages(group)
@@ -162,14 +159,15 @@ class LayerGroups:
 
     def decode(self, x: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Run all layers by algorithm 2: the attentions of a group read its first layer's input; each MLP reads the
-        residual with the attentions up to its own and the MLPs before it. Shapes: see DecoderLayer."""
+        residual with the attentions up to its own and the MLPs before it. x: the residual, [1, 1, users, hidden];
+        returns its shape."""
         for group, stages in self._groups:
-            entering, updates = gather(x, self.assignment.mesh), []
+            updates = []
             for stage in stages:
                 if isinstance(stage, ParallelStage):
-                    updates += stage.decode(entering, step)
+                    updates += stage.decode(x, step)
                 else:
-                    updates.append(self.layers[stage].attention_update(entering, cache, step))
+                    updates.append(self.layers[stage].attention_update(x, cache, step))
             for layer, update in zip(group, updates, strict=True):
                 x = self.layers[layer].add_attention_and_mlp(x, update, step.layout)
         return x
