@@ -86,7 +86,7 @@ def decode_by_budget(
                 put_by_rank(masses, [own, other])
         for tokens, positions in zip(part.tokens, part.positions, strict=True):
             out = model.decode(model.step_inputs(tokens, positions))
-            attend.states.check()
+            model.check()
             steps.append(
                 {
                     "logits": [rank[0, 0, :users].float() for rank in by_rank(out)],

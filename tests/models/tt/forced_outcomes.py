@@ -94,7 +94,7 @@ def forced(
     told = []
     for index, step in enumerate(steps):
         rows = [ttnn.to_torch(part).float() for part in ttnn.get_device_tensors(replays[step]())]
-        pair.states.check()
+        model.check()
         counts = pair.statistics().layers[0]
         logger.info("step {}: {}, counted {}", index, step, counts)
         told.append(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.models.tt.speculation_programs import guarded
 from tests.support.tt_programs import TINY, build, cache_figures, figures
 
 # Two query heads and a key/value head a chip; 96 tokens leave the second chip 32 columns and a tile of padding.
@@ -19,6 +20,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
     By step, the prefill first: figures of the first chip's logits, its best token and the reference's, and whether all
     chips have the same logits. Figures of the caches, whether all rows have the same, and at the last step the tokens
     that every chip chooses: the greedy one, and by `params` and a uniform number; and the host's choice by the same.
+    And tokens of a chip that has given up on another.
     """
     import torch
 
@@ -57,6 +59,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
     masses = warp_logits(of_chips(logits)[0][0, 0, :1, : CONFIG.vocab_size].float(), params)
     caches = [of_chips(tensor) for tensor in (*model.cache.keys, *model.cache.values)]
     columns = model.mesh_shape.tp
+    model.check()
     return {
         "steps": told,
         "cache": cache_figures(model, cache, [len(prompt) + steps]),
@@ -66,6 +69,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
         "greedy": chosen[0],
         "drawn": chosen[1],
         "host": int(inverse_cdf(masses, torch.tensor([number]))),
+        "guarded": guarded(model, model.layout.all_reduce, 1),
     }
 
 

@@ -115,7 +115,7 @@ def speculate(mesh, config, state, prefilled, chunk_size: int, capacity: int, ru
         for step, token in enumerate(run.tokens):
             started = time.monotonic()
             out = model.decode(model.step_inputs([token], [run.start + step]))
-            attend.states.check()
+            model.check()
             rows = [ttnn.to_torch(part)[0, 0, 0].float() for part in ttnn.get_device_tensors(out)]
             logits.append(rows)
             decisions.append([[layer[0] for layer in row] for row in attend.last_priorities()])
@@ -149,7 +149,10 @@ def speculate(mesh, config, state, prefilled, chunk_size: int, capacity: int, ru
 def texts_and_failures(mesh, config, state, prompt: list[int], chunk_size: int, capacity: int) -> dict:
     """A short text of the generator, prefill included; and what the guard of tokens does."""
     model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size)
-    return {"generated": generated(model, prompt[:SHORT_PROMPT], 3), "guarded": guarded(model)}
+    return {
+        "generated": generated(model, prompt[:SHORT_PROMPT], 3),
+        "guarded": guarded(model, model.pair.attention_pairs, 8),
+    }
 
 
 def generated(model, prompt: list[int], new_tokens: int) -> dict:
@@ -167,8 +170,8 @@ def generated(model, prompt: list[int], new_tokens: int) -> dict:
     }
 
 
-def guarded(model) -> dict:
-    """Tokens behind the guard, while all is well and when the second chip's attention has given up on its peer: both
+def guarded(model, state, status: int) -> list:
+    """Tokens behind the guard, while all is well and when the second chip has given up with this status of `state`: all
     chips' tokens, and what the generator makes of them."""
     import torch
     import ttnn
@@ -176,36 +179,35 @@ def guarded(model) -> dict:
     from models.llama31_8b.tt.generator import agreed_tokens
     from tt_kernels.common.peer import PeerError
 
-    attend, told = model.pair, []
-    for status in (0, 8):
-        end_second_chip_in(model, status)
+    told = []
+    for found in (0, status):
+        end_second_chip_in(model, state, found)
         tokens = model.put_integers(torch.tensor([[7]]), "uint32")
-        attend.states.guard_tokens(tokens)
+        model.guard_tokens(tokens)
         seen = [int(ttnn.to_torch(part)) & 0xFFFFFFFF for part in ttnn.get_device_tensors(tokens)]
         try:
             outcome = agreed_tokens(model, tokens).tolist()
         except PeerError as error:
             outcome = str(error)
         told.append((seen, outcome))
-    attend.reset()
+    model.reset()
     return told
 
 
-def end_second_chip_in(model, status: int) -> None:
-    """Make the second chip's attention have given up on its peer with this status, 0 for not at all."""
+def end_second_chip_in(model, state, status: int) -> None:
+    """Make the second chip have given up with this status of `state`, 0 for not at all."""
     import torch
     import ttnn
 
-    pairs = model.pair.attention_pairs
-    states = torch.zeros(2, 1, 1, pairs.STATE_WORDS, dtype=torch.int32)
-    states[1, ..., pairs.STATUS_WORD] = status
+    states = torch.zeros(model.mesh_shape.chips, 1, 1, state.STATE_WORDS, dtype=torch.int32)
+    states[1, ..., state.STATUS_WORD] = status
     host = ttnn.from_torch(
         states,
         dtype=ttnn.uint32,
         layout=ttnn.ROW_MAJOR_LAYOUT,
         mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0),
     )
-    ttnn.copy_host_to_device_tensor(host, pairs.state)
+    ttnn.copy_host_to_device_tensor(host, state.state)
 
 
 def _row(tensor, row: int, cached: int):
@@ -260,7 +262,7 @@ def row_decisions(
     told = {"decisions": [], "logits": []}
     for step, token in enumerate(tokens):
         out = model.decode(model.step_inputs([token], [position + step]))
-        attend.states.check()
+        model.check()
         parts = ttnn.get_device_tensors(out)
         told["logits"].append([ttnn.to_torch(part)[0, 0, 0].float() for part in parts[:: model.mesh_shape.tp]])
         told["decisions"].append([[layer.last[0] for layer in chip] for chip in attend.log.read()])

@@ -61,7 +61,7 @@ def test_each_chip_of_a_row_chooses_for_its_own_heads(sim_mesh):
     assert [step.accepted[:, 0, 0].tolist() for step in policy.statistics.steps] == HITS
     part = Part(THRESHOLD, tokens, [[PROMPT_TOKENS + step] for step in range(STEPS)])
 
-    found = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
+    found = sim_mesh((2, 2), "4x2").run(
         decode_by_budget, ROWS, state, prefilled, CHUNK_SIZE, BUDGET, CAPACITY, [part], timeout=2900
     )
 

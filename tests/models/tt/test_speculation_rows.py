@@ -44,9 +44,7 @@ def test_a_row_takes_one_decision_over_all_its_heads(sim_mesh):
 
     cache = wanted.cache
     prefilled = [[layer[0, :, :PROMPT_TOKENS] for layer in part] for part in (cache.keys, cache.values)]
-    told = sim_mesh(
-        (2, 2), "4x2"
-    ).run(  # reduce_scatter over two links wants eight cores
+    told = sim_mesh((2, 2), "4x2").run(
         row_decisions,
         ROWS,
         state,

@@ -47,7 +47,7 @@ def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity:
         pair.threshold = planned.threshold
         step.load(planned.drafts, planned.lengths)
         verified = traced()
-        pair.states.check()
+        model.check()
         parts = ttnn.get_device_tensors(step.logits)
         chips = range(0, model.mesh_shape.chips, model.mesh_shape.tp)
         found = [[(outcome.path, outcome.tokens) for outcome in verified.read(chip)] for chip in chips]

@@ -10,6 +10,7 @@ from loguru import logger
 
 from models.llama31_8b.generation.sampling import SamplingParams
 from tests.models.tt.parallel_programs import CONFIG, prefill_decode_choose
+from tt_kernels.token_guard.op import FAILED
 
 GRID = "4x2"  # prefill: with two links reduce_scatter wants eight cores
 MIN_PCC, MAX_ERROR = 0.99, 0.15
@@ -45,3 +46,6 @@ def test_the_chips_of_a_row_give_the_reference_and_choose_the_same_tokens(sim_me
     assert told["rows"] == [True] * 2 * CONFIG.num_hidden_layers, "every row must cache the same"
     assert told["greedy"] == [told["steps"][-1]["wanted"]] * chips
     assert told["drawn"] == [told["host"]] * chips
+    well, failed = told["guarded"]
+    assert well == ([7] * chips, [[7]]) and failed[0] == [7, FAILED, 7, 7][:chips]
+    assert failed[1] == "sum of a TP group: chip (0, 1) gave up in call 0: TP rank 0 sent no rows"

@@ -7,24 +7,36 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.run_op import run_ops
+from tests.support.run_op import Make, run_ops
 from tests.tt_kernels.all_reduce.calls import HALF_STEP, call_of, check, draw, reduce_of, same_on_all_chips
 from tt_kernels.all_reduce import reference
 
 pytestmark = pytest.mark.sim
+SHARDS = f"{__name__}:shards"
+
+
+def shards(cores: int):
+    """Return the memory of a row's tiles, one on each of the first `cores` cores, in the worker."""
+    import ttnn
+
+    grid = ttnn.num_cores_to_corerangeset(cores, ttnn.CoreCoord(2, 2), row_wise=True)
+    spec = ttnn.ShardSpec(grid, [32, 32], ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
 
 
 @pytest.mark.parametrize("users", [1, 3, 17])
 def test_sum_residual_and_norm(sim_mesh, users):
-    """From one row to whole tiles; three workers, of which each has several tiles, or one where three divides them."""
+    """From one row to whole tiles; three workers, of which each has several tiles, or one where three divides them;
+    interleaved, and in shards of which a worker has two."""
     worker = sim_mesh((1, 2), "2x2")
     calls, drawn = [], []
     for columns in (128, 96):
         parts, residual, norm = draw(users, 2, users, columns)
-        forms = [{}, {"residual": residual}, {"norm": norm}, {"residual": residual, "norm": norm}]
+        both = {"residual": residual, "norm": norm}
+        forms = [({}, "DRAM"), ({"residual": residual}, "DRAM"), ({"norm": norm}, "L1"), (both, Make(SHARDS, 4))]
         op = reduce_of(users, columns)
-        for form in forms[3 if columns == 96 else 0 :]:
-            calls.append(call_of(op, parts, **form, memory="L1" if columns == 96 else "DRAM"))
+        for form, memory in [(both, "L1")] if columns == 96 else forms:
+            calls.append(call_of(op, parts, **form, memory=memory))
             drawn.append((parts, form))
     for (parts, form), found in zip(drawn, run_ops(worker, calls, timeout=300), strict=True):
         check(found, parts, **form)
