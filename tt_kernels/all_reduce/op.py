@@ -77,7 +77,7 @@ class AllReduce(TpChips):
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
-    STATE_WORDS, STATUS_WORD = 16, _STATE_FIELDS["status"]  # sizeof(all_reduce::State)
+    STATE_WORDS, STATUS_WORD = 16, _STATE_FIELDS["status"]  # sizeof(tp::Calls), rounded up to 64 bytes
     defines = (("PEER_LINK_FABRIC", "1"),)
 
     def __init__(

@@ -320,6 +320,17 @@ inline void add_squares() {
     }
 }
 
+// Row i of LREG0 = the sum of the four rows of LREGi, which SFPTRANSP makes the i-th rows of LREG0 to 3.
+inline void add_rows() {
+    using ckernel::p_sfpu;
+    TTI_SFPTRANSP(0, 0, 0, 0);
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LREG0, 0);
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG2, p_sfpu::LREG3, p_sfpu::LREG2, 0);
+    TTI_SFPNOP;
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG2, p_sfpu::LREG0, 0);
+    TTI_SFPNOP;
+}
+
 // LREG0 += LREG0 of the column `distance` to the left, of 8 in a ring.
 template <uint32_t distance>
 inline void add_rotated() {
@@ -363,13 +374,7 @@ inline void sums_of_squares(Bands bands, uint32_t factor) {
     using ckernel::p_sfpu;
     sum_squares<tiles>(bands);
     TTI_SFPMOV(0, p_sfpu::LREG4, p_sfpu::LREG1, 0);
-    // The four rows of LREG0 become the first rows of LREG0 to 3, those of LREG1 the second ones. Their sums:
-    TTI_SFPTRANSP(0, 0, 0, 0);
-    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LREG0, 0);
-    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG2, p_sfpu::LREG3, p_sfpu::LREG2, 0);
-    TTI_SFPNOP;
-    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG2, p_sfpu::LREG0, 0);
-    TTI_SFPNOP;
+    add_rows();
     add_rotated<1>();
     add_rotated<2>();
     add_rotated<4>();

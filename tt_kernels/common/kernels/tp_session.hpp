@@ -27,9 +27,19 @@ constexpr uint32_t max_chips = 8;
 constexpr uint32_t max_users = 8;
 constexpr uint32_t kinds = 3;  // numbers per user: squared distance, squared norm, bound
 
-// tt_kernels/common/tp_group.py reads the state on the host and must agree on these.
+// What a chip keeps of its calls with the others of its group, the first words of its state; tp_group.py and
+// all_reduce/op.py read it on the host.
+struct Calls {
+    uint32_t arrivals[max_chips];  // incremented by each chip of the group
+    uint32_t calls;
+    uint32_t status;  // 0 while all is well
+    uint32_t status_call;
+    uint32_t silent;  // the chip that was missed
+};
+static_assert(offsetof(Calls, calls) == 8 * 4 && sizeof(Calls) == 12 * 4);
+
+// tp_group.py must agree on these.
 enum Status : uint32_t {
-    fine = 0,
     numbers_absent = 1,  // of the chip in `silent`
     vote_absent = 2,     // of the chip in `silent`
     link_blocked = 3,    // the fabric took no packet
@@ -50,11 +60,7 @@ struct Vote {
 };
 
 struct State {
-    uint32_t arrivals[max_chips];  // incremented by each chip of the group
-    uint32_t calls;
-    uint32_t status;
-    uint32_t status_call;
-    uint32_t silent;
+    Calls group;
     uint32_t accepted;  // calls in which all voted in favour
     uint32_t padding[3];
     Vote outgoing_vote[2];  // the second is not used: what follows stays aligned
@@ -63,7 +69,8 @@ struct State {
     Numbers mailbox[2][max_chips];
 };
 static_assert(
-    sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128 && offsetof(State, status) == 9 * 4);
+    sizeof(Numbers) == 128 && sizeof(State) == 64 + 32 + 256 + 17 * 128 &&
+    offsetof(State, accepted) == 12 * 4);
 
 // The connections to the neighbouring chips of the group, open from construction to close(). Runtime arguments: whether
 // there is a next chip forward, and backward; then the PeerLink arguments of each. None is opened unless `wanted`.
@@ -118,21 +125,71 @@ private:
     PeerLink* link_[2] = {nullptr, nullptr};
 };
 
-class Session {
+// Calls that every chip of a group counts for itself, with a bound on each wait for another.
+class Group {
 public:
     // state: its L1 address, the same on all chips. self: this chip's index among the `chips` of its group.
-    Session(uint32_t state, uint32_t self, uint32_t chips, uint64_t timeout) :
-        state_(reinterpret_cast<volatile tt_l1_ptr State*>(state)),
+    Group(uint32_t state, uint32_t self, uint32_t chips, uint64_t timeout) :
+        calls_(reinterpret_cast<volatile tt_l1_ptr Calls*>(state)),
         self_(self),
         chips_(chips),
         timeout_(timeout) {}
 
-    bool usable() const { return state_->status == fine; }
+    // Whether no call has failed.
+    bool usable() const { return calls_->status == 0; }
+
+    // The counter of this chip on the others, incremented once everything of a call has been written to them.
+    uint32_t arrival() const { return address(offsetof(Calls, arrivals) + self_ * sizeof(uint32_t)); }
+
+protected:
+    // The number of the call that it starts.
+    uint32_t next_call() {
+        const uint32_t call = calls_->calls + 1;
+        calls_->calls = call;
+        return call;
+    }
+
+    // Waits until that chip has incremented its counter in this call; else fails with `absent`.
+    bool await(uint32_t chip, uint32_t absent) {
+        const uint32_t call = calls_->calls;
+        const auto arrived = [&] { return bounded::reached(&calls_->arrivals[chip], call); };
+        return bounded::wait(timeout_, arrived) || fail(absent, chip);
+    }
+
+    // Whether visit(other) was true for every other chip; stops at the first for which it was not.
+    template <typename Visit>
+    bool for_each_other(Visit visit) {
+        for (uint32_t chip = 0; chip < chips_; ++chip) {
+            if (chip != self_ && !visit(chip)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    // Records the failure: every later call returns at once.
+    bool fail(uint32_t status, uint32_t chip) {
+        calls_->status = status;
+        calls_->status_call = calls_->calls;
+        calls_->silent = chip;
+        return false;
+    }
+
+    uint32_t address(uint32_t offset) const { return reinterpret_cast<uint32_t>(calls_) + offset; }
+
+    volatile tt_l1_ptr Calls* calls_;
+    uint32_t self_, chips_;
+    uint64_t timeout_;
+};
+
+class Session : public Group {
+public:
+    Session(uint32_t state, uint32_t self, uint32_t chips, uint64_t timeout) :
+        Group(state, self, chips, timeout), state_(reinterpret_cast<volatile tt_l1_ptr State*>(state)) {}
 
     // Send the numbers of `users` and replace them by the sums over the group; returns whether that succeeded.
     bool sum(Links& links, uint32_t users, uint32_t (&numbers)[kinds][max_users]) {
-        const uint32_t call = state_->calls + 1;
-        state_->calls = call;
+        const uint32_t call = next_call();
         state_->outgoing.call = call;
         for (uint32_t kind = 0; kind < kinds; ++kind) {
             for (uint32_t user = 0; user < users; ++user) {
@@ -145,17 +202,14 @@ public:
             return link.write(
                        address(offsetof(State, outgoing)), link.core_address(address(slot)),
                        sizeof(Numbers)) &&
-                   link.increment(address(offsetof(State, arrivals) + self_ * sizeof(uint32_t)));
+                   link.increment(arrival());
         });
         if (!sent) {
             return fail(link_blocked, self_);
         }
         const bool complete = for_each_other([&](uint32_t other) {
-            const auto arrived = [&] { return bounded::reached(&state_->arrivals[other], call); };
-            if (!bounded::wait(timeout_, arrived)) {
-                return fail(numbers_absent, other);
-            }
-            return state_->mailbox[call % 2][other].call == call || fail(out_of_step, other);
+            return await(other, numbers_absent) &&
+                   (state_->mailbox[call % 2][other].call == call || fail(out_of_step, other));
         });
         if (!complete) {
             return false;
@@ -176,7 +230,7 @@ public:
 
     // Vote in the call that sum() began, without waiting for the others.
     bool vote(Links& links, bool favour) {
-        const uint32_t call = state_->calls;
+        const uint32_t call = calls_->calls;
         state_->outgoing_vote[0].word = 2 * call + favour;
         const uint32_t slot = offsetof(State, votes) + (call % 2 * max_chips + self_) * sizeof(Vote);
         return for_each_other([&](uint32_t other) {
@@ -190,7 +244,7 @@ public:
 
     // Whether all others voted in favour. They may first have to give up on their own peers.
     bool all_in_favour() {
-        const uint32_t call = state_->calls;
+        const uint32_t call = calls_->calls;
         const bool found = for_each_other([&](uint32_t other) {
             const volatile tt_l1_ptr uint32_t* word = &state_->votes[call % 2][other].word;
             if (!bounded::wait(vote_patience * timeout_, [&] { return *word / 2 == call; })) {
@@ -206,29 +260,7 @@ private:
     // A chip waits for numbers, for its peer, for the fabric and for an acknowledgement before it votes.
     static constexpr uint64_t vote_patience = 5;
 
-    // Whether visit(other) was true for every other chip; stops at the first for which it was not.
-    template <typename Visit>
-    bool for_each_other(Visit visit) {
-        for (uint32_t chip = 0; chip < chips_; ++chip) {
-            if (chip != self_ && !visit(chip)) {
-                return false;
-            }
-        }
-        return true;
-    }
-
-    bool fail(Status status, uint32_t chip) {
-        state_->status = status;
-        state_->status_call = state_->calls;
-        state_->silent = chip;
-        return false;
-    }
-
-    uint32_t address(uint32_t offset) const { return reinterpret_cast<uint32_t>(state_) + offset; }
-
     volatile tt_l1_ptr State* state_;
-    uint32_t self_, chips_;
-    uint64_t timeout_;
 };
 
 }  // namespace tp
