@@ -354,10 +354,10 @@ def agreed_tokens(model: TtLlama, output: ttnn.Tensor) -> torch.Tensor:
 
 
 def agreed_outcomes(model: TtLlama, verified: Verified) -> list[Any]:
-    """Return each user's outcome, a VerificationResult. With two rows, read every chip's, which show whether one
+    """Return each user's outcome, a VerificationResult. Of several chips, read every one's, which show whether one
     failed. Raises what `Verified.check` and `TtLlama.check` raise, and RuntimeError if chips decided
     differently."""
-    if model.mesh_shape.sp == 1:
+    if model.mesh_shape.chips == 1:
         return verified.check()
     found = [verified.read(chip) for chip in range(model.mesh_shape.chips)]
     if any(outcome.status for outcomes in found for outcome in outcomes):
