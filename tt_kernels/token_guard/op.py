@@ -12,14 +12,14 @@ cores has failed, so that the host needs to read nothing else:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
-from tt_kernels.common.peer import ChipPairs
+from tt_kernels.common.peer import ChipPairs, PeerError
 from tt_kernels.common.tp_group import TpChips
 
 if TYPE_CHECKING:
@@ -29,6 +29,49 @@ KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"
 FAILED = 0xFFFFFFFF
 _SCRATCH_CB = 0
 _LINE_BYTES = 32
+
+
+class ChipStates:
+    """The states of all ops of a step in which chips wait for each other.
+
+    by_caller: each op's, by the name that errors give it; none where chips run alone.
+    """
+
+    def __init__(self, by_caller: Mapping[str, ChipPairs | TpChips]) -> None:
+        self.by_caller = dict(by_caller)
+
+    def guard_tokens(self, tokens: ttnn.Tensor) -> None:
+        """Overwrite the chosen tokens, uint32 [1, users], on a chip that gave up on another."""
+        if self.by_caller:
+            guard_tokens(tokens, list(self.by_caller.values()))
+
+    def guard_result(self, result: ttnn.Tensor) -> None:
+        """Overwrite a verification result (speculative_sampling) on a chip that gave up on another."""
+        if self.by_caller:
+            guard_result(result, list(self.by_caller.values()))
+
+    def check(self) -> None:
+        """Raise PeerError if a chip gave up on another: results since then are invalid. Waits for the device if there
+        is a state to read."""
+        for caller, state in self.by_caller.items():
+            try:
+                state.check()
+            except PeerError as error:
+                raise PeerError(f"{caller}: {error}") from error
+
+    def failures(self) -> list[str]:
+        """Return what each chip that gave up says; waits as `check`."""
+        return [
+            f"{caller} {name} {state.failure}"
+            for caller, states in self.by_caller.items()
+            for name, state in zip(states.names(), states.states(), strict=True)
+            if state.failure
+        ]
+
+    def reset(self) -> None:
+        """Forget counters and failures. No step may be running."""
+        for state in self.by_caller.values():
+            state.reset()
 
 
 def guard_result(result: ttnn.Tensor, pairs: Sequence[ChipPairs | TpChips]) -> None:

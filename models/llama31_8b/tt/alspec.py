@@ -26,12 +26,12 @@ from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, speculative_flash_decode
 from tt_kernels.tile_selection.op import select_tiles
+from tt_kernels.token_guard.op import ChipStates
 from tt_kernels.tree_attention.op import speculative_tree_attention
 
 from ..config import LlamaConfig
 from .attention_policies import AttentionPolicy
 from .chip_counters import ChipCounters, LayerCounters
-from .chip_states import ChipStates
 from .kv_cache import KVCacheBase
 from .layer import DecoderLayer, Pass
 from .layouts import Residual

@@ -15,13 +15,13 @@ import torch
 import ttnn
 from tqdm import tqdm
 
+from tt_kernels.token_guard.op import ChipStates
 from tt_kernels.tree_attention.checks import check_intervals, check_room
 
 from ..config import LlamaConfig
 from ..results import AttentionStatistics
 from .alspec import PairAlspec, alspec_step, plain_step
 from .attention_policies import AttentionPolicy, GuessAttention, StepInputs, exact_attention
-from .chip_states import ChipStates
 from .kv_cache import KVCache, KVCacheBase, PagedKVCache
 from .layer import Attention, Chunk, DecoderLayer, Pass
 from .layouts import Layout, Rows, gather, make_decode_layout
