@@ -291,9 +291,11 @@ def estimate(
     )
 
 
-def step_ns(hit_rate: float, context: int, chips: int, chunk_size: int, keys: int | None = None) -> float:
+def step_ns(
+    hit_rate: float, context: int, chips: int, chunk_size: int, keys: int | None = None, times: Times | None = None
+) -> float:
     """Return the nanoseconds of an SP+TP step whose hit rate is a mean over tokens: the line from no hits to all."""
-    none, full = (estimate(context, rate, chips, chunk_size, keys=keys).token_latency_ns for rate in (0.0, 1.0))
+    none, full = (estimate(context, rate, chips, chunk_size, times, keys).token_latency_ns for rate in (0.0, 1.0))
     return none + hit_rate * (full - none)
 
 

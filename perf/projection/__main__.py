@@ -83,7 +83,8 @@ def _tokens(options: argparse.Namespace) -> Answer:
 def _gains(options: argparse.Namespace) -> Answer:
     chips = [n for n in options.chips or CHIP_COUNTS if n > 1]
     rates = options.hit_rate or gains.GAIN_HIT_RATES
-    rows = gains.gain_rows(options.context or gains.GAIN_CONTEXTS, chips, rates, options.chunk_size)
+    times = gains.AllReduceTimes() if options.all_reduce else None
+    rows = gains.gain_rows(options.context or gains.GAIN_CONTEXTS, chips, rates, options.chunk_size, times)
     return rows, table(rows, " ".join(name for name in rows[0] if name != "chunk_size"))
 
 
@@ -174,6 +175,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--measured-only", nargs="+", default=[], metavar="OPTION=VALUE", help="plan=, precision=, source="
     )
     tokens.add_argument("--plot", type=_plot, metavar="FILE", help="save figure 7 there")
+    over.add_argument(
+        "--all-reduce", action="store_true", help="tt_kernels.all_reduce, as executed, for the tables' collectives"
+    )
     ops = add("ops", _ops, "a decode step op by op, fitted to one of the paper's tables and checked against the others")
     ops.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="rows x columns, 1x1 to 2x4")
     ops.add_argument("--decode-sharding", choices=decode.PLANS, default="sharded")

@@ -8,7 +8,8 @@ twelve equal pieces, a third of what a chip multiplies at once: its time is that
 judged against torch with the weights as the chip holds them ("held") and as they were ("given"); `--weights blank`
 executes the layer over weights that nobody wrote, for its cycles. A token of all layers is then the embedding, as many
 such layers, the norm and all pieces; the last layer's other formats and joining the pieces are not counted. Of several
-chips (`--tp`) each runs its part; reductions and gathers take what perf/data/paper_cycles.csv has of them.
+chips (`--tp`) each runs its part; two all-reduces per layer take what perf/data/ops/all_reduce.json has of them, in
+place of the part's norms and adds, and the embedding's gather what perf/data/paper_cycles.csv has.
 
 Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
 Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
@@ -26,6 +27,7 @@ from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, of_roofline, one_after_the_other
 from perf.lib.data_file import FOLDER, commit
+from perf.lib.data_file import read as read_data
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
 from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
@@ -35,6 +37,8 @@ from perf.sweep.table import read
 from runtime_patches.board.command_line import OneLineParser
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
+ALL_REDUCE = FOLDER / "ops" / "all_reduce.json"
+REPLACED = ("rms_norm", "add")  # by the all-reduces of a layer
 KEYS = ("model", "tp", "context", "sharding", "weights", "stage")
 ERRORS = tuple(f"{error}_{of}" for error in ("pcc", "largest", "largest_relative", "error") for of in ("held", "given"))
 VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
@@ -68,26 +72,27 @@ def token_of(
     norm: int,
     layers: int,
     pieces: int,
-    gather: float = 0.0,
-    reduction: float = 0.0,
+    group: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Return a token's cycles, bytes, share of the roofline and tokens/s. rows: by stage; norm: cycles of the head's
-    first program, which runs once however many pieces a chip has; gather, reduction: cycles of a TP group's."""
+    first program, which runs once however many pieces a chip has; group: of a TP group of several chips, cycles of a
+    gather, of an all_reduce, and of the layer's programs that two of them replace."""
     counts = {EMBEDDING: 1, LAYER: layers, HEAD: pieces}
     cycles = sum(int(rows[stage]["cycles"]) * count for stage, count in counts.items()) - (pieces - 1) * norm
-    cycles += round(2 * layers * (gather + reduction) + gather)
+    if group is not None:
+        # Only the first layer's first norm is a program of its own.
+        cycles += round(group["gather"] + layers * (2 * group["all_reduce"] - group["replaced"]) + norm)
     read = sum(int(rows[stage]["bytes"]) * count for stage, count in counts.items())
     return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles), "tokens_per_s": 1e9 / cycles}
 
 
-def collectives_of(config: LlamaConfig, tp: int) -> list[float] | None:
-    """Return the cycles of a gather and of a reduction of `config`'s hidden size over 1x`tp` simulated chips, 0 for one
-    chip, None where the sweep has none."""
-    if tp == 1:
-        return [0.0, 0.0]
-    took, ops = cycles_of(read(CSV)), ("all_gather", "reduce_scatter")
-    asked = [c.name for c in product("collective", op=ops, mesh=f"1x{tp}", columns=config.hidden_size)]
-    return [took[name] for name in asked] if set(asked) <= took.keys() else None
+def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float] | None:
+    """Return the cycles of a gather and an all_reduce of `config`'s hidden size over 1x`tp` simulated chips, None where
+    one was not executed."""
+    (gather,) = product("collective", op=("all_gather",), mesh=f"1x{tp}", columns=config.hidden_size)
+    sums = {(row["chips"], row["users"], row["columns"]): row["cycles"] for row in read_data(ALL_REDUCE)[1]}
+    took, at = cycles_of(read(CSV)), (tp, 1, config.hidden_size)
+    return {"gather": took[gather.name], "all_reduce": sums[at]} if gather.name in took and at in sums else None
 
 
 def run(
@@ -155,8 +160,8 @@ class Rows:
 
     def _add_tokens(self) -> None:
         """Add the tokens of all layers whose stages are there."""
-        joining, pieces = collectives_of(self.config, self.tp), head_pieces(self.config)
-        if joining is None or pieces % self.tp:
+        group, pieces = None if self.tp == 1 else collectives_of(self.config, self.tp), head_pieces(self.config)
+        if (self.tp > 1 and group is None) or pieces % self.tp:
             return
         rows = [row for row in self.steps.rows() if row["model"] == self.config.name]
         for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(self.tp)):
@@ -168,7 +173,10 @@ class Rows:
                 continue
             head = {name: stages[HEAD][name] for name in KEYS}
             norm = next(int(op["cycles"]) for op in self.ops.rows() if op.items() >= head.items())
-            token = token_of(stages, norm, self.config.num_hidden_layers, pieces // self.tp, *joining)
+            if group is not None:
+                own = [op for op in self.ops.rows() if {name: layer[name] for name in KEYS}.items() <= op.items()]
+                group["replaced"] = sum(int(op["cycles"]) for op in own if op["op"] in REPLACED)
+            token = token_of(stages, norm, self.config.num_hidden_layers, pieces // self.tp, group)
             self.steps.append([{**key, **dict.fromkeys(ERRORS), "cores": layer["cores"], **token}])
             print(f"{key}: {token}", flush=True)
 

@@ -13,7 +13,9 @@ from perf.projection.drafts import DRAFT, TARGET, DraftCost, draft_rows, preset,
 from perf.projection.gains import gain_rows, hit_rows, layer_rows
 
 
-@pytest.mark.parametrize("name", ["over_tp", "draft_projection", "hit_projection", "layers_projection"])
+@pytest.mark.parametrize(
+    "name", ["over_tp", "over_tp_all_reduce", "draft_projection", "hit_projection", "layers_projection"]
+)
 def test_a_recorded_command_gives_its_rows_again(name, tmp_path, monkeypatch, capsys):
     """To the last digit."""
     monkeypatch.chdir(ROOT)
