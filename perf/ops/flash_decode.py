@@ -98,6 +98,8 @@ FLASH_DECODE = Family(
         "default": _SIZES,
         # Of a key/value head of Llama 3.1 8B; at 64K tokens with 3, 6 and 12 % of its tiles.
         "chosen": [f"context=1024,8192 {_ENDS}", f"context=16384 {_CHOSEN} tiles=61"],
+        # What the sender pays for handing out the weights of its tiles.
+        "weights": [f"context=8192 {_ENDS} masses=False,True"],
         "long": [
             *_SIZES,
             *("context=256,768 chunk_size=64", "context=512 chunk_size=64 head_dim=128"),

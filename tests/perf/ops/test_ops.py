@@ -48,7 +48,7 @@ def test_lists_of_points_are_whole_and_can_be_measured():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["flash_decode", "--points", "short"], "default, chosen, long, got 'short'"),
+        (["flash_decode", "--points", "short"], "default, chosen, weights, long, got 'short'"),
         (["flash_decode", "--points", "long", "context=64"], "--points long"),
         (["flash_decode", "contexts=64"], "cannot read 'contexts=64'"),
         (["flash_decode", "context=x"], "context must be a whole number, got 'x'"),
