@@ -11,7 +11,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 from models.llama31_8b import latency
-from models.llama31_8b.latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
+from models.llama31_8b.latency import (
+    CHIP_COUNTS,
+    CHUNK_SIZES,
+    MAX_CONTEXT,
+    MIN_CONTEXT,
+    AllReduceTimes,
+    Times,
+    check_hit_rate,
+)
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS
 from perf.lib.data_file import Questions, Row, new_file, read
@@ -83,7 +91,7 @@ def _tokens(options: argparse.Namespace) -> Answer:
 def _gains(options: argparse.Namespace) -> Answer:
     chips = [n for n in options.chips or CHIP_COUNTS if n > 1]
     rates = options.hit_rate or gains.GAIN_HIT_RATES
-    times = gains.AllReduceTimes() if options.all_reduce else None
+    times = AllReduceTimes() if options.all_reduce else None
     rows = gains.gain_rows(options.context or gains.GAIN_CONTEXTS, chips, rates, options.chunk_size, times)
     return rows, table(rows, " ".join(name for name in rows[0] if name != "chunk_size"))
 

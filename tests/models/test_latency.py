@@ -12,6 +12,7 @@ from models.llama31_8b.latency import (
     CHIP_COUNTS,
     CHUNK_SIZES,
     PAPER_COSTS,
+    AllReduceTimes,
     Times,
     estimate,
     layouts,
@@ -75,7 +76,7 @@ def test_layouts_are_the_estimates_of_every_mesh_in_order_of_speed():
     assert [one.tokens_per_s for one in found] == sorted((one.tokens_per_s for one in found), reverse=True)
     for one in found:
         rate = 0.5 if one.rows == 2 else None
-        same = estimate(65536, rate, one.rows * one.columns, 128).tokens_per_s_per_user
+        same = estimate(65536, rate, one.rows * one.columns, 128, AllReduceTimes()).tokens_per_s_per_user
         assert one.tokens_per_s == pytest.approx(same)
     assert str(layouts(8, 65536)[0]) == "2x4" and str(layouts(2, 4096)[0]) == "1x2"
     assert layouts(8, 1) == layouts(8, 1024)

@@ -118,12 +118,15 @@ def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, wo
         ({}, ("1x2", "exact")),
         ({"attention": "exact"}, ("1x2", "exact")),
         ({"attention": "alspec"}, ("2x1", "alspec")),
-        ({"max_new_tokens": 65536}, ("2x1", "alspec")),
+        ({"max_new_tokens": 65536}, ("2x2", "alspec")),
     ],
 )
 def test_auto_takes_the_fastest_mesh_that_attention_and_memory_allow(monkeypatch, boards, tmp_path, given, chosen):
-    """A pair is faster at 65,536 tokens, tensor parallelism at 4,096."""
+    """Two pairs of four chips are faster at 65,536 tokens, tensor parallelism at fewer and on two chips."""
     write_hf_folder(tmp_path, replace(TINY, max_position_embeddings=65536))
+    if "max_new_tokens" in given:
+        for number in (2, 3):
+            boards.set(number, "n150")
     options = DemoOptions(device="n150", mesh="auto", model=str(tmp_path), chat_template=False, **given)
     found = n150.with_mesh(options, ["the"])
     assert (found.mesh, found.attention) == chosen
