@@ -155,8 +155,8 @@ MUTATIONS = [
     Mutation(
         "the reducer has a full share of the rest",
         f"{COMMON}/chunk_split.hpp",
-        "rest.begin -= lateness_before(worker);",
-        "rest.begin -= worker == 0 ? 0 : lateness_before(worker) - lateness_before(1);",
+        "before -= guess_before(worker) + tiles_of_emission;",
+        "before -= guess_before(worker);",
         (f"{ATTENTION}_host.py::test_the_kernels_split_is_the_hosts",),
     ),
     Mutation(

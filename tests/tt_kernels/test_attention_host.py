@@ -48,6 +48,7 @@ TOKENS = (1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 256, 257, 1000, 4096)
 RANGES = [
     *(GuessRange.both_ends(32 * tiles) for tiles in (1, 2, 4)),
     *(GuessRange(first, last, whole) for first, last in ((32, 32), (32, 96), (128, 64)) for whole in (False, True)),
+    GuessRange(1024, 1024),
 ]
 
 # ------------------------------------------------------------------------------ references
@@ -192,10 +193,10 @@ def test_trees_over_the_capacity_are_refused():
 
 
 @pytest.mark.parametrize("speculate", [False, True])
-@pytest.mark.parametrize("chunk", [1, 2, 4, 16])
+@pytest.mark.parametrize("chunk", [1, 2, 4, 16, 60])
 @pytest.mark.parametrize("workers", [1, 2, 3, 7, 31])
 def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
-    """All share the guess, all share the rest, and all have about as much of both together."""
+    """The first workers share the guess; all are busy as long with it and the rest, or else share the rest alike."""
     for tokens in TOKENS:
         total = -(-tokens // 32)
         split = parts(tokens, chunk, chunk, workers, speculate)
@@ -203,31 +204,53 @@ def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
         ends = {*range(min(chunk, total)), *range(max(total - chunk, 0), total)} if speculate else set()
         assert {tile for part in split for tile in part.guess} == ends
         guess, rest = ([len(part.guess) for part in split], [len(part.middle) for part in split])
-        assert max(guess) - min(guess) <= 1
+        dealt = flash.workers_of_guess(len(ends), workers)
+        assert max(guess[:dealt], default=0) - min(guess[:dealt], default=0) <= 1 and not any(guess[dealt:])
         assert split[0].tiles(), "the reducer has a state to merge into"
-        late = flash.lateness(workers) if speculate else workers * [0]
-        if (sum(rest) + sum(late)) // workers > max(late):  # enough to make up for it
-            rest = [tiles + own for tiles, own in zip(rest, late, strict=True)]
-        assert max(rest) - min(rest) <= 1
+        busy = flash.busy_with_guess(len(ends), workers)
+        together = [tiles + own for tiles, own in zip(rest, busy, strict=True)]
+        if sum(together) >= (busy[0] + 1) * workers:
+            assert max(together) - min(together) <= 1 and (dealt == 0 or min(rest) > 0)
+        else:
+            idle = next((worker for worker, tiles in enumerate(rest) if tiles), workers)
+            assert idle in (1, dealt, workers) and max(rest[idle:], default=0) - min(rest[idle:], default=0) <= 1
+        assert max(len(part.tiles()) for part in split) <= flash.most_tiles(
+            replace(LLAMA, max_tokens=32 * total), workers
+        )
+
+
+def test_a_guess_is_shared_until_shares_are_few_tiles():
+    """One worker reads five tiles sooner than two read half of them and merge."""
+    assert [flash.workers_of_guess(tiles, 8) for tiles in (0, 1, 2, 5, 6, 8, 9, 10, 11, 20, 21, 100)] == [
+        *(0, 1, 1, 1, 2, 2, 2, 2, 4, 4, 8, 8)
+    ]
+    assert [flash.workers_of_guess(100, workers) for workers in (1, 2, 3, 7, 64)] == [1, 2, 3, 7, 32]
 
 
 def test_workers_that_merge_have_less_of_the_rest():
-    """By a tile for each merge; the reducer, which emits the guess, by one more."""
-    assert flash.lateness(1) == [0] and flash.lateness(2) == [2, 0]
-    assert flash.lateness(8) == [4, 0, 1, 0, 2, 0, 1, 0] and flash.lateness(6) == [4, 0, 1, 0, 1, 0]
-    assert [len(part.middle) for part in parts(32 * 90, 1, 1, 8, True)] == [8, 12, 11, 12, 10, 12, 11, 12]
-    assert [len(part.middle) for part in parts(32 * 30, 1, 1, 8, True)] == [4, 4, 4, 4, 3, 3, 3, 3], "too little"
+    """By two tiles for each merge; the reducer, which emits the guess, by two more."""
+    assert flash.busy_with_guess(2, 1) == [4] and flash.busy_with_guess(8, 2) == [8, 4]
+    assert flash.busy_with_guess(64, 8) == [16, 8, 10, 8, 12, 8, 10, 8]
+    assert flash.busy_with_guess(8, 4) == [8, 4, 0, 0]
+
+    def rest(tokens: int, end: int, workers: int) -> list[int]:
+        return [len(part.middle) for part in parts(tokens, end, end, workers, True)]
+
+    assert rest(32 * 180, 32, 8) == [9, 16, 15, 16, 13, 16, 15, 16]
+    assert rest(32 * 64, 4, 7) == [2, 6, 10, 9, 10, 9, 10]
+    assert rest(32 * 32, 4, 7) == [0, 0, 5, 5, 5, 4, 5], "they have enough with the guess"
+    assert rest(32 * 70, 32, 8) == [0, 1, 1, 1, 1, 1, 1, 0], "too little for all"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7, 31])
-def test_all_workers_share_a_guess_alone(workers):
-    for tokens, (first, tail) in product(TOKENS, ((1, 1), (1, 2), (4, 2), (16, 17))):
+def test_the_workers_of_a_guess_share_it_alone(workers):
+    for tokens, (first, tail) in product(TOKENS, ((1, 1), (1, 2), (4, 2), (16, 17), (60, 60))):
         total = -(-tokens // 32)
         split = parts(tokens, first, tail, workers, False, guess_alone=True)
         read = sorted(tile for part in split for tile in part.tiles())
         assert read == sorted({*range(min(first, total)), *range(max(total - tail, 0), total)})
-        loads = [len(part.tiles()) for part in split]
-        assert max(loads) - min(loads) <= 1 and loads[0] == max(loads)
+        loads = [len(part.tiles()) for part in split][: flash.workers_of_guess(len(read), workers)]
+        assert max(loads) - min(loads) <= 1 and loads[0] == max(loads) and sum(loads) == len(read)
 
 
 @pytest.mark.parametrize("guess_range", RANGES, ids=str)
@@ -247,11 +270,12 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         const attention::GuessRange guess{uint32_t(in[1]), uint32_t(in[2]), in[3] != 0};
         const attention::Ends ends = in[6] ? attention::Ends(in[0], guess) : attention::Ends(in[0]);
         const attention::EvenSplit split(ends, in[5]);
+        const auto has = [&](const attention::Range& of) { return of.begin <= in[4] && in[4] < of.end; };
         const auto p = split.part(in[4]);
         const attention::Range ranges[] = {p.first, p.last, p.middle};
         for (const auto& range : ranges) std::printf("%u %u ", range.begin, range.end);
         std::printf("%u %u %u %u", attention::needs_mask(p, in[0]), guess.bypassed(in[0]),
-                    split.has_guess(in[4]), split.has_rest(in[4]));
+                    has(split.with_guess()), has(split.with_rest()));
     """
     cases = [
         (tokens, guess, worker, count, speculate)
@@ -330,6 +354,12 @@ def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
         const auto has = [&](uint32_t other) { return (in[2] >> other & 1) != 0; };
         std::printf("%u %u %u %u", merge_tree::levels(in[1]), in[0] ? merge_tree::level_of(in[0]) : 0,
                     in[0] ? merge_tree::parent_of(in[0]) : 0, merge_tree::sources_of(in[0], in[1], has));
+        for (uint32_t begin = 0; begin <= in[1]; ++begin)
+            for (uint32_t end = begin; end <= in[1]; ++end) {
+                const auto among = [&](uint32_t other) { return other >= begin && other < end; };
+                std::printf(" %d", merge_tree::sources_among(in[0], begin, end)
+                                       == merge_tree::sources_of(in[0], in[1], among));
+            }
     """
     cases = [(worker, n, held) for n in (1, 2, 3, 5, 7, 8) for worker in range(n) for held in range(1 << n)]
     for (worker, workers, held), found in zip(
@@ -337,7 +367,8 @@ def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
     ):
         sources = merge_tree.sources_of(worker, [bool(held >> other & 1) for other in range(workers)])
         place = [merge_tree.level_of(worker), merge_tree.parent_of(worker)] if worker else [0, 0]
-        assert found == [merge_tree.levels(workers), *place, sum(1 << source for source in sources)]
+        assert found[:4] == [merge_tree.levels(workers), *place, sum(1 << source for source in sources)]
+        assert all(found[4:]), "of neighbouring workers"
 
 
 # ------------------------------------------------------------------------------ cores and L1: decoding

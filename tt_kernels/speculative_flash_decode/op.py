@@ -144,7 +144,7 @@ def guess_flash_decode(
     memory_config: ttnn.MemoryConfig | None = None,
 ) -> ttnn.Tensor:
     """Compute the guess alone, by the kernels of `flash_decode`: nothing else of the cache is read, nothing is
-    verified, and all workers of a head share the guess's tiles.
+    verified, and the first workers of a head share the guess's tiles.
 
     Arguments, shapes and errors are those of `speculative_flash_decode`, memory_config that of `flash_decode`. Returns
     guess, bfloat16 [1, users, heads, head_dim], TILE: the exact result below 2 * chunk_size cached tokens (first + last

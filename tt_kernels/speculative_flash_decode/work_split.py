@@ -47,6 +47,11 @@ INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 # step of the merge (sending a partial result and merging it), and per head. From the bench, at head_dim 64.
 CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
 
+# What a worker could read while it merges a partial result of the guess, and while worker 0 emits it
+# (common/kernels/chunk_split.hpp).
+TILES_OF_MERGE, TILES_OF_EMISSION = 2, 2
+FEW_TILES = 5  # of a guess: one worker has them sooner than two that merge their halves
+
 # A group that does several heads one after another sends the guess of their user only with the last of them, and pays
 # for the start and the end of each head: only for a gain of this factor.
 MIN_GAIN_PER_ROUND = 1.05
@@ -82,31 +87,53 @@ def parts(
     meet = total <= first_tiles + tail_tiles
     last_begin = (first_end if meet else total - tail_tiles) if split else total
     rest, guess = last_begin - first_end, total - (last_begin - first_end)
-    shares = _deal(guess, workers)
+    dealt = workers_of_guess(guess, workers)
+    shares = [*(_deal(guess, dealt) if dealt else []), *(workers - dealt) * [range(guess, guess)]]
     firsts = [range(min(s.start, first_end), min(s.stop, first_end)) for s in shares]
     lasts = [range(rest + max(s.start, first_end), rest + max(s.stop, first_end)) for s in shares]
-    late = lateness(workers)
-    if not guess or (rest + sum(late)) // workers <= late[0]:
-        late = workers * [0]
-    ahead, middles = first_end, []
-    for share, own in zip(_deal(0 if guess_alone else rest + sum(late), workers), late, strict=True):
-        middles.append(range(ahead, ahead + max(len(share) - own, 0)))
-        ahead = middles[-1].stop
+    middles, ahead = [], first_end
+    for size in _sizes_of_rest(0 if guess_alone else rest, guess, workers):
+        middles.append(range(ahead, ahead + size))
+        ahead += size
     return [Part(*ranges) for ranges in zip(firsts, lasts, middles, strict=True)]
 
 
-def lateness(workers: int) -> list[int]:
-    """Return how much later each worker starts the rest, in tiles: a tile for each partial result of the guess that it
-    merges, and the reducer one for emitting it."""
-    merges = [len(merge_tree.sources_of(worker, workers * [True])) for worker in range(workers)]
-    return [count + (worker == 0 and workers > 1) for worker, count in enumerate(merges)]
+def workers_of_guess(tiles: int, workers: int) -> int:
+    """Return how many workers share a guess of `tiles`: 1, 2, 4 and so on, until a share is FEW_TILES."""
+    dealt = min(tiles, 1)
+    while dealt < workers and tiles > FEW_TILES * dealt:
+        dealt = min(2 * dealt, workers)
+    return dealt
 
 
-def _deal(tiles: int, count: int) -> list[range]:
-    """Deal `tiles` evenly to `count` workers, the larger shares first."""
+def busy_with_guess(tiles: int, workers: int) -> list[int]:
+    """Return how long each worker is busy with a guess of `tiles`, in tiles: its share, merges, and emission."""
+    busy = workers * [0]
+    if dealt := workers_of_guess(tiles, workers):
+        for worker, share in enumerate(_deal(tiles, dealt)):
+            busy[worker] = len(share) + TILES_OF_MERGE * len(merge_tree.sources_of(worker, dealt * [True]))
+        busy[0] += TILES_OF_EMISSION
+    return busy
+
+
+def _sizes_of_rest(rest: int, guess: int, workers: int) -> list[int]:
+    """Deal `rest` tiles so that all workers are busy as long. The first ones have none if they are busy longer."""
+    dealt, busy = workers_of_guess(guess, workers), busy_with_guess(guess, workers)
+    if not dealt or rest + sum(busy) >= (busy[0] + 1) * workers:
+        shares = _deal(rest + sum(busy), workers)
+        return [len(share) - own for share, own in zip(shares, busy, strict=True)]
+    idle = dealt if rest <= busy[0] * (workers - dealt) else 1
+    return idle * [0] + [len(share) for share in _deal(rest, workers - idle, idle)]
+
+
+def _deal(tiles: int, count: int, first: int = 0) -> list[range]:
+    """Deal `tiles` evenly to `count` workers, of which the first has number `first`; the larger shares go first to even
+    numbers, to which the others send their partial results. Of fewer tiles than workers the first have one each."""
+    order = sorted(range(count), key=lambda index: tiles >= count and (first + index) % 2)
+    larger = order[: tiles % max(count, 1)]
     shares, begin = [], 0
     for index in range(count):
-        end = begin + tiles // count + (index < tiles % count)
+        end = begin + tiles // count + (index in larger)
         shares.append(range(begin, end))
         begin = end
     return shares
@@ -161,10 +188,13 @@ def assign_cores(
 def cost(tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool) -> float:
     """Estimate how long `groups` groups of `workers` take for `items` heads of `tiles` cached key tiles each, in units
     of one tile's time. speculate: the `guess_tiles` of them are processed and merged before the others."""
-    share = -(-tiles // workers)
-    of_guess = -(-min(guess_tiles, tiles) // workers) if speculate else 0
+    share, merges, of_guess = -(-tiles // workers), merge_tree.levels(workers), 0
+    if speculate:
+        dealt = workers_of_guess(min(guess_tiles, tiles), workers)
+        of_guess = -(-min(guess_tiles, tiles) // dealt)
+        merges += merge_tree.levels(dealt)
+        share = max(share, of_guess)
     chunks = -(-of_guess // key_tiles) - (-(share - of_guess) // key_tiles)
-    merges = merge_tree.levels(workers) * (2 if speculate else 1)
     head = share + CHUNK_COST * chunks + MERGE_COST * merges + HEAD_COST
     return -(-items // groups) * head
 
@@ -259,7 +289,8 @@ def _aligned(size: int) -> int:
 def most_tiles(problem: Problem, workers: int) -> int:
     """Return the most key tiles that one worker has of a head."""
     total = problem.max_tokens // TILE
-    return min(total, -(-total // workers) + max(lateness(workers)) + 1)
+    share = max(-(-total // workers), FEW_TILES)
+    return min(total, share + 2 * (TILES_OF_MERGE * merge_tree.levels(workers) + TILES_OF_EMISSION + 1))
 
 
 def l1_refusal(

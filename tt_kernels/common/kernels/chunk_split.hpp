@@ -48,6 +48,17 @@ inline Range share_of(uint32_t tiles, uint32_t index, uint32_t count) {
     return {begin, begin + share + (index < larger ? 1 : 0)};
 }
 
+// The tiles of the workers [first, first + index) of [first, first + count) that share `tiles` evenly. The larger shares go
+// first to workers of even numbers, to which the others send their partial results (merge_tree.hpp). Of fewer tiles than
+// workers the first have one each.
+inline __attribute__((noinline)) uint32_t
+shared_before(uint32_t tiles, uint32_t index, uint32_t count, uint32_t first) {
+    const uint32_t share = tiles / count, larger = tiles - share * count, is_even = ~first & 1;
+    const uint32_t even = share == 0 ? index : (index + is_even) / 2, all_even = (count + is_even) / 2;
+    const uint32_t to_even = min(even, larger), to_odd = larger > all_even ? larger - all_even : 0;
+    return index * share + to_even + min(index - even, to_odd);
+}
+
 // What the guess reads, in tiles from either end (tt_kernels/speculative_flash_decode/guess_range.py).
 struct GuessRange {
     uint32_t first;
@@ -77,52 +88,74 @@ struct Ends {
     uint32_t total, first_end, last_begin;
 };
 
-// Which tiles the workers of a head read: each its share of the guess's, as if the two ends were adjacent, and of the
-// rest. Who merges partial results of the guess (merge_tree.hpp) starts the rest that much later, and has that much less
-// of it where there is enough.
+// Which tiles the workers of a head read. The first ones share the guess's, as if the two ends were adjacent: 1, 2, 4
+// and so on, until a share is few tiles, since their partial results are merged (merge_tree.hpp). All share the rest, so
+// that with the guess, its merges and its emission they are busy as long; who is busy longer anyway has none of it.
 class EvenSplit {
 public:
-    EvenSplit(const Ends& ends, uint32_t workers) : ends_(ends), workers_(workers) {
-        const uint32_t late = lateness_before(workers), latest = lateness_before(1);
-        late_ = ends.guess() > 0 && (ends.rest() + late) / workers > latest ? late : 0;
+    EvenSplit(const Ends& ends, uint32_t workers) :
+        first_end_(ends.first_end), guess_(ends.guess()), rest_(ends.rest()), workers_(workers) {
+        if (guess_ == 0) {
+            return;
+        }
+        uint32_t late = 0;
+        for (dealt_ = 1; dealt_ < workers && guess_ > few_tiles * dealt_; dealt_ = min(2 * dealt_, workers)) {
+            late += tiles_of_merge;
+        }
+        late += tiles_of_emission + guess_before(1);
+        const uint32_t busy = guess_ + (dealt_ - 1) * tiles_of_merge + tiles_of_emission;
+        if (rest_ + busy >= (late + 1) * workers) {
+            busy_ = busy;
+        } else {
+            idle_ = rest_ <= late * (workers - dealt_) ? dealt_ : 1;
+        }
     }
 
-    bool has_guess(uint32_t worker) const { return worker < ends_.guess(); }
-    bool has_rest(uint32_t worker) const { return late_ > 0 || worker < ends_.rest(); }
+    // The workers with a part of the guess, and of the rest.
+    Range with_guess() const { return {0, dealt_}; }
+    Range with_rest() const { return {idle_, min(idle_ + rest_, workers_)}; }
 
     Part part(uint32_t worker) const {
-        const uint32_t first_end = ends_.first_end;
-        const Range guess = share_of(ends_.guess(), worker, workers_);
-        Range rest = share_of(ends_.rest() + late_, worker, workers_);
-        if (late_ > 0) {
-            rest.begin -= lateness_before(worker);
-            rest.end -= lateness_before(worker + 1);
+        const Range guess{guess_before(worker), guess_before(worker + 1)};
+        Part part{
+            {min(guess.begin, first_end_), min(guess.end, first_end_)}, {0, 0}, {first_end_, first_end_}};
+        if (guess.end > first_end_) {
+            part.last = {rest_ + max(guess.begin, first_end_), rest_ + guess.end};
         }
-        Part part{{min(guess.begin, first_end), min(guess.end, first_end)}, {0, 0}, {0, 0}};
-        if (guess.end > first_end) {
-            part.last = {ends_.rest() + max(guess.begin, first_end), ends_.rest() + guess.end};
+        if (worker >= idle_) {
+            part.middle = {rest_before(worker), rest_before(worker + 1)};
         }
-        part.middle = {first_end + rest.begin, first_end + rest.end};
         return part;
     }
 
 private:
     // The tiles that a worker could read while it merges a partial result; and emits the guess, the reducer.
-    static constexpr uint32_t tiles_of_merge = 1, tiles_of_emission = 1;
+    static constexpr uint32_t tiles_of_merge = 2, tiles_of_emission = 2;
+    // Of a guess: one worker has read them sooner than two have read their halves and merged.
+    static constexpr uint32_t few_tiles = 5;
 
-    // How late all workers before this one are together, in tiles.
-    uint32_t lateness_before(uint32_t worker) const {
-        uint32_t merges = 0;
-        for (uint32_t level = 0; 1u << level < workers_; ++level) {
-            const uint32_t every = 2u << level;  // worker receives at this level
-            merges += (min(worker, workers_ - (1u << level)) + every - 1) / every;
-        }
-        return merges * tiles_of_merge + (merges > 0 ? tiles_of_emission : 0);
+    uint32_t guess_before(uint32_t worker) const {
+        return worker < dealt_ ? shared_before(guess_, worker, dealt_, 0) : guess_;
     }
 
-    Ends ends_;
-    uint32_t workers_;
-    uint32_t late_;  // all of them, as far as it counts
+    // All that the workers before this one read of the rest; where all have some of it, less what they are busy with.
+    __attribute__((noinline)) uint32_t rest_before(uint32_t worker) const {
+        uint32_t before = shared_before(rest_ + busy_, worker - idle_, workers_ - idle_, idle_);
+        if (busy_ > 0 && worker > 0) {
+            before -= guess_before(worker) + tiles_of_emission;
+            for (uint32_t level = 0; 1u << level < dealt_; ++level) {  // every so many workers receive there
+                const uint32_t receivers =
+                    min(worker, dealt_ - (1u << level)) + (2u << level) - 1 >> (level + 1);
+                before -= receivers * tiles_of_merge;
+            }
+        }
+        return first_end_ + before;
+    }
+
+    uint32_t first_end_, guess_, rest_, workers_;
+    uint32_t dealt_ = 0;  // workers that share the guess
+    uint32_t busy_ = 0;   // of all, in tiles, where that counts
+    uint32_t idle_ = 0;   // the first workers, without a part of the rest
 };
 
 // For a head whose guess one worker makes, which receives nothing in the merge if there are several. As the speculative worker: there is none.

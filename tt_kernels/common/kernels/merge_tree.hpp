@@ -52,4 +52,14 @@ inline uint32_t sources_of(uint32_t worker, uint32_t workers, Has has) {
     return found;
 }
 
+// The same where workers [begin, end) have parts, and no others. Not inlined, as a kernel's code must stay small.
+inline __attribute__((noinline)) uint32_t sources_among(uint32_t worker, uint32_t begin, uint32_t end) {
+    uint32_t found = 0;
+    for (uint32_t step = 1; (worker & step) == 0 && worker + step < end; step *= 2) {
+        const uint32_t last = worker + 2 * step < end ? worker + 2 * step : end;
+        found |= last > begin ? step : 0;
+    }
+    return found;
+}
+
 }  // namespace merge_tree

@@ -37,21 +37,19 @@ public:
         return part;
     }
 
-    bool has_tiles(uint32_t worker) const { return split_.has_guess(worker) || has_last(worker); }
+    // Workers from this one on have no tiles.
+    uint32_t workers_end() const { return attention::max(split_.with_guess().end, with_last().end); }
 
     // The levels at which `worker` receives partial results: of the guess, before it goes on with the rest; and at last.
-    uint32_t guess_sources(uint32_t worker) const {
-        return merge_tree::sources_of(
-            worker, config::workers(), [this](uint32_t other) { return split_.has_guess(other); });
-    }
-    uint32_t sources(uint32_t worker) const {
-        return merge_tree::sources_of(
-            worker, config::workers(), [this](uint32_t other) { return has_last(other); });
-    }
+    uint32_t guess_sources(uint32_t worker) const { return sources(split_.with_guess(), worker); }
+    uint32_t sources(uint32_t worker) const { return sources(with_last(), worker); }
 
     // Whether `worker` has something for its receiver: tiles of its own, or what it received.
-    bool sends_guess(uint32_t worker) const { return split_.has_guess(worker) || guess_sources(worker) != 0; }
-    bool sends(uint32_t worker) const { return has_last(worker) || sources(worker) != 0; }
+    bool sends_guess(uint32_t worker) const { return worker < split_.with_guess().end; }
+    bool sends(uint32_t worker) const {
+        const attention::Range workers = with_last();
+        return (worker >= workers.begin && worker < workers.end) || sources(workers, worker) != 0;
+    }
 
 private:
     static attention::Ends ends_of(uint32_t tokens, uint32_t chosen) {
@@ -62,8 +60,10 @@ private:
         guess.first += chosen;
         return {tokens, guess};
     }
-    bool has_last(uint32_t worker) const {
-        return guess_alone() ? split_.has_guess(worker) : split_.has_rest(worker);
+    attention::Range with_last() const { return guess_alone() ? split_.with_guess() : split_.with_rest(); }
+
+    static uint32_t sources(const attention::Range& workers, uint32_t worker) {
+        return merge_tree::sources_among(worker, workers.begin, workers.end);
     }
 
     attention::EvenSplit split_;

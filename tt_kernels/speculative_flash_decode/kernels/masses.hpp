@@ -53,17 +53,15 @@ public:
         cb_pop_front(config::cb_handover, 1);
     }
 
-    // Sends them to the workers in `to_workers`, a bit for each: first to the last one, which has the most runs of tiles
-    // to write. at(worker, address): the NoC address there.
+    // Sends them to the other workers below `end`: first to the last one, which has the most runs of tiles to write.
+    // at(worker, address): the NoC address there.
     template <typename At>
-    void send(uint64_t to_workers, const At& at) const {
+    void send(uint32_t end, const At& at) const {
         const uint32_t here = get_write_ptr(config::cb_totals);
         const uint32_t bytes = config::rows_per_head() * words_per_row * sizeof(uint32_t);
         const auto for_each_worker = [&](auto visit) {
-            for (uint32_t worker = config::workers() - 1; worker > 0; --worker) {
-                if (to_workers >> worker & 1) {
-                    visit(worker);
-                }
+            for (uint32_t worker = end - 1; worker > 0; --worker) {
+                visit(worker);
             }
         };
         for_each_worker([&](uint32_t worker) {

@@ -119,8 +119,9 @@ struct State : Steps<head_tiles, MaskedStep, State> {
         empty = false;
     }
 
-    // Ends what this worker has attended to and merges what arrives at the levels in `sources`.
-    void end_part(bool attended, uint32_t sources);
+    // Ends what this worker has attended to and merges what arrives at the levels in `sources`. reduces: it is the last to
+    // merge, and must know whether the result is broken.
+    void end_part(bool attended, uint32_t sources, bool reduces);
 
     void hand_over() {
         partial_merge::hand_over<head_tiles>(config::cb_state, row_max(), config::cb_handover);
@@ -141,7 +142,7 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     }
 };
 
-__attribute__((noinline)) void State::end_part(bool attended, uint32_t sources) {
+__attribute__((noinline)) void State::end_part(bool attended, uint32_t sources, bool reduces) {
     if (attended) {
         finish();
         broken = probe_rows::mark(row_max(), first_row, end_row());
@@ -161,7 +162,9 @@ __attribute__((noinline)) void State::end_part(bool attended, uint32_t sources) 
     cb_wait_front(config::cb_gathered_row_max, levels);
     cb_pop_front(config::cb_gathered, levels * config::partial_tiles);
     cb_pop_front(config::cb_gathered_row_max, levels);
-    broken = probe_rows::is_marked(row_max(), first_row, end_row());
+    if (reduces) {
+        broken = probe_rows::is_marked(row_max(), first_row, end_row());
+    }
 }
 
 }  // namespace
@@ -177,6 +180,7 @@ void kernel_main() {
     cb_wait_front(config::cb_ones, 1);
 
     State state;
+    const bool reduces = worker == attention::reducer;
     uint32_t round = 0;
     for (uint32_t item = group; item < config::items(); item += groups, ++round) {
         const uint32_t user = item / config::kv_heads();
@@ -202,9 +206,9 @@ void kernel_main() {
         bool attended = part.guess_tiles() > 0;
         if (merges_guess) {
             const uint32_t sources = head.guess_sources(worker);
-            state.end_part(attended, sources);
+            state.end_part(attended, sources, reduces);
             attended = false;
-            if (worker == attention::reducer) {
+            if (reduces) {
                 State::emit(config::cb_guess, state.bands, state.broken);
                 if (sources != 0) {
                     probe_rows::lay_out(state.row_max(), state.first_row, state.end_row());
@@ -214,11 +218,11 @@ void kernel_main() {
             }
         }
         state.attend(part.middle, tokens, false);
-        state.end_part(attended || part.middle.size() > 0, head.sources(worker));
+        state.end_part(attended || part.middle.size() > 0, head.sources(worker), reduces);
         if (part.tiles() > 0) {
             cb_pop_front(config::cb_query, head_tiles);
         }
-        if (worker == attention::reducer) {
+        if (reduces) {
             if constexpr (config::hands_out_masses) {
                 state.hand_over();  // its row sums and maxima are what masses are relative to
             }

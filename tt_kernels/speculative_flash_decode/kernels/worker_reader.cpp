@@ -169,18 +169,11 @@ void kernel_main() {
         read(rest);
         in_turn.finish();
 
-        const uint32_t sources = head.sources(worker);
-        [[maybe_unused]] uint64_t with_parts = 0;  // the workers of this head with tiles, a bit for each
-        if constexpr (config::hands_out_masses) {
-            for (uint32_t other = 1; worker == attention::reducer && other < config::workers(); ++other) {
-                with_parts |= static_cast<uint64_t>(head.has_tiles(other)) << other;
-            }
-        }
-        partials.receive(sources, credit_of);
+        partials.receive(head.sources(worker), credit_of);
         if constexpr (config::hands_out_masses) {
             if (worker == attention::reducer && config::workers() > 1) {
                 totals.take(item % config::kv_heads() * config::rows_per_head());
-                totals.send(with_parts, at_worker);
+                totals.send(head.workers_end(), at_worker);
             }
         }
     }
