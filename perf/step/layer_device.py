@@ -115,7 +115,7 @@ def judge_layer(
     """Decode token `context` as `measure_layer` does, then prefill `prompt` random tokens; nothing is timed.
 
     Returns {"decode": ..., "prefill": ...}, each {"layer": ..., "logits": ...} as `measure_layer`'s values: the layer's
-    of all tokens, the logits of the last.
+    of the last token's tile, the logits of the last token.
     """
     state, store, residual = random_state_dict(config), HeldWeights(mesh), list[ttnn.Tensor]()
     model, caches = _filled(mesh, config, formats, sharding, context, state, store)
@@ -158,15 +158,17 @@ def _judged(
     residual: list[ttnn.Tensor],
     logits: ttnn.Tensor | None,
 ) -> dict[str, dict[str, float]]:
-    """Return the errors of what left the last layer, and of the last token's logits, against torch after `caches`."""
+    """Return the errors of what left the last layer, the last token's tile, and of the last token's logits, against
+    torch after `caches`."""
     assert logits is not None
-    left = read(residual[-1]).float().flatten(0, 2)[: len(tokens), : config.hidden_size]
+    tile = (len(tokens) - 1) // TILE * TILE
+    left = read(residual[-1]).float().flatten(0, 2)[: len(tokens) - tile, : config.hidden_size]
     last = read(logits)[0, 0, (len(tokens) - 1) % TILE, : config.vocab_size]
     values: dict[str, dict[str, float]] = {"layer": {}, "logits": {}}
     for name, weights in (("held", store.state(config, state)), ("given", state)):
-        expected = reference(config, weights, caches, tokens)
+        wanted_last, states = reference(config, weights, caches, tokens)
         normed = F.rms_norm(left, (config.hidden_size,), weights["model.norm.weight"], config.rms_norm_eps)
-        for what, found, wanted in zip(values, (normed, last), reversed(expected), strict=True):
+        for what, found, wanted in zip(values, (normed, last), (states[tile:], wanted_last), strict=True):
             errors = errors_of(found, wanted)
             values[what] |= {f"{key}_{name}": errors[key] for key in ERRORS}
     return values

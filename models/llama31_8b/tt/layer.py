@@ -19,6 +19,7 @@ import ttnn
 from .attention_policies import AttentionPolicy, StepInputs, TokenHeads
 from .kv_cache import KVCacheBase
 from .layouts import Layout, Residual, add_into
+from .mesh import TILE
 from .modules import MLP, Angles, Projection, RMSNorm, Rope, kernel_config
 from .prefill import attention_size
 
@@ -109,13 +110,7 @@ class DecoderLayer:
 
     def project_qkv(self, entering: Residual, step: Pass) -> TokenHeads:
         """Make the rows' queries, keys and values from the layer's input."""
-        normed = entering.normed
-        if normed is None:
-            gathered = step.layout.gather(entering.x)
-            if step.on_input is not None:
-                step.on_input(self.attention.layer, gathered)
-            normed = step.layout.norm(self.attention_norm, gathered)
-        return self.attention.project_qkv(normed, step)
+        return self.attention.project_qkv(self._normed(entering, step), step)
 
     def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Write the cache and attend to it, see Attention.attend."""
@@ -138,16 +133,43 @@ class DecoderLayer:
         out = self.attention.attend(self.project_qkv(Residual(x), step), cache, step)
         return step.layout.total(self.attention.project_output(out, step.layout))
 
-    def prefill(self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> ttnn.Tensor:
-        """Run the layer over a prefill chunk; x: the residual, which is freed. Returns x's shape."""
+    def prefill(
+        self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass, tile: int | None = None
+    ) -> ttnn.Tensor:
+        """Run the layer over a prefill chunk; x: the residual, which is freed. tile: a row, after attention all but the
+        tile from there are left out. Returns x's shape, or that tile's."""
         heads = self.project_qkv(Residual(x), step)
-        return self.after_attention(x, self.attention.attend_chunk(heads, cache, chunk, step), step).x
+        output = self.attention.attend_chunk(heads, cache, chunk, step)
+        if tile is not None:
+            x, output = _tile_from(x, tile), _tile_from(output, tile)
+        return self.after_attention(x, output, step).x
+
+    def cache_chunk(self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> None:
+        """Do of `prefill` only what writes the cache."""
+        keys, values = self.attention.keys_and_values(self._normed(Residual(x), step), step.layout, step.angles)
+        cache.fill(self.attention.layer, keys, values, chunk.user, chunk.start)
+
+    def _normed(self, entering: Residual, step: Pass) -> ttnn.Tensor:
+        """Return the layer's normed input, for which a residual without it is gathered."""
+        if entering.normed is not None:
+            return entering.normed
+        gathered = step.layout.gather(entering.x)
+        if step.on_input is not None:
+            step.on_input(self.attention.layer, gathered)
+        return step.layout.norm(self.attention_norm, gathered)
 
     def _mlp(self, entering: Residual, layout: Layout, following: RMSNorm | None = None) -> Residual:
         x, normed = entering
         if normed is None:
             normed = layout.norm(self.mlp_norm, layout.gather(x))
         return layout.add(x, self.mlp(normed, layout), following)
+
+
+def _tile_from(rows: ttnn.Tensor, start: int) -> ttnn.Tensor:
+    """Cut a tile of rows, the third dimension, out of a tensor in DRAM."""
+    if rows.shape[2] == TILE:
+        return rows
+    return ttnn.slice(rows, [0, 0, start, 0], [1, rows.shape[1], start + TILE, rows.shape[3]])
 
 
 def _prefill_program(mesh: ttnn.MeshDevice, tokens: int, start: int) -> Any:

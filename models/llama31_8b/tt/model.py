@@ -290,13 +290,13 @@ class TtLlama:
         x = self.embedding(inputs.tokens, self.rows.memory)
         refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, user, start))
         step, chunk = Pass(self.rows, angles, self.attention, inputs, refill), Chunk(user, start)
-        for layer in self.layers:
+        for layer in self.layers[:-1]:
             x = layer.prefill(x, self.cache, chunk, step)
+        # Of the last layer nothing is read but its cache and, of the last chunk, the last token's tile.
         if not last:
+            self.layers[-1].cache_chunk(x, self.cache, chunk, step)
             return None
-        tile = (len(tokens) - 1) // TILE * TILE
-        if rows > TILE:
-            x = ttnn.slice(x, [0, 0, tile, 0], [1, 1, tile + TILE, x.shape[3]])
+        x = self.layers[-1].prefill(x, self.cache, chunk, step, (len(tokens) - 1) // TILE * TILE)
         return self._logits(x, self.rows, gather_logits)
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:

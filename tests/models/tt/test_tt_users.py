@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+from unittest import mock
 
 import pytest
 from loguru import logger
@@ -73,7 +74,7 @@ def one_step(mesh, positions: list[int]) -> dict:
 
 def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
     """Prefill one user with prompts of each length in chunks of that many tokens, one over the other: figures
-    of the last logits and the cache."""
+    of the last logits and the cache, and the rows that the layer finished."""
     import torch
 
     from models.llama31_8b.tt.generator import Generator
@@ -85,10 +86,13 @@ def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
         prompt = torch.randint(0, TINY.vocab_size, (length,), generator=seed).tolist()
         cache = reference.new_cache(1, model.capacity)
         expected = reference.prefill([prompt], cache)[0]
-        got = Generator(model, sample_on="host", prefill_chunk=chunk).prefill(prompt, 0)
+        layer = model.layers[0]
+        with mock.patch.object(layer, "after_attention", wraps=layer.after_attention) as finish:
+            got = Generator(model, sample_on="host", prefill_chunk=chunk).prefill(prompt, 0)
         found.append(
             {
                 "length": length,
+                "finished": [call.args[1].shape[2] for call in finish.call_args_list],
                 "logits": figures(got, expected),
                 "cache": cache_figures(model, cache, [length]),
             }
@@ -147,13 +151,14 @@ def test_users_on_cores_that_are_no_rectangle(sim_device):
 
 def test_prompts_around_a_tile_and_a_chunk(sim_device):
     """One token, a tile less one, a tile, and one more, a second chunk; test_tt_model.py has 40. And a chunk
-    of four tiles, which attention takes at once as it does on boards."""
+    of four tiles, which attention takes at once as it does on boards. Of the last layer the last token's tile alone is
+    finished."""
     chunks = {33: 32, 1: 32, 31: 32, 32: 32, 97: 128}
     told = sim_device("2x1").run(prompts, chunks, timeout=1200)
     assert [row["length"] for row in told] == list(chunks)
     for row in told:
         logger.info("{}", row)
-        assert row["logits"]["pcc"] >= MIN_PCC
+        assert row["finished"] == [32] and row["logits"]["pcc"] >= MIN_PCC
         assert len(row["cache"]) == 2 and all(part["pcc"] >= MIN_PCC for part in row["cache"])
 
 
