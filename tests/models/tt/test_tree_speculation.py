@@ -132,7 +132,7 @@ def guarded_results(model) -> list:
 
     told = []
     for status in (0, 8):
-        end_second_chip_in(model, status)
+        end_second_chip_in(model, model.pair.attention_pairs, status)
         rows = torch.tensor([[0, 1, 7, 2, 1, -1, 5, 7], [0, 0, 9, 1, -1, -1, 9, -1]])
         verified = Verified(model.put_integers(rows, "int32"), nodes=2)
         model.guard_result(verified.result)
