@@ -18,6 +18,7 @@ from .text import EndAtToken, TextsPrinter, token_callback
 if TYPE_CHECKING:
     from ..checkpoint.load import Checkpoint
     from ..results import AttentionStatistics, GenerationResult
+    from ..spec_decode.loop import Generator
 
 OnToken = Callable[[int, int], bool]
 
@@ -48,17 +49,22 @@ class PrefillBar:
 class Session(ABC):
     """A loaded model and what it counted over all of its texts.
 
-    checkpoint: the model's. capacity: tokens that a prompt, what is cached before it, and its text may take. warm_up:
-    decoded tokens of the steps that compiled programs, and their seconds; None where nothing is compiled. threads: of
-    torch, None where it does not run the model.
+    checkpoint: the model's. generator: its loop. capacity: tokens that a prompt, what is cached before it, and its text
+    may take. warm_up: decoded tokens of the steps that compiled programs, and their seconds; None where nothing is
+    compiled. threads: of torch, None where it does not run the model.
     """
 
     checkpoint: Checkpoint
+    options: DemoOptions
+    generator: Generator
     capacity: int
     warm_up: tuple[int, float] | None = None
     threads: int | None = None
+    context_limit: int | None = None
 
-    @abstractmethod
+    def __init__(self) -> None:
+        self._bar = PrefillBar()
+
     def generate(
         self,
         prompts: Sequence[Sequence[int]],
@@ -67,11 +73,21 @@ class Session(ABC):
     ) -> GenerationResult:
         """Generate a text per prompt. context: for each user the first of the ids that the cache holds, after which its
         prompt goes; the rest of the cache is forgotten. Texts that KeyboardInterrupt ends count nowhere."""
+        with self._bar:
+            return self.generator.generate(
+                prompts,
+                max_new_tokens=self.options.max_new_tokens,
+                sampling=self.options.sampling(),
+                eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
+                on_token=on_token,
+                context_limit=self.context_limit,
+                context=context,
+            )
 
     @property
-    @abstractmethod
     def cached(self) -> int:
-        """Tokens of the first user in the cache."""
+        """Return the tokens of the first user in the cache."""
+        return len(self.generator.cached_ids(0))
 
     @property
     @abstractmethod

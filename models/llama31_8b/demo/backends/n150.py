@@ -32,7 +32,7 @@ from ...tt.precision import PrecisionConfig, PrecisionError, precision_config
 from ...tt.settings import SpeculationError
 from ...tt.sharding import ShardingError, check_sharding_of_rows
 from ..options import AUTO, DemoOptions, UserError, with_attention
-from ..session import OnToken, PrefillBar, Session
+from ..session import OnToken, Session
 
 if TYPE_CHECKING:
     import ttnn
@@ -416,11 +416,11 @@ class BoardSession(Session):
     take."""
 
     def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, limit: int) -> None:
-        self.checkpoint, self.options, self.generator, self.limit = checkpoint, options, generator, limit
+        super().__init__()
+        self.checkpoint, self.options, self.generator, self.context_limit = checkpoint, options, generator, limit
         self.capacity = min(generator.engine.capacity - generator.engine.spare, limit)
         self.warm_up = (0, 0.0)
         self._counted: list[Any] = []
-        self._bar = PrefillBar()
         if sys.stderr.isatty():  # to count, the host waits for each chunk
             generator.engine.on_prefill = self._bar
 
@@ -431,26 +431,13 @@ class BoardSession(Session):
         context: Sequence[Sequence[int]] | None = None,
     ) -> GenerationResult:
         clock = TokenClock(on_token, len(prompts))
-        with self._bar:
-            result = self.generator.generate(
-                prompts,
-                max_new_tokens=self.options.max_new_tokens,
-                sampling=self.options.sampling(),
-                eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
-                on_token=clock,
-                context_limit=self.limit,
-                context=context,
-            )
+        result = super().generate(prompts, clock, context)
         tokens, seconds = clock.first_tokens(self.generator.warm_up_tokens)
         assert self.warm_up is not None
         self.warm_up = self.warm_up[0] + tokens, self.warm_up[1] + seconds
         if result.statistics is not None:
             self._counted.append(result.statistics)
         return result
-
-    @property
-    def cached(self) -> int:
-        return len(self.generator.cached_ids(0))
 
     @property
     def statistics(self) -> AttentionStatistics | None:

@@ -13,7 +13,7 @@ from ...reference.generate import TorchEngine, drafter_for
 from ...spec_decode.draft_settings import DraftShape, VocabularyMismatchError
 from ...spec_decode.loop import Generator
 from ..options import DemoOptions, UserError
-from ..session import OnToken, PrefillBar, Session
+from ..session import OnToken, Session
 
 if TYPE_CHECKING:
     from ...checkpoint.load import LoadedModel
@@ -27,10 +27,10 @@ class ReferenceSession(Session):
     def __init__(self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False) -> None:
         """Load a draft model, if any. Raises UserError for drafts that do not go with the model, and what loading a
         checkpoint raises."""
+        super().__init__()
         self.checkpoint, self.options, self.policy = loaded, options, policy
         limit = loaded.config.max_position_embeddings
         self.capacity = options.chat_context(limit) if chat else limit
-        self._bar = PrefillBar()
         self.engine = TorchEngine(loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._bar)
         self.drafter, shape = None, DraftShape()
         try:
@@ -52,23 +52,11 @@ class ReferenceSession(Session):
         statistics = self.policy.statistics
         steps = statistics.step_count if statistics else 0
         try:
-            with self._bar:
-                return self.generator.generate(
-                    prompts,
-                    max_new_tokens=self.options.max_new_tokens,
-                    sampling=self.options.sampling(),
-                    eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
-                    on_token=on_token,
-                    context=context,
-                )
+            return super().generate(prompts, on_token, context)
         except KeyboardInterrupt:
             if statistics:
                 statistics.forget_after(steps)
             raise
-
-    @property
-    def cached(self) -> int:
-        return len(self.generator.cached_ids(0))
 
     @property
     def statistics(self) -> AttentionStatistics | None:
