@@ -38,7 +38,7 @@ HEAD_BYTES_PER_S = 68412202573.049286
 BUDGET_KEYS, BUDGET_KEYS_AT, BUDGET_KEYS_GROWTH = 1999, 8192, 1.5
 # Hits at threshold 0.10 of a guess by that budget, at 1K to 8K tokens, and of one of both ends at 8K: SmolLM2's
 # (perf/data/quality/budgets.csv, perplexity.csv).
-BUDGET_HITS, ENDS_HITS = 0.95, 0.19
+HITS = {"budget": 0.95, "ends": 0.19}
 # Cycles, at 1 GHz, of choosing one head's tiles at 64K tokens, executed (perf/data/ops/tile_selection.json), and who
 # does it: both data movement cores of each core.
 SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
@@ -324,13 +324,13 @@ class Layout(NamedTuple):
         return f"{self.rows}x{self.columns}"
 
 
-def layouts(chips: int, context: int, hit_rate: float = BUDGET_HITS, guess: str = "budget") -> list[Layout]:
+def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str = "budget") -> list[Layout]:
     """Return every mesh of at most `chips` chips with its speed by AllReduceTimes, the fastest first.
 
     Args:
         chips: of the machine, at least 1.
         context: cached tokens, up to MAX_CONTEXT; fewer than MIN_CONTEXT count as so many.
-        hit_rate: share of the guesses that pass on two rows.
+        hit_rate: share of the guesses that pass on two rows, by default HITS of `guess`.
         guess: "budget" or "ends", what they read (S = 128).
 
     Raises:
@@ -340,6 +340,7 @@ def layouts(chips: int, context: int, hit_rate: float = BUDGET_HITS, guess: str 
         raise ValueError(f"chips must be at least 1, got {chips}")
     if context < 1:
         raise ValueError(f"context must be at least 1, got {context}")
+    hit_rate = HITS[guess] if hit_rate is None else hit_rate
     check_hit_rate(hit_rate)
     context = max(context, MIN_CONTEXT)
     keys, times = budget_keys(context) if guess == "budget" else None, AllReduceTimes()

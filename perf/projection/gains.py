@@ -12,7 +12,7 @@ from typing import Any
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
     CHUNK_SIZES,
-    ENDS_HITS,
+    HITS,
     LAYERS,
     Estimate,
     Times,
@@ -93,7 +93,7 @@ def gain_rows(
     times: Times | None = None,
 ) -> list[Row]:
     """Return a row per number of chips and context: tokens/s/user with tensor parallelism over all and over half of
-    them, and the gain over the former of attention-level speculation: `ends` of a guess of both ends with ENDS_HITS,
+    them, and the gain over the former of attention-level speculation: `ends` of a guess of both ends with HITS,
     the others of a guess by the default budget at each hit rate, its keys and choice counted.
 
     A hit rate is a mean over layers and tokens, so a step's time is on the line between no and all hits. `needed` is
@@ -107,7 +107,7 @@ def gain_rows(
         needed = 0.0 if none < tp else None if full >= tp else (none - tp) / (none - full)
         row: Row = {"chips": count, "context": context, "chunk_size": chunk_size, "tp_tokens_per_s": 1e9 / tp}
         row |= {"half_tp_tokens_per_s": 1e9 / half, "keys": keys, "needed": needed}
-        steps = {"ends": step_ns(ENDS_HITS, context, count, chunk_size, times=times)} | {
+        steps = {"ends": step_ns(HITS["ends"], context, count, chunk_size, times=times)} | {
             f"at_{100 * rate:g}".replace(".", "_"): step_ns(rate, context, count, chunk_size, keys, times)
             for rate in hit_rates
         }

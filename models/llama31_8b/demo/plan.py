@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from runtime_patches.board import boards
 from runtime_patches.board.command_line import OneLineParser, run_command
 
-from ..latency import BUDGET_HITS, ENDS_HITS, layouts
+from ..latency import HITS, layouts
 from .options import UserError
 
 PROG = "llama-alspec plan"
-HITS = {"budget": BUDGET_HITS, "ends": ENDS_HITS}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

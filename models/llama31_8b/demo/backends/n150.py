@@ -277,7 +277,7 @@ def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> DemoOptions:
         context = min(longest + options.max_new_tokens, target.config.max_position_embeddings)
     own = replace(target.config, max_position_embeddings=target.whole.max_position_embeddings)
     why = f"--mesh {AUTO}: --attention {options.attention} takes two rows of chips, this machine has {chips}"
-    for layout in layouts(chips, min(context, MAX_CONTEXT)):
+    for layout in layouts(chips, min(context, MAX_CONTEXT), guess=options.guess):
         if options.attention is not None and (options.attention == "alspec") != (layout.rows == 2):
             continue
         chosen = with_attention(replace(options, mesh=str(layout)))
