@@ -37,11 +37,12 @@ def _run(options: DemoOptions) -> int:
         from .backends import sim
 
         options = sim.with_defaults(options)
-    if chooses := options.device == "n150" and options.mesh == AUTO:
+    texts, request = None, None
+    if options.device == "n150" and options.mesh == AUTO:
         from .backends.n150 import with_mesh
 
         texts = options.prompt_texts()
-        options = with_mesh(options, texts)
+        options, request = with_mesh(options, texts)
     options = with_attention(options)
     options.check_device()
     if options.attention == "alspec" and options.drafter != "none":
@@ -51,7 +52,7 @@ def _run(options: DemoOptions) -> int:
         )
     if options.device == "sim":
         return sim.run(options)
-    if not chooses:
+    if request is None:
         texts = options.prompt_texts()
     if options.device == "cpu":
         from .backends import cpu
@@ -59,4 +60,4 @@ def _run(options: DemoOptions) -> int:
         return cpu.run(options, texts)
     from .backends import n150
 
-    return n150.run(options, texts)
+    return n150.run(options, texts, request)

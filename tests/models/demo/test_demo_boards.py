@@ -128,14 +128,14 @@ def test_auto_takes_the_fastest_mesh_that_attention_and_memory_allow(monkeypatch
         for number in (2, 3):
             boards.set(number, "n150")
     options = DemoOptions(device="n150", mesh="auto", model=str(tmp_path), chat_template=False, **given)
-    found = n150.with_mesh(options, ["the"])
+    found, _ = n150.with_mesh(options, ["the"])
     assert (found.mesh, found.attention) == chosen
     monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
     if given.get("attention") == "alspec":
         with pytest.raises(UserError, match="takes two rows of chips, this machine has 1"):
             n150.with_mesh(options, ["the"])
     else:
-        assert n150.with_mesh(options, ["the"]).mesh == "1x1"
+        assert n150.with_mesh(options, ["the"])[0].mesh == "1x1"
 
 
 # What chips refuse.

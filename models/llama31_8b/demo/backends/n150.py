@@ -259,31 +259,60 @@ def check_chips() -> int:
     return len(driver.visible_boards())
 
 
-def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> DemoOptions:
+@dataclass(frozen=True)
+class Request:
+    """A checkpoint without its weights, and the prompts' ids, None for a chat."""
+
+    target: Checkpoint
+    prompts: list[list[int]] | None
+
+    @classmethod
+    def read(cls, options: DemoOptions, texts: Sequence[str] | None) -> Request:
+        """Open the model and encode `texts`. Raises UserError, and what Checkpoint.open raises."""
+        from ...checkpoint.cache import make_cache_folder
+        from ...checkpoint.load import Checkpoint
+        from ..chat import check_chat
+        from ..text import encode_prompts
+
+        make_cache_folder(project_cache_dir())
+        target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
+        if texts is None:
+            check_chat(target)
+            return cls(target, None)
+        return cls(target, encode_prompts(target, options, texts))
+
+    def plan(self, options: DemoOptions, mesh: MeshShape, draft: LlamaConfig | None = None) -> Plan:
+        """See plan_run."""
+        longest, users = (None, 1) if self.prompts is None else (max(map(len, self.prompts)), len(self.prompts))
+        whole = self.target.whole.max_position_embeddings
+        own = replace(self.target.config, max_position_embeddings=whole)
+        return plan_run(own, options, mesh, longest, draft, users)
+
+    def context(self, options: DemoOptions) -> int:
+        """Return the tokens that the longest text will have, or that a chat may have."""
+        limit = self.target.config.max_position_embeddings
+        if self.prompts is None:
+            return options.chat_context(limit)
+        return min(max(map(len, self.prompts)) + options.max_new_tokens, limit)
+
+
+def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> tuple[DemoOptions, Request]:
     """Return the options of --mesh auto with the mesh of this machine's chips that `latency.layouts` finds fastest of
-    those that --attention and the model allow. texts: the prompts, None for a chat, whose context counts.
+    those that --attention and the model allow, and the request for `run`. texts: the prompts, None for a chat, whose
+    context counts.
 
     Raises UserError where no mesh holds the model, with why the fastest one does not.
     """
-    from ...checkpoint.load import Checkpoint
-    from ..text import encode_prompts
-
     chips = check_chips()
-    target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
-    longest, users, context = None, 1, options.chat_context(target.config.max_position_embeddings)
-    if texts is not None:
-        prompts = encode_prompts(target, options, texts)
-        longest, users = max(map(len, prompts)), len(prompts)
-        context = min(longest + options.max_new_tokens, target.config.max_position_embeddings)
-    own = replace(target.config, max_position_embeddings=target.whole.max_position_embeddings)
+    request = Request.read(options, texts)
+    context = request.context(options)
     why = f"--mesh {AUTO}: --attention {options.attention} takes two rows of chips, this machine has {chips}"
     for layout in layouts(chips, min(context, MAX_CONTEXT), guess=options.guess):
         if options.attention is not None and (options.attention == "alspec") != (layout.rows == 2):
             continue
         chosen = with_attention(replace(options, mesh=str(layout)))
         try:
-            mesh = MeshShape(layout.rows, layout.columns)
-            plan_run(own, chosen, mesh, longest, users=users)
+            request.plan(chosen, MeshShape(layout.rows, layout.columns))
         except UserError as error:
             why = str(error)
             continue
@@ -291,31 +320,21 @@ def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> DemoOptions:
             f"--mesh {AUTO}: {layout} of {chips} chips, {layout.tokens_per_s:.0f} tokens/s projected for Llama 3.1 8B "
             f"and {context} tokens"
         )
-        return chosen
+        return chosen, request
     raise UserError(why)
 
 
-def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
+def run(options: DemoOptions, texts: Sequence[str] | None, request: Request | None = None) -> int:
     """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
-    exit code. Raises UserError, before any device work or if the boards do not open."""
+    exit code. request: of `with_mesh`, by default read here. Raises UserError, before any device work or if the boards
+    do not open."""
     mesh = check_machine(options)
-    from ...checkpoint.cache import make_cache_folder
-    from ...checkpoint.load import Checkpoint
     from ...tt.weights import HostWeights
-    from ..chat import check_chat
-    from ..text import encode_prompts
 
-    make_cache_folder(project_cache_dir())
-    target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
-    prompts = None
-    if texts is None:
-        check_chat(target)
-    else:
-        prompts = encode_prompts(target, options, texts)
-    longest, users = (None, 1) if prompts is None else (max(map(len, prompts)), len(prompts))
+    request = request or Request.read(options, texts)
+    target = request.target
     draft = _draft(options, target)
-    own = replace(target.config, max_position_embeddings=target.whole.max_position_embeddings)
-    plan = plan_run(own, options, mesh, longest, None if draft is None else draft.config, users)
+    plan = request.plan(options, mesh, None if draft is None else draft.config)
     _announce(plan, options, target.source)
     weights = [HostWeights.read(target.folder, target.whole, mesh, plan.settings(options), options.layers)]
     if draft is not None:
@@ -324,7 +343,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
         options, mesh=str(mesh), precision=options.precision or PRECISION, decode_sharding=plan.decode_sharding
     )
     with open_mesh(mesh) as device:
-        return _serve(plan, device, target, used, weights, prompts)
+        return _serve(plan, device, target, used, weights, request.prompts)
 
 
 def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
