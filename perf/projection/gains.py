@@ -56,11 +56,9 @@ def layer_ops(chips: int) -> list[TableOp]:
 def all_reduce_layer_ns(chips: int) -> float:
     """Return what a layer without flash decode takes on `chips` chips, 2 or more, with two all-reduces as executed on
     simulated chips (perf/data/ops/all_reduce.json, one cycle a nanosecond) in place of the paper's collectives, norms
-    and adds, and of what moves rows for them. Where none was executed over so many chips, each hop beyond four chips
-    takes as much as one of those between two and four.
+    and adds, and of what moves rows for them.
     """
-    took = {row["chips"]: row["cycles"] for row in read(ALL_REDUCE)[1] if row["users"] == 1}
-    cycles = took.get(chips, took[4] + (chips - 4) * (took[4] - took[2]) / 2)
+    (cycles,) = (row["cycles"] for row in read(ALL_REDUCE)[1] if (row["chips"], row["users"]) == (chips, 1))
     layer = layer_ops(chips)
     binary = [op.ns for op in layer if op.name == BINARY]
     replaced = float(sum(op.ns for op in layer if op.name in REPLACED))
