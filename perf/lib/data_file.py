@@ -98,8 +98,12 @@ def save(path: Path, command: str, rows: Iterable[Mapping[str, Any]], **facts: A
     seconds = round(time.monotonic() - _STARTED)
     head: Row = {"command": command, "commit": commit(), "date": f"{datetime.now(timezone.utc):%Y-%m-%d}"}
     head |= {"versions": versions(), "seconds": seconds}
-    # One row per line, so that a changed figure is one changed line.
-    shown = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in (head | facts).items()]
+    write_rows(path, head | facts, rows)
+
+
+def write_rows(path: Path, facts: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write a JSON data file. One row per line, so that a changed figure is one changed line."""
+    shown = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in facts.items()]
     table = ",\n".join(f"  {json.dumps(row)}" for row in rows)
     path.write_text("{\n" + ",\n".join([*shown, f' "rows": [\n{table}\n ]']) + "\n}\n", encoding="utf-8")
 

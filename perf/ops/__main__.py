@@ -12,20 +12,21 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from perf.lib.chip import Chip
-from perf.lib.data_file import add_write_option, new_file, write
+from perf.lib.chip import Chip, ttsim_library
+from perf.lib.data_file import add_write_option, commit, new_file, read, write, write_rows
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept
 from perf.ops import attention, collectives, flash_decode, prefill, sampling, sgdc, stock_decode
 from perf.ops.family import Family, Point, Row, report
 from runtime_patches.board.command_line import OneLineParser, run_command
+from runtime_patches.simulated_n150.library import version
 
 FAMILIES: dict[str, Family] = {
     "flash_decode": flash_decode.FLASH_DECODE,
@@ -82,19 +83,42 @@ def _chip(family: Family, point: Point, grid: str | None) -> Chip | None:
     return chip if grid is None or chip is None else replace(chip, grid=grid)
 
 
-def _work(name: str, points: list[Point], grid: str | None) -> list[list[Row]]:
-    """Measure points of one chip in this process."""
+def judge(name: str, points: Sequence[Point], library: Path, file: Path) -> list[Row]:
+    """Replace the errors in a data file's rows of these points by those that a ttsim library gives, and name it there;
+    cycles stay. The file is written after each point. Return the rows.
+
+    Raises ValueError, before any work, for a point of which the file has no row.
+    """
+    family, (facts, rows) = FAMILIES[name], read(file)
+    found = {json.dumps({key: row[key] for key in family.options}): row for row in rows}
+    if missing := [point for point in points if json.dumps(point) not in found]:
+        raise ValueError(f"{file} has no row of {missing[0]}")
+    for point in points:
+        chip = family.chip(SimpleNamespace(**point))
+        assert chip is not None
+        asked: dict[str, Any] = {"name": name, "points": [point], "grid": None, "judged": True}
+        ((judged,),) = measure_apart("perf.ops", asked, replace(chip, library=library).environment(), TIMEOUT_S)
+        by = {"errors_by": f"ttsim {version(library)}", "errors_commit": commit()}
+        found[json.dumps(point)].update({key: judged[key] for key in family.errors} | by)
+        write_rows(file, facts, rows)
+    return [found[json.dumps(point)] for point in points]
+
+
+def _work(name: str, points: list[Point], grid: str | None, judged: bool = False) -> list[list[Row]]:
+    """Measure points of one chip in this process. judged: their errors alone."""
     family, chip = FAMILIES[name], _chip(FAMILIES[name], points[0], grid)
+    measure = family.judge if judged else family.measure
+    assert measure is not None
     if chip is None:
-        return [_measured(family, None, point) for point in points]
+        return [_measured(measure, None, point) for point in points]
     with chip.opened() as device:
-        return [_measured(family, device, point) for point in points]
+        return [_measured(measure, device, point) for point in points]
 
 
-def _measured(family: Family, device: Any, point: Point) -> list[Row]:
+def _measured(measure: Callable[[Any, SimpleNamespace], Row | list[Row]], device: Any, point: Point) -> list[Row]:
     from loguru import logger
 
-    found = family.measure(device, SimpleNamespace(**point))
+    found = measure(device, SimpleNamespace(**point))
     logger.info(f"{point}: {found}")
     return found if isinstance(found, list) else [found]
 
@@ -120,6 +144,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--steps", type=new_file, metavar="FILE", help="keep measured points there, and take those there"
     )
+    parser.add_argument(
+        "--simulator", metavar="PATH", help="with --errors-into: a ttsim library, which gives errors and no cycles"
+    )
+    parser.add_argument(
+        "--errors-into",
+        type=new_file,
+        metavar="FILE",
+        help="replace the errors of these points in a data file by those on --simulator, and keep their cycles",
+    )
     add_write_option(parser, "--json")
     return parser
 
@@ -136,6 +169,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.grid is not None:
             _check_grid(options.op, family, options.grid)
         os.environ.setdefault("OMP_NUM_THREADS", "2")
+        if options.simulator or options.errors_into:
+            print(report(family, judge(options.op, points, _check_judge(family, options), options.errors_into)))
+            return 0
         rows = run(options.op, points, options.grid, options.steps)
     except ValueError as error:
         parser.error(str(error))
@@ -143,6 +179,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         write(options.write, parser, argv, rows)
     print(report(family, rows))
     return 0
+
+
+def _check_judge(family: Family, options: argparse.Namespace) -> Path:
+    """Return the ttsim library. Raises ValueError for options that do not go together."""
+    if not (options.simulator and options.errors_into):
+        raise ValueError("--simulator and --errors-into need each other")
+    if family.judge is None:
+        raise ValueError(f"--simulator gives errors and no cycles; {options.op} has none")
+    for name in ("grid", "steps", "write"):
+        if getattr(options, name):
+            raise ValueError(f"--{name} changes nothing beside --errors-into")
+    return ttsim_library(options.simulator)
 
 
 def _check_grid(op: str, family: Family, grid: str) -> None:

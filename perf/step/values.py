@@ -17,14 +17,14 @@ from typing import Any
 from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
+from perf.lib.chip import ttsim_library
 from perf.lib.data_file import add_write_option, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import markdown
 from perf.step.shapes import FULL_GRID, check_fits, head_pieces
 from runtime_patches.board.command_line import OneLineParser
-from runtime_patches.simulated_n150 import doctor
 from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
-from runtime_patches.simulated_n150.library import check_library, version
+from runtime_patches.simulated_n150.library import version
 
 # ttsim refuses the float32 sums of the third, bfloat16.
 PRECISIONS = ("performance", "accuracy")
@@ -88,9 +88,7 @@ def main(argv: Sequence[str]) -> int:
             check_fits(config, options.context, sharding)
         if not 0 < options.prompt <= options.context:
             raise ValueError(f"--prompt must be 1 to {options.context}, the context, got {options.prompt}")
-        if reason := doctor.why_not(doctor.LIBRARY, doctor.findings(options.simulator)):
-            raise ValueError(reason)
-        library = check_library(options.simulator)
+        library = ttsim_library(options.simulator)
     except ValueError as error:
         parser.error(str(error))
     rows = []

@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from perf import docs
+from perf.lib.chip import Chip
 from perf.lib.data_file import FOLDER
 from perf.lib.tensors import TREES, errors_of, intervals_of, parents_of
+from perf.ops import __main__ as bench
 from perf.ops.__main__ import FAMILIES, main, run
 from perf.ops.attention import LAYOUTS, tree_columns
 from perf.ops.family import Target, measurable, report
@@ -22,6 +25,7 @@ from perf.ops.sgdc import KERNEL_CYCLES, MARK_CORE, check_outcome, measure_excha
 from perf.ops.stock_decode import attention
 from runtime_patches import sgdc
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, cycle_overlays
+from runtime_patches.simulated_n150.library import version
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.checks import Problem
@@ -32,6 +36,7 @@ from tt_kernels.tree_attention.reference import path_of
 
 FREE_L1 = 1_201_824  # of a simulated chip's core, see test_speculative_flash_decode_host.py
 ROUNDS = 5_000
+JUDGED = ("--simulator", "none.so", "--errors-into", "rows.json")
 
 
 def test_lists_of_points_are_whole_and_can_be_measured():
@@ -61,6 +66,10 @@ def test_lists_of_points_are_whole_and_can_be_measured():
             for context in (0, 256, 1000, 262144)
         ),
         (["sigmoid", "--write", "/nowhere/found.json"], "does not exist"),
+        (["long_context", "--simulator", "none.so"], "--simulator and --errors-into need each other"),
+        (["sgdc", *JUDGED], "--simulator gives errors and no cycles; sgdc has none"),
+        (["long_context", *JUDGED, "--steps", "kept.json"], "--steps changes nothing beside --errors-into"),
+        (["long_context", *JUDGED], "none.so: no such file"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_line(arguments, says, capsys):
@@ -239,12 +248,41 @@ def test_recorded_errors_are_within_half_a_per_cent():
         assert 0 < row["error"] <= 0.005 and abs(row["bias"]) <= 0.002, row
 
 
+def test_errors_on_a_library_replace_those_of_the_points_asked_for(tmp_path, monkeypatch):
+    asked = FAMILIES["long_context"].asked(["cores=64", "context=65536", "op=pair"])
+    library, file = tmp_path / "libttsim_wh.so", tmp_path / "rows.json"
+    library.write_bytes(b"one")
+    shutil.copyfile(LONG_CONTEXT, file)
+    monkeypatch.setattr(Chip, "environment", lambda chip: {"on": str(chip.library), "grid": chip.grid})
+    judged = {"cycles": None, **dict.fromkeys(FAMILIES["long_context"].errors, 0.25)}
+
+    def measured(module, what, environment, _):
+        assert what["points"] == asked and what["judged"] and environment == {"on": str(library), "grid": "8x8"}
+        return [[judged]]
+
+    monkeypatch.setattr(bench, "measure_apart", measured)
+    bench.judge("long_context", asked, library, file)
+    before, after = docs.read(LONG_CONTEXT), docs.read(file)
+    changed = [(old, new) for old, new in zip(before[1], after[1], strict=True) if old != new]
+    assert before[0] == after[0] and len(changed) == 1
+    old, new = changed[0]
+    assert (new["error"], new["guess_error"], new["errors_by"]) == (0.25, 0.25, f"ttsim {version(library)}")
+    assert all(new[name] == old[name] for name in ("cores", "context", "op", "cycles", "of_exact", "guess_sent"))
+    with pytest.raises(ValueError, match="has no row of .*'context': 512"):
+        bench.judge("long_context", FAMILIES["long_context"].asked(["context=512"]), library, file)
+
+
 @pytest.mark.slow
 @pytest.mark.sim
-def test_the_shortest_recorded_context_runs_again_as_recorded():
-    """Cycles within 0.5 %, errors as they are."""
+def test_the_shortest_recorded_context_runs_again_as_recorded(library, tmp_path):
+    """Cycles within 0.5 %, errors as they are; with a ttsim library errors alone."""
     rows = docs.read(LONG_CONTEXT)[1]
     recorded = next(row for row in rows if (row["cores"], row["context"], row["op"]) == (8, 16384, "exact"))
-    (again,) = run("long_context", FAMILIES["long_context"].asked(["cores=8", "context=16384"]))
+    asked = FAMILIES["long_context"].asked(["cores=8", "context=16384"])
+    if library is not None:
+        (again,) = bench.judge("long_context", asked, library, shutil.copyfile(LONG_CONTEXT, tmp_path / "rows.json"))
+        assert again["errors_by"] == f"ttsim {version(library)}"
+    else:
+        (again,) = run("long_context", asked)
     assert again["cycles"] == pytest.approx(recorded["cycles"], rel=0.005)
     assert again["error"] == pytest.approx(recorded["error"], rel=0.01)
