@@ -23,6 +23,7 @@ SIMULATOR = "runtime_patches.simulated_n150"
 TRACE_REGION_BYTES = 4 << 20
 # L1 of a core for programs in flight: the simulator's compiler makes larger kernels than a board's.
 KERNEL_BYTES = 256 * 1024
+CANNOT_RUN = "cannot run: "  # how the simulator's command begins to say what it lacks
 LOST_S = 30.0  # how long a program may go on after one of its simulators has ended, for instance to close a device
 
 
@@ -66,6 +67,14 @@ def command(
     started += ["--grid", grid, "--dispatch", dispatch]
     started += [] if library is None else ["--simulator", library]
     return [*started, *several, "--", *program]
+
+
+def why_not_on(library: str) -> str | None:
+    """Return in a line why this ttsim library cannot simulate a chip here, None where it can."""
+    asked = [sys.executable, "-m", SIMULATOR, "run", "--simulator", library, "--", "true"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    said = (done.stdout + done.stderr).strip().splitlines() or [f"--simulator {library}: exit status {done.returncode}"]
+    return said[-1].removeprefix(CANNOT_RUN) if done.returncode else None
 
 
 def run(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from runtime_patches.board.command_line import OneLineParser, run_command
 
+from .. import simulated
 from .findings import COULD_NOT_RUN, FAIL, PASS, SKIPPED, Finding, exit_code
 from .report import make, markdown, write
 from .runner import HIGHER, run_stages
@@ -90,6 +91,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if options.simulator and options.device != "sim":
         parser.error(f"--simulator is for --device sim, got --device {options.device}")
+    if options.simulator and (reason := simulated.why_not_on(options.simulator)):
+        parser.error(reason)
     return options
 
 

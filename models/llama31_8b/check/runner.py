@@ -29,7 +29,6 @@ from .stages import SIM_PATIENCE, Stage, advice
 
 SIM_CHIPS = 2
 HIGHER = "of level "  # how the reason begins why a stage of a higher level is skipped
-NOT_SIMULATED = "cannot run: "  # how the simulator's command begins to say what it lacks
 TRACE_REGION_BYTES = 1 << 22
 
 
@@ -98,8 +97,8 @@ def _answer(stage: Stage, kind: str, library: str | None) -> dict[str, Any]:
             return {"phase": _phase(answer), **json.loads(answer.read_text(encoding="utf-8"))}
         lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
         last = next((line.strip()[:200] for line in reversed(lines) if line.strip()), "it said nothing")
-        if last.startswith(NOT_SIMULATED):
-            return {"could_not_run": last.removeprefix(NOT_SIMULATED)}
+        if last.startswith(simulated.CANNOT_RUN):
+            return {"could_not_run": last.removeprefix(simulated.CANNOT_RUN)}
         number = -code if code < 0 else code - 128
         killed = number in set(signal.Signals)
         how = f"signal {signal.Signals(number).name}" if killed else f"status {code}"

@@ -89,9 +89,14 @@ def test_a_library_simulates_one_chip_without_float32_tiles(capsys):
     stages = (stage("passes", "a", chips=2), stage("passes", "b", chips=1, float32=True), stage("passes", "c"))
     found = list(run_stages(stages, "sim", "quick", "libttsim_wh.so"))
     assert [one.why for one in found] == ["needs 2 chips, found 1", "ttsim refuses ttnn's unpacks of float32 tiles", ""]
-    with pytest.raises(SystemExit):
-        cli.main(["--simulator", "libttsim_wh.so"])
-    assert "--simulator is for --device sim, got --device n150" in capsys.readouterr().err
+    for options, said in (
+        (["--simulator", "none.so"], "--simulator is for --device sim, got --device n150"),
+        (["--device", "sim", "--simulator", "none.so"], "--simulator none.so: no such file"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            cli.main(options)
+        error = capsys.readouterr().err
+        assert said in error and len(error.splitlines()) == 1
 
 
 def test_exit_codes():
