@@ -176,7 +176,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def _save(config: pytest.Config, option: str, file: str, rows: list[dict[str, Any]], simulator: str) -> None:
     """Write rows, with the command and the library that gave them."""
     path, project = Path(simulator), config.stash[PROJECT]
-    marked = [f"-m '{config.option.markexpr}'"] if config.option.markexpr else []
+    chosen = {"-m": config.option.markexpr, "-k": config.option.keyword}
+    marked = [f"{name} '{expression}'" for name, expression in chosen.items() if expression]
     slow = ["--run-slow"] if config.getoption("--run-slow") else []
     tests = [*config.args, *marked, *slow]
     command = f"pytest {' '.join(tests)} --simulator {path.name} {option} {Path(file).name}"

@@ -91,6 +91,8 @@ def test_what_a_library_does_not_run_is_skipped_and_counted_by_reason(tmp_path):
         str(counts),
         "-m",
         "sim",
+        "-k",
+        "not sample",
         "--deselect",
         "test_sample.py",
     ]
@@ -106,7 +108,7 @@ def test_what_a_library_does_not_run_is_skipped_and_counted_by_reason(tmp_path):
         "1 ttsim: opens no chip through the fixtures",
     ]
     assert "    1 skipped: ttsim: counts no cycles" in shown
-    assert "-m 'sim' --simulator libttsim_wh.so --count-outcomes counts.json" in found["command"]
+    assert "-m 'sim' -k 'not sample' --simulator libttsim_wh.so --count-outcomes counts.json" in found["command"]
     for option in ("--count-outcomes", "--compare-simulators"):
         refused = run_pytest(tmp_path, "sim", option, str(counts))
         assert refused.returncode == 4 and f"{option} needs --simulator PATH" in refused.stderr
