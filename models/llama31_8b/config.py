@@ -15,6 +15,8 @@ SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
 _LARGEST = 1e300  # of a number in a config.json; JSON has integers that no float holds
 _ROPE_FIELDS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+_ORIGINAL = _ROPE_FIELDS[-1]
+_NEEDED = {"linear": _ROPE_FIELDS[:1], "llama3": _ROPE_FIELDS}
 _REQUIRED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 _SIZES = (*_REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
 
@@ -149,6 +151,9 @@ class LlamaConfig:
                 raise UnsupportedModelError(f"{flag}={data[flag]} is not supported: Llama has no biases")
         if data.get("hidden_act", "silu") != "silu":
             raise UnsupportedModelError(f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'")
+        for key in ("sliding_window", "attention_chunk_size"):
+            if data.get(key) is not None:
+                raise UnsupportedModelError(f"{key}={_shown(data[key])} is not supported: Llama attends to every token")
         if quantisation := data.get("quantization_config") or data.get("compression_config"):
             method = quantisation.get("quant_method") if isinstance(quantisation, Mapping) else None
             raise UnsupportedModelError(
@@ -206,7 +211,7 @@ class LlamaConfig:
     def to_hf_dict(self) -> dict[str, Any]:
         """Return a `config.json` mapping that both this class and transformers read back."""
         scaling = self.rope_scaling
-        kept = {"default": (), "linear": _ROPE_FIELDS[:1], "llama3": _ROPE_FIELDS}[scaling.rope_type]
+        kept = _NEEDED.get(scaling.rope_type, ())
         rope = {"rope_type": scaling.rope_type, **{name: getattr(scaling, name) for name in kept}} if kept else None
         return {
             "architectures": ["LlamaForCausalLM"],
@@ -230,7 +235,7 @@ def _rope(data: Mapping[str, Any]) -> tuple[RopeScaling, float]:
     found = []
     for name in ("rope_parameters", "rope_scaling"):
         if rope := data.get(name):
-            found.append((name, _rope_scaling(rope), rope.get("rope_theta")))
+            found.append((name, _rope_scaling(rope, data), rope.get("rope_theta")))
     if len(found) == 2 and found[0][1] != found[1][1]:
         raise UnsupportedModelError(f"rope_parameters give {found[0][1]}, but rope_scaling gives {found[1][1]}")
     thetas = [("rope_theta", data["rope_theta"])] if data.get("rope_theta") is not None else []
@@ -242,21 +247,33 @@ def _rope(data: Mapping[str, Any]) -> tuple[RopeScaling, float]:
     return found[0][1] if found else RopeScaling(), numbers.pop()
 
 
-def _rope_scaling(rope: Mapping[str, Any]) -> RopeScaling:
+def _rope_scaling(rope: Mapping[str, Any], data: Mapping[str, Any]) -> RopeScaling:
+    """Return one of the two fields as scaling. data: the whole file, which may hold a part of it."""
     if not isinstance(rope, Mapping):
         raise UnsupportedModelError(f"rope_scaling must be an object or null, got {_shown(rope)}")
+    for place in (rope, data):
+        if place.get("partial_rotary_factor") not in (None, 1):
+            raise UnsupportedModelError(
+                f"partial_rotary_factor={_shown(place['partial_rotary_factor'])} is not supported: RoPE is on all of a "
+                "head"
+            )
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     if rope_type in ("default", None):
         return RopeScaling()
     fields = {name: rope[name] for name in _ROPE_FIELDS if name in rope}
     for name in fields:
         _number(rope, name)
-    if (positions := fields.get("original_max_position_embeddings")) is not None:
-        if positions != int(positions):
-            raise UnsupportedModelError(
-                f"original_max_position_embeddings must be a positive integer, got {_shown(positions)}"
-            )
-        fields["original_max_position_embeddings"] = int(positions)
+    outside = data.get(_ORIGINAL)
+    if outside is not None and fields.setdefault(_ORIGINAL, outside) != outside:
+        raise UnsupportedModelError(
+            f"{_ORIGINAL} is {_shown(outside)}, but that of the RoPE scaling {fields[_ORIGINAL]}"
+        )
+    if (positions := fields.get(_ORIGINAL)) is not None:
+        if positions != int(_number(fields, _ORIGINAL)):
+            raise UnsupportedModelError(f"{_ORIGINAL} must be a positive integer, got {_shown(positions)}")
+        fields[_ORIGINAL] = int(positions)
+    if missing := [name for name in _NEEDED.get(str(rope_type), ()) if name not in fields]:
+        raise UnsupportedModelError(f"RoPE scaling of type {rope_type} lacks {', '.join(missing)}")
     return RopeScaling(rope_type=rope_type, **fields)
 
 

@@ -13,6 +13,7 @@ from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
 from models.llama31_8b.config import PRESETS, LlamaConfig, UnsupportedModelError, preset
 
 BASE = PRESETS["smollm2-135m"].to_hf_dict()
+LLAMA3 = PRESETS["llama-3.1-8b"].to_hf_dict()["rope_scaling"]
 # Published parameter counts, in millions.
 PARAMETERS = {
     "llama-3.1-8b": 8030,
@@ -69,9 +70,18 @@ def test_defaults_of_missing_fields():
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "RoPE scaling type 'yarn' is not supported"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, "at least 1, got 0.5"),
         (
-            {"rope_scaling": {"rope_type": "llama3", "low_freq_factor": 4.0}},
+            {"rope_scaling": {**LLAMA3, "low_freq_factor": 4.0}},
             "high_freq_factor > low_freq_factor, got 4.0 and 4.0",
         ),
+        ({"rope_scaling": {"rope_type": "linear"}}, "RoPE scaling of type linear lacks factor"),
+        (
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}},
+            "type llama3 lacks high_freq_factor, original_max_position_embeddings",
+        ),
+        ({"rope_scaling": LLAMA3, "original_max_position_embeddings": 64}, "is 64, but that of the RoPE scaling 8192"),
+        ({"rope_scaling": {**LLAMA3, "partial_rotary_factor": 0.5}}, "partial_rotary_factor=0.5 is not supported"),
+        ({"rope_scaling": LLAMA3, "partial_rotary_factor": 0.25}, "partial_rotary_factor=0.25 is not supported"),
+        ({"sliding_window": 4096}, "sliding_window=4096 is not supported: Llama attends to every token"),
         ({"num_key_value_heads": 4}, r"num_attention_heads \(9\) is not a multiple of num_key_value_heads \(4\)"),
         ({"head_dim": 63}, "head_dim must be even for RoPE, got 63"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, got 0"),
@@ -120,10 +130,10 @@ ODD = {
     '{"rope_theta": -1}': "rope_theta must be finite and above 0, got -1",
     '{"rope_theta": 1%s}' % ("0" * 400): r"rope_theta must be a finite number, got 10{56}\.\.\.",
     '{"rope_scaling": {"rope_type": "linear", "factor": Infinity}}': "factor must be a finite number, got Infinity",
-    '{"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 0}}': "low_freq_factor must be above 0",
+    json.dumps({"rope_scaling": {**LLAMA3, "low_freq_factor": 0}}): "low_freq_factor must be above 0",
     '{"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": NaN}}': "a finite number, got NaN",
     '{"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 0.5}}': "positive integer, got 0.5",
-    '{"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 0}}': "positive integer, got 0",
+    json.dumps({"rope_scaling": {**LLAMA3, "original_max_position_embeddings": 0}}): "positive integer, got 0",
     '{"num_key_value_heads": 0}': "num_key_value_heads must be a positive integer, got 0",
     '{"head_dim": ""}': "head_dim must be a positive integer, got ''",
     '{"max_position_embeddings": true}': "max_position_embeddings must be a positive integer, got True",

@@ -3,7 +3,8 @@
 """Text to token ids and back, chat templates, and streaming of whole characters.
 
 Built on `tokenizers` and jinja2 alone: transformers' AutoTokenizer gives the same ids and texts (the tests compare),
-but importing it takes nearly a second of every start.
+but importing it takes nearly a second of every start. Words are always split by tokenizer.json's rules; transformers 5
+takes GPT-2's where `tokenizer_class` is GPT2Tokenizer (its issue 45920).
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class Tokenizer:
         # A training run may have left its settings in tokenizer.json; prompts are neither cut nor filled up.
         backend.no_truncation()
         backend.no_padding()
-        self.special_tokens = dict(special_tokens or {})
+        known = {
+            name: token for name, token in (special_tokens or {}).items() if backend.token_to_id(token) is not None
+        }
+        self.special_tokens = known
         self.chat_template = chat_template
         bos = self.special_tokens.get("bos_token")
         self.bos_token_id: int | None = backend.token_to_id(bos) if bos else None
@@ -63,8 +67,8 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: str | Path, eos_token_ids: Sequence[int] = ()) -> Tokenizer:
-        """Read a Hugging Face folder: tokenizer.json, special_tokens_map.json and, which counts more,
-        tokenizer_config.json, and chat_template.jinja.
+        """Read a Hugging Face folder: tokenizer.json, tokenizer_config.json, chat_template.jinja and, where the second
+        does not list added tokens, special_tokens_map.json, which then counts more, and added_tokens.json.
 
         Raises FileNotFoundError or ModelLoadError naming the file.
         """
@@ -76,12 +80,17 @@ class Tokenizer:
             backend = _Backend.from_file(str(path))
         except Exception as error:  # the Rust library raises bare Exception
             raise ModelLoadError(f"{path} is not a tokenizer: {pointer(path) or error}") from error
-        config = {**_read_json(folder / "special_tokens_map.json"), **_read_json(folder / "tokenizer_config.json")}
+        config = _read_json(folder / "tokenizer_config.json")
+        added = config.get("added_tokens_decoder")
+        if added is None:
+            config |= _read_json(folder / "special_tokens_map.json")
+            added = {index: {"content": token} for token, index in _read_json(folder / "added_tokens.json").items()}
+        special = _name_special_tokens(backend, config, added)
+        backend.encode_special_tokens = bool(config.get("split_special_tokens"))
         template_path = folder / "chat_template.jinja"
         template = template_path.read_text(encoding="utf-8") if template_path.is_file() else config.get("chat_template")
         if isinstance(template, list):  # several named templates; "default" is the one for chat
             template = {item["name"]: item["template"] for item in template}.get("default")
-        special = {name: _content(config[name]) for name in _SPECIAL_NAMES if config.get(name)}
         return cls(backend, eos_token_ids=eos_token_ids, special_tokens=special, chat_template=template)
 
     @property
@@ -247,9 +256,42 @@ def _read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _content(token: Any) -> str:
-    """Return a special token, which tokenizer_config.json holds as a string or as an AddedToken object."""
-    return token["content"] if isinstance(token, dict) else str(token)
+def _name_special_tokens(backend: _Backend, config: Mapping[str, Any], added: Mapping[Any, Any]) -> dict[str, str]:
+    """Give the tokenizer what the files beside tokenizer.json add to it, as transformers does; return the tokens by
+    their names in chat templates.
+
+    Args:
+        config: tokenizer_config.json. A name ends in "_token"; `extra_special_tokens`, formerly
+            `additional_special_tokens`, are a list, or an object of more names.
+        added: Tokens as `added_tokens_decoder` lists them, an object each.
+    """
+    known = {entry.content: entry for entry in backend.get_added_tokens_decoder().values()}
+    listed = [_added_token(token) for _, token in sorted(added.items(), key=lambda item: int(item[0]))]
+    backend.add_tokens([token for token in listed if repr(token) != repr(known.get(token.content))])
+    extra = config.get("extra_special_tokens", config.get("additional_special_tokens")) or []
+    names = {**config, **(extra if isinstance(extra, dict) else {})}
+    named = {
+        name: _added_token(token, special=True, normalized=False)
+        for name, token in names.items()
+        if token and isinstance(token, (str, dict)) and (name.endswith("_token") or name in extra)
+    }
+    special = [*named.values(), *(_added_token(token, special=True, normalized=False) for token in extra)]
+    known = {entry.content: entry for entry in backend.get_added_tokens_decoder().values()}
+    # One that the vocabulary does not have, such as a padding token, would get an id without a row in the model.
+    backend.add_special_tokens(
+        [one for one in special if one.content not in known and backend.token_to_id(one.content) is not None]
+    )
+    return {name: token.content for name, token in named.items()}
+
+
+def _added_token(token: Any, **default: bool) -> AddedToken:
+    """Return a token that a JSON file holds as a string or an AddedToken object. Raises ModelLoadError for others."""
+    if isinstance(token, str):
+        return AddedToken(token, **default)
+    kept = ("lstrip", "rstrip", "single_word", "normalized", "special")
+    if not isinstance(token, dict) or not isinstance(token.get("content"), str):
+        raise ModelLoadError(f"{json.dumps(token)[:60]} among the special tokens is no token")
+    return AddedToken(token["content"], **{**default, **{name: token[name] for name in kept if name in token}})
 
 
 class _Generation(jinja2.ext.Extension):

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.config import ChatTemplateError, ModelLoadError, UnsupportedModelError
 from models.llama31_8b.reference.generate import generate
 from tests.support.gguf_files import edit_json, untied, write_gguf, write_hf_folder
@@ -78,6 +79,21 @@ def begins_with_bos(folder: Path) -> None:
     edit_json(folder / "tokenizer.json", post_processor=processor)
 
 
+def not_added(name: str) -> Edit:
+    """An entry of the vocabulary that tokenizer.json does not take for an added token."""
+
+    def edit(folder: Path) -> None:
+        added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+        edit_json(folder / "tokenizer.json", added_tokens=[one for one in added if one["content"] != name])
+
+    return edit
+
+
+def spare(*edits: Edit) -> Edit:
+    """<|spare|>, by which the template begins, is a special token by these edits alone."""
+    return both(not_added("<|spare|>"), template("<|spare|>" + LOOP), *edits)
+
+
 def stale_index(folder: Path) -> None:
     names = {"model.norm.weight": "model-00001-of-00002.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
@@ -87,6 +103,9 @@ TRUNCATION = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst",
 PADDING = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
            "pad_type_id": 0, "pad_token": "<|endoftext|>"}  # fmt: skip
 LOOP = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+ADDED = {"content": "<|spare|>", "lstrip": False, "rstrip": False, "single_word": False, "normalized": False,
+         "special": True}  # fmt: skip
+OBJECT = {"__type": "AddedToken", **ADDED}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}  # fmt: skip
 SAME: dict[str, Edit] = {
@@ -112,6 +131,24 @@ SAME: dict[str, Edit] = {
         edited("tokenizer_config.json", bos_token=None, eos_token=None),
         edited("special_tokens_map.json", bos_token="<|im_start|>", eos_token={"content": "<|im_end|>"}),
     ),
+    "the map counts more where no added tokens are listed": both(
+        template("{{ bos_token }}" + LOOP), edited("special_tokens_map.json", bos_token="<|spare|>")
+    ),
+    "the map counts nothing where added tokens are listed": both(
+        template("{{ bos_token }}" + LOOP),
+        edited("special_tokens_map.json", bos_token="<|spare|>"),
+        edited("tokenizer_config.json", added_tokens_decoder={"3": ADDED}),
+    ),
+    "special by its name alone": not_added("<|im_start|>"),
+    "special by a list": spare(edited("tokenizer_config.json", additional_special_tokens=["<|spare|>"])),
+    "special by a list of the map": spare(edited("special_tokens_map.json", additional_special_tokens=["<|spare|>"])),
+    "special by the added tokens": spare(edited("tokenizer_config.json", added_tokens_decoder={"3": ADDED})),
+    "special by added_tokens.json": spare(edited("added_tokens.json", **{"<|spare|>": 3})),
+    "special by a name of its own": both(
+        spare(edited("tokenizer_config.json", extra_special_tokens={"image_token": "<|spare|>"}, end_token=OBJECT)),
+        template("{{ image_token }}{{ end_token }}" + LOOP),
+    ),
+    "special tokens are split": edited("tokenizer_config.json", split_special_tokens=True),
     "tied with an equal head": both(
         config(tie_word_embeddings=True),
         tensors(lambda state: state.update({"lm_head.weight": state["model.embed_tokens.weight"]})),
@@ -164,6 +201,18 @@ def test_as_transformers_on_the_same_folder(case, tmp_path):
     assert made.token_ids[0] == wanted[0, len(ids) :].tolist() and len(made.token_ids[0]) == 8
 
 
+def test_words_are_split_by_tokenizer_json_whatever_the_class(tmp_path):
+    """transformers 5 splits by GPT-2's rules where tokenizer_class is GPT2Tokenizer, as SmolLM2's is, and reads 12 as
+    one token; transformers 4 and its class for any tokenizer.json go by the file."""
+    from transformers import PreTrainedTokenizerFast
+
+    write_hf_folder(tmp_path)
+    edited("tokenizer_config.json", tokenizer_class="GPT2Tokenizer")(tmp_path)
+    text = "the 12 and 123 in"
+    ids = Tokenizer.from_folder(tmp_path).encode(text)
+    assert ids == PreTrainedTokenizerFast.from_pretrained(tmp_path).encode(text)
+
+
 def pickled(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n")
 
@@ -199,6 +248,10 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "two scalings": (
         config(rope_scaling=LLAMA3, rope_parameters={"rope_type": "linear", "factor": 2.0}),
         "rope_parameters give .*linear.*, but rope_scaling gives .*llama3",
+    ),
+    "a special token that is none": (
+        edited("tokenizer_config.json", added_tokens_decoder={"3": 7}),
+        "7 among the special tokens is no token",
     ),
     "two thetas": (
         config(rope_theta=1e4, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
