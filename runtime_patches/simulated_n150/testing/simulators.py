@@ -97,7 +97,7 @@ class Comparison:
         ]
 
     def count(self, found: Any, other: Any, refused: bool) -> None:
-        test = os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0]
+        test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]  # a parameter may hold spaces
         count = self.files.setdefault(test.partition("::")[0], Count())
         count.tests.add(test)
         count.calls += 1

@@ -134,7 +134,7 @@ def test_results_are_compared_bit_for_bit():
 
 
 def test_both_simulators_are_asked_and_the_own_one_answers(monkeypatch):
-    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/tt_kernels/gate/test_gate.py::test_closed (call)")
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/tt_kernels/gate/test_gate.py::test_closed[1: 4/1] (call)")
 
     class Worker:
         def __init__(self, answer):
@@ -154,7 +154,7 @@ def test_both_simulators_are_asked_and_the_own_one_answers(monkeypatch):
     with pytest.raises(ValueError, match="refused 7"):
         comparison.both(lambda: Worker(refuse), lambda: Worker(refuse)).run(print, 7)
     (row,) = comparison.rows()
-    assert row.pop("differing_tests") == ["tests/tt_kernels/gate/test_gate.py::test_closed"]
+    assert row.pop("differing_tests") == ["tests/tt_kernels/gate/test_gate.py::test_closed[1: 4/1]"]
     assert row == {
         "tests_in": "tests/tt_kernels/gate/test_gate.py",
         "tests": 1,
