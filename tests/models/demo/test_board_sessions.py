@@ -13,8 +13,9 @@ import sys
 import pytest
 
 from models.llama31_8b.checkpoint import load as weights
-from models.llama31_8b.config import ContextLengthError
+from models.llama31_8b.config import ContextLengthError, preset
 from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends.n150 import BoardSession, Plan, expected_prefill
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.session import PrefillBar
@@ -22,6 +23,7 @@ from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import precision_config
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
 
 PROMPTS = ["the and the in 12 " * 12, "the end", "12 and the in " * 5]
@@ -148,14 +150,14 @@ def test_a_conversation_on_boards_is_the_one_on_the_cpu(capsys, folder, chips, t
 
 def conversation(folder, chips_of=1024, **options) -> Conversation:
     """On boards of one chip, whose cache has so many positions."""
-    from models.llama31_8b.demo.backends.n150 import BoardSession
     from models.llama31_8b.tt.generator import Generator
 
     loaded = weights.load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
     generator = Generator(model, sample_on="host", keep_trace=True)
-    return Conversation(BoardSession(loaded, chosen, generator, limit=1000), chosen)
+    plan = Plan(MeshShape(1, 1), precision_config("performance", 1), chips_of, limit=1000)
+    return Conversation(BoardSession(loaded, chosen, generator, plan), chosen)
 
 
 @pytest.fixture
@@ -246,3 +248,27 @@ def test_the_bar_of_prompts_counts_to_their_end(capsys, monkeypatch):
         bar(2048, 2048)
     with bar:
         bar(1, 1)
+
+
+def plan_of(mesh: MeshShape, precision: str = "performance") -> Plan:
+    return Plan(mesh, precision_config(precision, 32), capacity=131072, limit=131072)
+
+
+def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch, folder, chips):
+    """In the log, before the prompt; of each user's prompt after what is cached. Not for the tiny model of `folder`."""
+    known, one = preset("llama-3.1-8b"), plan_of(MeshShape(1, 1))
+    assert expected_prefill(one, known, [65536], [0]) == (
+        "prefill of 65536 tokens, projected for N150 boards: at least 32.7 s"
+    )
+    later = expected_prefill(one, known, [65536], [65536])
+    both, whole = (expected_prefill(one, known, prompts, [0] * len(prompts)) for prompts in ([65536] * 2, [131072]))
+    assert [told.split()[-2] for told in (later, both, whole)] == ["83.3", "65.4", "116.0"]
+    assert expected_prefill(plan_of(MeshShape(2, 4)), known.with_layers(2), [65536], [0]).endswith(" 0.8 s")
+    assert expected_prefill(one, known, [2047, 10], [0, 0]) is None
+    assert expected_prefill(plan_of(MeshShape(1, 1), "accuracy"), known, [65536], [0]) is None
+    asked = ["--model", folder, "--raw", "--max-new-tokens", "2", "--prompt", PROMPTS[1], *BOARDS]
+    assert cli.main(asked) == 0 and "projected" not in capsys.readouterr().err
+    monkeypatch.setattr("models.llama31_8b.demo.backends.n150.expected_prefill", lambda *asked: f"{asked[2:]}")
+    assert cli.main(asked) == 0
+    (length,) = {tokens for _, _, tokens in chips[0].prefilled}
+    assert f"([{length}], [0])" in capsys.readouterr().err

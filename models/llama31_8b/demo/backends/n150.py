@@ -22,7 +22,8 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from ... import simulated
-from ...latency import MAX_CONTEXT, layouts
+from ...config import preset
+from ...latency import MAX_CONTEXT, PREFILL_FROM, layouts, prefill_ns
 from ...spec_decode.draft_settings import SELF_WINDOW
 from ...tt.boards import check_boards, find_boards
 from ...tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 PRECISION, DECODE_SHARDING = "performance", "interleaved"
 TRACE_REGION_BYTES = 64 * 1024**2
+_LAYER_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
 
 
 @dataclass(frozen=True)
@@ -379,7 +381,7 @@ def _serve(
     if len(weights) > 1:
         drafter = TtLlama.from_host_weights(weights[1], device, plan.draft_settings())
     generator = _generator(model, drafter, options, chat=prompts is None)
-    session = BoardSession(checkpoint, options, generator, plan.limit)
+    session = BoardSession(checkpoint, options, generator, plan)
     code = chat(session, options) if prompts is None else run_prompts(session, options, prompts)[1]
     generator.release()
     return code
@@ -430,14 +432,26 @@ def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
         mesh.close(device)
 
 
-class BoardSession(Session):
-    """A session on boards that the caller opens and closes. limit: positions that a prompt and its continuation may
-    take."""
+def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], cached: Sequence[int]) -> str | None:
+    """Return what a prefill will take at least on N150 boards, None for short prompts, and for models and precisions
+    of which nothing is projected. config: of the layers that run. prompts: tokens of each; cached: those before it."""
+    known = preset("llama-3.1-8b")
+    same = all(getattr(config, size) == getattr(known, size) for size in _LAYER_SIZES)
+    if plan.precision.name != PRECISION or not same or max(prompts) < PREFILL_FROM:
+        return None
+    row, layers = plan.mesh.tp, config.num_hidden_layers
+    seconds = sum(prefill_ns(*of, layers) for of in zip(prompts, [row] * len(prompts), cached, strict=True)) / 1e9
+    return f"prefill of {sum(prompts)} tokens, projected for N150 boards: at least {seconds:.1f} s"
 
-    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, limit: int) -> None:
+
+class BoardSession(Session):
+    """A session on boards that the caller opens and closes."""
+
+    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, plan: Plan) -> None:
         super().__init__()
-        self.checkpoint, self.options, self.generator, self.context_limit = checkpoint, options, generator, limit
-        self.capacity = min(generator.engine.capacity - generator.engine.spare, limit)
+        self.checkpoint, self.options, self.generator, self.plan = checkpoint, options, generator, plan
+        self.context_limit = plan.limit
+        self.capacity = min(generator.engine.capacity - generator.engine.spare, plan.limit)
         self.warm_up = (0, 0.0)
         self._counted: list[Any] = []
         if sys.stderr.isatty():  # to count, the host waits for each chunk
@@ -449,6 +463,10 @@ class BoardSession(Session):
         on_token: OnToken,
         context: Sequence[Sequence[int]] | None = None,
     ) -> GenerationResult:
+        cached = [0] * len(prompts) if context is None else [*map(len, context)]
+        expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)
+        if expected is not None:
+            logger.info("{}", expected)
         clock = TokenClock(on_token, len(prompts))
         result = super().generate(prompts, clock, context)
         tokens, seconds = clock.first_tokens(self.generator.warm_up_tokens)
