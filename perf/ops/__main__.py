@@ -23,7 +23,7 @@ from perf.lib.chip import Chip, ttsim_library
 from perf.lib.data_file import add_write_option, commit, new_file, read, write, write_rows
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept
-from perf.ops import attention, collectives, flash_decode, prefill, sampling, sgdc, stock_decode
+from perf.ops import attention, collectives, flash_decode, gemm, prefill, sampling, sgdc, stock_decode
 from perf.ops.family import Family, Point, Row, report
 from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.simulated_n150.library import version
@@ -40,6 +40,7 @@ FAMILIES: dict[str, Family] = {
     "sampling_bytes": sampling.SAMPLING_BYTES,
     "sigmoid": sampling.VARIATION,
     "sgdc": sgdc.SGDC,
+    "gemm": gemm.GEMM,
     "prefill_product": prefill.PRODUCT,
     "prefill_attention": prefill.ATTENTION,
     "prefill_parts": prefill.PARTS,
