@@ -88,7 +88,7 @@ def _pairs(tokens: int, start: int, size: int) -> int:
 
 def attention_cycles(heads: int, rows: int, start: int) -> float:
     """Return the cycles of a chunk's attention on 64 cores, which have whole pieces of a head's queries each."""
-    size = attention_size(rows, start)
+    size = attention_size(rows, start, heads, CORES)
     begin, piece = _attention(size)
     pairs = heads * _pairs(rows, start, size)
     longest = (start + rows) // size

@@ -80,7 +80,7 @@ class Attention:
             *cache.blocks(self.layer),
             cache.page_table(chunk.user),
             chunk_start_idx_tensor=step.inputs.positions,
-            program_config=_prefill_program(layout.mesh, tokens, chunk.start),
+            program_config=_prefill_program(layout, tokens, chunk.start),
             compute_kernel_config=kernel_config("bfloat8_b"),
         )
         return ttnn.reshape(out, (1, layout.heads, tokens, layout.head_dim))
@@ -172,9 +172,9 @@ def _tile_from(rows: ttnn.Tensor, start: int) -> ttnn.Tensor:
     return ttnn.slice(rows, [0, 0, start, 0], [1, rows.shape[1], start + TILE, rows.shape[3]])
 
 
-def _prefill_program(mesh: ttnn.MeshDevice, tokens: int, start: int) -> Any:
-    size = attention_size(tokens, start)
-    grid = mesh.compute_with_storage_grid_size()
+def _prefill_program(layout: Layout, tokens: int, start: int) -> Any:
+    grid = layout.mesh.compute_with_storage_grid_size()
+    size = attention_size(tokens, start, layout.heads, grid.x * grid.y)
     return ttnn.SDPAProgramConfig(
         compute_with_storage_grid_size=(grid.x, grid.y),
         q_chunk_size=size,

@@ -29,9 +29,11 @@ def padded_rows(count: int) -> int:
     return next((size for size in (TILE, 2 * TILE) if count <= size), -(-count // ROW_STEP) * ROW_STEP)
 
 
-def attention_size(tokens: int, start: int) -> int:
-    """Return how many queries and keys a core attends with at once: what divides a chunk and its start."""
-    return math.gcd(ATTENTION_CHUNK, tokens, start)
+def attention_size(tokens: int, start: int, heads: int, cores: int) -> int:
+    """Return how many queries and keys a core attends with at once, of a chunk of so many heads: what divides the chunk
+    and its start, halved where pieces of ATTENTION_CHUNK would leave cores without one."""
+    size = math.gcd(ATTENTION_CHUNK, tokens, start)
+    return size // 2 if size == ATTENTION_CHUNK and heads * tokens < size * cores else size
 
 
 @dataclass(frozen=True)

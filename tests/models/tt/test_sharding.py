@@ -17,7 +17,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
-from models.llama31_8b.tt.prefill import padded_rows, row_blocks
+from models.llama31_8b.tt.prefill import attention_size, padded_rows, row_blocks
 from models.llama31_8b.tt.sharding import (
     DECODE_SHARDINGS,
     FLASH_DECODE,
@@ -89,6 +89,19 @@ def test_prompts_are_padded_by_less_than_a_chunk_of_attention():
     sizes = {count: padded_rows(count) for count in range(1, 2049)}
     assert set(sizes.values()) == {32, 64, *range(128, 2049, 128)}
     assert all(0 <= size - count < min(128, max(32, count)) for count, size in sizes.items())
+
+
+@pytest.mark.parametrize(
+    ("tokens", "start", "heads", "size"),
+    [
+        *((2048, 0, 8, 256), (2048, 2048, 4, 128), (512, 0, 32, 256), (256, 256, 32, 128), (4096, 0, 4, 256)),
+        *((2048, 128, 32, 128), (128, 0, 4, 128), (2048, 64, 4, 64), (32, 0, 32, 32)),
+    ],
+)
+def test_pieces_of_attention_divide_a_chunk_and_its_start_and_give_every_core_one(tokens, start, heads, size):
+    """By 256 where each of 64 cores has one, else by 128; by less only where a chunk or its start need it."""
+    assert attention_size(tokens, start, heads, 64) == size
+    assert tokens % size == start % size == 0
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
