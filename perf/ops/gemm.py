@@ -31,6 +31,7 @@ def _gemm(device, p: SimpleNamespace) -> Row:
 
     from perf.lib.tensors import errors_of, tile
     from runtime_patches.profiling.timeline import Timeline
+
     torch.manual_seed(0)
     rows, block = p.size // SIDE, p.size // SIDE // TILE
     shards = ttnn.create_sharded_memory_config(
