@@ -23,6 +23,7 @@ from tt_kernels.common.page_table import BLOCKS
 from .. import tiny
 from ..config import PREDICTORS
 from ..tt.mesh import MeshError, MeshShape
+from ..tt.prefill import PREFILL_CHUNK
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .on_simulator import SERVER
 from .settings import model_settings
@@ -68,6 +69,8 @@ def command(python: Path, model: str, options: argparse.Namespace, overrides: di
         *("--model", model, "--served-model-name", options.name, "--host", options.host, "--port", str(options.port)),
         *("--max-model-len", str(options.context), "--max-num-seqs", str(options.users)),
         *("--block-size", str(options.block_size)),
+        # Of a prefill step: others decode between a long prompt's.
+        *("--max-num-batched-tokens", str(min(PREFILL_CHUNK, options.context))),
     ]
     if overrides:
         server += ["--hf-overrides", json.dumps({"alspec": overrides})]

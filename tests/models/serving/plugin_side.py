@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -117,11 +117,6 @@ class Plugin:
             if end == request.length:
                 self._give(request, chosen(row[-1], request.params, end))
 
-    def prefill_all(self, requests: list[Request], budget: int) -> None:
-        """Prefill requests in as many steps as they need."""
-        while pending := [r for r in requests if r.computed < r.length]:
-            self.prefill(pending, budget)
-
     def decode(self, requests: list[Request], overlap: bool = False) -> None:
         """Run a step. overlap: submit it before the last one is read, and leave it pending."""
         steady = self.rows == requests and self.chooses == "device"
@@ -225,20 +220,31 @@ def drawn_request(seed: int, draw: random.Random, vocab: int = 256, longest: int
     return Request(prompt_of(draw.randint(1, longest), seed, vocab), draw.randint(1, 6), params)
 
 
-def serve(plugin: Plugin, requests: list[Request], seed: int, overlap: bool = False, preempt: bool = True) -> list[int]:
-    """Serve requests that come, move between rows, are preempted and go in a random order; return how many each decode
-    step had."""
+def serve(
+    plugin: Plugin,
+    requests: list[Request],
+    seed: int,
+    overlap: bool = False,
+    preempt: bool = True,
+    budgets: Sequence[int] = (1000, 40, 64),
+) -> list[int]:
+    """Serve requests that come, move between rows, are preempted and go in a random order, with decode steps between a
+    prompt's chunks; return how many each decode step had. budgets: tokens of a chunk."""
     draw, waiting, running, sizes = random.Random(seed), list(requests), [], []
-    while waiting or running:
-        if waiting and len(running) < plugin.users and (not running or draw.random() < 0.5):
+    prefilling: list[Request] = []
+    while waiting or prefilling or running:
+        free = plugin.users - len(running) - len(prefilling)
+        if prefilling and (not running or draw.random() < 0.5):
+            plugin.prefill(prefilling, draw.choice(budgets))
+            running += [r for r in prefilling if r.computed == r.length]
+            prefilling = [r for r in prefilling if r.computed < r.length]
+        elif waiting and free and (not running or draw.random() < 0.5):
             some = draw.randint(1, max(2, plugin.users // 2))
-            new = [waiting.pop(0) for _ in range(min(len(waiting), plugin.users - len(running), some))]
-            plugin.prefill_all(new, draw.choice((1000, 40, 64)))
-            running += new
-        elif preempt and draw.random() < 0.2:  # its blocks go to others, and it is computed again later
+            prefilling += [waiting.pop(0) for _ in range(min(len(waiting), free, some))]
+        elif running and preempt and draw.random() < 0.2:  # its blocks go to others, and it is computed again later
             waiting.append(running.pop(draw.randrange(len(running))))
             plugin.release(waiting[-1])
-        else:
+        elif running:
             plugin.decode(running, overlap)
             sizes.append(len(running))
         for request in [r for r in running if r.wanted == 0]:

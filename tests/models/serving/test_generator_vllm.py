@@ -60,6 +60,29 @@ def test_two_sequences_read_one_prefix(reference):
     assert [first.tokens, second.tokens] == expected
 
 
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("budget", [64, 48])
+def test_others_decode_between_the_chunks_of_a_long_prompt(reference, budget, told):
+    """Chunks that begin at blocks and inside them. told: whether the plugin takes the rows after a chunk for new ones;
+    else their tokens and positions are still the ones on the device."""
+    plugin = Plugin.over_torch(reference, chooses="device")
+    short, long = Request(prompt_of(9, 1), 8), Request(prompt_of(200, 2), 2)
+    expected = [alone(reference, r) for r in (short, long)]
+    plugin.prefill([short])
+    plugin.decode([short], overlap=True)
+    chunks = 0
+    while long.computed < long.length:
+        plugin.prefill([long], budget)
+        plugin.rows = None if told else [short]
+        plugin.decode([short], overlap=True)
+        chunks += 1
+    plugin.settle()
+    plugin.decode([short, long])
+    plugin.decode([short])
+    assert [short.tokens, long.tokens] == expected and chunks == -(-200 // budget)
+    assert plugin.adapter.engine.launches[1 : 1 + chunks] == ["sample" if told else "sample resident"] * chunks
+
+
 def device_params(count: int, **given) -> SimpleNamespace:
     """Make the plugin's parameters of greedy rows, with what is given in place."""
     neutral = dict(temperature=0.0, top_k=258, top_p=1.0, seed=None, enable_log_probs=False)

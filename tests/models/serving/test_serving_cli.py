@@ -113,6 +113,9 @@ def test_command_line_and_environment(tmp_path):
     assert server[:3] == ["python", "-m", "models.llama31_8b.serving.on_simulator"] and server[-2:] == ["--seed", "3"]
     assert json.loads(server[server.index("--hf-overrides") + 1]) == {"alspec": {"attention": "alspec"}}
     assert json.loads(server[3])["tt"]["fabric_config"] == "FABRIC_1D"
+    assert server[server.index("--max-num-batched-tokens") + 1] == "512", "a context, at most a chunk"
+    long = cli._parse(["--plugin", "p", "--context", "65536"])
+    assert "--max-num-batched-tokens 2048" in " ".join(cli.command(Path("python"), "folder", long, {}))
     variables = cli.environment(MeshShape(2, 1))
     assert variables["MESH_DEVICE"] == "(2, 1)"
     described = json.loads((Path(variables["EXTRA_MODELS_DIR"]) / "llama" / "vllm_metadata.json").read_text())
