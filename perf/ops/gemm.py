@@ -87,8 +87,9 @@ GEMM = Family(
     points={
         "default": [
             f"size=1024 dtype={formats} fidelity={fidelity}"
-            for formats, fidelity in (("bfloat16", "HiFi2,HiFi4"), ("bfloat8_b", "HiFi2,LoFi"), ("bfloat4_b", "LoFi"))
+            for formats, fidelity in (("bfloat16", "HiFi2,HiFi4"), ("bfloat8_b", "HiFi2,LoFi"))
         ]
+        + ["size=2048 dtype=bfloat8_b fidelity=HiFi2"]
     },
     chip=lambda point: Chip(f"{SIDE}x1", timed=True),
     measure=_gemm,

@@ -14,6 +14,7 @@ from perf.__main__ import commands
 from perf.lib.data_file import save, without_outputs
 
 DOCUMENTS = docs.documents()
+KEPT = ("gemm", "long_context", "prefill_attention", "prefill_parts")  # rows kept one by one, by several runs
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(docs.ROOT).as_posix())
@@ -28,7 +29,7 @@ def test_a_data_file_says_what_made_it(path):
     module = docs.module_of(facts["command"])
     assert not facts["commit"].endswith("+changes") and (not module or module in dict(commands())), "is there"
     assert facts["date"] >= "2026-11-22" and rows
-    if path.stem not in ("long_context", "prefill_attention", "prefill_parts"):  # rows kept one by one, by several runs
+    if path.stem not in KEPT:
         assert facts["seconds"] >= 0 and "python" in facts["versions"]
 
 

@@ -236,17 +236,19 @@ def serve(
         free = plugin.users - len(running) - len(prefilling)
         if prefilling and (not running or draw.random() < 0.5):
             plugin.prefill(prefilling, draw.choice(budgets))
-            running += [r for r in prefilling if r.computed == r.length]
-            prefilling = [r for r in prefilling if r.computed < r.length]
         elif waiting and free and (not running or draw.random() < 0.5):
             some = draw.randint(1, max(2, plugin.users // 2))
-            prefilling += [waiting.pop(0) for _ in range(min(len(waiting), free, some))]
-        elif running and preempt and draw.random() < 0.2:  # its blocks go to others, and it is computed again later
+            new = [waiting.pop(0) for _ in range(min(len(waiting), free, some))]
+            plugin.prefill(new, draw.choice(budgets))
+            prefilling += new
+        elif preempt and draw.random() < 0.2:  # its blocks go to others, and it is computed again later
             waiting.append(running.pop(draw.randrange(len(running))))
             plugin.release(waiting[-1])
-        elif running:
+        else:
             plugin.decode(running, overlap)
             sizes.append(len(running))
+        running += [r for r in prefilling if r.computed >= r.length]
+        prefilling = [r for r in prefilling if r.computed < r.length]
         for request in [r for r in running if r.wanted == 0]:
             plugin.release(request)
             running.remove(request)

@@ -25,8 +25,7 @@ def adapter_on(mesh, users: int, folder: Path, **settings: Any):
 
 
 def served(mesh, folder: Path, requests: list[Request], users: int, seed: int, **settings: Any) -> dict[str, Any]:
-    """Serve requests that come and go in a random order, steps overlapping, prompts in chunks of a block, then each
-    alone. Returns the texts, how
+    """Serve requests that come and go in a random order, steps overlapping, then each alone. Returns the texts, how
     many requests each step had, and how many steps replayed a trace."""
     import ttnn
 
@@ -35,9 +34,9 @@ def served(mesh, folder: Path, requests: list[Request], users: int, seed: int, *
     for traced in (False, True):
         plugin.adapter.warmup_model_decode([[]], traced, users, WIDTH, can_sample_on_device=True)
     single = deepcopy(requests)
-    sizes = serve(plugin, requests, seed, overlap=True, budgets=[BLOCK])
+    sizes = serve(plugin, requests, seed, overlap=True)
     for request in single:
-        serve(plugin, [request], seed, preempt=False, budgets=[BLOCK])
+        serve(plugin, [request], seed, preempt=False)
     steps = plugin.adapter.engine._steps
     return {
         "together": [request.tokens for request in requests],
