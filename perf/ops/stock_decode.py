@@ -106,8 +106,8 @@ def _sharded_decode(device, p: SimpleNamespace) -> Row:
     import ttnn
 
     from models.llama31_8b.config import LlamaConfig
-    from models.llama31_8b.tt.attention_policies import FlashAttention, StockAttention
-    from models.llama31_8b.tt.kv_cache import cache_block
+    from models.llama31_8b.tt.attention_policies import FlashAttention, StepInputs, StockAttention
+    from models.llama31_8b.tt.kv_cache import LayerCache, cache_block
     from models.llama31_8b.tt.mesh import TILE
     from models.llama31_8b.tt.modules import user_shards
     from perf.lib.tensors import tile, words
@@ -127,20 +127,21 @@ def _sharded_decode(device, p: SimpleNamespace) -> Row:
     )
     q = tile(device, (1, p.users, p.heads, p.head_dim))
     q = ttnn.to_memory_config(q, user_shards(device, p.users, TILE, p.head_dim))
-    k, v = (tile(device, (p.users, p.kv_heads, p.context, p.head_dim), p.dtype) for _ in range(2))
-    at = words(device, [p.context - 1] * p.users)
+    cache = LayerCache(*(tile(device, (p.users, p.kv_heads, p.context, p.head_dim), p.dtype) for _ in range(2)))
+    positions = words(device, [p.context - 1] * p.users)
+    inputs = StepInputs(positions, positions, positions)  # attention reads positions alone
     stock = StockAttention(device, config, cache_block(p.context))
     ours = FlashAttention(config, p.context)
     ways = {
-        "stock": lambda: stock.attend(0, q, k, v, at, None),
-        "ours": lambda: ours.attend(0, ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG), k, v, at, None),
+        "stock": lambda: stock.attend(0, q, cache, inputs),
+        "ours": lambda: ours.attend(0, ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG), cache, inputs),
     }
     timeline, cycles, results = Timeline(device), {}, {}
     for name, launch in ways.items():
         output, cycles[name] = timed_launch(timeline, launch)
         results[name] = ttnn.to_torch(output).float()[..., : p.heads, :]
         ttnn.deallocate(output)
-    for tensor in (q, k, v, at):
+    for tensor in (q, cache.keys, cache.values, positions):
         ttnn.deallocate(tensor)
     difference = ((results["ours"] - results["stock"]).norm() / results["stock"].norm()).item()
     (alone,), (move, decode) = cycles["stock"], cycles["ours"]

@@ -48,11 +48,13 @@ class ExactFlashDecode(ExactAttention):
         self.program = ProgramConfig(workers_per_head=workers)
         self.tree_program = TreeProgramConfig(workers_per_head=workers)
 
-    def attend_tree(self, layer, q, keys, values, prefix, intervals, page_table):
-        return tree_attention(q, keys, values, prefix, intervals, program_config=self.tree_program)
+    def attend_tree(self, layer, q, cache, inputs):
+        trees = inputs.positions, inputs.intervals
+        return tree_attention(q, cache.keys, cache.values, *trees, program_config=self.tree_program)
 
-    def attend(self, layer, q, keys, values, positions, page_table):
-        return flash_decode(q, keys, values, positions, chunk_size=self.chunk_size, program_config=self.program)
+    def attend(self, layer, q, cache, inputs):
+        options = {"chunk_size": self.chunk_size, "program_config": self.program}
+        return flash_decode(q, cache.keys, cache.values, inputs.positions, **options)
 
 
 class ForcedSpeculation(PairAlspec):

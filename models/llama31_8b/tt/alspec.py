@@ -30,9 +30,9 @@ from tt_kernels.token_guard.op import ChipStates
 from tt_kernels.tree_attention.op import speculative_tree_attention
 
 from ..config import LlamaConfig
-from .attention_policies import AttentionPolicy
+from .attention_policies import AttentionPolicy, StepInputs
 from .chip_counters import ChipCounters, LayerCounters
-from .kv_cache import KVCacheBase
+from .kv_cache import KVCacheBase, LayerCache
 from .layer import DecoderLayer, Pass
 from .layouts import Residual
 from .mesh import SP_AXIS, TILE, TP_AXIS, MeshShape
@@ -150,51 +150,37 @@ class PairAlspec(AttentionPolicy):
         if self.by_budget is not None:
             self.by_budget.select(step.inputs.positions)
 
-    def attend(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        positions: ttnn.Tensor,
-        page_table: ttnn.Tensor | None,
-    ) -> ttnn.Tensor:
+    def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         tiles = self.by_budget
         return speculative_flash_decode(
             q,
-            keys,
-            values,
-            positions,
+            cache.keys,
+            cache.values,
+            inputs.positions,
             program_config=self.program,
             chosen=None if tiles is None else tiles.chosen[layer],
             tile_masses=None if tiles is None else tiles.masses[layer],
-            **self._options(page_table),
+            **self._options(cache),
         ).exact
 
-    def attend_tree(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        prefix: ttnn.Tensor,
-        intervals: ttnn.Tensor,
-        page_table: ttnn.Tensor | None,
-    ) -> ttnn.Tensor:
-        trees, options = (prefix, intervals), self._options(page_table)
-        return speculative_tree_attention(q, keys, values, *trees, program_config=self.tree_program, **options).exact
+    def attend_tree(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
+        assert inputs.intervals is not None
+        trees, options = (inputs.positions, inputs.intervals), self._options(cache)
+        return speculative_tree_attention(
+            q, cache.keys, cache.values, *trees, program_config=self.tree_program, **options
+        ).exact
 
     def check_trees(self) -> None:
         """Raise ValueError for a guess by a budget: the nodes of a tree have no earlier step to go by."""
         if self.by_budget is not None:
             raise ValueError("a guess by a budget is of one token at a time, not of a token tree: predictor 'ends' is")
 
-    def _options(self, page_table: ttnn.Tensor | None) -> dict[str, Any]:
+    def _options(self, cache: LayerCache) -> dict[str, Any]:
         """Return what both attention ops are given alike."""
         return {
             "chunk_size": self.chunk_size,
             "guess_range": self.guess_range,
-            "page_table": page_table,
+            "page_table": cache.page_table,
             "threshold": min(self.threshold, MAX_THRESHOLD),
             "scale": self._scale,
             "priority": self.priority,

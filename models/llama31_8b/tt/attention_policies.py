@@ -14,7 +14,7 @@ from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, 
 from tt_kernels.tree_attention.op import tree_attention
 
 from ..config import LlamaConfig
-from .kv_cache import cache_block
+from .kv_cache import LayerCache, cache_block
 from .mesh import TILE, MeshShape
 from .modules import kernel_config
 from .sharding import FLASH_DECODE, ShardedDecodeConfig, check_decode_sharding
@@ -61,56 +61,31 @@ class AttentionPolicy(ABC):
     takes_shards = False
     takes_trees = False
 
-    def __call__(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        inputs: StepInputs,
-        page_table: ttnn.Tensor | None = None,
-    ) -> ttnn.Tensor:
+    def __call__(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         """Attend by the op for one token per user, or the one for trees.
 
         Args:
-            layer: the layer's number. keys, values: its cache.
+            layer: the layer's number. cache: of the layer.
             q: bfloat16, TILE; [1, users, heads / tp, head_dim] for one token, else [1, heads / tp, users * nodes,
                 head_dim]; interleaved unless `takes_shards`.
-            page_table: of a paged cache, int32 [users, blocks].
+            inputs: of the step.
 
         Returns:
             The attention output in q's shape.
         """
-        if inputs.intervals is None:
-            return self.attend(layer, q, keys, values, inputs.positions, page_table)
-        return self.attend_tree(layer, q, keys, values, inputs.positions, inputs.intervals, page_table)
+        return (self.attend if inputs.intervals is None else self.attend_tree)(layer, q, cache, inputs)
 
     @abstractmethod
-    def attend(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        positions: ttnn.Tensor,
-        page_table: ttnn.Tensor | None,
-    ) -> ttnn.Tensor:
-        """Attend with one token per user, at `positions`."""
+    def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
+        """Attend with one token per user."""
 
-    def attend_tree(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        prefix: ttnn.Tensor,
-        intervals: ttnn.Tensor,
-        page_table: ttnn.Tensor | None,
-    ) -> ttnn.Tensor:
-        """Attend with the nodes of users' trees after `prefix` cached tokens. Raises ValueError if `takes_trees` is
-        False."""
+    def attend_tree(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
+        """Attend with the nodes of users' trees. Raises ValueError if `takes_trees` is False."""
         self.check_trees()
-        return tree_attention(q, keys, values, prefix, intervals, page_table=page_table)
+        assert inputs.intervals is not None
+        return tree_attention(
+            q, cache.keys, cache.values, inputs.positions, inputs.intervals, page_table=cache.page_table
+        )
 
     def check_trees(self) -> None:
         """Raise ValueError if this attention decodes no token trees."""
@@ -146,24 +121,16 @@ class StockAttention(ExactAttention):
             exp_approx_mode=False,
         )
 
-    def attend(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        positions: ttnn.Tensor,
-        page_table: ttnn.Tensor | None,
-    ) -> ttnn.Tensor:
+    def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         attend, pages = ttnn.transformer.scaled_dot_product_attention_decode, {}
-        if page_table is not None:
+        if cache.page_table is not None:
             attend = ttnn.transformer.paged_scaled_dot_product_attention_decode
-            pages = {"page_table_tensor": page_table}
+            pages = {"page_table_tensor": cache.page_table}
         return attend(
             q,
-            keys,
-            values,
-            cur_pos_tensor=positions,
+            cache.keys,
+            cache.values,
+            cur_pos_tensor=inputs.positions,
             scale=self._scale,
             program_config=self._program,
             compute_kernel_config=kernel_config("bfloat8_b"),
@@ -178,22 +145,14 @@ class FlashAttention(ExactAttention):
     def __init__(self, config: LlamaConfig, capacity: int) -> None:
         self._chunk, self._scale = min(CHUNK, capacity), config.head_dim**-0.5
 
-    def attend(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        positions: ttnn.Tensor,
-        page_table: ttnn.Tensor | None,
-    ) -> ttnn.Tensor:
+    def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         return flash_decode(
             q,
-            keys,
-            values,
-            positions,
+            cache.keys,
+            cache.values,
+            inputs.positions,
             chunk_size=self._chunk,
-            page_table=page_table,
+            page_table=cache.page_table,
             scale=self._scale,
             memory_config=ttnn.L1_MEMORY_CONFIG,
         )
@@ -243,24 +202,16 @@ class GuessAttention(AttentionPolicy):
             raise ValueError(f"static attention names layers {beyond} of a model with {count} layers")
         self._scale = config.head_dim**-0.5
 
-    def attend(
-        self,
-        layer: int,
-        q: ttnn.Tensor,
-        keys: ttnn.Tensor,
-        values: ttnn.Tensor,
-        positions: ttnn.Tensor,
-        page_table: ttnn.Tensor | None,
-    ) -> ttnn.Tensor:
+    def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         if layer not in self.layers:
-            return self.exact.attend(layer, q, keys, values, positions, page_table)
+            return self.exact.attend(layer, q, cache, inputs)
         return guess_flash_decode(
             q,
-            keys,
-            values,
-            positions,
+            cache.keys,
+            cache.values,
+            inputs.positions,
             chunk_size=self.chunk_size,
-            page_table=page_table,
+            page_table=cache.page_table,
             scale=self._scale,
             program_config=self.program,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 import ttnn
@@ -31,6 +32,14 @@ def check_users(users: int) -> None:
     """Raises ValueError for a batch that no cache has."""
     if not 1 <= users <= MAX_USERS:
         raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
+
+
+class LayerCache(NamedTuple):
+    """A layer's cache as decode attention reads it. page_table: int32 [users, blocks], None for a plain cache."""
+
+    keys: ttnn.Tensor
+    values: ttnn.Tensor
+    page_table: ttnn.Tensor | None = None
 
 
 class KVCacheBase(ABC):
@@ -64,6 +73,10 @@ class KVCacheBase(ABC):
 
         layers = range(config.num_hidden_layers)
         self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))
+
+    def of_layer(self, layer: int) -> LayerCache:
+        """Return a layer's cache for decode attention."""
+        return LayerCache(self.keys[layer], self.values[layer], self.table)
 
     @abstractmethod
     def page_table(self, user: int) -> ttnn.Tensor:

@@ -66,8 +66,7 @@ class Attention:
     def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Write the cache, and attend to it: queries' shape, interleaved."""
         step.layout.store(cache, self.layer, heads.keys, heads.values, step)
-        keys, values = cache.keys[self.layer], cache.values[self.layer]
-        return step.policy(self.layer, heads.queries, keys, values, step.inputs, cache.table)
+        return step.policy(self.layer, heads.queries, cache.of_layer(self.layer), step.inputs)
 
     def attend_chunk(self, heads: TokenHeads, cache: KVCacheBase, chunk: Chunk, step: Pass) -> ttnn.Tensor:
         """Write a prefill chunk into the cache, and attend to it: bfloat16 [1, heads, tokens, head_dim]."""

@@ -32,9 +32,10 @@ def attention_alone() -> type:
             self.options = {"chunk_size": chunk_size, "threshold": 0.0, "guess_range": guess_range}
             self.options["program_config"] = program
 
-        def attend(self, layer, q, keys, values, positions, page_table):
+        def attend(self, layer, q, cache, inputs):
+            given = cache.keys, cache.values, inputs.positions
             chosen = None if self.chosen is None else self.chosen[layer]
-            decoded = speculative_flash_decode(q, keys, values, positions, chosen=chosen, **self.options)
+            decoded = speculative_flash_decode(q, *given, chosen=chosen, **self.options)
             return decoded.guess if self.guess else decoded.exact
 
     return Alone

@@ -9,7 +9,7 @@ from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, w
 from tests.models.tt.sampling.sampling_programs import choose_per_user
 from tests.support.tt_tolerances import BAND, margin
 
-USERS, VOCAB, CALLS = 8, 150, 6
+USERS, VOCAB, CALLS = 8, 150, 2
 KINDS = [
     SamplingParams(),
     SamplingParams(2.0, top_k=6),
