@@ -25,6 +25,7 @@ _SIZES = (*_REQUIRED, "num_key_value_heads", "head_dim", "max_position_embedding
 PREDICTORS = ("ends", "budget")
 DEFAULT_PREDICTOR, DRAFTS_PREDICTOR = "budget", "ends"  # of drafts: no node of a token tree has earlier steps to go by
 BUDGET = 0.98
+LARGEST_CHUNK = 2**30  # keys that a guess reads at an end
 
 
 def check_budget(budget: object) -> float:

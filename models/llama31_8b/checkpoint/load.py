@@ -168,6 +168,8 @@ def _what_else(folder: Path) -> str:
         return f"; to load a GGUF file name it: {inside[0]}"
     if (folder / "adapter_config.json").is_file():
         return "; it holds an adapter (PEFT): merge it into its base model first, by merge_and_unload()"
+    if (folder / "params.json").is_file():
+        return "; it is in Meta's own format: take the model's Hugging Face folder, the one above or its hub id"
     if snapshots := sorted((folder / "snapshots").glob("*/config.json")):
         return f"; it is a folder of the hub's cache: name the snapshot {snapshots[-1].parent}"
     return ""
@@ -294,19 +296,22 @@ def _weight_files(folder: Path) -> dict[Path, list[str]]:
     if single.is_file():  # transformers takes it too, whatever an index beside it lists
         return {single: []}
     if not index.is_file():
-        other = sorted(f.name for f in folder.iterdir() if f.suffix in (".bin", ".pth", ".pt"))
-        hint = f"; {other[0]} is a pickle, convert it to safetensors first" if other else ""
+        pickles = sorted(f.name for f in folder.iterdir() if f.suffix in (".bin", ".pth", ".pt"))
+        hint = f"; {pickles[0]} is a pickle, convert it to safetensors first" if pickles else ""
+        if others := sorted(f.name for f in folder.glob("*.safetensors")):
+            hint = f"; {others[0]} is there without its index, which belongs to the model"
         raise FileNotFoundError(f"no model.safetensors or model.safetensors.index.json in {folder}{hint}")
     weight_map = _read_json(index).get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise ModelLoadError(f"{index} holds no weight_map")
+    if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(f, str) for f in weight_map.values()):
+        raise ModelLoadError(f"{index} holds no weight_map of file names")
     files: dict[Path, list[str]] = {}
     for name, file in weight_map.items():
         files.setdefault(folder / file, []).append(name)
     for file, names in files.items():
         if not file.is_file():
             raise FileNotFoundError(
-                f"no {file}, which {index.name} lists for {names[0]} and {len(names) - 1} more tensors"
+                f"no {file}, which {index.name} lists for {names[0]} and {len(names) - 1} others: an unfinished "
+                "download? Fetch it again"
             )
     return files
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime_patches.board.command_line import OneLineParser, version
 
-from ..config import BUDGET, DEFAULT_PREDICTOR, DRAFTS_PREDICTOR, PREDICTORS, check_budget
+from ..config import BUDGET, DEFAULT_PREDICTOR, DRAFTS_PREDICTOR, LARGEST_CHUNK, PREDICTORS, check_budget
 from ..generation.request import SamplingParams
 from ..spec_decode.draft_settings import DraftShape
 from ..tt.mesh import MeshError, MeshShape
@@ -168,8 +168,8 @@ class DemoOptions:
         self.static_layer_set()
         if not self.threshold >= 0:  # NaN too
             raise UserError(f"--threshold must be 0 or more (inf accepts every guess), got {self.threshold}")
-        if self.chunk_size < 32 or self.chunk_size % 32:
-            raise UserError(f"--chunk-size must be a multiple of 32, got {self.chunk_size}")
+        if not 32 <= self.chunk_size <= LARGEST_CHUNK or self.chunk_size % 32:
+            raise UserError(f"--chunk-size must be a multiple of 32 up to {LARGEST_CHUNK}, got {self.chunk_size}")
         try:
             check_budget(self.budget)
         except ValueError as error:

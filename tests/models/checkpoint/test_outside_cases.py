@@ -225,6 +225,10 @@ def adapter(folder: Path) -> None:
     (folder / "config.json").rename(folder / "adapter_config.json")
 
 
+def of_meta(folder: Path) -> None:
+    (folder / "config.json").rename(folder / "params.json")
+
+
 def hub_cache(folder: Path) -> None:
     (folder / "snapshots" / "abc").mkdir(parents=True)
     (folder / "config.json").rename(folder / "snapshots" / "abc" / "config.json")
@@ -278,6 +282,14 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "weights are a pointer": (pickled, r"model.safetensors .*Git LFS pointer.*git lfs pull"),
     "tokenizer is a pointer": (pointer, r"tokenizer.json .*Git LFS pointer.*git lfs pull"),
     "an adapter": (adapter, "no config.json .* it holds an adapter .*merge"),
+    "Meta's own format": (
+        of_meta,
+        "no config.json .* it is in Meta's own format: take the model's Hugging Face folder",
+    ),
+    "a shard without an index": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors"),
+        "no model.safetensors .* model-00001-of-00002.safetensors is there without its index",
+    ),
     "a folder of the hub's cache": (hub_cache, "no config.json .* name the snapshot .*/snapshots/abc"),
 }
 

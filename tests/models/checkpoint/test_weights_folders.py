@@ -64,9 +64,10 @@ def test_broken_shards(tmp_path):
     second.unlink()
     with pytest.raises(FileNotFoundError, match="no .*model-00002-of-00002.safetensors, which .*index.json lists"):
         weights.load_state_dict(tmp_path)
-    index.write_text("{}")
-    with pytest.raises(ModelLoadError, match="index.json holds no weight_map"):
-        weights.load_state_dict(tmp_path)
+    for weight_map in ("{}", '{"weight_map": {"model.norm.weight": 7}}'):
+        index.write_text(weight_map)
+        with pytest.raises(ModelLoadError, match="index.json holds no weight_map of file names"):
+            weights.load_state_dict(tmp_path)
     index.write_text("{oops")
     with pytest.raises(ModelLoadError, match="index.json is not valid JSON"):
         weights.load_state_dict(tmp_path)

@@ -55,6 +55,7 @@ REFUSED = [
     ("--threshold nan", "--threshold", "nan"),
     ("--chunk-size 0", "--chunk-size", "0"),
     ("--chunk-size 100", "--chunk-size", "100"),
+    (f"--chunk-size {32 * 10**19}", "--chunk-size", f"{32 * 10**19}"),
     ("--predictor budget --budget 1.5", "--budget", "1.5"),
     ("--attention fast", "--attention: no 'fast'", "exact, sink, static, alspec"),
     ("--device n300", "--device: no 'n300'", "auto, cpu, sim, n150"),

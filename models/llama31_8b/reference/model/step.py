@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ...config import BUDGET, check_budget
+from ...config import BUDGET, LARGEST_CHUNK, check_budget
 from ...spec_decode.tree import interval_mask
 
 # Masks are built for this many queries at a time, so a mask is never larger than QUERY_BLOCK x cached tokens.
@@ -39,9 +39,11 @@ class UserGroup(NamedTuple):
 
 
 def check_positive(label: str, value: object) -> None:
-    """Raise ValueError for what is not a positive integer."""
+    """Raise ValueError for what is not a positive integer, or above LARGEST_CHUNK."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{label} must be a positive integer, got {value!r}")
+    if value > LARGEST_CHUNK:
+        raise ValueError(f"{label} must be at most {LARGEST_CHUNK}, got {value}")
 
 
 @dataclass(frozen=True)

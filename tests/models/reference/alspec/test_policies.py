@@ -138,6 +138,7 @@ BAD_POLICIES = [
     (lambda: ALSpecAttention("0.1"), "got '0.1'"),
     (lambda: ALSpecAttention(True), "got True"),
     (lambda: ExactAttention(0), "chunk_size must be a positive integer, got 0"),
+    (lambda: ExactAttention(32 * 10**19), "chunk_size must be at most 1073741824, got 3200"),
     (lambda: SinkAttention(-128), "got -128"),
     (lambda: SinkAttention(12.5), "got 12.5"),
     (lambda: ALSpecAttention(0.1, 128, 0), "tail_alignment must be a positive integer, got 0"),
