@@ -32,11 +32,11 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from ..config import LlamaConfig, ModelLoadError, RopeScaling, UnsupportedModelError
 from .cache import made_once
 from .gguf_tokenizer import build_tokenizer
-from .tensor_shapes import check_shapes
+from .tensor_shapes import check_finite, check_shapes
 from .tokenizer import pointer
 
 # Part of every key: raise it when the converted files change.
-CONVERTER_VERSION = 3
+CONVERTER_VERSION = 4
 _SHARD_BYTES = 2 * 1024**3
 _SAMPLE_BYTES = 1024 * 1024
 
@@ -100,6 +100,7 @@ def _write_shards(source: GgufModel, folder: Path) -> None:
         disable=not sys.stderr.isatty(),
     )
     for name, tensor in bar:
+        check_finite(tensor, name, source.path)
         if size + tensor.nbytes > _SHARD_BYTES:
             flush()
         pending[name] = tensor
@@ -161,7 +162,12 @@ class GgufModel:
         self.metadata: dict[str, Any] = {key: f.contents() for key, f in self._reader.fields.items()}
         self._refuse_foreign()
         self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
-        self.config = self._read_config()
+        try:
+            self.config = self._read_config()
+        except (TypeError, ValueError, ZeroDivisionError) as error:
+            if str(self.path) in str(error):
+                raise
+            raise ModelLoadError(f"{self.path}: the GGUF metadata describe no model ({error})") from error
         self._source_names = self._map_names()
 
     @property
@@ -209,6 +215,8 @@ class GgufModel:
             raise UnsupportedModelError(
                 f"{self.path}: GGUF architecture {architecture!r} is not supported; supported: 'llama'"
             )
+        if (kind := self.metadata.get("general.type", "model")) != "model":
+            raise UnsupportedModelError(f"{self.path}: the GGUF file holds no model but its general.type is {kind!r}")
         experts = self.metadata.get("llama.expert_count", 0)
         if experts:
             raise UnsupportedModelError(f"{self.path}: mixture of {experts} experts is not supported")
@@ -275,7 +283,7 @@ class GgufModel:
 
     def _rope_scaling(self, theta: float, head_dim: int) -> RopeScaling:
         meta = self.metadata
-        kind = meta.get("llama.rope.scaling.type", "none")
+        kind = meta.get("llama.rope.scaling.type", "linear")  # as llama.cpp, which scales by no factor if it is "none"
         factor = float(meta.get("llama.rope.scaling.factor", meta.get("llama.rope.scale_linear", 1.0)))
         if ROPE_FREQS in self._tensors:
             factors = np.array(self._tensors[ROPE_FREQS].data, dtype=np.float64).reshape(-1)
@@ -288,7 +296,7 @@ class GgufModel:
                 )
             return scaling
         if kind in ("none", "", "linear"):
-            return RopeScaling() if factor == 1.0 else RopeScaling("linear", factor=factor)
+            return RopeScaling() if factor == 1.0 or kind == "none" else RopeScaling("linear", factor=factor)
         raise UnsupportedModelError(
             f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3"
         )
@@ -361,8 +369,12 @@ def _open(path: Path) -> Any:
         if file.read(4) != b"GGUF":
             why = pointer(path) or "it does not begin with the letters GGUF"
             raise ModelLoadError(f"{path} is not a GGUF file: {why}")
-        if not int.from_bytes(file.read(4), "little") & 0xFFFF:
-            raise UnsupportedModelError(f"{path}: a GGUF file in big-endian byte order; convert it to little-endian")
+        version = int.from_bytes(file.read(4), "little")
+    if version and not version & 0xFFFF:
+        raise UnsupportedModelError(f"{path}: a GGUF file in big-endian byte order; convert it to little-endian")
+    supported = gguf.gguf_reader.READER_SUPPORTED_VERSIONS
+    if version and version not in supported:
+        raise UnsupportedModelError(f"{path}: GGUF version {version}; supported: {', '.join(map(str, supported))}")
     try:
         return gguf.GGUFReader(path)
     # The reader indexes a memory map without checks, so a short file ends in any of these.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import os
 import re
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..config import LlamaConfig, ModelLoadError, UnsupportedModelError, token_ids
-from .tensor_shapes import EMBEDDING, LM_HEAD, check_shapes, is_weight, tensor_shapes
+from .tensor_shapes import EMBEDDING, LM_HEAD, check_finite, check_shapes, is_weight, tensor_shapes
 from .tokenizer import Tokenizer, pointer
 
 if TYPE_CHECKING:
@@ -230,24 +229,14 @@ def load_state_dict(
         with _open(file) as tensors:
             for name in tensors.keys():  # noqa: SIM118 (no dict)
                 if name in wanted or (spare and name == LM_HEAD):
-                    state[name] = _finite(tensors.get_tensor(name), name, file)
+                    state[name] = tensors.get_tensor(name)
+                    check_finite(state[name], name, file)
     if spare and not torch.equal(state.pop(LM_HEAD), state[EMBEDDING]):
         raise ModelLoadError(
             f"{folder}: {LM_HEAD} differs from {EMBEDDING}, but config.json says tie_word_embeddings = true; set it to "
             "false to use the head that is stored"
         )
     return state
-
-
-def _finite(tensor: torch.Tensor, name: str, file: Path) -> torch.Tensor:
-    """Return the tensor. Raises ModelLoadError for NaN or infinity in it."""
-    import torch
-
-    if not math.isfinite(float(tensor.sum(dtype=torch.float32))):  # one pass over gigabytes of weights
-        wrong = int((~tensor.isfinite()).sum())
-        if wrong:
-            raise ModelLoadError(f"{file}: tensor {name} has {wrong} of {tensor.numel()} numbers NaN or infinite")
-    return tensor
 
 
 def default_gguf() -> Path:

@@ -1,10 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors a checkpoint must hold, checked from file headers before any weight is read, and random ones."""
+"""The tensors a checkpoint must hold, checked from file headers before any weight is read, their numbers, and random
+ones."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config import LlamaConfig, ModelLoadError
@@ -64,6 +67,16 @@ def check_shapes(config: LlamaConfig, found: Mapping[str, tuple[int, ...]], sour
         )
     if extra:
         raise ModelLoadError(f"{source}: unexpected tensor {extra[0]}: not part of a Llama model{_more(extra)}")
+
+
+def check_finite(tensor: torch.Tensor, name: str, file: Path) -> None:
+    """Raise ModelLoadError for NaN or infinity in a tensor of `file`."""
+    import torch
+
+    if not math.isfinite(float(tensor.sum(dtype=torch.float32))):  # one pass over gigabytes of weights
+        wrong = int((~tensor.isfinite()).sum())
+        if wrong:
+            raise ModelLoadError(f"{file}: tensor {name} has {wrong} of {tensor.numel()} numbers NaN or infinite")
 
 
 def _more(names: list[str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -321,9 +322,12 @@ def test_every_error_of_a_template_is_named(text, message, tmp_path):
         weights.load_model(tmp_path).tokenizer.apply_chat_template(MESSAGES)
 
 
-def test_gguf_files_of_other_byte_order_and_unknown_types_leave_nothing(tmp_path, monkeypatch):
+def test_gguf_files_of_other_byte_order_unknown_types_and_nan_leave_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "m.gguf"
+    write_gguf(path, extra={"output_norm.weight": np.full(256, np.nan, np.float32)})
+    with pytest.raises(ModelLoadError, match=r"m\.gguf: tensor model.norm.weight has 256 of 256 numbers NaN"):
+        weights.load_model(path)
     write_gguf(path)
     data = path.read_bytes()
     path.write_bytes(data[:4] + data[4:8][::-1] + data[8:])

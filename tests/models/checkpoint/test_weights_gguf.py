@@ -140,12 +140,15 @@ def test_foreign_frequency_factors_are_refused(tmp_path):
 def test_linear_rope_scaling(tmp_path):
     write_gguf(tmp_path / "m.gguf", metadata={"llama.rope.scaling.type": "linear", "llama.rope.scaling.factor": 4.0})
     assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling("linear", factor=4.0)
+    write_gguf(tmp_path / "m.gguf", metadata={"llama.rope.scaling.type": "none", "llama.rope.scaling.factor": 4.0})
+    assert GgufModel(tmp_path / "m.gguf").config.rope_scaling == RopeScaling()
 
 
 REFUSED = {
     "yarn": (dict(metadata={"llama.rope.scaling.type": "yarn"}), "RoPE scaling 'yarn' is not supported"),
     "experts": (dict(metadata={"llama.expert_count": 8}), "mixture of 8 experts"),
     "partial rotary": (dict(metadata={"llama.rope.dimension_count": 32}), "RoPE on 32 of 64 dimensions"),
+    "adapter": (dict(metadata={"general.type": "adapter"}), "holds no model but its general.type is 'adapter'"),
     "split": (dict(metadata={"split.count": 3}), "split into 3 GGUF files"),
     "per-layer heads": (
         dict(metadata={"llama.attention.head_count_kv": [2, 4]}),
@@ -178,6 +181,8 @@ def test_refused_by_name(tmp_path, case):
 DAMAGED = {
     "missing tensor": (dict(drop=("blk.1.ffn_up.weight",)), "tensor blk.1.ffn_up.weight is missing"),
     "missing embedding": (dict(drop=("token_embd.weight",)), "tensor token_embd.weight is missing"),
+    "key of another type": (dict(metadata={"llama.context_length": "big"}), "metadata describe no model .*'big'"),
+    "no heads": (dict(metadata={"llama.attention.head_count": 0}), "metadata describe no model .*zero"),
     "missing key": (dict(metadata={"llama.context_length": None}), "metadata lacks llama.context_length"),
     "misshapen tensor": (
         dict(extra={"blk.1.ffn_down.weight": np.zeros((256, 256), np.float32)}),
@@ -204,6 +209,15 @@ def test_truncated_files(tmp_path, keep):
     (tmp_path / "cut.gguf").write_bytes(data[:end])
     with pytest.raises(ModelLoadError, match=r"cut\.gguf is a truncated or damaged GGUF file"):
         GgufModel(tmp_path / "cut.gguf")
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_other_versions_are_not_called_damaged(tmp_path, version):
+    write_gguf(tmp_path / "m.gguf")
+    data = (tmp_path / "m.gguf").read_bytes()
+    (tmp_path / "m.gguf").write_bytes(data[:4] + version.to_bytes(4, "little") + data[8:])
+    with pytest.raises(UnsupportedModelError, match=rf"m\.gguf: GGUF version {version}; supported: 2, 3"):
+        GgufModel(tmp_path / "m.gguf")
 
 
 def test_not_a_gguf_file(tmp_path):
