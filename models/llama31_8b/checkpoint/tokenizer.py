@@ -84,13 +84,21 @@ class Tokenizer:
         added = config.get("added_tokens_decoder")
         if added is None:
             config |= _read_json(folder / "special_tokens_map.json")
-            added = {index: {"content": token} for token, index in _read_json(folder / "added_tokens.json").items()}
-        special = _name_special_tokens(backend, config, added)
-        backend.encode_special_tokens = bool(config.get("split_special_tokens"))
+            legacy = _read_json(folder / "added_tokens.json")
+            added = {str(index): {"content": token} for token, index in legacy.items()}
         template_path = folder / "chat_template.jinja"
-        template = template_path.read_text(encoding="utf-8") if template_path.is_file() else config.get("chat_template")
-        if isinstance(template, list):  # several named templates; "default" is the one for chat
-            template = {item["name"]: item["template"] for item in template}.get("default")
+        template: Any = config.get("chat_template")
+        try:
+            special = _name_special_tokens(backend, config, added)
+            if template_path.is_file():
+                template = template_path.read_text(encoding="utf-8")
+            if isinstance(template, list):  # several named templates; "default" is the one for chat
+                template = {item["name"]: item["template"] for item in template}.get("default")
+            if template is not None and not isinstance(template, str):
+                raise TypeError(f"chat_template is {type(template).__name__}")
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            raise ModelLoadError(f"{folder}: the files beside tokenizer.json are damaged ({error})") from error
+        backend.encode_special_tokens = bool(config.get("split_special_tokens"))
         return cls(backend, eos_token_ids=eos_token_ids, special_tokens=special, chat_template=template)
 
     @property
@@ -285,12 +293,12 @@ def _name_special_tokens(backend: _Backend, config: Mapping[str, Any], added: Ma
 
 
 def _added_token(token: Any, **default: bool) -> AddedToken:
-    """Return a token that a JSON file holds as a string or an AddedToken object. Raises ModelLoadError for others."""
+    """Return a token that a JSON file holds as a string or an AddedToken object. Raises ValueError for others."""
     if isinstance(token, str):
         return AddedToken(token, **default)
     kept = ("lstrip", "rstrip", "single_word", "normalized", "special")
     if not isinstance(token, dict) or not isinstance(token.get("content"), str):
-        raise ModelLoadError(f"{json.dumps(token)[:60]} among the special tokens is no token")
+        raise ValueError(f"{json.dumps(token)[:60]} among the special tokens is no token")
     return AddedToken(token["content"], **{**default, **{name: token[name] for name in kept if name in token}})
 
 

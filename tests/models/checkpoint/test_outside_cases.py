@@ -258,6 +258,12 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         edited("tokenizer_config.json", added_tokens_decoder={"3": 7}),
         "7 among the special tokens is no token",
     ),
+    "added tokens in a list": (edited("tokenizer_config.json", added_tokens_decoder=["x"]), "tokenizer.json are damag"),
+    "an id that is none": (edited("added_tokens.json", x=[]), "files beside tokenizer.json are damaged"),
+    "a flag that is none": (edited("tokenizer_config.json", eos_token={**ADDED, "lstrip": "no"}), "are damaged .*bool"),
+    "special tokens by number": (edited("special_tokens_map.json", extra_special_tokens=7), "are damaged"),
+    "a template that is none": (edited("tokenizer_config.json", chat_template=7), "damaged .chat_template is int"),
+    "templates without a name": (edited("tokenizer_config.json", chat_template=[{"a": "x"}]), "damaged .'name'"),
     "two thetas": (
         config(rope_theta=1e4, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
         r"rope_theta is 10000.0 but rope_parameters.rope_theta is 500000.0",
