@@ -8,7 +8,6 @@ Torch is imported where tensors are read: a source that does not exist is refuse
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..config import LlamaConfig, ModelLoadError, UnsupportedModelError, token_ids
 from .tensor_shapes import EMBEDDING, LM_HEAD, check_finite, check_shapes, is_weight, tensor_shapes
-from .tokenizer import Tokenizer, pointer
+from .tokenizer import Tokenizer, pointer, read_json
 
 if TYPE_CHECKING:
     import torch
@@ -178,12 +177,10 @@ def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
     """Read the LlamaConfig of a folder; generation_config.json adds end-of-sequence ids (Llama 3.1 has three)."""
     config = LlamaConfig.from_pretrained(folder)
     generation = Path(folder) / "generation_config.json"
-    eos = config.eos_token_ids
-    if generation.is_file():
-        try:
-            eos += token_ids(_read_json(generation), "eos_token_id")
-        except UnsupportedModelError as error:
-            raise UnsupportedModelError(f"{generation}: {error}") from error
+    try:
+        eos = config.eos_token_ids + token_ids(read_json(generation), "eos_token_id")
+    except UnsupportedModelError as error:
+        raise UnsupportedModelError(f"{generation}: {error}") from error
     return replace(config, eos_token_ids=tuple(dict.fromkeys(eos)), name=name or config.name)
 
 
@@ -290,7 +287,7 @@ def _weight_files(folder: Path) -> dict[Path, list[str]]:
         if others := sorted(f.name for f in folder.glob("*.safetensors")):
             hint = f"; {others[0]} is there without its index, which belongs to the model"
         raise FileNotFoundError(f"no model.safetensors or model.safetensors.index.json in {folder}{hint}")
-    weight_map = _read_json(index).get("weight_map")
+    weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(f, str) for f in weight_map.values()):
         raise ModelLoadError(f"{index} holds no weight_map of file names")
     files: dict[Path, list[str]] = {}
@@ -312,13 +309,3 @@ def _open(file: Path) -> Any:
         cached = "; `llama-alspec cache --clear` removes it" if file.is_relative_to(project_cache_dir()) else ""
         why = pointer(file) or error
         raise ModelLoadError(f"{file} is a truncated or damaged safetensors file ({why}){cached}") from error
-
-
-def _read_json(path: Path) -> dict[Any, Any]:
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ModelLoadError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ModelLoadError(f"{path} holds {type(value).__name__}, not an object")
-    return value

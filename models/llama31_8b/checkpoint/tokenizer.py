@@ -80,11 +80,11 @@ class Tokenizer:
             backend = _Backend.from_file(str(path))
         except Exception as error:  # the Rust library raises bare Exception
             raise ModelLoadError(f"{path} is not a tokenizer: {pointer(path) or error}") from error
-        config = _read_json(folder / "tokenizer_config.json")
+        config = read_json(folder / "tokenizer_config.json")
         added = config.get("added_tokens_decoder")
         if added is None:
-            config |= _read_json(folder / "special_tokens_map.json")
-            legacy = _read_json(folder / "added_tokens.json")
+            config |= read_json(folder / "special_tokens_map.json")
+            legacy = read_json(folder / "added_tokens.json")
             added = {str(index): {"content": token} for token, index in legacy.items()}
         template_path = folder / "chat_template.jinja"
         template: Any = config.get("chat_template")
@@ -254,14 +254,17 @@ def pointer(path: Path) -> str | None:
     return "it is a Git LFS pointer, not the file itself: fetch it with `git lfs pull`"
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file, {} where there is no file. Raises ModelLoadError for anything else."""
     if not path.is_file():
         return {}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ModelLoadError(f"{path} is not valid JSON: {error}") from error
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        raise ModelLoadError(f"{path} holds {type(found).__name__}, not an object")
+    return found
 
 
 def _name_special_tokens(backend: _Backend, config: Mapping[str, Any], added: Mapping[Any, Any]) -> dict[str, str]:
