@@ -12,12 +12,14 @@ The second term is what each head costs however few of them share a chip, which 
 yields less and less (appendix D). The head rate is fitted to published 64K runs on one, two and eight chips. A sender
 takes verify_ns more than flash decode (assumed); a receiver FD(1K), the rest of two chunks on one core, and one hop.
 All cores make a guess by a budget: with k keys a receiver takes FD(k) and one hop, and the step the choice of tiles.
+Tensor parallelism with its cache split over two rows takes FD(K / 2) and merge_ns.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 MIN_CONTEXT, MAX_CONTEXT = 1024, 131072
@@ -65,9 +67,12 @@ PAPER_COSTS = {
     8: Costs(384460, 440451, 50096),
 }
 CHIP_COUNTS = tuple(PAPER_COSTS)
-# A layer without flash decode where this project's all-reduce takes the place of the tables' collectives, norms and
-# adds: as executed on simulated chips, a cycle a nanosecond (perf/data/ops/all_reduce.json).
-ALL_REDUCE_LAYER_NS = {2: 465186.0, 4: 292491.0, 8: 298831.0}
+
+
+def _time(name: str, value: float | None) -> float:
+    if value is None or not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be a finite time of at least 0, got {value!r}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -76,19 +81,22 @@ class Times:
 
     dram_bytes_per_s: of a chip. head_bytes_per_s: of one KV head's share. verify_ns: what a sender takes beside flash
     decode, two L2 norms over 32 x 128 values; assumed (the paper says "almost no"). hop_ns: one Ethernet hop of the
-    guess, 8 KiB, as tt-metal measured the exchange of two chips.
+    guess, 8 KiB, as tt-metal measured the exchange of two chips. pair_ns: what exchange and skipping add to a layer of
+    a pair, which appendix F leaves out. merge_ns: of two rows' partial attention, in a layer whose cache is split.
     """
 
     dram_bytes_per_s: float = DRAM_BYTES_PER_S
     head_bytes_per_s: float = HEAD_BYTES_PER_S
     verify_ns: float = 3000.0
     hop_ns: float = 5270.0
+    pair_ns: float = 0.0
+    merge_ns: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("dram_bytes_per_s", "head_bytes_per_s"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
-        for name in ("verify_ns", "hop_ns"):
+        for name in ("verify_ns", "hop_ns", "pair_ns", "merge_ns"):
             _time(name, getattr(self, name))
 
     def costs(self, tp_chips: int) -> Costs:
@@ -124,13 +132,44 @@ class Times:
         return min(guess, self.sender_ns(context, tp_chips))
 
 
-class AllReduceTimes(Times):
-    """The paper's times, with the layers of ALL_REDUCE_LAYER_NS."""
+@dataclass(frozen=True)
+class ExecutedTimes(Times):
+    """Times of parts that simulated chips executed, a cycle a nanosecond. row_costs: by chips of a row. attention: of a
+    layer, by chips of a row and context; lines are straight between contexts, and beyond the last ones."""
+
+    row_costs: Mapping[int, Costs] = field(default_factory=dict)
+    attention: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
 
     def costs(self, tp_chips: int) -> Costs:
         """Return what a token takes on a row of `tp_chips` chips at the shortest context."""
-        costs = super().costs(tp_chips)
-        return replace(costs, per_layer_ns=ALL_REDUCE_LAYER_NS.get(tp_chips, costs.per_layer_ns))
+        return self.row_costs[tp_chips]
+
+    def flash_decode_ns(self, context: int, tp_chips: int) -> float:
+        """Return attention of a layer."""
+        points = sorted(self.attention[tp_chips].items())
+        end = next((i for i, (at, _) in enumerate(points) if i > 0 and context <= at), len(points) - 1)
+        (start, first), (stop, last) = points[end - 1 : end + 1]
+        return first + (context - start) * (last - first) / (stop - start)
+
+
+# Of Llama 3.1 8B, as perf/projection/layouts.py reads them from perf/data, which says what was executed and what assumed.
+EXECUTED = ExecutedTimes(
+    verify_ns=8300,
+    pair_ns=15288.5,
+    merge_ns=11503,
+    row_costs={
+        1: Costs(2376428, 771747, 24226),
+        2: Costs(1235538, 416674, 18742),
+        4: Costs(656805.5, 267470, 17205),
+        8: Costs(367025, 203414, 17205),
+    },
+    attention={
+        1: {1024: 24226, 4096: 60083, 16384: 187194, 65536: 667994, 131072: 1303937},
+        2: {1024: 18742, 4096: 36670.5, 16384: 100226, 65536: 340626, 131072: 658597.5},
+        4: {1024: 17205, 4096: 31043, 16384: 61532, 65536: 182372, 131072: 341138},
+        8: {1024: 17205, 4096: 24124, 16384: 39368.5, 65536: 99788.5, 131072: 179171.5},
+    },
+)
 
 
 def budget_keys(context: int) -> int:
@@ -204,18 +243,13 @@ def token_latency(
     return fixed + hits * (receiver + max(sender - receiver, per_layer)) + misses * (per_layer + sender)
 
 
-def _time(name: str, value: float | None) -> float:
-    if value is None or not 0 <= value < math.inf:
-        raise ValueError(f"{name} must be a finite time of at least 0, got {value!r}")
-    return value
-
-
 @dataclass(frozen=True)
 class Estimate:
     """One point of figure 7. Times in nanoseconds of device kernels; attention times are those of one layer.
 
-    mode: "tp" or "sp+tp". tp_chips: of a tensor-parallel group, all chips with "tp" and half of them with "sp+tp".
-    hit_rate, hits, misses, sender_ns and receiver_ns are None with "tp".
+    mode: "tp", "sp+tp", or "split" for tensor parallelism whose cache is split over two rows. tp_chips: of a
+    tensor-parallel group, all chips with "tp" and else half of them. hit_rate, hits, misses, sender_ns and receiver_ns
+    are None but with "sp+tp".
     """
 
     mode: str
@@ -257,39 +291,49 @@ def estimate(
     chunk_size: int = 256,
     times: Times | None = None,
     keys: int | None = None,
+    split_cache: bool = False,
 ) -> Estimate:
     """Estimate one decoded token of Llama 3.1 8B, batch 1.
 
     Args:
         context: cached positions, MIN_CONTEXT to MAX_CONTEXT.
         hit_rate: 0 to 1 for two groups of half of the chips (SP+TP), None for one group of all (tensor parallelism).
-        chips: 1, 2, 4 or 8 N150; at least 2 for SP+TP.
+        chips: 1, 2, 4 or 8 N150 of a group; twice as many for two groups or rows.
         chunk_size: S, 128, 256 or 512.
         times: of a row of chips, by default the paper's.
         keys: that a guess by a budget reads (budget_keys); None for a guess of both ends.
+        split_cache: without a hit rate, over two rows of half of the chips, which merge their partial attention; at
+            2K and below they take as long as at MIN_CONTEXT.
 
     Raises:
         ValueError: naming any of these that is out of range.
     """
-    if chips not in CHIP_COUNTS:
-        raise ValueError(f"chips must be one of {', '.join(map(str, CHIP_COUNTS))}, got {chips!r}")
+    if split_cache and hit_rate is not None:
+        raise ValueError(f"a cache is split over two rows or they speculate, not both; hit_rate {hit_rate!r}")
+    two_rows = split_cache or hit_rate is not None
+    counts = [2 * count for count in CHIP_COUNTS] if two_rows else CHIP_COUNTS
+    if chips not in counts:
+        raise ValueError(f"chips must be one of {', '.join(map(str, counts))}, got {chips!r}")
     if not isinstance(context, int) or not MIN_CONTEXT <= context <= MAX_CONTEXT:
         raise ValueError(f"context must be a whole number in {MIN_CONTEXT}..{MAX_CONTEXT}, got {context!r}")
     if chunk_size not in CHUNK_SIZES:
         raise ValueError(f"chunk_size must be one of {', '.join(map(str, CHUNK_SIZES))}, got {chunk_size!r}")
     times, hits, misses, sender, receiver = times or Times(), None, None, None, None
-    tp_chips = chips if hit_rate is None else chips // 2
+    tp_chips = chips // 2 if two_rows else chips
     if hit_rate is not None:
-        if chips == 1:
-            raise ValueError("sp+tp needs a sender and a receiver group: chips must be 2, 4 or 8, got 1")
         hits, misses = split_layers(LAYERS, hit_rate)
         sender = times.sender_ns(context, tp_chips)
         receiver = times.receiver_ns(context, tp_chips, chunk_size, keys)
-    costs, exact = times.costs(tp_chips), times.flash_decode_ns(context, tp_chips)
+    costs = times.costs(tp_chips)
+    per_layer = costs.per_layer_ns + (0 if hit_rate is None else times.pair_ns)
+    if split_cache:
+        exact = times.flash_decode_ns(max(MIN_CONTEXT, -(-context // 2)), tp_chips) + times.merge_ns
+    else:
+        exact = times.flash_decode_ns(context, tp_chips)
     fixed = costs.fixed_ns + (selection_ns(context, tp_chips) if hit_rate is not None and keys is not None else 0)
-    latency = token_latency(fixed, costs.per_layer_ns, exact, sender, receiver, LAYERS, hit_rate)
+    latency = token_latency(fixed, per_layer, exact, sender, receiver, LAYERS, hit_rate)
     return Estimate(
-        mode="tp" if hit_rate is None else "sp+tp",
+        mode="split" if split_cache else "tp" if hit_rate is None else "sp+tp",
         context=context,
         chips=chips,
         tp_chips=tp_chips,
@@ -299,7 +343,7 @@ def estimate(
         hits=hits,
         misses=misses,
         fixed_ns=fixed,
-        per_layer_ns=costs.per_layer_ns,
+        per_layer_ns=per_layer,
         flash_decode_ns=exact,
         sender_ns=sender,
         receiver_ns=receiver,
@@ -335,7 +379,7 @@ class Layout(NamedTuple):
 
 
 def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str = "budget") -> list[Layout]:
-    """Return every mesh of at most `chips` chips with its speed by AllReduceTimes, the fastest first.
+    """Return every mesh of at most `chips` chips with its speed by EXECUTED, the fastest first.
 
     Args:
         chips: of the machine, at least 1.
@@ -353,7 +397,7 @@ def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str 
     hit_rate = HITS[guess] if hit_rate is None else hit_rate
     check_hit_rate(hit_rate)
     context = max(context, MIN_CONTEXT)
-    keys, times = budget_keys(context) if guess == "budget" else None, AllReduceTimes()
+    keys, times = budget_keys(context) if guess == "budget" else None, EXECUTED
     found = []
     for count in (count for count in CHIP_COUNTS if count <= chips):
         found.append(Layout(1, count, estimate(context, None, count, times=times).tokens_per_s_per_user))

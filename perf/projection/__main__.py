@@ -16,7 +16,6 @@ from models.llama31_8b.latency import (
     CHUNK_SIZES,
     MAX_CONTEXT,
     MIN_CONTEXT,
-    AllReduceTimes,
     Times,
     check_hit_rate,
 )
@@ -24,7 +23,7 @@ from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS
 from perf.lib.data_file import Questions, Row, new_file, read
 from perf.lib.tables import table
-from perf.projection import decode, drafts, gains, prefill
+from perf.projection import decode, drafts, gains, layouts, prefill
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
@@ -91,9 +90,15 @@ def _tokens(options: argparse.Namespace) -> Answer:
 def _gains(options: argparse.Namespace) -> Answer:
     chips = [n for n in options.chips or CHIP_COUNTS if n > 1]
     rates = options.hit_rate or gains.GAIN_HIT_RATES
-    times = AllReduceTimes() if options.all_reduce else None
-    rows = gains.gain_rows(options.context or gains.GAIN_CONTEXTS, chips, rates, options.chunk_size, times)
+    rows = gains.gain_rows(options.context or gains.GAIN_CONTEXTS, chips, rates, options.chunk_size)
     return rows, table(rows, " ".join(name for name in rows[0] if name != "chunk_size"))
+
+
+def _layouts(options: argparse.Namespace) -> Answer:
+    rows = layouts.layout_rows()
+    if options.plot:
+        layouts.save_plot(rows, options.plot)
+    return rows, f"{table(rows, ' '.join(rows[0]))}\n\n{_listed(layouts.ASSUMPTIONS)}"
 
 
 def _ops(options: argparse.Namespace) -> Answer:
@@ -182,10 +187,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     tokens.add_argument(
         "--measured-only", nargs="+", default=[], metavar="OPTION=VALUE", help="plan=, precision=, source="
     )
-    tokens.add_argument("--plot", type=_plot, metavar="FILE", help="save figure 7 there")
-    over.add_argument(
-        "--all-reduce", action="store_true", help="tt_kernels.all_reduce, as executed, for the tables' collectives"
+    beside = add(
+        "layouts", _layouts, "TP, a cache split over two rows, and speculation beside each other, by executed parts"
     )
+    for question in (tokens, beside):
+        question.add_argument("--plot", type=_plot, metavar="FILE", help="save the picture there")
     ops = add("ops", _ops, "a decode step op by op, fitted to one of the paper's tables and checked against the others")
     ops.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="rows x columns, 1x1 to 2x4")
     ops.add_argument("--decode-sharding", choices=decode.PLANS, default="sharded")

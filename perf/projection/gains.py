@@ -22,14 +22,8 @@ from models.llama31_8b.latency import (
     step_ns,
     token_latency,
 )
-from perf.lib.data_file import FOLDER, read
-from perf.projection.published import LAYER, TableOp, op_table
 
 Row = dict[str, Any]
-ALL_REDUCE = FOLDER / "ops" / "all_reduce.json"
-# Of the paper's tables: what an all-reduce does in a layer, and what adds and multiplies.
-BINARY = "Binary"
-REPLACED = ("AllGather", "ReduceScatter", "LayerNorm", "Reshard")
 GAIN_HIT_RATES = (0.5, 0.875, 0.95)
 GAIN_CONTEXTS = (1024, 32768, 65536, 131072)
 # How the quality study calls the product's guess by its default budget.
@@ -46,24 +40,6 @@ HITS_ASSUMPTIONS = (
     "holds up to 32 rows, and 64 nodes are shown under the same assumption",
     "drafting takes no time",
 )
-
-
-def layer_ops(chips: int) -> list[TableOp]:
-    """Return a layer's ops in the paper's table of `chips` chips."""
-    return [op for op in op_table(chips) if op.section == LAYER]
-
-
-def all_reduce_layer_ns(chips: int) -> float:
-    """Return what a layer without flash decode takes on `chips` chips, 2 or more, with two all-reduces as executed on
-    simulated chips (perf/data/ops/all_reduce.json, one cycle a nanosecond) in place of the paper's collectives, norms
-    and adds, and of what moves rows for them.
-    """
-    (cycles,) = (row["cycles"] for row in read(ALL_REDUCE)[1] if (row["chips"], row["users"]) == (chips, 1))
-    layer = layer_ops(chips)
-    binary = [op.ns for op in layer if op.name == BINARY]
-    replaced = float(sum(op.ns for op in layer if op.name in REPLACED))
-    replaced += sum(binary) - max(binary)  # but the gated product
-    return Times().costs(chips).per_layer_ns - replaced + 2 * cycles
 
 
 def estimates(
@@ -88,7 +64,6 @@ def gain_rows(
     chips: Sequence[int],
     hit_rates: Sequence[float],
     chunk_size: int,
-    times: Times | None = None,
 ) -> list[Row]:
     """Return a row per number of chips and context: tokens/s/user with tensor parallelism over all and over half of
     them, and the gain over the former of attention-level speculation: `ends` of a guess of both ends with HITS,
@@ -99,14 +74,14 @@ def gain_rows(
     """
     rows = []
     for count, context in product(chips, contexts):
-        tp, half = (estimate(context, None, n, times=times).token_latency_ns for n in (count, count // 2))
+        tp, half = (estimate(context, None, n).token_latency_ns for n in (count, count // 2))
         keys = budget_keys(context)
-        none, full = (step_ns(rate, context, count, chunk_size, keys, times) for rate in (0.0, 1.0))
+        none, full = (step_ns(rate, context, count, chunk_size, keys) for rate in (0.0, 1.0))
         needed = 0.0 if none < tp else None if full >= tp else (none - tp) / (none - full)
         row: Row = {"chips": count, "context": context, "chunk_size": chunk_size, "tp_tokens_per_s": 1e9 / tp}
         row |= {"half_tp_tokens_per_s": 1e9 / half, "keys": keys, "needed": needed}
-        steps = {"ends": step_ns(HITS["ends"], context, count, chunk_size, times=times)} | {
-            f"at_{100 * rate:g}".replace(".", "_"): step_ns(rate, context, count, chunk_size, keys, times)
+        steps = {"ends": step_ns(HITS["ends"], context, count, chunk_size)} | {
+            f"at_{100 * rate:g}".replace(".", "_"): step_ns(rate, context, count, chunk_size, keys)
             for rate in hit_rates
         }
         rows.append(row | {name: tp / ns for name, ns in steps.items()})

@@ -11,8 +11,8 @@ import pytest
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
     CHUNK_SIZES,
+    EXECUTED,
     PAPER_COSTS,
-    AllReduceTimes,
     Times,
     estimate,
     layouts,
@@ -76,10 +76,22 @@ def test_layouts_are_the_estimates_of_every_mesh_in_order_of_speed():
     assert [one.tokens_per_s for one in found] == sorted((one.tokens_per_s for one in found), reverse=True)
     for one in found:
         rate = 0.5 if one.rows == 2 else None
-        same = estimate(65536, rate, one.rows * one.columns, 128, AllReduceTimes()).tokens_per_s_per_user
+        same = estimate(65536, rate, one.rows * one.columns, 128, EXECUTED).tokens_per_s_per_user
         assert one.tokens_per_s == pytest.approx(same)
-    assert str(layouts(8, 65536)[0]) == "2x4" and str(layouts(2, 4096)[0]) == "1x2"
+    assert [str(layouts(*of)[0]) for of in ((2, 4096), (8, 65536), (8, 131072))] == ["1x2", "1x8", "2x4"]
     assert layouts(8, 1) == layouts(8, 1024)
+
+
+def test_a_cache_split_over_two_rows_and_what_a_pair_adds_by_hand():
+    times, half = Times(pair_ns=70.0, merge_ns=900.0), PAPER_COSTS[8]
+    point = estimate(131072, None, 16, times=times, split_cache=True)
+    attention = times.flash_decode_ns(65536, 8) + 900
+    assert point.token_latency_ns == pytest.approx(half.fixed_ns + 32 * (half.per_layer_ns + attention))
+    assert (point.mode, point.tp_chips, point.hit_rate) == ("split", 8, None)
+    shortest = [estimate(context, None, 2, times=times, split_cache=True) for context in (1024, 2048)]
+    assert shortest[0].token_latency_ns == shortest[1].token_latency_ns
+    pair = [estimate(65536, 0.0, 16, times=one).token_latency_ns for one in (Times(), times)]
+    assert pair[1] == pytest.approx(pair[0] + 32 * 70)
 
 
 def test_latency_falls_with_the_hit_rate_and_grows_with_the_context():
@@ -113,6 +125,8 @@ def test_what_the_paper_says_of_eight_chips():
     [
         ({"chips": 3}, "3"),
         ({"chips": 1}, "got 1"),
+        ({"chips": 16, "hit_rate": None}, "got 16"),
+        ({"split_cache": True}, "not both; hit_rate 0.5"),
         ({"context": 1023}, "1023"),
         ({"context": 131073}, "131073"),
         ({"context": 2048.5}, "2048.5"),

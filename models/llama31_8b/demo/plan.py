@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llama-alspec plan --context K`: the speed of each mesh of this machine's chips, and which one `--mesh auto` takes.
 
-Speeds are a projection: the ALSpec paper's kernel times of Llama 3.1 8B on N150 and SmolLM2's hits.
+Speeds are a projection: cycles of Llama 3.1 8B's parts on simulated N150, a nanosecond each, and SmolLM2's hits.
 """
 
 from __future__ import annotations

@@ -6,20 +6,14 @@ from __future__ import annotations
 
 import pytest
 
-from models.llama31_8b.latency import ALL_REDUCE_LAYER_NS, Times, budget_keys, estimate, selection_ns, step_ns
+from models.llama31_8b.latency import Times, budget_keys, estimate, selection_ns, step_ns
 from perf.lib.data_file import FOLDER, ROOT, read
 from perf.projection.__main__ import main
 from perf.projection.drafts import DRAFT, TARGET, DraftCost, draft_rows, preset, product_line
-from perf.projection.gains import all_reduce_layer_ns, gain_rows, hit_rows, layer_rows
+from perf.projection.gains import gain_rows, hit_rows, layer_rows
 
 
-def test_the_products_layers_are_those_of_the_executed_all_reduce():
-    assert {chips: all_reduce_layer_ns(chips) for chips in (2, 4, 8)} == ALL_REDUCE_LAYER_NS
-
-
-@pytest.mark.parametrize(
-    "name", ["over_tp", "over_tp_all_reduce", "draft_projection", "hit_projection", "layers_projection"]
-)
+@pytest.mark.parametrize("name", ["over_tp", "layouts", "draft_projection", "hit_projection", "layers_projection"])
 def test_a_recorded_command_gives_its_rows_again(name, tmp_path, monkeypatch, capsys):
     """To the last digit."""
     monkeypatch.chdir(ROOT)

@@ -1,0 +1,186 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The layouts of 2 to 16 chips beside each other, from parts that simulated chips executed, a cycle a nanosecond."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.latency import (
+    CHIP_COUNTS,
+    CHUNK_SIZES,
+    HITS,
+    MIN_CONTEXT,
+    Costs,
+    ExecutedTimes,
+    budget_keys,
+    estimate,
+    step_ns,
+)
+from perf.lib.data_file import FOLDER, read
+from perf.step.layer import ALL_REDUCE, EMBEDDING, HEAD, LAYER, REPLACED, STEPS
+from perf.step.shapes import head_pieces
+from perf.sweep.configurations import Configuration
+from perf.sweep.paper import CSV, cycles_of
+from perf.sweep.table import read as read_sweep
+
+Row = dict[str, Any]
+CONTEXTS = (1024, 4096, 16384, 65536, 131072)
+CHIPS = (2, 4, 8, 16)
+HIT_RATES = (1.0, 0.95, 0.9, 0.75)
+HEADS, KV_HEADS, COLUMNS = 32, 8, 4096
+# What a sender with a guess by a budget takes beside exact attention (docs/results/alspec_step.md).
+BUDGET_SENDER_NS = 8300.0
+ASSUMPTIONS = (
+    "TP: a chip's part of a layer, attention, two all-reduces a layer, embedding, its gather and the head's pieces",
+    "a layer on four chips is that of the pairs without collectives, less two chips' norms and adds; on eight it saves "
+    "half of what four save over two, and its gather takes what one over four does",
+    "TP's parts are 'executed' where all of them were at this context; attention that was not grows with the context "
+    "half as much as on half as many chips",
+    "a cache split over two rows: each reads half of the tokens; merging takes all in what an all-reduce of two chips "
+    "takes, which sends 8 KB, as much as 16 heads' partial attention; not implemented, not executed",
+    "ALSpec: appendix F, with what exchange and skipping added to a layer of the executed pairs, and a guess by a "
+    "budget: its keys extrapolated beyond 8K tokens, their choice counted, hits given",
+    "TP ends at eight chips, the key/value heads: on sixteen it leaves eight idle",
+)
+
+
+def load() -> tuple[ExecutedTimes, set[tuple[int, int]]]:
+    """Return the times of perf/data, and the (chips of a row, context) all of whose parts were executed."""
+    sweep, ops = cycles_of(read_sweep(CSV)), read(STEPS.with_name(f"{STEPS.stem}_ops.csv"))[1]
+    ops = [op for op in ops if op["sharding"] == "sharded"]
+    pairs = [row for path in sorted((FOLDER / "steps").glob("*_8b_*.json")) for row in read(path)[1]]
+    attention = _attention(ops, pairs, sweep)
+    found = {n: _with_assumed(attention, n) for n in CHIP_COUNTS}
+    reduces = {row["chips"]: row["cycles"] for row in read(ALL_REDUCE)[1] if row["users"] == 1}
+    gathers = {n: sweep.get(_gather(n)) for n in CHIP_COUNTS[1:]}
+    costs = {n: _costs(n, ops, pairs, reduces.get(n, 0), gathers.get(n) or gathers[4] or 0) for n in CHIP_COUNTS}
+    times = ExecutedTimes(
+        verify_ns=BUDGET_SENDER_NS,
+        pair_ns=_pair_ns(pairs),
+        merge_ns=reduces[2],
+        row_costs={n: replace(each, flash_decode_ns=found[n][MIN_CONTEXT]) for n, each in costs.items()},
+        attention=found,
+    )
+    return times, {(n, at) for n in CHIP_COUNTS if n == 1 or gathers[n] for at in attention.get(n, {})}
+
+
+def _gather(chips: int) -> str:
+    return Configuration.make("collective", op="all_gather", mesh=f"1x{chips}", columns=COLUMNS).name
+
+
+def _attention(ops: Sequence[Row], pairs: Sequence[Row], sweep: Mapping[str, float]) -> dict[int, dict[int, float]]:
+    """Return executed exact attention by chips of a row and context: of steps of pairs, of layers, of the sweep."""
+    found: dict[int, dict[int, float]] = defaultdict(dict)
+    for row in sorted(pairs, key=lambda row: -row["layers"]):
+        found[HEADS // row["heads"]].setdefault(row["context"], row["part_exact"])
+    for op in (op for op in ops if op["op"] == "attention" and op["stage"] == LAYER):
+        found[op["tp"]].setdefault(op["context"], op["cycles"])
+    for chips in CHIP_COUNTS:
+        for context in CONTEXTS:
+            shape = {"heads": HEADS // chips, "kv_heads": KV_HEADS // chips, "chunk_size": 256, "context": context}
+            name = Configuration.make("flash_decode", variant="exact", **shape).name
+            if name in sweep:
+                found[chips].setdefault(context, sweep[name])
+    return found
+
+
+def _with_assumed(attention: Mapping[int, Mapping[int, float]], chips: int) -> dict[int, float]:
+    """Return a row's attention by context, with contexts that the row of half as many chips has where fewer than two
+    were executed: it grows half as much, from what it takes there at MIN_CONTEXT if that was not executed either."""
+    own = dict(attention.get(chips, {}))
+    if len(own) > 1:
+        return own
+    half = attention[chips // 2]
+    start = own.get(MIN_CONTEXT, half[MIN_CONTEXT])
+    return {context: start + (cycles - half[MIN_CONTEXT]) / 2 for context, cycles in half.items()} | own
+
+
+def _costs(chips: int, ops: Sequence[Row], pairs: Sequence[Row], all_reduce: float, gather: float) -> Costs:
+    """Return the costs of a row."""
+
+    def took(stage: str, tp: int, names: Sequence[str] | None = None, but: Sequence[str] = ()) -> float:
+        own = [op for op in ops if op["stage"] == stage and op["tp"] == tp]
+        first = own[0]  # the file's rows of one run follow each other
+        run = [op for op in own if (op["weights"], op["context"]) == (first["weights"], first["context"])]
+        return float(sum(op["cycles"] for op in run if (names is None or op["op"] in names) and op["op"] not in but))
+
+    layers = {op["tp"] for op in ops if op["stage"] == LAYER}
+
+    def layer(tp: int) -> float:
+        if tp in layers:
+            return took(LAYER, tp, but=("attention", *(REPLACED if tp > 1 else ())))
+        if steps := [row["part_per_layer"] for row in pairs if HEADS // row["heads"] == tp and row["layers"] > 1]:
+            return min(steps) - took(LAYER, 2, REPLACED)
+        return layer(tp // 2) - (layer(tp // 4) - layer(tp // 2)) / 2  # halves what half as many chips saved
+
+    head, norm = took(HEAD, 1), took(HEAD, 1, ("rms_norm",))
+    fixed = took(EMBEDDING, chips if chips in layers else 1) + norm
+    fixed += (head - norm) * head_pieces(preset("llama-3.1-8b")) / chips + (gather if chips > 1 else 0)
+    return Costs(fixed, layer(chips) + 2 * all_reduce, 0.0)
+
+
+def _pair_ns(pairs: Sequence[Row]) -> float:
+    """Return what a layer of the executed pairs took over appendix F, where all guesses pass and where none does."""
+    over = []
+    for row in (row for row in pairs if row.get("layer_pitch") and row["hit_rate"] in (0, 1)):
+        layer, sender, receiver = (row[f"part_{name}"] for name in ("per_layer", "sender", "receiver"))
+        formula = receiver + max(sender - receiver, layer) if row["hit_rate"] else layer + sender
+        over.append(row["layer_pitch"] - formula)
+    return mean(over)
+
+
+def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS) -> list[Row]:
+    """Return a row per number of chips and context: tokens/s/user with tensor parallelism over all, or eight, and its
+    gains: `split` of a cache over two rows, `at_...` of attention-level speculation at HIT_RATES. tp_parts: whether all
+    of its parts were executed; all else is projected. fastest: with the hits of a guess by the default budget."""
+    times, executed = load()
+    rows = []
+    for count in chips:
+        for context in contexts:
+            row, keys = min(count, CHIP_COUNTS[-1]), budget_keys(context)
+            tp = estimate(context, None, row, times=times).token_latency_ns
+            split = estimate(context, None, count, times=times, split_cache=True).token_latency_ns
+
+            def speculative(rate: float, count=count, context=context, keys=keys) -> float:
+                return step_ns(rate, context, count, CHUNK_SIZES[0], keys, times)
+
+            speeds = {"TP": tp, "split cache": split, "ALSpec": speculative(HITS["budget"])}
+            found: Row = {"chips": count, "context": context, "tp_tokens_per_s": 1e9 / tp}
+            found |= {"tp_parts": "executed" if (row, context) in executed else "projected", "split": tp / split}
+            found |= {f"at_{100 * rate:g}": tp / speculative(rate) for rate in HIT_RATES}
+            rows.append(found | {"fastest": min(speeds, key=lambda name: speeds[name])})
+    return rows
+
+
+def save_plot(rows: Sequence[Row], path: Path) -> None:
+    """Draw gains over tensor parallelism by cached tokens into `path` (.png, .svg or .pdf), a panel per number of
+    chips. OSError when the file cannot be written."""
+    from matplotlib.figure import Figure
+
+    counts = sorted({row["chips"] for row in rows})
+    lines = {"split": ("cache split over two rows", "tab:orange", "-")}
+    lines |= {"at_100": ("ALSpec, all guesses pass", "tab:blue", "-"), "at_95": ("ALSpec, 95 %", "tab:blue", "--")}
+    lines |= {"at_75": ("ALSpec, 75 %", "tab:blue", ":")}
+    figure = Figure(figsize=(2.6 * len(counts) + 0.6, 3.6), dpi=110, layout="constrained")
+    panels = figure.subplots(1, len(counts), sharey=True, squeeze=False)[0]
+    for panel, count in zip(panels, counts, strict=True):
+        own = [row for row in rows if row["chips"] == count]
+        places = range(len(own))
+        panel.axhline(1, color="black", linewidth=1.5, label="TP")
+        for name, (label, colour, style) in lines.items():
+            panel.plot(places, [row[name] for row in own], style, marker="o", markersize=3, color=colour, label=label)
+        panel.set_title(f"{count} chips" + (", TP on 8" if count > CHIP_COUNTS[-1] else ""), fontsize=10)
+        panel.set_xticks(places, labels=[f"{row['context'] // 1024}K" for row in own])
+        panel.set_xlabel("cached tokens")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("tokens/s over TP")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    figure.savefig(path, metadata={"Software": None} if path.suffix == ".png" else None)

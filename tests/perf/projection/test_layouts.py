@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts from executed parts: held to the tokens of the layer's bench and to the executed pairs, and by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.llama31_8b.latency import EXECUTED, LAYERS, ExecutedTimes, estimate
+from perf.lib.data_file import FOLDER, read
+from perf.projection.layouts import layout_rows, load
+from perf.step.layer import STEPS, TOKEN
+
+
+def test_the_product_counts_with_the_executed_parts():
+    assert load()[0] == EXECUTED
+
+
+def test_a_token_by_parts_is_that_of_the_layers_bench():
+    times, _ = load()
+    rows = [row for row in read(STEPS)[1] if (row["stage"], row["sharding"]) == (TOKEN, "sharded")]
+    assert {row["tp"] for row in rows} >= {1, 2}
+    for row in rows:
+        token = estimate(row["context"], None, row["tp"], times=times).token_latency_ns
+        assert token == pytest.approx(row["cycles"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "tp"), [("pair_8b_65536_layers2", 4), ("whole_8b_65536_layers2", 1)])
+def test_a_pairs_layer_is_within_three_percent_of_the_executed_ones(name, tp):
+    """Of steps without collectives, and with a guess of the ends."""
+    times, _ = load()
+    for row in read(FOLDER / "steps" / f"{name}.json")[1]:
+        if row["hit_rate"] in (0.0, 1.0):
+            layer, receiver = row["part_per_layer"] + times.pair_ns, row["part_receiver"]
+            sender = times.flash_decode_ns(65536, tp)
+            took = receiver + max(sender - receiver, layer) if row["hit_rate"] else layer + sender
+            assert took == pytest.approx(row["layer_pitch"], rel=0.03)
+
+
+def test_attention_lies_on_the_line_of_executed_contexts():
+    times = ExecutedTimes(attention={4: {1024: 10.0, 4096: 40.0, 8192: 60.0}})
+    found = [times.flash_decode_ns(context, 4) for context in (1024, 2560, 6144, 8192, 16384)]
+    assert found == [10.0, 25.0, 50.0, 60.0, 100.0]
+
+
+def test_a_rows_cells_are_estimates_of_the_same_times():
+    times, _ = load()
+    (row,) = layout_rows((65536,), (16,))
+    tp, split = (estimate(65536, None, n, times=times, split_cache=n == 16).token_latency_ns for n in (8, 16))
+    assert row["split"] == pytest.approx(tp / split) and row["tp_tokens_per_s"] == pytest.approx(1e9 / tp)
+    costs = times.costs(8)
+    half = times.flash_decode_ns(32768, 8) + times.merge_ns
+    assert split == pytest.approx(costs.fixed_ns + LAYERS * (costs.per_layer_ns + half))
+    gains = [row[name] for name in ("at_100", "at_95", "at_90", "at_75")]
+    assert gains == sorted(gains, reverse=True)
