@@ -152,7 +152,7 @@ class ExecutedTimes(Times):
         return first + (context - start) * (last - first) / (stop - start)
 
 
-# Of Llama 3.1 8B, as perf/projection/layouts.py reads them from perf/data, which says what was executed and what assumed.
+# Of Llama 3.1 8B, as perf/projection/layouts.py has them from perf/data; it says what was executed and what assumed.
 EXECUTED = ExecutedTimes(
     verify_ns=8300,
     pair_ns=15288.5,

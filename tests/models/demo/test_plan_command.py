@@ -26,15 +26,15 @@ def test_the_table_and_the_object_show_the_layouts_in_order(capsys):
     assert plan.main(asked) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:]] == [str(one) for one in expected]
-    assert lines[2].split()[1:] == ["alspec", "65.9", "1.43x"]
+    assert lines[2].split()[1:] == ["exact", "99.3", "1.00x"]
 
 
 def test_other_hits_and_the_other_guess(capsys):
     assert plan.main(["--context", "65536", "--chips", "2", "--predictor", "ends", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["hits"] == 0.19 and found["layouts"][0]["mesh"] == "1x2"
-    assert plan.main(["--context", "65536", "--chips", "4", "--hits", "1", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["layouts"][0]["mesh"] == "2x2"
+    assert plan.main(["--context", "131072", "--chips", "8", "--hits", "1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["layouts"][0]["mesh"] == "2x4"
 
 
 @pytest.mark.parametrize(
