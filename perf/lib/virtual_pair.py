@@ -10,25 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tt_kernels.common.attention_program import Decoded, ProgramConfig, Rank, Tensors, empty_outputs
 from tt_kernels.common.cores import check_core, noc_core_of, single_cores
 from tt_kernels.common.kernel import require_ungated
 from tt_kernels.common.peer import Pairs
-from tt_kernels.common.speculative_chips import DEFAULT_TIMEOUT_S, check_rank, peer_args
+from tt_kernels.common.speculative_chips import DEFAULT_TIMEOUT_S, ChipArgs, check_rank, peer_args
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.op import (
-    OP,
-    Decoded,
-    ProgramConfig,
-    check_config,
-    empty_outputs,
-    problem_of,
-    settings_of,
-    split_of,
-)
-from tt_kernels.speculative_flash_decode.program import Rank, Tensors, empty_program, fill_program
+from tt_kernels.speculative_flash_decode.op import OP, problem_of, settings_of, split_of
+from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
 
 
 class CorePair(Pairs):
@@ -148,7 +140,10 @@ def speculative_flash_decode_pair(
     import ttnn
 
     for rank in inputs:
-        check_config(rank.program_config)
+        if type(rank.program_config) is not ProgramConfig:
+            raise UnsupportedError(
+                f"program_config must be a ProgramConfig, it is a {type(rank.program_config).__qualname__}"
+            )
     problems = [
         problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, None, r.chosen, r.tile_masses)
         for r in inputs
@@ -159,7 +154,7 @@ def speculative_flash_decode_pair(
     settings = settings_of(inputs[0].q, threshold, scale, True, configs[0])
     _check_equal("math_fidelity {} and {}", [config.math_fidelity for config in configs])
     refuse_in_region(f"{OP}_pair")
-    outputs = [empty_outputs(rank.q) for rank in inputs]
+    outputs = [empty_outputs(rank.q, problems[0].users) for rank in inputs]
     tensors = [
         Tensors(r.q, r.k, r.v, r.cur_pos, *out, r.priority, r.gathered, None, r.chosen, r.tile_masses)
         for r, out in zip(inputs, outputs, strict=True)
@@ -182,7 +177,7 @@ def speculative_flash_decode_pair(
     ranks = []
     for i in running:
         peer = peer_args(pairs, tensors[1 - i].exact, inputs[i].timeout_s, pairs.link_args(i))
-        ranks.append(Rank(tensors[i], assignments[i], i, peer))
+        ranks.append(Rank(tensors[i], assignments[i], ChipArgs(i, peer)))
     program = empty_program(problems[0], [rank.assignment for rank in ranks])
     fill_program(program, problems[0], settings, ranks, splits[0], noc_core_of(device))
     ttnn.generic_op([tensor for own in tensors for tensor in own.all()], program)

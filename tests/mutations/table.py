@@ -34,8 +34,8 @@ MUTATIONS = [
     Mutation(
         "rescale of the softmax state leaves out the row sum",
         f"{COMMON}/online_softmax.hpp",
-        "add_rescaled(state, 0, stride, rescale)",
-        "add_rescaled(state, 0, stride - 1, rescale)",
+        "add_rescaled(0, stride)",
+        "add_rescaled(0, stride - 1)",
         (f"{ATTENTION}.py::test_chunks_of_keys_of_any_size",),
     ),
     Mutation(
@@ -120,8 +120,8 @@ MUTATIONS = [
     Mutation(
         "a receiver with a guess holds nothing",
         f"{COMMON}/guess_exchange.hpp",
-        "call.users, priority::holds_guess)",
-        "call.users, priority::yielded)",
+        "users, priority::holds_guess)",
+        "users, priority::yielded)",
         (f"{ATTENTION}_faults.py::test_on_a_tie_the_first_member_sends",),
     ),
     Mutation(

@@ -505,7 +505,6 @@ SPECULATING = {
     "scale must be from 0.0001 to 100, got '0.1'": {"scale": "0.1"},
     "priority has been deallocated": {"priority": GONE_ROW},
     "priority must be uint32, row-major": {"priority": NO_ROW},
-    "priority must be a ttnn.Tensor, not torch.Tensor": {"priority": torch.zeros(1, 1, 1, 32)},
 }
 EXACT = {
     "program_config must be a ProgramConfig, it is a dict": {"program_config": {"grid": (2, 1)}},
@@ -517,14 +516,12 @@ EXACT = {
     "memory_config must be a ttnn.MemoryConfig, it is a str": {"memory_config": "L1"},
 }
 TREES = {
-    "q must be on device": {0: HOST},
     "prefix has been deallocated": {3: GONE},
     "intervals must be a ttnn.Tensor, it is a Tensor": {4: torch.zeros(1, 2, 8)},
     "intervals must be INT32 ROW_MAJOR (1, 2, nodes), it is BFLOAT16 TILE (1, 2, 8)": {4: In(torch.zeros(1, 2, 8))},
     "with 1 * 7 = 7 rows, its shape is (1, 4, 8, 64)": {4: words(torch.zeros(1, 2, 7))},
     "it is a str": {"program_config": "HiFi4"},
     "3 workers per head need 3 cores, the grid has 2": configured(TREE, workers_per_head=3),
-    "a grid of 9x1 cores at (0, 0) is not within": configured(TREE, grid=(9, 1)),
     "math_fidelity must be one of HiFi2, HiFi3, got 'LoFi'": configured(TREE, math_fidelity="LoFi"),
     "scale must be from 0.0001 to 100, got 0": {"scale": 0},
 }

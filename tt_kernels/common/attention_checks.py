@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+
+if TYPE_CHECKING:
+    from tt_kernels.common.page_table import Paging
 
 TILE = 32
 MAX_USERS = 8  # of a call; each has a semaphore on the core that writes its output
@@ -25,7 +28,8 @@ MIN_SCALE, MAX_SCALE = 1e-4, 100.0
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """The shapes that every attention op has. max_tokens: that a user can have."""
+    """The shapes that every attention op has. max_tokens: that a user can have. paging: None for a cache without
+    pages."""
 
     users: int
     query_heads: int
@@ -33,6 +37,7 @@ class AttentionShape:
     head_dim: int
     max_tokens: int
     cache_dtype: str
+    paging: Paging | None = field(default=None, kw_only=True)
 
     @property
     def items(self) -> int:
@@ -42,6 +47,10 @@ class AttentionShape:
     @property
     def head_tiles(self) -> int:
         return self.head_dim // TILE
+
+    @property
+    def cache_tiles(self) -> int:
+        return self.max_tokens // TILE
 
     @property
     def group_heads(self) -> int:
@@ -68,6 +77,18 @@ def check_attention_tensors(q: TensorFacts, k: TensorFacts, v: TensorFacts, othe
         raise UnsupportedError(f"k is {k.dtype} {k.shape}, v is {v.dtype} {v.shape}: they must be alike")
     if k.dtype not in CACHE_DTYPES:
         raise UnsupportedError(f"the caches must be one of {', '.join(CACHE_DTYPES)}, they are {k.dtype}")
+
+
+def check_positions(name: str, positions: TensorFacts, users: int) -> None:
+    """Raise UnsupportedError unless the tensor is int32 [users], row-major, and there are 1 to MAX_USERS users."""
+    if not 1 <= users <= MAX_USERS:
+        raise UnsupportedError(f"1 to {MAX_USERS} users are supported, there are {users}")
+    wanted = ((users,), "INT32", "ROW_MAJOR")
+    if (positions.shape, positions.dtype, positions.layout) != wanted:
+        raise UnsupportedError(
+            f"{name} must be {wanted[1]} {wanted[2]} {wanted[0]}, it is {positions.dtype} {positions.layout} "
+            f"{positions.shape}"
+        )
 
 
 def check_heads(query_heads: int, kv_heads: int, head_dim: int, max_tokens: int) -> None:

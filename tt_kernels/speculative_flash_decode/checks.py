@@ -7,18 +7,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tt_kernels.common.attention_checks import MAX_SCALE as MAX_SCALE
+from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
 from tt_kernels.common.attention_checks import (
-    MAX_USERS,
     TILE,
     AttentionShape,
     check_attention_tensors,
     check_heads,
+    check_positions,
     check_scale,
     is_number,
 )
-from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
 from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
-from tt_kernels.common.page_table import Paging, check_page_table
+from tt_kernels.common.page_table import check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
@@ -34,12 +34,10 @@ MAX_THRESHOLD = 1e6
 
 @dataclass(frozen=True)
 class Problem(AttentionShape):
-    """The shapes of one call. paging: None for a cache without pages. with_chosen: whether bitmaps choose tiles that
-    the guess reads besides."""
+    """The shapes of one call. with_chosen: whether bitmaps choose tiles that the guess reads besides."""
 
     chunk_size: int
     guess_range: GuessRange | None = None
-    paging: Paging | None = None
     with_chosen: bool = False
 
     @property
@@ -72,8 +70,7 @@ def check_problem(
         raise UnsupportedError(f"q has {users} users {q.shape}, the caches have {cache_users} {k.shape}")
     if cache_dim != head_dim:
         raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
-    if not 1 <= users <= MAX_USERS:
-        raise UnsupportedError(f"1 to {MAX_USERS} users are supported, q has {users}")
+    check_positions("cur_pos", cur_pos, users)
     if not 1 <= query_heads <= MAX_QUERY_HEADS:
         raise UnsupportedError(f"1 to {MAX_QUERY_HEADS} query heads are supported, q has {query_heads}")
     check_heads(query_heads, kv_heads, head_dim, max_tokens)
@@ -84,10 +81,8 @@ def check_problem(
         check_chosen(chosen, users, kv_heads, max_tokens)
     if tile_masses is not None:
         check_tile_masses(tile_masses, users, kv_heads, max_tokens)
-    check_positions(cur_pos, users)
-    return Problem(
-        users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, chunk_size, guess_range, paging, chosen is not None
-    )
+    sizes = (users, query_heads, kv_heads, head_dim, max_tokens)
+    return Problem(*sizes, k.dtype, chunk_size, guess_range, chosen is not None, paging=paging)
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:
@@ -96,16 +91,6 @@ def check_chunk(chunk_size: int, max_tokens: int) -> None:
         raise UnsupportedError(f"chunk_size must be a positive multiple of {TILE}, got {chunk_size!r}")
     if chunk_size > max_tokens:
         raise UnsupportedError(f"chunk_size {chunk_size} exceeds the {max_tokens} tokens the caches hold")
-
-
-def check_positions(cur_pos: TensorFacts, users: int) -> None:
-    """Raise UnsupportedError unless `cur_pos` is int32 [users], row-major."""
-    wanted = ((users,), "INT32", "ROW_MAJOR")
-    if (cur_pos.shape, cur_pos.dtype, cur_pos.layout) != wanted:
-        raise UnsupportedError(
-            f"cur_pos must be {wanted[1]} {wanted[2]} {wanted[0]}, it is {cur_pos.dtype} {cur_pos.layout} "
-            f"{cur_pos.shape}"
-        )
 
 
 def check_numbers(threshold: float, scale: float | None, head_dim: int) -> tuple[float, float]:

@@ -4,20 +4,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.cores import check_on_device, grid_cores, noc_core_of
+from tt_kernels.common.attention_program import (
+    Decoded,
+    ProgramConfig,
+    Rank,
+    Settings,
+    Tensors,
+    check_config,
+    check_devices,
+    empty_like_query,
+    empty_outputs,
+)
+from tt_kernels.common.attention_split import WorkSplit
+from tt_kernels.common.cores import grid_cores, noc_core_of
 from tt_kernels.common.cores import l1_free as l1_free
 from tt_kernels.common.kernel import Core
-from tt_kernels.common.priority import check_priority_tensor
 from tt_kernels.common.speculative_chips import ChipArgs, Peer, check_chips, gathered_of, mesh_program
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, facts_or_none, result_memory, unsupported_if_refused
+from tt_kernels.common.tensor_facts import UnsupportedError, facts, facts_or_none, result_memory
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import Problem, check_fidelity, check_numbers, check_problem
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.program import Rank, Settings, Tensors, empty_program, fill_program
-from tt_kernels.speculative_flash_decode.work_split import WorkSplit, choose_work_split
+from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
+from tt_kernels.speculative_flash_decode.work_split import choose_work_split
 
 if TYPE_CHECKING:
     import ttnn
@@ -34,17 +44,6 @@ __all__ = [
     "guess_flash_decode",
     "speculative_flash_decode",
 ]
-
-
-class Decoded(NamedTuple):
-    """exact, guess: bfloat16 [1, users, heads, head_dim], TILE. distance_sq, norm_sq: float32 [1, 1, 1, users],
-    ROW_MAJOR: each user's ||guess - exact||^2 and ||exact||^2 over all heads. On the receiver of a pair both results
-    are the peer's guess, and the numbers are 0."""
-
-    exact: ttnn.Tensor
-    guess: ttnn.Tensor
-    distance_sq: ttnn.Tensor
-    norm_sq: ttnn.Tensor
 
 
 def speculative_flash_decode(
@@ -102,7 +101,7 @@ def speculative_flash_decode(
     gathered = gathered_of(peer)
     problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table, chosen, tile_masses)
     settings = settings_of(q, threshold, scale, True, program_config)
-    outputs = empty_outputs(q)
+    outputs = empty_outputs(q, problem.users)
     tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table, chosen, tile_masses)
     launch(problem, tensors, settings, program_config or ProgramConfig(), peer, tp_group)
     return outputs
@@ -171,7 +170,7 @@ def _one_result(
 ) -> ttnn.Tensor:
     """Run the kernels with speculation compiled out."""
     settings = settings_of(q, 0.0, scale, False, config, guess_alone)
-    result = _empty_like_query(q, result_memory(memory))
+    result = empty_like_query(q, result_memory(memory))
     tensors = Tensors(q, k, v, cur_pos, result, pages=page_table, chosen=chosen)
     launch(problem, tensors, settings, config or ProgramConfig(), None)
     return result
@@ -181,50 +180,13 @@ def settings_of(
     q: ttnn.Tensor, threshold: Any, scale: Any, speculate: Any, config: ProgramConfig | None, guess_alone: bool = False
 ) -> Settings:
     """Check the numbers of a call and return its Settings. Errors: UnsupportedError."""
-    if config is not None:
-        check_config(config)
+    check_config(config)
     threshold, scale = check_numbers(threshold, scale, tuple(q.shape)[-1])
     fidelity = check_fidelity((config or ProgramConfig()).math_fidelity)
-    return Settings(threshold, scale, speculate, fidelity, guess_alone)
-
-
-def empty_outputs(q: ttnn.Tensor) -> Decoded:
-    """Allocate the outputs of a call in DRAM."""
-    import ttnn
-
-    def numbers() -> Any:
-        shape = [1, 1, 1, tuple(q.shape)[1]]
-        return ttnn.empty(shape, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
-
-    exact, guess = (_empty_like_query(q, ttnn.DRAM_MEMORY_CONFIG) for _ in range(2))
-    return Decoded(exact, guess, numbers(), numbers())
-
-
-def _empty_like_query(q: ttnn.Tensor, memory: Any) -> Any:
-    import ttnn
-
-    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), memory)
+    return Settings(scale, fidelity, threshold, speculate, guess_alone)
 
 
 OP = "speculative_flash_decode"
-
-
-@dataclass(frozen=True)
-class ProgramConfig:
-    """How a call uses the chip.
-
-    grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core.
-    workers_per_head: cores that share one head, default by shapes. key_chunk: tokens whose keys a worker holds and
-    processes at once, a multiple of 32; default chunk_size, a multiple of it in a long cache (key_chunks.py), or the
-    most that fit L1.
-    math_fidelity: name of a ttnn.MathFidelity.
-    """
-
-    grid: tuple[int, int] | None = None
-    origin: Core = (0, 0)
-    workers_per_head: int | None = None
-    key_chunk: int | None = None
-    math_fidelity: str = "HiFi3"
 
 
 def launch(
@@ -241,13 +203,12 @@ def launch(
     device = tensors.q.device()
     check_chips(OP, peer, tp_group, tensors.priority, device)
     exchange = None if peer is None else peer.pairs.core
-    output = None if tp_group is None else tp_group.core
-    split = split_of(device, problem, settings, config, exchange, output, tensors.masses is not None)
+    decider = None if tp_group is None else tp_group.core
+    split = split_of(device, problem, settings, config, exchange, decider, tensors.masses is not None)
     noc_core = noc_core_of(device)
 
     def fill(program: ttnn.ProgramDescriptor, chip: ChipArgs) -> Any:
-        rank = Rank(tensors, split.assignment, chip.sp_rank, chip.peer, chip.tp)
-        return fill_program(program, problem, settings, [rank], split, noc_core)
+        return fill_program(program, problem, settings, [Rank(tensors, split.assignment, chip)], split, noc_core)
 
     program = mesh_program(peer, tp_group, tensors.exact, lambda: empty_program(problem, [split.assignment]), fill)
     ttnn.generic_op(tensors.all(), program)
@@ -278,18 +239,8 @@ def problem_of(
         *(facts_or_none(name, tensor) for name, tensor in optional.items()),
     )
     named |= {name: tensor for name, tensor in optional.items() if tensor is not None}
-    if priority is not None:
-        unsupported_if_refused(check_priority_tensor, priority)
-        named["priority"] = priority
-    for name, tensor in named.items():
-        unsupported_if_refused(check_on_device, name, tensor, q.device())
+    check_devices(named, priority)
     return problem
-
-
-def check_config(config: Any) -> None:
-    """Raise UnsupportedError unless `config` is a ProgramConfig."""
-    if not isinstance(config, ProgramConfig):
-        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
 
 
 def split_of(
@@ -298,10 +249,10 @@ def split_of(
     settings: Settings,
     config: ProgramConfig,
     exchange: Core | None,
-    output: Core | None = None,
+    decider: Core | None = None,
     masses: bool = False,
 ) -> WorkSplit:
-    """Choose the work split of one rank. exchange: the core that talks to the peer; output: the one that talks to the
+    """Choose the work split of one rank. exchange: the core that talks to the peer; decider: the one that talks to the
     TP group; masses: those of key tiles are handed out. Errors: UnsupportedError."""
     return choose_work_split(
         problem,
@@ -311,7 +262,7 @@ def split_of(
         guess_alone=settings.guess_alone,
         peer=exchange is not None,
         exchange=exchange,
-        output=output,
+        decider=decider,
         workers_per_head=config.workers_per_head,
         key_chunk=config.key_chunk,
         masses=masses,

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which core does what: the workers of each head, the output core and the exchange core, their parts of the cache, and
-the circular buffers that must fit their L1 (README.md has the table of buffers).
+"""Which core does what: the workers of each head, their parts of the cache, and the circular buffers that must fit
+their L1 (README.md has the table of buffers). The deciding core also gathers and writes the outputs.
 
 `parts` mirrors common/kernels/chunk_split.hpp, which every kernel computes for itself.
 """
@@ -9,30 +9,37 @@ the circular buffers that must fit their L1 (README.md has the table of buffers)
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from loguru import logger
 
-from tt_kernels.common import merge_tree, value_rows
+from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
+from tt_kernels.common.attention_split import (
+    CONTROL_BYTES,
+    DECIDER,
+    EXCHANGE,
+    HANDOVER_BYTES,
+    SCRATCH_BYTES,
+    WORKER,
+    WorkSplit,
+    assign_cores,
+    buffers_of,
+    check_key_chunk,
+    check_workers,
+    lengthened,
+    ones_fit,
+    worker_tiles,
+)
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
-from tt_kernels.common.key_chunks import lengthened
-from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.guess_range import LINE_WORDS, chosen_words
 
-WORKER, OUTPUT, EXCHANGE = "worker", "output", "exchange"
-
-CONTROL_BYTES = 64  # and, where tiles are chosen, a word for each head of a group (kernels/control.hpp)
-HANDOVER_BYTES = 16
 MAX_COLUMNS = 24  # key tiles of a chunk whose masses are handed out (common/kernels/mass_columns.hpp)
 ALIGNMENT = 16
-LINE_BYTES = 4 * MAX_USERS
-SCRATCH_LINES = 3
 
 # Indices, and so the binaries, do not depend on which buffers a program has. The runtime places buffers in the order of
 # the list it is given, which is the order of the indices.
@@ -139,52 +146,6 @@ def _deal(tiles: int, count: int, first: int = 0) -> list[range]:
     return shares
 
 
-@dataclass(frozen=True)
-class CoreAssignment:
-    """groups: the workers of each group, the reducer first; group g does the heads g, g + len(groups), ... of all
-    users.
-    output, exchange: their cores, None if the program has none."""
-
-    groups: tuple[tuple[Core, ...], ...]
-    output: Core | None
-    exchange: Core | None
-
-    @property
-    def workers_per_group(self) -> int:
-        return len(self.groups[0])
-
-    @property
-    def workers(self) -> list[Core]:
-        return [core for group in self.groups for core in group]
-
-    @property
-    def cores(self) -> list[Core]:
-        return self.workers + [core for core in (self.output, self.exchange) if core is not None]
-
-
-def assign_cores(
-    cores: Sequence[Core],
-    items: int,
-    workers: int,
-    *,
-    speculate: bool,
-    exchange: Core | None = None,
-    output: Core | None = None,
-) -> CoreAssignment:
-    """Assign `cores` (in order) to the roles: as many groups of `workers` as fit, at most one for each of the `items`
-    heads of all users.
-
-    exchange: the core that talks to the peer, in `cores` or not; None without a peer. output: the core that verifies
-    and writes the outputs of a speculative program, in `cores` or not; by default the last of the others.
-    """
-    rest = [core for core in cores if core not in (exchange, output)]
-    if speculate and output is None:
-        output = rest.pop()
-    groups = min(items, len(rest) // workers)
-    dealt = tuple(tuple(rest[g * workers : (g + 1) * workers]) for g in range(groups))
-    return CoreAssignment(dealt, output, exchange)
-
-
 def cost(tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool) -> float:
     """Estimate how long `groups` groups of `workers` take for `items` heads of `tiles` cached key tiles each, in units
     of one tile's time. speculate: the `guess_tiles` of them are processed and merged before the others."""
@@ -215,70 +176,39 @@ def make_buffers(
     Buffers that other cores write into come first and have the same pages on all their cores, so that they have the
     same address everywhere: the gathered results of all users.
     """
-    head, users = problem.head_tiles, problem.users
-    partial, levels = head + 1, merge_tree.levels(workers)
-    columns = key_tiles if masses and not value_rows.with_ones(head) else 0
-    results = users * head if speculate else 2 * head
-    worker, output, exchange = {WORKER}, {OUTPUT}, {EXCHANGE}
-    rows: list[tuple[str, str, int, set[str]]] = []
+    head, levels = problem.head_tiles, merge_tree.levels(workers)
+    tiles = worker_tiles(problem, workers, key_tiles, 1)
+    results = ("BFLOAT16", problem.users * head if speculate else 2 * head)
+    everywhere = {WORKER} | ({DECIDER} if speculate else set()) | ({EXCHANGE} if peer else set())
+    on = {"exact": everywhere - {EXCHANGE}, "outgoing": {WORKER, EXCHANGE}}
+    on |= dict.fromkeys(("control", "control_writer", "scratch"), everywhere)
+    tiles |= {"exact": results, "mask": ("BFLOAT16", 1)}
     if speculate:
-        rows.append(("cb_guess", "BFLOAT16", results, worker | output))
-    rows.append(("cb_exact", "BFLOAT16", results, worker | output if speculate else worker))
+        tiles |= {"guess": results, "norms": ("FLOAT32", 2)}
+        on |= {"guess": on["exact"], "norms": {DECIDER}}
     if peer:
-        rows.append(("cb_outgoing", "BFLOAT16", results, worker | exchange))
-    if levels:
-        rows += [
-            ("cb_gathered", "FLOAT32", levels * partial, worker),
-            ("cb_gathered_row_max", "BFLOAT16", levels, worker),
-        ]
-    rows += [
-        ("cb_query", "BFLOAT16", head, worker),
-        ("cb_keys", problem.cache_dtype, 2 * key_tiles * head, worker),
-        ("cb_values", problem.cache_dtype, 2 * key_tiles * value_rows.stride(head), worker),
-        ("cb_mask", "BFLOAT16", 1, worker),
-        ("cb_ones", "BFLOAT16", value_rows.pushes_of_ones(head) + columns, worker),
-        ("cb_scores", "FLOAT32", 2 * key_tiles, worker),
-        ("cb_weights", "BFLOAT16", 2 * key_tiles, worker),
-        ("cb_state", "FLOAT32", 2 * partial, worker),
-        ("cb_row_max_a", "BFLOAT16", 1, worker),
-        ("cb_row_max_b", "BFLOAT16", 1, worker),
-        ("cb_rescale", "FLOAT32", 1, worker),
-        ("cb_rescale_other", "FLOAT32", 1, worker),
-    ]
-    if speculate:
-        rows.append(("cb_norms", "FLOAT32", 2, output))
-    found = {
-        name: Buffer(INDICES[name], dtype, TILE_BYTES[dtype], pages, frozenset(roles))
-        for name, dtype, pages, roles in rows
-    }
+        tiles["outgoing"] = results
+    control = CONTROL_BYTES + (_aligned(4 * rounds) if problem.with_chosen else 0)
+    words = {"control": control, "control_writer": control, "scratch": SCRATCH_BYTES}
     if problem.paging is not None:
-        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, frozenset(worker))
-    control = CONTROL_BYTES
+        words["pages"] = problem.paging.row_bytes
     if problem.with_chosen:
-        control += _aligned(4 * rounds)
-        words = 2 * rounds * chosen_words(problem.max_tokens)
-        found["cb_chosen"] = Buffer(INDICES["cb_chosen"], "UINT32", 4 * words, 1, frozenset(worker))
-    everywhere = frozenset(worker | (output if speculate else set()) | (exchange if peer else set()))
+        words["chosen"] = 8 * rounds * chosen_words(problem.max_tokens)
     if masses:
-        rows_per_head = problem.group_heads
-        tiles = most_tiles(problem, workers)
-        words = 4 + 2 * rows_per_head
-        for name, size, pages in (
-            ("cb_totals", 4 * words, 1),
-            ("cb_masses", TILE_BYTES["FLOAT32"] + 4 * rows_per_head, 2),
-            ("cb_mass_weights", 4 * rows_per_head * tiles, 1),
-            ("cb_mass_line", -(-problem.max_tokens // (TILE * LINE_WORDS)) * LINE_WORDS * 4, 1),
-        ):
-            dtype = "FLOAT32" if name == "cb_masses" else "UINT32"
-            found[name] = Buffer(INDICES[name], dtype, _aligned(size), pages, frozenset(worker))
+        if not ones_fit(head):
+            tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
+        rows = problem.group_heads
+        words |= {
+            "totals": _aligned(4 * (4 + 2 * rows)),
+            "mass_weights": _aligned(4 * rows * most_tiles(problem, workers)),
+            "mass_line": -(-problem.cache_tiles // LINE_WORDS) * LINE_WORDS * 4,
+        }
     if levels or masses:
-        found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, 1, frozenset(worker))
-    for name, size in (
-        ("cb_control", control),
-        ("cb_control_writer", control),
-        ("cb_scratch", SCRATCH_LINES * LINE_BYTES),
-    ):
-        found[name] = Buffer(INDICES[name], "UINT32", size, 1, everywhere)
+        words["handover"] = HANDOVER_BYTES
+    found = buffers_of(INDICES, tiles, words, on)
+    if masses:
+        page = _aligned(TILE_BYTES["FLOAT32"] + 4 * problem.group_heads)
+        found["cb_masses"] = Buffer(INDICES["cb_masses"], "FLOAT32", page, 2, frozenset({WORKER}))
     return found
 
 
@@ -288,7 +218,7 @@ def _aligned(size: int) -> int:
 
 def most_tiles(problem: Problem, workers: int) -> int:
     """Return the most key tiles that one worker has of a head."""
-    total = problem.max_tokens // TILE
+    total = problem.cache_tiles
     share = max(-(-total // workers), FEW_TILES)
     return min(total, share + 2 * (TILES_OF_MERGE * merge_tree.levels(workers) + TILES_OF_EMISSION + 1))
 
@@ -306,15 +236,6 @@ def l1_refusal(
     )
 
 
-@dataclass(frozen=True)
-class WorkSplit:
-    """assignment: the cores of each role. key_tiles: tiles of keys a worker processes at once. buffers: by name."""
-
-    assignment: CoreAssignment
-    key_tiles: int
-    buffers: dict[str, Buffer]
-
-
 @lru_cache(maxsize=1024)
 def choose_work_split(
     problem: Problem,
@@ -325,23 +246,25 @@ def choose_work_split(
     guess_alone: bool = False,
     peer: bool,
     exchange: Core | None = None,
-    output: Core | None = None,
+    decider: Core | None = None,
     workers_per_head: int | None = None,
     key_chunk: int | None = None,
     masses: bool = False,
 ) -> WorkSplit:
     """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
-    exchange: the core that talks to the peer, in `cores` or not; None without a peer. output: the output core if it is
-    fixed, in `cores` or not. workers_per_head: default the fastest number that fits, by `cost` at half the cache
-    (`guess_alone`: at the guess's tiles); fewer groups than another number gives must gain MIN_GAIN_PER_ROUND.
-    key_chunk: tokens a worker processes at once, default chunk_size or, with a log line, the most that fit; more in a
-    long cache, see key_chunks.py. Errors: UnsupportedError with the numbers.
+    exchange: the core that talks to the peer, in `cores` or not; None without a peer. decider: the deciding core if it
+    is fixed, in `cores` or not; else the last of the others. workers_per_head: default the fastest number that fits, by
+    `cost` at half the cache (`guess_alone`: at the guess's tiles); fewer groups than another number gives must gain
+    MIN_GAIN_PER_ROUND. key_chunk: tokens a worker processes at once, default chunk_size or, with a log line, the most
+    that fit; more in a long cache, see `lengthened`. Errors: UnsupportedError with the numbers.
     """
-    _check_key_chunk(key_chunk, problem.max_tokens)
-    for_workers = len([core for core in cores if core not in (exchange, output)])
-    verifying = int(speculate and output is None)  # a core that is no worker
-    sizes = _group_sizes(for_workers, workers_per_head, bool(verifying))
+    check_key_chunk(key_chunk, problem.max_tokens)
+    cores = tuple(core for core in cores if core not in (exchange, decider))
+    chooses = speculate and decider is None
+    sizes = _group_sizes(len(cores), workers_per_head, chooses)
+    if chooses:
+        cores, decider = cores[:-1], cores[-1]
     max_tiles = (key_chunk or problem.chunk_size) // TILE
     if masses and max_tiles > MAX_COLUMNS:
         if key_chunk:
@@ -349,18 +272,18 @@ def choose_work_split(
         max_tiles = MAX_COLUMNS
     min_tiles = max_tiles if key_chunk else 1
 
-    half_cache = max(problem.max_tokens // TILE // 2, 1)
+    half_cache = max(problem.cache_tiles // 2, 1)
     guess_tiles = problem.guess.first_tiles + problem.guess.tail_tiles(1)
     if problem.with_chosen:
         guess_tiles += half_cache // CHOSEN_PART
     read = guess_tiles if guess_alone else half_cache
 
-    def buffers_of(workers: int, key_tiles: int) -> dict[str, Buffer]:
-        rounds = -(-problem.items // min(problem.items, max((for_workers - verifying) // workers, 1)))
+    def made(workers: int, key_tiles: int) -> dict[str, Buffer]:
+        rounds = -(-problem.items // min(problem.items, max(len(cores) // workers, 1)))
         return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer, masses=masses, rounds=rounds)
 
     def bytes_of(workers: int, key_tiles: int) -> int:
-        return max(l1_bytes(buffers_of(workers, key_tiles)).values())
+        return max(l1_bytes(made(workers, key_tiles)).values())
 
     best, best_cost = None, 0.0
     for workers in sizes:
@@ -368,13 +291,13 @@ def choose_work_split(
         if not fitting:
             break  # more workers need more
         key_tiles = min_tiles + fitting - 1
-        assignment = assign_cores(cores, problem.items, workers, speculate=speculate, exchange=exchange, output=output)
+        assignment = assign_cores(cores, problem.items, workers, decider, exchange)
         time = cost(read, problem.items, len(assignment.groups), workers, guess_tiles, key_tiles, speculate)
         gain = 1.0 if best is None or len(assignment.groups) == len(best.assignment.groups) else MIN_GAIN_PER_ROUND
         if best is None or time * gain < best_cost:
-            best, best_cost = WorkSplit(assignment, key_tiles, buffers_of(workers, key_tiles)), time
+            best, best_cost = WorkSplit(assignment, key_tiles, made(workers, key_tiles)), time
     if best is None:
-        raise l1_refusal(buffers_of(sizes[0], min_tiles), l1_free, problem, sizes[0], min_tiles)
+        raise l1_refusal(made(sizes[0], min_tiles), l1_free, problem, sizes[0], min_tiles)
     if best.key_tiles < max_tiles:
         logger.info(
             f"speculative_flash_decode: {best.assignment.workers_per_group} worker(s) per head process "
@@ -385,28 +308,17 @@ def choose_work_split(
         workers = best.assignment.workers_per_group
         key_tiles = lengthened(
             max_tiles,
-            problem.max_tokens // TILE,
+            problem.cache_tiles,
             workers,
             lambda tiles: bytes_of(workers, tiles) <= l1_free and not (masses and tiles > MAX_COLUMNS),
         )
-        best = WorkSplit(best.assignment, key_tiles, buffers_of(workers, key_tiles))
+        best = WorkSplit(best.assignment, key_tiles, made(workers, key_tiles))
     return best
-
-
-def _check_key_chunk(key_chunk: int | None, max_tokens: int) -> None:
-    if key_chunk is None:
-        return
-    if type(key_chunk) is not int or not TILE <= key_chunk <= max_tokens or key_chunk % TILE:
-        raise UnsupportedError(
-            f"key_chunk must be a multiple of {TILE} from {TILE} to the {max_tokens} tokens of the caches, got "
-            f"{key_chunk!r}"
-        )
 
 
 def _group_sizes(cores: int, wanted: int | None, speculate: bool) -> range:
     """Return the numbers of workers per head to consider, given `cores` besides the exchange core."""
-    if wanted is not None and (type(wanted) is not int or wanted < 1):
-        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {wanted!r}")
+    check_workers(wanted)
     fewest, special = wanted or 1, int(speculate)
     available = cores - special
     if available < fewest:

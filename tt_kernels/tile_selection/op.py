@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tt_kernels.common.attention_checks import check_positions
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
-from tt_kernels.speculative_flash_decode.checks import check_positions
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
     check_chosen,
@@ -64,7 +64,7 @@ def select_tiles(
     check_guess_range(guess_range, 32 * cache_tiles)
     if isinstance(budget, bool) or not isinstance(budget, (int, float)) or not 0 < round(budget * PART) < PART:
         raise UnsupportedError(f"budget must be from 1/{PART} to 1 - 1/{PART}, got {budget!r}")
-    check_positions(facts("cur_pos", cur_pos), users)
+    check_positions("cur_pos", facts("cur_pos", cur_pos), users)
     device = masses[0].device()
     for layer, (mass, rows) in enumerate(zip(masses, chosen, strict=True)):
         check_tile_masses(facts(f"masses[{layer}]", mass), users, kv_heads, 32 * cache_tiles)

@@ -7,8 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tt_kernels.common.attention_checks import MAX_USERS, TILE, AttentionShape, check_attention_tensors, check_heads
-from tt_kernels.common.page_table import Paging, users_and_capacity
+from tt_kernels.common.attention_checks import (
+    TILE,
+    AttentionShape,
+    check_attention_tensors,
+    check_heads,
+    check_positions,
+)
+from tt_kernels.common.page_table import users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
@@ -19,12 +25,10 @@ MAX_NODES = 256
 
 @dataclass(frozen=True)
 class Problem(AttentionShape):
-    """The shapes of one call. guess: what the guess reads, None without speculation. paging: None for a cache without
-    pages."""
+    """The shapes of one call. guess: what the guess reads, None without speculation."""
 
     nodes: int
     guess: GuessRange | None = None
-    paging: Paging | None = None
 
     @property
     def query_tiles(self) -> int:
@@ -50,9 +54,8 @@ def check_problem(
     one, rows, query_heads, head_dim = q.shape[0], q.shape[2], q.shape[1], q.shape[3]
     kv_heads, cache_dim = k.shape[1], k.shape[3]
     users, max_tokens, paging = users_and_capacity(k, page_table)
-    if not 1 <= users <= MAX_USERS:
-        raise UnsupportedError(f"1 to {MAX_USERS} users are supported, the caches have {users}")
-    nodes = _check_words(prefix, intervals, users)
+    check_positions("prefix", prefix, users)
+    nodes = _nodes_of(intervals, users)
     if one != 1 or rows != users * nodes:
         raise UnsupportedError(
             f"q must be [1, heads, users * nodes, head_dim] with {users} * {nodes} = {users * nodes} rows, its "
@@ -68,13 +71,8 @@ def check_problem(
     return Problem(users, query_heads, kv_heads, head_dim, max_tokens, k.dtype, nodes, paging=paging)
 
 
-def _check_words(prefix: TensorFacts, intervals: TensorFacts, users: int) -> int:
+def _nodes_of(intervals: TensorFacts, users: int) -> int:
     """Return the nodes per tree. Errors: UnsupportedError."""
-    wanted = ((users,), "INT32", "ROW_MAJOR")
-    if (prefix.shape, prefix.dtype, prefix.layout) != wanted:
-        raise UnsupportedError(
-            f"prefix must be INT32 ROW_MAJOR ({users},), it is {prefix.dtype} {prefix.layout} {prefix.shape}"
-        )
     shape = intervals.shape
     if len(shape) != 3 or shape[:2] != (users, 2) or (intervals.dtype, intervals.layout) != ("INT32", "ROW_MAJOR"):
         raise UnsupportedError(

@@ -8,17 +8,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tt_kernels.common import attention_program
 from tt_kernels.common.attention_checks import check_fidelity, check_scale
-from tt_kernels.common.cores import check_on_device, grid_cores, l1_free, noc_core_of
-from tt_kernels.common.priority import check_priority_tensor
+from tt_kernels.common.attention_program import (
+    Decoded,
+    Rank,
+    Settings,
+    Tensors,
+    check_config,
+    check_devices,
+    empty_like_query,
+    empty_outputs,
+    empty_program,
+)
+from tt_kernels.common.cores import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.speculative_chips import ChipArgs, Peer, check_chips, gathered_of, mesh_program
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_chunk, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
-from tt_kernels.speculative_flash_decode.op import Decoded
 from tt_kernels.tree_attention.checks import Problem, check_intervals, check_problem, check_room
-from tt_kernels.tree_attention.program import Numbers, Tensors, empty_program, fill_program
+from tt_kernels.tree_attention.program import SEMAPHORES, fill_program
 from tt_kernels.tree_attention.work_split import choose_work_split
 
 if TYPE_CHECKING:
@@ -40,22 +50,11 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class ProgramConfig:
-    """How a call uses the chip.
+class ProgramConfig(attention_program.ProgramConfig):
+    """query_tiles: tiles of 32 queries (node x query head of one key/value head) that a core takes through the cache at
+    once; by default, with workers_per_head, the fastest for the shapes."""
 
-    grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core. workers_per_head: cores that
-        share the keys of one head. query_tiles: tiles of 32 queries (node x query head of one key/value head) that a
-        core takes through the cache at once. Both by default the fastest for the shapes. key_chunk: tokens whose keys a
-        core holds and processes at once, a multiple of 32; default 256, a multiple of it in a long cache
-        (key_chunks.py), or the most that fit L1. math_fidelity: name of a ttnn.MathFidelity.
-    """
-
-    grid: tuple[int, int] | None = None
-    origin: tuple[int, int] = (0, 0)
-    workers_per_head: int | None = None
     query_tiles: int | None = None
-    key_chunk: int | None = None
-    math_fidelity: str = "HiFi3"
 
 
 def tree_attention(
@@ -90,7 +89,7 @@ def tree_attention(
     """
     problem = problem_of(q, k, v, prefix, intervals, program_config, page_table)
     output = empty_like_query(q)
-    launch(problem, Tensors(q, k, v, prefix, intervals, output, pages=page_table), scale, program_config)
+    launch(problem, Tensors(q, k, v, prefix, output, pages=page_table, intervals=intervals), scale, program_config)
     return output
 
 
@@ -102,24 +101,16 @@ def problem_of(
     intervals: Any,
     program_config: Any,
     page_table: Any = None,
+    priority: ttnn.Tensor | None = None,
 ) -> Problem:
     """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
-    if program_config is not None and not isinstance(program_config, ProgramConfig):
-        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(program_config).__qualname__}")
+    check_config(program_config, ProgramConfig)
     named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
     if page_table is not None:
         named["page_table"] = page_table
     problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()))
-    for name, tensor in named.items():
-        unsupported_if_refused(check_on_device, name, tensor, q.device())
+    check_devices(named, priority)
     return problem
-
-
-def empty_like_query(q: ttnn.Tensor) -> Any:
-    """Allocate a result in DRAM."""
-    import ttnn
-
-    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
 
 
 def launch(
@@ -135,7 +126,8 @@ def launch(
     import ttnn
 
     config = program_config or ProgramConfig()
-    numbers = Numbers(check_scale(scale, problem.head_dim), check_fidelity(config.math_fidelity), threshold)
+    scale, fidelity = check_scale(scale, problem.head_dim), check_fidelity(config.math_fidelity)
+    settings = Settings(scale, fidelity, threshold, speculate=problem.guess is not None)
     device = tensors.q.device()
     split = choose_work_split(
         problem,
@@ -150,9 +142,12 @@ def launch(
     noc_core = noc_core_of(device)
 
     def fill(program: ttnn.ProgramDescriptor, chip: ChipArgs) -> Any:
-        return fill_program(program, problem, tensors, split, numbers, noc_core, chip)
+        return fill_program(program, problem, settings, Rank(tensors, split.assignment, chip), split, noc_core)
 
-    program = mesh_program(peer, tp_group, tensors.output, lambda: empty_program(split), fill)
+    def empty() -> Any:
+        return empty_program([split.assignment], len(SEMAPHORES))
+
+    program = mesh_program(peer, tp_group, tensors.exact, empty, fill)
     ttnn.generic_op(tensors.all(), program)
 
 
@@ -194,25 +189,16 @@ def speculative_tree_attention(
     [1, 1, 1, users], ROW_MAJOR, all in DRAM. Errors: UnsupportedError (a ValueError) and GatedRegionError, before any
     launch.
     """
-    import ttnn
-
     gathered = gathered_of(peer)
-    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table)
+    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table, priority)
     if guess_range is None:
         check_chunk(chunk_size, problem.max_tokens)
         guess_range = GuessRange.both_ends(chunk_size)
     check_guess_range(guess_range, problem.max_tokens)
     threshold, scale = check_numbers(threshold, scale, problem.head_dim)
-    if priority is not None:
-        unsupported_if_refused(check_priority_tensor, priority)
-        unsupported_if_refused(check_on_device, "priority", priority, q.device())
     check_chips(OP, peer, tp_group, priority, q.device())
 
-    def numbers() -> Any:
-        shape = [1, 1, 1, problem.users]
-        return ttnn.empty(shape, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
-
-    decoded = Decoded(empty_like_query(q), empty_like_query(q), numbers(), numbers())
-    tensors = Tensors(q, k, v, prefix, intervals, *decoded, priority, page_table, gathered)
+    decoded = empty_outputs(q, problem.users)
+    tensors = Tensors(q, k, v, prefix, *decoded, priority, gathered, page_table, intervals=intervals)
     launch(replace(problem, guess=guess_range), tensors, scale, program_config, threshold, peer, tp_group)
     return decoded

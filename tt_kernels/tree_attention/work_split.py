@@ -8,23 +8,34 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tt_kernels.common import merge_tree, value_rows
+from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
+from tt_kernels.common.attention_split import (
+    CONTROL_BYTES,
+    DECIDER,
+    EXCHANGE,
+    HANDOVER_BYTES,
+    SCRATCH_BYTES,
+    WORKER,
+    WorkSplit,
+    assign_cores,
+    buffers_of,
+    check_key_chunk,
+    check_workers,
+    lengthened,
+    worker_tiles,
+)
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
-from tt_kernels.common.key_chunks import lengthened
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.tree_attention.checks import MAX_NODES, Problem
 
-WORKER, DECIDER, EXCHANGE = "worker", "decider", "exchange"
 _NAMES = (
     "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
-    "row_max_b rescale rescale_other output control control_writer intervals guess measured_guess measured_exact norms "
-    "sums pages outgoing"
+    "row_max_b rescale rescale_other output control control_writer scratch intervals guess measured_guess "
+    "measured_exact norms sums pages outgoing"
 )
-HANDOVER_BYTES = 16
 SUMS_BYTES = 16  # of a job (kernels/job_sums.hpp)
-CONTROL_BYTES = 4 * 128  # kernels/control.hpp
 TILES_IN_FLIGHT = 16  # kernels/config.hpp
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -56,51 +67,31 @@ def make_buffers(
     of keys a worker processes at once, to which rest_tiles() are added. Buffers that other cores write into come first,
     at the same address everywhere. peer: with an exchange core.
     """
-    levels = merge_tree.levels(workers)
     head = problem.head_tiles
     key_tiles += rest_tiles(problem, key_tiles)
-    tiles = {
-        "query": ("BFLOAT16", query_tiles * head),
-        "keys": (problem.cache_dtype, 2 * key_tiles * head),
-        "values": (problem.cache_dtype, 2 * key_tiles * value_rows.stride(head)),
+    tiles = worker_tiles(problem, workers, key_tiles, query_tiles) | {
         "query_times": ("BFLOAT16", query_tiles),
         "key_times": ("BFLOAT16", 2 * times_tiles(problem, key_tiles)),
-        "ones": ("BFLOAT16", value_rows.pushes_of_ones(head)),
-        "scores": ("FLOAT32", 2 * key_tiles),
-        "weights": ("BFLOAT16", 2 * key_tiles),
-        "state": ("FLOAT32", (query_tiles + 1) * (head + 1)),
-        "row_max_a": ("BFLOAT16", query_tiles),
-        "row_max_b": ("BFLOAT16", query_tiles),
-        "rescale": ("FLOAT32", 1),
         "output": ("BFLOAT16", 2 * head),
     }
-    if levels:
-        tiles |= {
-            "gathered": ("FLOAT32", levels * query_tiles * (head + 1)),
-            "gathered_row_max": ("BFLOAT16", levels * query_tiles),
-            "rescale_other": ("FLOAT32", 1),
-        }
-    words = {"control": CONTROL_BYTES // 4, "control_writer": CONTROL_BYTES // 4, "intervals": 2 * MAX_NODES}
-    on = dict.fromkeys(_NAMES.split(), frozenset({WORKER}))
+    words = {"control": CONTROL_BYTES, "control_writer": CONTROL_BYTES, "scratch": SCRATCH_BYTES}
+    words["intervals"] = 4 * 2 * MAX_NODES
+    on: dict[str, set[str]] = {}
     if problem.guess is not None:
         tiles |= dict.fromkeys(("guess", "measured_guess", "measured_exact"), ("BFLOAT16", 2 * head))
         tiles["norms"] = ("FLOAT32", 2)
-        words["sums"] = SUMS_BYTES // 4 * problem.items * -(-problem.query_tiles // query_tiles)
-        on["sums"] = frozenset({WORKER, DECIDER})
-        on["control"] = frozenset({WORKER, DECIDER, EXCHANGE} if peer else {WORKER, DECIDER})
+        words["sums"] = SUMS_BYTES * problem.items * -(-problem.query_tiles // query_tiles)
+        on |= dict.fromkeys(("control", "scratch"), {WORKER, DECIDER} | ({EXCHANGE} if peer else set()))
+        on["sums"] = {WORKER, DECIDER}
     if peer:
         tiles["outgoing"] = ("BFLOAT16", TILES_IN_FLIGHT)
-        on["outgoing"] = frozenset({EXCHANGE})
-    found = {
-        f"cb_{name}": Buffer(INDICES[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, on[name])
-        for name, (dtype, pages) in tiles.items()
-    }
-    for name, count in words.items():
-        found[f"cb_{name}"] = Buffer(INDICES[f"cb_{name}"], "UINT32", 4 * count, 1, on[name])
+        on["outgoing"] = {EXCHANGE}
     if problem.paging is not None:
-        found["cb_pages"] = Buffer(INDICES["cb_pages"], "UINT32", problem.paging.row_bytes, 1, on["pages"])
-    if levels:
-        found["cb_handover"] = Buffer(INDICES["cb_handover"], "UINT32", HANDOVER_BYTES, query_tiles, on["handover"])
+        words["pages"] = problem.paging.row_bytes
+    found = buffers_of(INDICES, tiles, words, on)
+    if merge_tree.levels(workers):
+        index = INDICES["cb_handover"]
+        found["cb_handover"] = Buffer(index, "UINT32", HANDOVER_BYTES, query_tiles, frozenset({WORKER}))
     return found
 
 
@@ -118,34 +109,11 @@ def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, a
 
 
 @dataclass(frozen=True)
-class WorkSplit:
-    """groups: the workers of each group, which does the jobs g, g + len(groups), ... query_tiles: per job. passes: jobs
-    per key/value head of a user. key_tiles: tiles of keys a worker processes at once, without rest_tiles().
-    buffers: by name. decider: the core that decides on guesses, None without speculation. exchange: the one that talks
-    to a peer, if there is one."""
+class JobSplit(WorkSplit):
+    """query_tiles: per job. passes: jobs per key/value head of a user. key_tiles: without rest_tiles()."""
 
-    groups: tuple[tuple[Core, ...], ...]
     query_tiles: int
     passes: int
-    key_tiles: int
-    buffers: dict[str, Buffer]
-    decider: Core | None = None
-    exchange: Core | None = None
-
-    @property
-    def cores(self) -> dict[str, list[Core]]:
-        """Return the cores of each role."""
-        found = {WORKER: self.workers}
-        named = ((DECIDER, self.decider), (EXCHANGE, self.exchange))
-        return found | {role: [core] for role, core in named if core is not None}
-
-    @property
-    def workers(self) -> list[Core]:
-        return [core for group in self.groups for core in group]
-
-    @property
-    def workers_per_group(self) -> int:
-        return len(self.groups[0])
 
 
 @lru_cache(maxsize=1024)
@@ -159,18 +127,17 @@ def choose_work_split(
     workers_per_head: int | None = None,
     query_tiles: int | None = None,
     key_chunk: int | None = None,
-) -> WorkSplit:
-    """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
+) -> JobSplit:
+    """Choose the JobSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
     decider: the core that decides on guesses, if it is fixed; exchange: the one that talks to the peer, None without a
         peer. Both in `cores` or not.
 
     workers_per_head: cores that share the keys of a job; query_tiles: per job; by default the fastest by `cost`.
         key_chunk: tokens a worker processes at once, default 256 or the most that fit; more in a long cache, see
-        key_chunks.py. Errors: UnsupportedError with the numbers.
+        `lengthened`. Errors: UnsupportedError with the numbers.
     """
-    if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
-        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")
+    check_workers(workers_per_head)
     cores = tuple(core for core in cores if core not in (decider, exchange))
     if problem.guess is not None and decider is None and cores:
         cores, decider = cores[:-1], cores[-1]
@@ -180,14 +147,8 @@ def choose_work_split(
             f"{fewest} workers per head need {fewest} cores, the grid has {len(cores)}"
             + (" for them" if problem.guess is not None else "")
         )
-    max_tiles = problem.max_tokens // TILE
-    if key_chunk is not None and (
-        type(key_chunk) is not int or not TILE <= key_chunk <= problem.max_tokens or key_chunk % TILE
-    ):
-        raise UnsupportedError(
-            f"key_chunk must be a multiple of {TILE} from {TILE} to the {problem.max_tokens} tokens of the caches, "
-            f"got {key_chunk!r}"
-        )
+    max_tiles = problem.cache_tiles
+    check_key_chunk(key_chunk, problem.max_tokens)
     if query_tiles is not None and (type(query_tiles) is not int or not 1 <= query_tiles <= problem.query_tiles):
         raise UnsupportedError(
             f"query_tiles must be from 1 to the {problem.query_tiles} that {problem.nodes} nodes of "
@@ -207,19 +168,18 @@ def choose_work_split(
             keys = next((keys for keys in key_sizes if fits(workers, tiles, keys)), None)
             if keys is None:
                 break  # more workers need more
-            groups = min(jobs, len(cores) // workers)
-            time = cost(problem, jobs, groups, workers, tiles, keys)
+            assignment = assign_cores(cores, jobs, workers, decider, exchange)
+            time = cost(problem, jobs, len(assignment.groups), workers, tiles, keys)
             if best is None or time < best_cost:
-                dealt = tuple(tuple(cores[g * workers : (g + 1) * workers]) for g in range(groups))
                 buffers = make_buffers(problem, workers, tiles, keys, exchange is not None)
-                best = WorkSplit(dealt, tiles, passes, keys, buffers, decider, exchange)
+                best = JobSplit(assignment, keys, buffers, tiles, passes)
                 best_cost = time
     if best is None:
         check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
         raise AssertionError("a layout that fits was not taken")
     if key_chunk or best.key_tiles < wanted:
         return best
-    workers, tiles = best.workers_per_group, best.query_tiles
+    workers, tiles = best.assignment.workers_per_group, best.query_tiles
     keys = lengthened(wanted, max_tiles, workers, lambda keys: fits(workers, tiles, keys))
     return replace(best, key_tiles=keys, buffers=make_buffers(problem, workers, tiles, keys, exchange is not None))
 
@@ -243,6 +203,6 @@ def cost(problem: Problem, jobs: int, groups: int, workers: int, query_tiles: in
     tile_bytes = 2 * problem.head_tiles * TILE_BYTES[problem.cache_dtype]
     read = tile_bytes / min(CORE_BYTES, CHIP_BYTES / (groups * workers))
     compute = COMPUTE_CYCLES * problem.head_tiles * query_tiles * (1 + 2 / key_tiles)
-    share = -(-max(problem.max_tokens // TILE // 2, 1) // workers)
+    share = -(-max(problem.cache_tiles // 2, 1) // workers)
     merge = merge_tree.levels(workers) * query_tiles * (problem.head_tiles + 1) * MERGE_CYCLES
     return -(-jobs // groups) * (share * max(read, compute) + merge + JOB_CYCLES)

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
+#include "attention_config.hpp"
 #include "chunk_split.hpp"
 #include "mass_columns.hpp"
 #include "tile_masks.hpp"
@@ -15,13 +16,15 @@
 
 namespace cache_rows {
 
+using config::head_tiles;
+constexpr uint32_t ones = config::cb_ones, values = config::cb_values;
 constexpr uint32_t rows_in_flight = 4;  // key tile rows read before their barrier
 
 // Reads rows of head_tiles cache tiles, row r from page head.page(r) on (head_rows.hpp), each to the start of `stride`
 // tiles of the buffer. A push is one row, which divides the buffer's size, so rows never wrap around; those in flight
 // may be on both sides of its end. Of the last row only the first `visible` tokens are kept: what the cache holds after
 // the position must not matter, and 0 times an infinity or NaN would.
-template <uint32_t head_tiles, uint32_t stride, typename Accessor, typename Rows>
+template <uint32_t stride, typename Accessor, typename Rows>
 inline void read(
     uint32_t cb, const Accessor& cache, const Rows& head, const attention::Range& rows, uint32_t visible) {
     const uint32_t tile_bytes = get_tile_size(cb);
@@ -57,44 +60,35 @@ inline void read(
     }
 }
 
-// Reads as read() does and adds the rows that `chunk` lacks of `capacity`, so that each chunk starts at the start of a
-// half of the buffer.
-template <uint32_t head_tiles, uint32_t stride, typename Accessor, typename Rows>
+// Reads as read() does and adds the rows that `chunk` lacks of config::key_tiles(), so that each chunk starts at the start
+// of a half of the buffer.
+template <uint32_t stride, typename Accessor, typename Rows>
 inline void read_chunk(
-    uint32_t cb,
-    const Accessor& cache,
-    const Rows& head,
-    const attention::Range& chunk,
-    uint32_t visible,
-    uint32_t capacity) {
-    read<head_tiles, stride>(cb, cache, head, chunk, visible);
-    if (const uint32_t rest = capacity - chunk.size(); rest > 0) {
+    uint32_t cb, const Accessor& cache, const Rows& head, const attention::Range& chunk, uint32_t visible) {
+    read<stride>(cb, cache, head, chunk, visible);
+    if (const uint32_t rest = config::key_tiles() - chunk.size(); rest > 0) {
         cb_reserve_back(cb, rest * stride);
         cb_push_back(cb, rest * stride);
     }
 }
 
-// The caches of a head and the buffers of their chunks.
+// The caches of a head.
 template <typename Accessor, typename Rows>
 struct Source {
     const Accessor& keys;
     const Accessor& values;
-    uint32_t cb_keys;
-    uint32_t cb_values;
-    Rows head;          // in both
-    uint32_t tokens;    // that the head attends to
-    uint32_t capacity;  // key tiles of a chunk
+    Rows head;        // in both
+    uint32_t tokens;  // that the head attends to
 };
 
 // Reads chunks in the order in which they are needed: the keys of the next chunk before the values of this one.
-template <uint32_t head_tiles, typename Accessor, typename Rows>
+template <typename Accessor, typename Rows>
 class InTurn {
 public:
     explicit InTurn(const Source<Accessor, Rows>& source) : source_(source) {}
 
     void read(const attention::Range& chunk) {
-        read_chunk<head_tiles, head_tiles>(
-            source_.cb_keys, source_.keys, source_.head, chunk, visible_of(chunk), source_.capacity);
+        read_chunk<head_tiles>(config::cb_keys, source_.keys, source_.head, chunk, visible_of(chunk));
         finish();
         last_ = chunk;
     }
@@ -102,8 +96,8 @@ public:
     // Not inlined, as a kernel's code must stay small.
     __attribute__((noinline)) void finish() {
         if (last_.size() > 0) {
-            read_chunk<head_tiles, value_rows::stride<head_tiles>>(
-                source_.cb_values, source_.values, source_.head, last_, visible_of(last_), source_.capacity);
+            read_chunk<value_rows::stride<head_tiles>>(
+                config::cb_values, source_.values, source_.head, last_, visible_of(last_));
             last_ = {0, 0};
         }
     }
@@ -120,10 +114,9 @@ private:
 };
 
 // For writers, once, before anything has been taken from `ones`: pushes the constant tile of a compute kernel and
-// starts copying a tile of ones after each of the `rows` rows that the buffer of values holds. push_values_ones() waits
+// starts copying a tile of ones after each of the rows that the buffer of values holds. push_values_ones() waits
 // for them.
-template <uint32_t head_tiles>
-inline void push_ones(uint32_t ones, uint32_t values, uint32_t rows) {
+inline void push_ones() {
     cb_reserve_back(ones, value_rows::pushes_of_ones<head_tiles>);
     uint32_t from = get_write_ptr(ones);
     tile_masks::ones(from);
@@ -135,7 +128,7 @@ inline void push_ones(uint32_t ones, uint32_t values, uint32_t rows) {
             tile_masks::block_float_ones(to);
             from = to;
         }
-        for (uint32_t row = 0; row < rows; ++row) {
+        for (uint32_t row = 0, rows = 2 * config::key_tiles(); row < rows; ++row) {
             if (to != from) {
                 noc_async_read(get_noc_addr(from), to, tile_bytes);
             }
@@ -144,8 +137,7 @@ inline void push_ones(uint32_t ones, uint32_t values, uint32_t rows) {
     }
 }
 
-template <uint32_t head_tiles>
-inline void push_values_ones(uint32_t ones) {
+inline void push_values_ones() {
     if constexpr (value_rows::with_ones<head_tiles>) {
         noc_async_read_barrier();
         cb_push_back(ones, 1);
@@ -154,8 +146,8 @@ inline void push_values_ones(uint32_t ones) {
 
 // In place of both: the tiles of mass_columns.hpp instead of ones beside the values, or after the constant tile in
 // `ones`, which then has a page for each key tile more.
-template <uint32_t head_tiles>
-inline void push_mass_columns(uint32_t ones, uint32_t values, uint32_t key_tiles) {
+inline __attribute__((always_inline)) void push_mass_columns() {  // smaller so
+    const uint32_t key_tiles = config::key_tiles();
     tile_masks::ones(get_write_ptr(ones));
     cb_push_back(ones, 1);
     if constexpr (value_rows::with_ones<head_tiles>) {

@@ -16,6 +16,7 @@
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
+#include "fetch_control.hpp"
 #include "peer_link.hpp"
 #include "peer_session.hpp"
 #include "priority.hpp"
@@ -31,15 +32,6 @@ namespace guess_exchange {
 constexpr uint32_t pieces = (tile_rows::tile_bytes + PEER_MAX_WRITE - 1) / PEER_MAX_WRITE;
 constexpr uint32_t piece_bytes = tile_rows::tile_bytes / pieces;
 static_assert(pieces * piece_bytes == tile_rows::tile_bytes);
-
-// What a rank does in a call. alone: the exchange before this call did not reach the peer. users: a bit for each user
-// that is not skipped. delivery: the semaphore by which the core that decides hears whether the peer has the guess.
-struct Call {
-    bool sends;
-    bool alone;
-    uint32_t users;
-    uint64_t delivery;
-};
 
 // Sends the tile at L1 address `from` to page `page` of the peer's tensor.
 template <typename Accessor>
@@ -66,57 +58,62 @@ inline void hold(const Priority& priorities, uint32_t scratch, uint32_t users, u
     noc_async_write_barrier();
 }
 
-// Nothing is measured on a receiver: its distances and norms, of `users` users, are 0.
-template <typename Norm>
-inline void clear_numbers(const Norm& distances, const Norm& norms, uint32_t users) {
-    const uint32_t bytes = users * sizeof(uint32_t);
-    noc_async_write(MEM_ZEROS_BASE, distances.get_noc_addr(0), bytes);
-    noc_async_write(MEM_ZEROS_BASE, norms.get_noc_addr(0), bytes);
-    noc_async_write_barrier();
-}
-
 inline void report(uint64_t delivery, bool delivered) {
     noc_semaphore_inc(delivery, delivered ? priority::guess_delivered : priority::guess_undelivered);
     noc_async_atomic_barrier();
 }
 
-// One call. await_guesses() returns once this rank's guesses are complete; send(link) writes them to the peer and
-// returns whether the link took them; finish() writes what a receiver with a guess has to, its priorities apart.
-template <typename Priority, typename Await, typename Send, typename Finish>
-inline void run(
-    uint32_t state,
-    uint64_t timeout,
-    uint32_t link_args,
-    const Call& call,
-    const Priority& priorities,
-    uint32_t scratch,
-    Await await_guesses,
-    Send send,
-    Finish finish) {
-    peer::Session session(state, timeout);
-    if (!session.usable() || (call.alone && !session.fail(peer::unsynchronised))) {
-        if (call.sends) {
-            report(call.delivery, false);
+// One call. await_guesses(words) returns once this rank's guesses are complete, given the control page; send(link,
+// peer_exact) writes them to the peer's tensor and returns whether the link took them; finish() writes what a receiver
+// with a guess has to, besides priorities and numbers.
+template <typename Await, typename Send, typename Finish>
+inline void run(Await await_guesses, Send send, Finish finish) {
+    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
+    constexpr uint32_t deciding_core = RUNTIME_INDEX(deciding_core);
+    // The semaphore by which the core that decides hears whether the peer has the guess.
+    const uint64_t delivery = get_noc_addr(
+        get_arg_val<uint32_t>(deciding_core), get_arg_val<uint32_t>(deciding_core + 1),
+        get_semaphore(config::sem_delivery));
+    constexpr auto norm_args = ACCESSOR_ARGS(norm);
+    const auto peer_exact = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(peer_exact));
+    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(priority));
+    const uint32_t page = get_write_ptr(config::cb_control), scratch = get_write_ptr(config::cb_scratch);
+    control::fetch(page);
+    const auto* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
+    const bool sends = !words[control::receiving];
+    const uint32_t users = control::active_users(words);
+
+    peer::Session session(RUNTIME_ARG(state), timeout);
+    if (!session.usable() || (words[control::alone] && !session.fail(peer::unsynchronised))) {
+        if (sends) {
+            report(delivery, false);
         } else {
             hold(priorities, scratch, 0, priority::yielded);
         }
         return;
     }
+    uint32_t link_args = RUNTIME_INDEX(link);
     PeerLink link(link_args, timeout);
-    const peer::Role role = call.sends ? peer::sender : peer::receiver;
-    const bool met = session.arrive_as(link, role, call.users) && session.await_opposite();
-    if (call.sends) {
-        await_guesses();
+    const peer::Role role = sends ? peer::sender : peer::receiver;
+    const bool met = session.arrive_as(link, role, users) && session.await_opposite();
+    if (sends) {
+        await_guesses(words);
         bool delivered = met;
         if (delivered) {
             session.state().sent = session.state().sent + 1;
-            delivered = send(link) ? session.confirm(link) : session.fail(peer::link_blocked);
+            delivered = send(link, peer_exact) ? session.confirm(link) : session.fail(peer::link_blocked);
         }
-        report(call.delivery, delivered && session.await_acknowledgement());
+        report(delivery, delivered && session.await_acknowledgement());
     } else if (met && session.await_delivery()) {
         session.acknowledge(link);
         finish();
-        hold(priorities, scratch, call.users, priority::holds_guess);
+        // Nothing is measured on a receiver.
+        for (const uint32_t numbers : {RUNTIME_ARG(distance_sq), RUNTIME_ARG(norm_sq)}) {
+            const uint64_t to = TensorAccessor(norm_args, numbers).get_noc_addr(0);
+            noc_async_write(MEM_ZEROS_BASE, to, config::users() * sizeof(uint32_t));
+        }
+        noc_async_write_barrier();
+        hold(priorities, scratch, users, priority::holds_guess);
     } else {
         hold(priorities, scratch, 0, priority::yielded);
     }

@@ -38,13 +38,21 @@
 #include "api/compute/reduce.h"
 #include "api/compute/reg_api.h"
 #include "api/compute/tile_move_copy.h"
+#include "attention_config.hpp"
 #include "mass_columns.hpp"
 #include "register_rows.hpp"
 #include "value_rows.hpp"
 
 namespace online_softmax {
 
+using config::head_tiles;
 using register_rows::Bands;
+
+// Buffers. Scores, weights and a chunk of keys or values take config::key_tiles() tiles, whatever the chunk has, so that
+// pointers stay at the start.
+constexpr uint32_t query = config::cb_query, keys = config::cb_keys, values = config::cb_values;
+constexpr uint32_t ones = config::cb_ones, scores = config::cb_scores, weights = config::cb_weights;
+constexpr uint32_t state = config::cb_state, rescale = config::cb_rescale;
 
 constexpr uint32_t registers = value_rows::registers;
 
@@ -109,9 +117,7 @@ inline void pop_chunk(uint32_t cb, uint32_t tiles) {
 
 // Registers [0, batch) = query @ keys^T for tiles [begin, begin + batch) of keys, the query's tiles being those from
 // `query_first`. After begin_scores().
-template <uint32_t head_tiles>
-inline void multiply_keys(
-    uint32_t query, uint32_t query_first, uint32_t keys, uint32_t begin, uint32_t batch) {
+inline void multiply_keys(uint32_t query_first, uint32_t begin, uint32_t batch) {
     cb_wait_front(keys, (begin + batch) * head_tiles);
     for (uint32_t k = 0; k < head_tiles; ++k) {
         matmul_block(query, keys, query_first + k, begin * head_tiles + k, 0, 1, batch, 1, 1);
@@ -119,8 +125,7 @@ inline void multiply_keys(
 }
 
 // In force until formats of the unpackers are set again, after which keys are multiplied one tile at a time.
-template <uint32_t head_tiles>
-inline void begin_scores(uint32_t query, uint32_t keys, uint32_t scores) {
+inline void begin_scores() {
     reconfig_data_format<SrcOrder::Reverse>(query, keys);
     matmul_init(query, keys, 1);
     UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(keys, head_tiles)));
@@ -129,26 +134,18 @@ inline void begin_scores(uint32_t query, uint32_t keys, uint32_t scores) {
 
 // scores = query @ keys^T for `rows` tiles of keys. Tiles from `masked_from` on come one at a time and are given to
 // mask.multiply(tile - masked_from, register), which may use the registers behind that one and must leave the formats
-// of query and keys in force; then to mask.hide(register), which is the vector unit's. `scores` is pushed `capacity`
-// tiles whatever `rows` is, so that its pointers stay at the start.
-template <uint32_t head_tiles, typename Mask>
-inline void score_masked(
-    uint32_t query,
-    uint32_t query_first,
-    uint32_t keys,
-    uint32_t scores,
-    uint32_t rows,
-    uint32_t capacity,
-    uint32_t masked_from,
-    Mask mask) {
+// of query and keys in force; then to mask.hide(register), which is the vector unit's.
+template <typename Mask>
+inline void score_masked(uint32_t query_first, uint32_t rows, uint32_t masked_from, Mask mask) {
+    const uint32_t capacity = config::key_tiles();
     cb_reserve_back(scores, capacity);
-    begin_scores<head_tiles>(query, keys, scores);
+    begin_scores();
     for (uint32_t begin = 0; begin < rows;) {
         const bool masked = begin >= masked_from;
         const uint32_t batch =
             masked ? 1 : at_most_registers((rows < masked_from ? rows : masked_from) - begin);
         tile_regs_acquire();
-        multiply_keys<head_tiles>(query, query_first, keys, begin, batch);
+        multiply_keys(query_first, begin, batch);
         if (masked) {
             mask.multiply(begin - masked_from, 0);
             pack_registers(scores, begin, batch, [&] { mask.hide(0); });
@@ -160,24 +157,15 @@ inline void score_masked(
     cb_push_back(scores, capacity);
 }
 
-// scores = query @ keys^T for `rows` tiles of keys; the last row of tiles under the mask if `masked`.
-// `scores` is pushed as by score_masked().
-template <uint32_t head_tiles>
-inline void score(
-    uint32_t query,
-    uint32_t keys,
-    uint32_t ones,
-    uint32_t mask,
-    uint32_t scores,
-    uint32_t rows,
-    uint32_t capacity,
-    bool masked) {
+// scores = query @ keys^T for `rows` tiles of keys; the last row of tiles under the tile in `mask` if `masked`.
+inline void score(uint32_t mask, uint32_t rows, bool masked) {
+    const uint32_t capacity = config::key_tiles();
     cb_reserve_back(scores, capacity);
-    begin_scores<head_tiles>(query, keys, scores);
+    begin_scores();
     for (uint32_t begin = 0; begin < rows; begin += registers) {
         const uint32_t batch = at_most_registers(rows - begin);
         tile_regs_acquire();
-        multiply_keys<head_tiles>(query, 0, keys, begin, batch);
+        multiply_keys(0, begin, batch);
         if (masked && begin + batch == rows) {
             cb_wait_front(mask, 1);
             reconfig_data_format<SrcOrder::Reverse>(ones, mask);
@@ -192,8 +180,7 @@ inline void score(
 // row_max = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
 // Row 0 of a face has the maxima of its rows side by side, as the pooling of the next chunk goes on from them; hence
 // the initialisation without the packer's mask. Column 0 has them as all others read them, and the rest holds nothing.
-inline void raise_row_max(
-    uint32_t scores, uint32_t tiles, uint32_t ones, uint32_t before, bool first, uint32_t row_max) {
+inline void raise_row_max(uint32_t tiles, uint32_t before, bool first, uint32_t row_max) {
     cb_reserve_back(row_max, 1);
     tile_regs_acquire();
     if (!first) {
@@ -214,16 +201,10 @@ inline void raise_row_max(
     cb_push_back(row_max, 1);
 }
 
-// weights = exp((scores - row_max) * scale), bfloat16; pops the scores. Both buffers move by `capacity` tiles. The row
-// maxima are tile `row_max_index` of their buffer. After register_rows::prepare().
-inline void weigh(
-    uint32_t scores,
-    uint32_t row_max,
-    uint32_t weights,
-    uint32_t tiles,
-    uint32_t capacity,
-    Bands bands,
-    uint32_t row_max_index) {
+// weights = exp((scores - row_max) * scale), bfloat16; pops the scores. The row maxima are tile `row_max_index` of their
+// buffer. After register_rows::prepare().
+inline void weigh(uint32_t row_max, uint32_t tiles, Bands bands, uint32_t row_max_index) {
+    const uint32_t capacity = config::key_tiles();
     cb_reserve_back(weights, capacity);
     reconfig_data_format(scores, row_max);
     sub_bcast_cols_init(scores, row_max);
@@ -242,7 +223,7 @@ inline void weigh(
 
 // rescale = exp((before - after) * scale) of two row maxima, the first tile of `before` and tile `after_index` of
 // `after`, in float32. After register_rows::prepare().
-inline void rescale_of(uint32_t before, uint32_t after, uint32_t rescale, Bands bands, uint32_t after_index) {
+inline void rescale_of(uint32_t before, uint32_t after, Bands bands, uint32_t after_index) {
     cb_reserve_back(rescale, 1);
     reconfig_data_format(before, after);
     sub_init(before, after);
@@ -253,12 +234,12 @@ inline void rescale_of(uint32_t before, uint32_t after, uint32_t rescale, Bands 
     cb_push_back(rescale, 1);
 }
 
-// Registers [0, tiles) += tiles [first, first + tiles) of `partial`, each row times its `rescale`.
-inline void add_rescaled(uint32_t partial, uint32_t first, uint32_t tiles, uint32_t rescale) {
-    reconfig_data_format(partial, rescale);
-    mul_bcast_cols_init(partial, rescale);
+// Registers [0, tiles) += tiles [first, first + tiles) of the state, each row times its `rescale`.
+inline void add_rescaled(uint32_t first, uint32_t tiles) {
+    reconfig_data_format(state, rescale);
+    mul_bcast_cols_init(state, rescale);
     for (uint32_t i = 0; i < tiles; ++i) {
-        mul_tiles_bcast_cols(partial, rescale, first + i, 0, i);
+        mul_tiles_bcast_cols(state, rescale, first + i, 0, i);
     }
 }
 
@@ -298,18 +279,9 @@ inline void hand_out_masses(
 //
 // hand_out(register): called with the register of row sums before they are packed. with_masses: `ones` or the tiles beside
 // the values have mass_columns.hpp.
-template <uint32_t head_tiles, bool with_masses, typename HandOut>
-inline void accumulate(
-    uint32_t weights,
-    uint32_t values,
-    uint32_t ones,
-    uint32_t state,
-    uint32_t rescale,
-    bool first,
-    uint32_t rows,
-    uint32_t capacity,
-    Bands bands,
-    HandOut hand_out) {
+template <bool with_masses, typename HandOut>
+inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out) {
+    const uint32_t capacity = config::key_tiles();
     static_assert(head_tiles <= registers, "the output of a head must fit the destination registers");
     constexpr bool row_sum_fits = value_rows::with_ones<head_tiles>;
     constexpr uint32_t stride = value_rows::stride<head_tiles>;
@@ -319,7 +291,7 @@ inline void accumulate(
     cb_reserve_back(state, head_tiles + 1);
     tile_regs_acquire();
     if (!first) {
-        add_rescaled(state, 0, stride, rescale);
+        add_rescaled(0, stride);
     }
     reconfig_data_format<SrcOrder::Reverse>(weights, values);
     matmul_init(weights, values, 0);
@@ -337,7 +309,7 @@ inline void accumulate(
     if constexpr (!row_sum_fits) {
         tile_regs_acquire();
         if (!first) {
-            add_rescaled(state, head_tiles, 1, rescale);
+            add_rescaled(head_tiles, 1);
         }
         if constexpr (with_masses) {
             cb_wait_front(ones, 1 + capacity);
@@ -367,19 +339,18 @@ inline __attribute__((noinline)) void pack_copy(uint32_t copy, uint32_t first, u
     pack_tiles(copy, first, tiles);
 }
 
-inline void normalise_init(uint32_t state, uint32_t to) {
+inline void normalise_init(uint32_t to) {
     reconfig_data_format_srca(state);
     copy_init(state);
     register_rows::divide_init();
     pack_reconfig_data_format(to);
 }
 
-// to = output / row_sum of the state in tiles from `first` of `state`, in the bands of rows `bands`, or NaN there if it is
+// to = output / row_sum of the state in tiles from `first` of its buffer, in the bands of rows `bands`, or NaN there if it is
 // `broken`, which the packer's thread must know; pops nothing. The same into `copy`, a buffer of the same format, before.
 // After normalise_init().
-template <uint32_t head_tiles>
 inline void normalise(
-    uint32_t state, uint32_t first, Bands bands, uint32_t to, bool broken = false, uint32_t copy = no_copy) {
+    uint32_t first, Bands bands, uint32_t to, bool broken = false, uint32_t copy = no_copy) {
     constexpr uint32_t most = registers - 1;  // beside the row sum
     constexpr uint32_t rest = head_tiles % most;
     cb_reserve_back(to, head_tiles);

@@ -4,8 +4,9 @@
 // How the workers of a head pass partial results to each other along merge_tree.hpp, for data movement kernels. Compute
 // kernels merge them: partial_merge.hpp.
 //
-// A worker has a slot for each level, in circular buffers at the same address on all of them; compute pops all of them
-// at once, so slot s always starts s slots after the buffer's start. Two semaphores, both starting at 0:
+// A worker has a slot for each level, in circular buffers at the same address on all of them; a slot has a partial result
+// for each of the config::query_tiles() of the op's config.hpp. Compute pops all slots at once, so slot s always starts s
+// slots after the buffer's start. Two semaphores, both starting at 0:
 //   arrived: bit s flips with every partial result that arrives at level s; there is one at a time.
 //   credit: counts this worker's partial results that its receiver has finished with.
 
@@ -14,6 +15,7 @@
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
+#include "attention_config.hpp"
 #include "merge_tree.hpp"
 #include "tile_rows.hpp"
 
@@ -21,17 +23,9 @@ namespace partial_link {
 
 constexpr uint32_t float32_bytes = 2 * tile_rows::tile_bytes;
 
-// The slots of a group's workers. tiles: float32 tiles per partial result. partials: partial results per slot, one per
-// query tile.
-struct Slots {
-    uint32_t gathered;
-    uint32_t gathered_row_max;
-    uint32_t levels;
-    uint32_t tiles;
-    uint32_t partials = 1;
-
-    uint32_t tiles_per_slot() const { return partials * tiles; }
-};
+constexpr uint32_t gathered = config::cb_gathered, gathered_row_max = config::cb_gathered_row_max;
+constexpr uint32_t tiles =
+    config::partial_tiles;  // float32, per partial result; a slot has one for each query tile
 
 inline volatile tt_l1_ptr uint32_t* word(uint32_t address) {
     return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(address);
@@ -40,8 +34,8 @@ inline volatile tt_l1_ptr uint32_t* word(uint32_t address) {
 // For the kernel that pushes what has arrived to compute.
 class Receiver {
 public:
-    // arrived: L1 address of the semaphore.
-    Receiver(const Slots& slots, uint32_t arrived) : slots_(slots), arrived_(word(arrived)) {}
+    Receiver() :
+        levels_(merge_tree::levels(config::workers())), arrived_(word(get_semaphore(config::sem_arrived))) {}
 
     // Opens the slots and pushes them as they are filled. from: merge_tree::sources_of this head. credit_of(level): the
     // NoC address of the semaphore on the worker that sends at that level.
@@ -50,26 +44,26 @@ public:
         if (from == 0) {
             return;
         }
-        cb_reserve_back(slots_.gathered, slots_.levels * slots_.tiles_per_slot());
-        cb_reserve_back(slots_.gathered_row_max, slots_.levels * slots_.partials);
-        for (uint32_t level = 0; level < slots_.levels; ++level) {
+        cb_reserve_back(gathered, levels_ * config::query_tiles() * tiles);
+        cb_reserve_back(gathered_row_max, levels_ * config::query_tiles());
+        for (uint32_t level = 0; level < levels_; ++level) {
             if (used_ >> level & 1) {
                 noc_semaphore_inc(credit_of(level), 1);
             }
         }
         used_ = from;
         expected_ ^= from;
-        for (uint32_t level = 0; level < slots_.levels; ++level) {
+        for (uint32_t level = 0; level < levels_; ++level) {
             while ((from & (*arrived_ ^ expected_)) >> level & 1) {
                 invalidate_l1_cache();
             }
-            cb_push_back(slots_.gathered, slots_.tiles_per_slot());
-            cb_push_back(slots_.gathered_row_max, slots_.partials);
+            cb_push_back(gathered, config::query_tiles() * tiles);
+            cb_push_back(gathered_row_max, config::query_tiles());
         }
     }
 
 private:
-    Slots slots_;
+    uint32_t levels_;
     volatile tt_l1_ptr uint32_t* arrived_;
     uint32_t expected_ = 0;  // of `arrived`, when all of this head are there
     uint32_t used_ = 0;      // slots whose senders have no credit for them yet
@@ -78,18 +72,18 @@ private:
 // For the kernel that sends this worker's own partial results.
 class Sender {
 public:
-    // x, y: the worker that receives them. arrived, credit: L1 addresses of the semaphores, the same on all workers.
-    Sender(const Slots& slots, uint32_t worker, uint32_t x, uint32_t y, uint32_t arrived, uint32_t credit) :
-        slots_(slots),
+    // x, y: the worker that receives them.
+    Sender(uint32_t worker, uint32_t x, uint32_t y) :
         level_(merge_tree::level_of(worker)),
         to_(get_noc_addr(x, y, 0)),
-        arrived_(arrived),
-        credit_(word(credit)) {}
+        arrived_(get_semaphore(config::sem_arrived)),
+        credit_(word(get_semaphore(config::sem_credit))) {}
 
     // Sends rows [begin, end) of every partial result of a head from the addresses that compute passes, page by page,
-    // in `handover` (partial_merge::hand_over).
-    void send(uint32_t handover, uint32_t begin, uint32_t end) {
-        for (uint32_t partial = 0; partial < slots_.partials; ++partial) {
+    // in cb_handover (partial_merge::hand_over).
+    void send(uint32_t begin, uint32_t end) {
+        constexpr uint32_t handover = config::cb_handover;
+        for (uint32_t partial = 0; partial < config::query_tiles(); ++partial) {
             cb_wait_front(handover, 1);
             const uint32_t page = get_read_ptr(handover);
             if (partial == 0) {
@@ -106,13 +100,12 @@ public:
 private:
     void send_partial(
         uint32_t partial, uint32_t state, uint32_t row_max, uint32_t begin, uint32_t end) const {
-        const uint32_t slot = level_ * slots_.partials + partial;
+        const uint32_t slot = level_ * config::query_tiles() + partial;
         // This kernel pushes nothing into these: its pointers stay at the start.
-        const uint64_t to = to_ + get_write_ptr(slots_.gathered) + slot * slots_.tiles * float32_bytes;
-        const uint64_t row_max_to =
-            to_ + get_write_ptr(slots_.gathered_row_max) + slot * tile_rows::tile_bytes;
+        const uint64_t to = to_ + get_write_ptr(gathered) + slot * tiles * float32_bytes;
+        const uint64_t row_max_to = to_ + get_write_ptr(gathered_row_max) + slot * tile_rows::tile_bytes;
         tile_rows::for_each_piece(begin, end, [&](uint32_t offset, uint32_t bytes) {
-            for (uint32_t at = 2 * offset; at < slots_.tiles * float32_bytes; at += float32_bytes) {
+            for (uint32_t at = 2 * offset; at < tiles * float32_bytes; at += float32_bytes) {
                 noc_async_write<2 * tile_rows::face_bytes>(state + at, to + at, 2 * bytes);
             }
             if (offset / tile_rows::face_bytes % tile_rows::faces_across == 0) {  // only column 0 counts
@@ -121,7 +114,6 @@ private:
         });
     }
 
-    Slots slots_;
     uint32_t level_;
     uint64_t to_;
     uint32_t arrived_;

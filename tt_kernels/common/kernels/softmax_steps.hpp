@@ -7,19 +7,10 @@
 
 #include <cstdint>
 
+#include "attention_config.hpp"
 #include "online_softmax.hpp"
 
 namespace online_softmax {
-
-// The buffers of a step; see the functions of online_softmax.hpp.
-struct Buffers {
-    uint32_t values;
-    uint32_t ones;
-    uint32_t scores;
-    uint32_t weights;
-    uint32_t state;
-    uint32_t rescale;
-};
 
 // One step: attention of one tile of queries to a chunk of `rows` key tiles. Small, as stacks are; L1 holds fewer than
 // 256 tiles of either.
@@ -48,20 +39,22 @@ struct ChunkStep {
 // stages up, or in its turn.
 // Row maxima are in two buffers, which alternate by chunk. They move by the slots() tiles of queries that a job may
 // have, so that pointers stay at the start. Op, a class derived from this one, has
-//     buffers, row_max_a, row_max_b   constants
 //     masses                          constant: a buffer of pages of mass_columns.hpp, one for each step, or `none`; then
 //     first_row, end_row()            the rows of the head
-//     capacity(), slots(), scale()    key tiles of a chunk, tiles of queries of a job, see above
+//     slots(), scale()                tiles of queries of a job, see above
 //     score(step)                     the scores of a step; pops the keys after the last tile of queries
 //     emits_at_once                   constant: see above
 //     before_raise(step)              may wait until row maxima and a state may be packed
 //     emit(step)                      with the state at the front of its buffer
-template <uint32_t head_tiles, typename OpStep, typename Op>
+template <typename OpStep, typename Op>
 class Steps {
+    static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
+    static uint32_t capacity() { return config::key_tiles(); }  // of a chunk
+
 public:
     // The buffer with the maxima of the state, or of the last step taken; and the one they are raised into next.
-    uint32_t row_max() const { return in_b_ ? Op::row_max_b : Op::row_max_a; }
-    uint32_t other_row_max() const { return in_b_ ? Op::row_max_a : Op::row_max_b; }
+    uint32_t row_max() const { return in_b_ ? row_max_b : row_max_a; }
+    uint32_t other_row_max() const { return in_b_ ? row_max_a : row_max_b; }
     void swap_row_maxima() { in_b_ = !in_b_; }
 
     // The state holds `step` after the next three, or finish().
@@ -95,21 +88,20 @@ public:
             add();
             weighed_ = false;
         }
-        cb_wait_front(Op::buffers.state, head_tiles + 1);
+        cb_wait_front(config::cb_state, head_tiles + 1);
     }
 
     bool empty = true;  // no state, and no step taken
 
 private:
-    static uint32_t before(const OpStep& step) { return step.to_b ? Op::row_max_a : Op::row_max_b; }
-    static uint32_t raised(const OpStep& step) { return step.to_b ? Op::row_max_b : Op::row_max_a; }
+    static uint32_t before(const OpStep& step) { return step.to_b ? row_max_a : row_max_b; }
+    static uint32_t raised(const OpStep& step) { return step.to_b ? row_max_b : row_max_a; }
     static uint32_t unused_slots(const OpStep& step) { return step.last ? Op::slots() - step.tile - 1 : 0; }
 
     __attribute__((noinline)) void raise(const OpStep& step) {
         static_cast<Op&>(*this).before_raise(step);
-        cb_wait_front(Op::buffers.scores, Op::capacity());
-        raise_row_max(
-            Op::buffers.scores, step.rows, Op::buffers.ones, before(step), step.first, raised(step));
+        cb_wait_front(config::cb_scores, capacity());
+        raise_row_max(step.rows, before(step), step.first, raised(step));
         if (const uint32_t rest = unused_slots(step); rest > 0) {
             cb_reserve_back(raised(step), rest);
             cb_push_back(raised(step), rest);
@@ -118,19 +110,17 @@ private:
 
     // The state takes in the last step that was weighed.
     __attribute__((noinline)) void add() {
-        constexpr Buffers buffers = Op::buffers;
         if (!last_.first) {
-            cb_wait_front(buffers.rescale, 1);
-            cb_wait_front(buffers.state, head_tiles + 1);
+            cb_wait_front(config::cb_rescale, 1);
+            cb_wait_front(config::cb_state, head_tiles + 1);
         }
-        cb_wait_front(buffers.weights, Op::capacity());
+        cb_wait_front(config::cb_weights, capacity());
         constexpr bool with_masses = Op::masses != mass_columns::none;
         if constexpr (with_masses) {
             cb_reserve_back(Op::masses, 1);
         }
-        accumulate<head_tiles, with_masses>(
-            buffers.weights, buffers.values, buffers.ones, buffers.state, buffers.rescale, last_.first,
-            last_.rows, Op::capacity(), last_.bands(), [this]([[maybe_unused]] uint32_t index) {
+        accumulate<with_masses>(
+            last_.first, last_.rows, last_.bands(), [this]([[maybe_unused]] uint32_t index) {
                 if constexpr (with_masses) {
                     const auto& op = static_cast<const Op&>(*this);
                     hand_out_masses(Op::masses, index, raised(last_), op.first_row, op.end_row());
@@ -140,10 +130,10 @@ private:
             cb_push_back(Op::masses, 1);
         }
         if (!last_.first) {
-            cb_pop_front(buffers.rescale, 1);
+            cb_pop_front(config::cb_rescale, 1);
         }
         if (last_.last) {
-            pop_chunk(buffers.values, Op::capacity() * value_rows::stride<head_tiles>);
+            pop_chunk(config::cb_values, capacity() * value_rows::stride<head_tiles>);
         }
         if (!Op::emits_at_once && last_.emits) {
             static_cast<Op&>(*this).emit(last_);
@@ -152,17 +142,14 @@ private:
     }
 
     __attribute__((noinline)) void advance(const OpStep* next) {
-        constexpr Buffers buffers = Op::buffers;
         const OpStep& step = steps_[0];
         cb_wait_front(raised(step), step.tile + 1);
-        weigh(
-            buffers.scores, raised(step), buffers.weights, step.rows, Op::capacity(), step.bands(),
-            step.tile);
+        weigh(raised(step), step.rows, step.bands(), step.tile);
         if (weighed_) {
             add();
         }
         if (!step.first) {
-            rescale_of(before(step), raised(step), buffers.rescale, step.bands(), step.tile);
+            rescale_of(before(step), raised(step), step.bands(), step.tile);
             const uint32_t popped = 1 + unused_slots(step);
             cb_wait_front(before(step), popped);
             cb_pop_front(before(step), popped);
@@ -175,7 +162,7 @@ private:
             if (next != nullptr) {
                 Op::score(*next);  // between the state and what reads it
             }
-            cb_wait_front(buffers.state, head_tiles + 1);
+            cb_wait_front(config::cb_state, head_tiles + 1);
             static_cast<Op&>(*this).emit(step);
             register_rows::prepare(Op::scale());
         }

@@ -1,88 +1,35 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the host sets, by name: compile-time constants select code (program.py, `constants`), common runtime arguments
-// are the shapes (program.py, `shapes`), so that one binary serves all of them.
+// What this op has besides attention_config.hpp.
 
 #pragma once
 
-#include <cstdint>
-
-#if defined(COMPILE_FOR_TRISC)
-#include "api/compute/common.h"
-#else
-#include "api/dataflow/dataflow_api.h"
-#endif
-#include "tt_kernels/common/kernels/arguments.hpp"
-#include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/attention_config.hpp"
 
 namespace config {
 
-constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
-constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
-constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
 constexpr bool with_chosen = get_named_compile_time_arg_val("with_chosen") == 1;  // chosen_tiles.hpp
 constexpr bool hands_out_masses = get_named_compile_time_arg_val("masses") == 1;  // tile_mass.hpp
-constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
 
-// Shapes. A group of `workers` cores shares one head of one user at a time.
-inline uint32_t users() { return COMMON_ARG(users); }
-inline uint32_t kv_heads() { return COMMON_ARG(kv_heads); }
-inline uint32_t query_heads() { return COMMON_ARG(query_heads); }
-inline uint32_t cache_tiles() { return COMMON_ARG(cache_tiles); }  // that a user's head can have
-inline uint32_t block_shift() { return COMMON_ARG(block_shift); }  // of a paged cache (head_rows.hpp)
-inline attention::GuessRange guess() {
-    return {COMMON_ARG(guess_first), COMMON_ARG(guess_last), COMMON_ARG(guess_whole_tail) != 0};
-}
 inline bool guess_alone() { return COMMON_ARG(guess_alone) != 0; }
-inline uint32_t workers() { return COMMON_ARG(workers); }
-inline uint32_t rows_per_head() { return COMMON_ARG(rows_per_head); }  // of a query tile, per KV head
-inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }          // that a worker processes at once
+inline uint32_t query_heads() { return kv_heads() * group_heads(); }
+constexpr uint32_t query_tiles() { return 1; }
 inline uint32_t items() { return users() * kv_heads(); }
-constexpr uint32_t max_users = 8;
 
-// Circular buffers. The partial result of a head is its head_tiles of output and one tile of softmax row sums.
-constexpr uint32_t partial_tiles = head_tiles + 1;
-constexpr uint32_t cb_query = get_named_compile_time_arg_val("cb_query");
-constexpr uint32_t cb_keys = get_named_compile_time_arg_val("cb_keys");
-constexpr uint32_t cb_values = get_named_compile_time_arg_val("cb_values");
 constexpr uint32_t cb_mask = get_named_compile_time_arg_val("cb_mask");
-constexpr uint32_t cb_ones = get_named_compile_time_arg_val("cb_ones");
-constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");
-constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
-constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
-constexpr uint32_t cb_pages = get_named_compile_time_arg_val("cb_pages");
 constexpr uint32_t cb_chosen = get_named_compile_time_arg_val("cb_chosen");
 constexpr uint32_t cb_masses = get_named_compile_time_arg_val("cb_masses");  // mass_columns.hpp
 constexpr uint32_t cb_mass_weights = get_named_compile_time_arg_val("cb_mass_weights");
 constexpr uint32_t cb_mass_line = get_named_compile_time_arg_val("cb_mass_line");
 constexpr uint32_t cb_totals = get_named_compile_time_arg_val("cb_totals");
-constexpr uint32_t cb_gathered = get_named_compile_time_arg_val("cb_gathered");
-constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gathered_row_max");
-constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");
 constexpr uint32_t cb_exact = get_named_compile_time_arg_val("cb_exact");
-constexpr uint32_t cb_handover = get_named_compile_time_arg_val("cb_handover");
-constexpr uint32_t cb_scores = get_named_compile_time_arg_val("cb_scores");
-constexpr uint32_t cb_weights = get_named_compile_time_arg_val("cb_weights");
-constexpr uint32_t cb_state = get_named_compile_time_arg_val("cb_state");
-constexpr uint32_t cb_row_max_a = get_named_compile_time_arg_val("cb_row_max_a");
-constexpr uint32_t cb_row_max_b = get_named_compile_time_arg_val("cb_row_max_b");
-constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
-constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
-// On the output core.
-constexpr uint32_t cb_norms = get_named_compile_time_arg_val("cb_norms");
-// On the exchange core.
-constexpr uint32_t cb_outgoing = get_named_compile_time_arg_val("cb_outgoing");
 
-// Semaphores.
-constexpr uint32_t sem_arrived = get_named_compile_time_arg_val("sem_arrived");
-constexpr uint32_t sem_credit = get_named_compile_time_arg_val("sem_credit");
+// Heads whose guess is on the exchange core; and for each user, of which this is the first, what has landed on the core
+// that gathers the results.
 constexpr uint32_t sem_outgoing = get_named_compile_time_arg_val("sem_outgoing");
-constexpr uint32_t sem_delivery = get_named_compile_time_arg_val("sem_delivery");
-constexpr uint32_t sem_user = get_named_compile_time_arg_val("sem_user");  // and one for each further user
-
-// Heads add this to a user's semaphore on the output core once their rows have landed there.
-constexpr uint32_t guess_landed = 1;
+constexpr uint32_t sem_user = get_named_compile_time_arg_val("sem_user");
+constexpr uint32_t guess_landed = 1;  // heads add this to it once their rows have landed there
 constexpr uint32_t exact_landed = 1 << 16;
 
 }  // namespace config

@@ -1,24 +1,21 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a run depends on that only the device knows: the role of this rank and every user's cached tokens. A core's
-// reader fetches it once and passes it to the core's other kernels in a page of words.
+// What this op's control page has besides attention_control.hpp, and what follows from it for a head.
 
 #pragma once
 
 #include <cstdint>
 
 #include "config.hpp"
+#include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/chosen_tiles.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 
 namespace control {
 
-constexpr uint32_t receiving = 0;      // word: 1 on the receiver of a pair, else 0
-constexpr uint32_t alone = 1;          // word: 1 if the exchange before this call did not reach the peer
-constexpr uint32_t first_tokens = 2;   // words: cached tokens of each user, 0 for one to skip
 constexpr uint32_t first_chosen = 16;  // words: tiles that were chosen for each head of the group, in turn
-static_assert(first_tokens + config::max_users <= first_chosen);
+static_assert(words_end <= first_chosen);
 
 // Whether only the guess is computed: it is the last result then.
 inline bool guess_alone() { return !config::speculate && config::guess_alone(); }
@@ -98,14 +95,5 @@ inline auto order_of(
 }
 
 #endif
-
-// Returns a bit for each user that is not skipped, from the page's words.
-inline uint32_t active_users(const volatile uint32_t* words) {
-    uint32_t found = 0;
-    for (uint32_t user = 0; user < config::users(); ++user) {
-        found |= (words[first_tokens + user] > 0 ? 1u : 0u) << user;
-    }
-    return found;
-}
 
 }  // namespace control

@@ -8,8 +8,6 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
-#include "control.hpp"
-#include "fetch_control.hpp"
 #include "tt_kernels/common/kernels/guess_exchange.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
 #include "unused_rows.hpp"
@@ -59,31 +57,12 @@ void copy_guess(uint32_t base, const Output& exact, const Output& guess) {
 }  // namespace
 
 void kernel_main() {
-    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
-    constexpr uint32_t output_core = RUNTIME_INDEX(output_core);
-    const uint64_t delivery = get_noc_addr(
-        get_arg_val<uint32_t>(output_core), get_arg_val<uint32_t>(output_core + 1),
-        get_semaphore(config::sem_delivery));
     constexpr auto output_args = ACCESSOR_ARGS(output);
-    constexpr auto norm_args = ACCESSOR_ARGS(norm);
-    const auto peer_exact = TensorAccessor(output_args, RUNTIME_ARG(peer_exact));
     const auto exact = TensorAccessor(output_args, RUNTIME_ARG(exact));
     const auto guess = TensorAccessor(output_args, RUNTIME_ARG(guess));
-    const auto distances = TensorAccessor(norm_args, RUNTIME_ARG(distance_sq));
-    const auto norms = TensorAccessor(norm_args, RUNTIME_ARG(norm_sq));
-    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(priority));
-
-    const uint32_t page = get_write_ptr(config::cb_control);
-    control::fetch(control::sources_args(), page, ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered));
-    const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
     const uint32_t base = get_write_ptr(config::cb_outgoing);
     guess_exchange::run(
-        RUNTIME_ARG(state), timeout, RUNTIME_INDEX(link),
-        {!words[control::receiving], words[control::alone] != 0, control::active_users(words), delivery},
-        priorities, get_write_ptr(config::cb_scratch), [&] { wait_for_heads(words, base); },
-        [&](PeerLink& link) { return send_guesses(link, base, peer_exact); },
-        [&] {
-            copy_guess(base, exact, guess);
-            guess_exchange::clear_numbers(distances, norms, config::users());
-        });
+        [&](const auto* words) { wait_for_heads(words, base); },
+        [&](PeerLink& link, const auto& peer_exact) { return send_guesses(link, base, peer_exact); },
+        [&] { copy_guess(base, exact, guess); });
 }

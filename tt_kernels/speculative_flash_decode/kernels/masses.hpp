@@ -43,7 +43,7 @@ public:
         const Words page = words_at(get_read_ptr(config::cb_handover));
         const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
         Words to = words + totals_offset / sizeof(uint32_t);
-        for (uint32_t row = first_row; row < first_row + config::rows_per_head(); ++row) {
+        for (uint32_t row = first_row; row < first_row + config::group_heads(); ++row) {
             const uint32_t offset = mass_columns::row_offset(row);
             *to++ = *words_at(sums + offset);
             *to++ = *reinterpret_cast<Halves>(maxima + offset / 2);
@@ -58,7 +58,7 @@ public:
     template <typename At>
     void send(uint32_t end, const At& at) const {
         const uint32_t here = get_write_ptr(config::cb_totals);
-        const uint32_t bytes = config::rows_per_head() * words_per_row * sizeof(uint32_t);
+        const uint32_t bytes = config::group_heads() * words_per_row * sizeof(uint32_t);
         const auto for_each_worker = [&](auto visit) {
             for (uint32_t worker = end - 1; worker > 0; --worker) {
                 visit(worker);
@@ -112,7 +112,7 @@ public:
     void begin(uint32_t first_row) {
         first_row_ = first_row;
         kept_ = weights_start();
-        for (uint32_t row = 0; row < config::rows_per_head(); ++row) {
+        for (uint32_t row = 0; row < config::group_heads(); ++row) {
             rows_[row].octaves = no_chunk;
         }
     }
@@ -137,7 +137,7 @@ public:
             invalidate_l1_cache();
         }
         const Words totals = words + totals_offset / sizeof(uint32_t);
-        for (uint32_t row = 0; row < config::rows_per_head(); ++row) {
+        for (uint32_t row = 0; row < config::group_heads(); ++row) {
             const uint32_t distance =
                 tile_mass::distance(rows_[row].reference, totals[words_per_row * row + 1], scale_log2e_);
             rows_[row].factor = tile_mass::factor(totals[words_per_row * row], distance, rows_[row].octaves);
@@ -167,7 +167,7 @@ public:
     template <typename Order>
     void write(const attention::Part& part, Order& order, uint64_t line, bool whole) {
         noc_async_read_barrier();  // of fetch()
-        const uint32_t rows = config::rows_per_head();
+        const uint32_t rows = config::group_heads();
         uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
         const uint32_t* weights = weights_start();
         for (const attention::Range& range : {part.first, part.last, part.middle}) {
@@ -212,7 +212,7 @@ private:
     }
 
     void keep_chunk(uint32_t tiles) {
-        const uint32_t rows = config::rows_per_head();
+        const uint32_t rows = config::group_heads();
         cb_wait_front(config::cb_masses, 1);
         const uint32_t page = get_read_ptr(config::cb_masses);
         for (uint32_t row = 0; row < rows; ++row) {
@@ -253,8 +253,7 @@ private:
             kept.octaves += up;
         }
         if (up > 0) {
-            for (uint32_t* weight = weights_start() + row; weight < kept_;
-                 weight += config::rows_per_head()) {
+            for (uint32_t* weight = weights_start() + row; weight < kept_; weight += config::group_heads()) {
                 *weight = up < 32 ? *weight >> up : 0;
             }
         }
@@ -265,7 +264,7 @@ private:
 
     // Adds the masses of `count` tiles to their averages. Four rows, Llama's, have their factors in registers.
     void weigh(const uint32_t* weights, uint32_t* masses, uint32_t count) const {
-        const uint32_t rows = config::rows_per_head();
+        const uint32_t rows = config::group_heads();
         if (rows == 4) {
             const uint32_t a = rows_[0].factor, b = rows_[1].factor, c = rows_[2].factor, d = rows_[3].factor;
             for (uint32_t i = 0; i < count; ++i) {

@@ -9,7 +9,7 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "control.hpp"
-#include "fetch_control.hpp"
+#include "tt_kernels/common/kernels/fetch_control.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
 #include "unused_rows.hpp"
 
@@ -44,9 +44,7 @@ void kernel_main() {
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share(control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered), [](auto*) {
-        return control::first_chosen;
-    });
+    control::share([](auto*) { return control::words_end; });
     if (words[control::receiving]) {
         return;
     }

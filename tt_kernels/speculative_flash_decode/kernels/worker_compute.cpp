@@ -18,7 +18,6 @@
 #include "control.hpp"
 #include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
-#include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
 #include "tt_kernels/common/kernels/softmax_steps.hpp"
 
@@ -27,25 +26,17 @@ namespace {
 using attention::Range;
 using namespace online_softmax;
 
-constexpr uint32_t head_tiles = config::head_tiles;
-constexpr partial_merge::Buffers merge_buffers{
-    config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
-
 // The first row with the queries of this item's head.
-uint32_t first_row_of(uint32_t item) { return item % config::kv_heads() * config::rows_per_head(); }
+uint32_t first_row_of(uint32_t item) { return item % config::kv_heads() * config::group_heads(); }
 
 struct MaskedStep : ChunkStep {
     bool masked;  // whether its last key tile is
 };
 
 // The state of one head's attention on this core; see online_softmax.hpp.
-struct State : Steps<head_tiles, MaskedStep, State> {
-    static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
-                                     config::cb_weights, config::cb_state, config::cb_rescale};
+struct State : Steps<MaskedStep, State> {
     static constexpr uint32_t masses = config::hands_out_masses ? config::cb_masses : mass_columns::none;
     static constexpr bool emits_at_once = true;
-    static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
-    static uint32_t capacity() { return config::key_tiles(); }
     static constexpr uint32_t slots() { return 1; }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
@@ -73,9 +64,7 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
     // registers, which are too few.
     static __attribute__((noinline)) void score(const MaskedStep& step) {
-        online_softmax::score<head_tiles>(
-            config::cb_query, config::cb_keys, config::cb_ones, config::cb_mask, config::cb_scores, step.rows,
-            config::key_tiles(), step.masked);
+        online_softmax::score(config::cb_mask, step.rows, step.masked);
         pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
     }
 
@@ -85,17 +74,17 @@ struct State : Steps<head_tiles, MaskedStep, State> {
         }
     }
 
-    uint32_t end_row() const { return first_row + config::rows_per_head(); }
+    uint32_t end_row() const { return first_row + config::group_heads(); }
 
     static __attribute__((noinline)) void emit(uint32_t to, Bands bands, bool broken) {
-        normalise_init(config::cb_state, to);
-        normalise<head_tiles>(config::cb_state, 0, bands, to, broken);
+        normalise_init(to);
+        normalise(0, bands, to, broken);
     }
 
     void emit(const MaskedStep& step) {
         emit(
             config::cb_guess, bands,
-            probe_rows::mark(step.to_b ? row_max_b : row_max_a, first_row, end_row()));
+            probe_rows::mark(step.to_b ? config::cb_row_max_b : config::cb_row_max_a, first_row, end_row()));
     }
 
     // The first state of a head is packed beside the last one handed over, what follows in its place.
@@ -109,11 +98,10 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     // Merges the partial result received at `level`.
     void receive(uint32_t level) {
         if (empty) {
-            partial_merge::adopt<head_tiles>(merge_buffers, level, config::cb_state, other_row_max());
+            partial_merge::adopt(level, other_row_max());
         } else {
             await_handover();
-            partial_merge::merge<head_tiles>(
-                merge_buffers, level, config::cb_state, row_max(), other_row_max(), bands, scale());
+            partial_merge::merge(level, row_max(), other_row_max(), bands, scale());
         }
         swap_row_maxima();
         empty = false;
@@ -124,7 +112,7 @@ struct State : Steps<head_tiles, MaskedStep, State> {
     void end_part(bool attended, uint32_t sources, bool reduces);
 
     void hand_over() {
-        partial_merge::hand_over<head_tiles>(config::cb_state, row_max(), config::cb_handover);
+        partial_merge::hand_over(row_max());
         handed_over = true;
     }
 
@@ -150,18 +138,7 @@ __attribute__((noinline)) void State::end_part(bool attended, uint32_t sources, 
     if (sources == 0) {
         return;
     }
-    const uint32_t levels = merge_tree::levels(config::workers());
-    for (uint32_t level = 0; level < levels; ++level) {
-        if (sources >> level & 1) {
-            cb_wait_front(config::cb_gathered, (level + 1) * config::partial_tiles);
-            cb_wait_front(config::cb_gathered_row_max, level + 1);
-            receive(level);
-        }
-    }
-    cb_wait_front(config::cb_gathered, levels * config::partial_tiles);
-    cb_wait_front(config::cb_gathered_row_max, levels);
-    cb_pop_front(config::cb_gathered, levels * config::partial_tiles);
-    cb_pop_front(config::cb_gathered_row_max, levels);
+    partial_merge::for_each_received(sources, 1, [this](uint32_t level) { receive(level); });
     if (reduces) {
         broken = probe_rows::is_marked(row_max(), first_row, end_row());
     }
@@ -195,7 +172,7 @@ void kernel_main() {
         const control::Head head(tokens, chosen);
         const attention::Part part = head.part(worker);
         state.first_row = first_row_of(item);
-        state.bands = register_rows::bands_of(state.first_row, state.first_row + config::rows_per_head());
+        state.bands = register_rows::bands_of(state.first_row, state.first_row + config::group_heads());
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
         }

@@ -10,12 +10,12 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "control.hpp"
-#include "fetch_control.hpp"
 #include "masses.hpp"
 #include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chosen_tiles.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/fetch_control.hpp"
 #include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
@@ -44,7 +44,7 @@ uint32_t count_chosen(volatile tt_l1_ptr uint32_t* words, uint32_t group, uint32
 // nothing.
 template <typename Accessor>
 void read_queries(const Accessor& query, uint32_t to, uint32_t user, uint32_t head) {
-    const uint32_t begin = head * config::rows_per_head(), end = begin + config::rows_per_head();
+    const uint32_t begin = head * config::group_heads(), end = begin + config::group_heads();
     for (uint32_t tile = 0; tile < head_tiles; ++tile) {
         const uint64_t from = query.get_noc_addr(user * head_tiles + tile);
         const uint32_t at = to + tile * tile_rows::tile_bytes;
@@ -80,22 +80,18 @@ void kernel_main() {
                 control::words_of_chosen() * sizeof(uint32_t));
         }
     }
-    control::share(
-        control::sources_args(), ACCESSOR_ARGS(positions), ACCESSOR_ARGS(gathered), [&](auto* page) {
-            if constexpr (config::with_chosen) {
-                return count_chosen(page, group, groups);
-            } else {
-                return control::first_chosen;
-            }
-        });
+    control::share([&](auto* page) {
+        if constexpr (config::with_chosen) {
+            return count_chosen(page, group, groups);
+        } else {
+            return control::first_chosen;
+        }
+    });
     if (words[control::receiving]) {
         return;
     }
 
-    partial_link::Receiver partials(
-        {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
-         config::partial_tiles},
-        get_semaphore(config::sem_arrived));
+    partial_link::Receiver partials;
     const auto at_worker = [&](uint32_t other, uint32_t address) {
         const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * other;
         return get_noc_addr(get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), address);
@@ -142,9 +138,8 @@ void kernel_main() {
         const chosen_tiles::Rearranged<Rows, Order> rows{
             head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks),
             control::order_of(tokens, chosen, round)};
-        cache_rows::InTurn<
-            head_tiles, std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>>
-            in_turn({keys, values, config::cb_keys, config::cb_values, rows, tokens, config::key_tiles()});
+        cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
+            {keys, values, rows, tokens});
         // Reads chunks of `range`, the first only or the others too; returns what is left. Not inlined, as a kernel's
         // code must stay small.
         const auto read = [&](Range range, bool first_only = false) __attribute__((noinline)) {
@@ -172,7 +167,7 @@ void kernel_main() {
         partials.receive(head.sources(worker), credit_of);
         if constexpr (config::hands_out_masses) {
             if (worker == attention::reducer && config::workers() > 1) {
-                totals.take(item % config::kv_heads() * config::rows_per_head());
+                totals.take(item % config::kv_heads() * config::group_heads());
                 totals.send(head.workers_end(), at_worker);
             }
         }

@@ -43,8 +43,8 @@ struct Rows {
 Rows rows_of(uint32_t item) {
     const uint32_t user = item / config::kv_heads();
     const uint32_t head = item - user * config::kv_heads();
-    const uint32_t row = head * config::rows_per_head();
-    return {user, row, row + config::rows_per_head(), head == config::kv_heads() - 1};
+    const uint32_t row = head * config::group_heads();
+    return {user, row, row + config::group_heads(), head == config::kv_heads() - 1};
 }
 
 // The addresses of the tiles of a user's result.
@@ -122,15 +122,15 @@ void send_guess(const Rows& head, const Core& output, const Core& exchange) {
 void kernel_main() {
     const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
     const Core receiver = core_arg(RUNTIME_INDEX(receiver_core));
-    const Core output = core_arg(RUNTIME_INDEX(output_core));
+    const Core output = core_arg(RUNTIME_INDEX(deciding_core));
     const Core exchange = core_arg(RUNTIME_INDEX(exchange_core));
     const auto exact = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(exact));
 
     if constexpr (config::hands_out_masses) {
-        cache_rows::push_mass_columns<head_tiles>(config::cb_ones, config::cb_values, config::key_tiles());
+        cache_rows::push_mass_columns();
     } else {
-        cache_rows::push_ones<head_tiles>(config::cb_ones, config::cb_values, 2 * config::key_tiles());
-        cache_rows::push_values_ones<head_tiles>(config::cb_ones);
+        cache_rows::push_ones();
+        cache_rows::push_values_ones();
     }
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
@@ -140,11 +140,7 @@ void kernel_main() {
     }
     const bool reduces = worker == attention::reducer;
 
-    partial_link::Sender partials(
-        {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
-         config::partial_tiles},
-        worker, receiver.x, receiver.y, get_semaphore(config::sem_arrived),
-        get_semaphore(config::sem_credit));
+    partial_link::Sender partials(worker, receiver.x, receiver.y);
     [[maybe_unused]] const auto mass_lines = TensorAccessor(ACCESSOR_ARGS(masses), RUNTIME_ARG(masses));
     masses::Keeper keeper(RUNTIME_ARG(scale_log2e));
     [[maybe_unused]] masses::Totals totals;
@@ -174,7 +170,7 @@ void kernel_main() {
             if (reduces) {
                 send_guess(head, output, exchange);
             } else if (tiles.sends_guess(worker)) {
-                partials.send(config::cb_handover, head.begin, head.end);
+                partials.send(head.begin, head.end);
             }
         };
         const bool last_is_empty = part.last.size() == 0, has_middle = part.middle.size() > 0;
@@ -205,7 +201,7 @@ void kernel_main() {
         }
         if (!reduces) {
             if (tiles.sends(worker)) {
-                partials.send(config::cb_handover, head.begin, head.end);
+                partials.send(head.begin, head.end);
             }
             if constexpr (config::hands_out_masses) {
                 keeper.keep(final_range, masses::Keeper::Chunks::last);

@@ -11,18 +11,14 @@
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
 #include "jobs.hpp"
+#include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/guess_distance.hpp"
-#include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
 #include "tt_kernels/common/kernels/softmax_steps.hpp"
 
 namespace {
 
 using namespace online_softmax;
-
-constexpr uint32_t head_tiles = config::head_tiles;
-constexpr partial_merge::Buffers merge_buffers{
-    config::cb_gathered, config::cb_gathered_row_max, config::cb_rescale, config::cb_rescale_other};
 
 struct TreeStep : ChunkStep {
     uint8_t end_tile;  // of queries, of the job
@@ -47,13 +43,9 @@ struct IntervalMask {
 
 // The state of one job on this core: for each of its query tiles what online_softmax.hpp describes, in turn in cb_state
 // and in one of the two buffers of row maxima.
-struct State : Steps<head_tiles, TreeStep, State> {
+struct State : Steps<TreeStep, State> {
     static constexpr uint32_t masses = mass_columns::none;
-    static constexpr Buffers buffers{config::cb_values,  config::cb_ones,  config::cb_scores,
-                                     config::cb_weights, config::cb_state, config::cb_rescale};
     static constexpr bool emits_at_once = false;
-    static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
-    static uint32_t capacity() { return config::key_tiles(); }
     static uint32_t slots() { return config::query_tiles(); }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
@@ -88,8 +80,8 @@ struct State : Steps<head_tiles, TreeStep, State> {
     // The result of a query tile whose state is that from tile `first` of its buffer. The same into `copy`, if
     // there is one.
     static __attribute__((noinline)) void emit_tile(uint32_t first, Bands bands, uint32_t to, uint32_t copy) {
-        normalise_init(config::cb_state, to);
-        normalise<head_tiles>(config::cb_state, first, bands, to, false, copy);
+        normalise_init(to);
+        normalise(first, bands, to, false, copy);
     }
 
     // The guess of a query tile, whose state is the newest of those that take turns in their buffer.
@@ -110,9 +102,7 @@ struct State : Steps<head_tiles, TreeStep, State> {
     // registers, which are too few.
     static __attribute__((noinline)) void score(const TreeStep& step) {
         cb_wait_front(config::cb_query, (step.tile + 1) * head_tiles);
-        score_masked<head_tiles>(
-            config::cb_query, step.tile * head_tiles, config::cb_keys, config::cb_scores, step.rows,
-            config::key_tiles(), step.unmasked, IntervalMask{step.tile, step.bands()});
+        score_masked(step.tile * head_tiles, step.rows, step.unmasked, IntervalMask{step.tile, step.bands()});
         if (step.last) {
             pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
             if (step.unmasked < step.rows) {
@@ -127,37 +117,27 @@ struct State : Steps<head_tiles, TreeStep, State> {
         if (sources == 0) {
             return;
         }
-        const uint32_t slots = config::query_tiles(), levels = merge_tree::levels(config::workers());
-        for (uint32_t level = 0; level < levels; ++level) {
-            if ((sources >> level & 1) == 0) {
-                continue;
-            }
-            cb_wait_front(config::cb_gathered, (level + 1) * slots * config::partial_tiles);
-            cb_wait_front(config::cb_gathered_row_max, (level + 1) * slots);
+        const uint32_t slots = config::query_tiles();
+        partial_merge::for_each_received(sources, slots, [&](uint32_t level) {
             if (config::speculate && empty) {
                 adopt(job, level);
-                continue;
+                return;
             }
             for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
                 cb_wait_front(config::cb_state, config::partial_tiles);
                 cb_wait_front(row_max(), 1);
-                partial_merge::merge<head_tiles>(
-                    merge_buffers, level * slots + tile, config::cb_state, row_max(), other_row_max(),
+                partial_merge::merge(
+                    level * slots + tile, row_max(), other_row_max(),
                     register_rows::bands_of(0, job.rows_of(tile)), scale());
             }
             merged_row_maxima(job);
-        }
-        cb_wait_front(config::cb_gathered, levels * slots * config::partial_tiles);
-        cb_wait_front(config::cb_gathered_row_max, levels * slots);
-        cb_pop_front(config::cb_gathered, levels * slots * config::partial_tiles);
-        cb_pop_front(config::cb_gathered_row_max, levels * slots);
+        });
     }
 
     void adopt(const jobs::Job& job, uint32_t level) {
         await_handover();
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            const uint32_t index = level * config::query_tiles() + tile;
-            partial_merge::adopt<head_tiles>(merge_buffers, index, config::cb_state, other_row_max());
+            partial_merge::adopt(level * config::query_tiles() + tile, other_row_max());
         }
         if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
             cb_reserve_back(other_row_max(), rest);
@@ -184,9 +164,7 @@ struct State : Steps<head_tiles, TreeStep, State> {
         const uint32_t tiles = job.tiles();
         for (uint32_t page = 0; page < config::query_tiles(); ++page) {
             const uint32_t tile = page < tiles ? page : tiles - 1;
-            partial_merge::hand_over<head_tiles>(
-                config::cb_state, row_max(), config::cb_handover, tiles - 1 - tile,
-                config::query_tiles() - 1 - tile);
+            partial_merge::hand_over(row_max(), tiles - 1 - tile, config::query_tiles() - 1 - tile);
         }
         handed_over = true;
         for (uint32_t tile = 0; tile < tiles; ++tile) {
@@ -243,6 +221,9 @@ void kernel_main() {
     const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
 
     cb_wait_front(config::cb_control, 1);
+    if (read_tile_value(config::cb_control, 0, control::receiving)) {
+        return;
+    }
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
 
@@ -250,11 +231,11 @@ void kernel_main() {
     State state;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
-        const uint32_t prefix = read_tile_value(config::cb_control, 0, job.user);
-        if (prefix == jobs::skipped) {
+        const uint32_t own = read_tile_value(config::cb_control, 0, control::first_tokens + job.user);
+        if (own == 0) {
             continue;
         }
-        const jobs::Span span = jobs::span_of(prefix);
+        const jobs::Span span = jobs::span_of(own);
         const attention::Part part = span.part(worker);
         if (part.tiles() > 0) {
             uint32_t guess_end = 0;  // tile

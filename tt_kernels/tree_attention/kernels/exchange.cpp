@@ -8,8 +8,6 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
-#include "control.hpp"
-#include "fetch_control.hpp"
 #include "job_sums.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/guess_exchange.hpp"
@@ -49,29 +47,8 @@ bool send_guess(PeerLink& link, const Accessor& guess, const Accessor& peer_exac
 }  // namespace
 
 void kernel_main() {
-    const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
-    constexpr uint32_t deciding_core = RUNTIME_INDEX(deciding_core);
-    const uint64_t delivery = get_noc_addr(
-        get_arg_val<uint32_t>(deciding_core), get_arg_val<uint32_t>(deciding_core + 1),
-        get_semaphore(config::sem_delivery));
-    constexpr auto output_args = ACCESSOR_ARGS(output);
-    constexpr auto norm_args = ACCESSOR_ARGS(norm);
-    const auto guess = TensorAccessor(output_args, RUNTIME_ARG(guess));
-    const auto peer_exact = TensorAccessor(output_args, RUNTIME_ARG(peer_exact));
-    const auto priorities = TensorAccessor(ACCESSOR_ARGS(priority), RUNTIME_ARG(priority));
-
-    const uint32_t page = get_write_ptr(config::cb_control);
-    control::fetch(page, ACCESSOR_ARGS(prefix), ACCESSOR_ARGS(gathered));
-    const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
+    const auto guess = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(guess));
     guess_exchange::run(
-        RUNTIME_ARG(state), timeout, RUNTIME_INDEX(link),
-        {!words[control::receiving], words[control::alone] != 0, control::active_users(words), delivery},
-        priorities, page + control::first_line,
-        [] { job_sums::wait_for(config::sem_guessed, jobs::count()); },
-        [&](PeerLink& link) { return send_guess(link, guess, peer_exact); },
-        [&] {
-            guess_exchange::clear_numbers(
-                TensorAccessor(norm_args, RUNTIME_ARG(distance_sq)),
-                TensorAccessor(norm_args, RUNTIME_ARG(norm_sq)), config::users());
-        });
+        [](const auto*) { job_sums::wait_for(config::sem_guessed, jobs::count()); },
+        [&](PeerLink& link, const auto& peer_exact) { return send_guess(link, guess, peer_exact); }, [] {});
 }

@@ -17,8 +17,6 @@
 namespace jobs {
 
 constexpr uint32_t tile_tokens = attention::tile_tokens;
-constexpr uint32_t skipped =
-    0xFFFFFFFF;  // as the prefix of a user, in the control page: a word for each user
 
 inline uint32_t tiles_of(uint32_t rows) { return (rows + 31) / 32; }
 
@@ -81,8 +79,9 @@ struct Span {
         if constexpr (!config::speculate) {
             return {0, 0, false};
         }
-        const uint32_t own = attention::min(prefix + 1, tokens);
-        return {config::guess_first(), config::guess_last(), config::guess_whole_tail(), tokens - own};
+        attention::GuessRange guess = config::guess();
+        guess.after = tokens - attention::min(prefix + 1, tokens);
+        return guess;
     }
     bool bypassed() const { return guess().bypassed(tokens); }
 
@@ -99,10 +98,10 @@ struct Span {
     }
 };
 
-inline Span span_of(uint32_t prefix) {
-    const uint32_t capacity = config::cache_tiles() * tile_tokens;
-    const uint32_t seen = attention::min(prefix, capacity);
-    return {seen, attention::min(seen + config::nodes(), capacity)};
+// own: the tokens up to the tree's root, as the control page has them.
+inline Span span_of(uint32_t own) {
+    const uint32_t prefix = own - 1;
+    return {prefix, attention::min(prefix + config::nodes(), config::cache_tiles() * tile_tokens)};
 }
 
 // Calls visit(chunk) for the tiles of `range`: chunk_tiles at a time, the rest with the last of them if the buffers hold

@@ -9,11 +9,10 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
-#include "control.hpp"
-#include "fetch_control.hpp"
 #include "jobs.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
+#include "tt_kernels/common/kernels/fetch_control.hpp"
 #include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
@@ -21,26 +20,6 @@
 namespace {
 
 constexpr uint32_t head_tiles = config::head_tiles;
-
-// Fetches the control page and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). It
-// stays readable at the start of cb_control, to which nothing else is pushed. A receiver's workers skip all users.
-void share_control() {
-    cb_reserve_back(config::cb_control, 1);
-    cb_reserve_back(config::cb_control_writer, 1);
-    const uint32_t page = get_write_ptr(config::cb_control);
-    control::fetch(page, ACCESSOR_ARGS(prefix), ACCESSOR_ARGS(gathered));
-    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(page);
-    volatile tt_l1_ptr uint32_t* copy =
-        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control_writer));
-    for (uint32_t word = 0; word < control::words; ++word) {
-        if (word < config::max_users && words[control::receiving]) {
-            words[word] = jobs::skipped;
-        }
-        copy[word] = words[word];
-    }
-    cb_push_back(config::cb_control, 1);
-    cb_push_back(config::cb_control_writer, 1);
-}
 
 // Gathers query tiles [begin, end) of `job` into cb_query, which is reserved for query_tiles(); tiles that the job
 // lacks are pushed too, so that the buffer's pointers stay at the start.
@@ -68,14 +47,14 @@ void kernel_main() {
     const head_rows::Shape shape{config::kv_heads(), config::cache_tiles(), config::block_shift()};
     using Rows = head_rows::Rows<head_tiles, config::paged>;
 
-    const volatile tt_l1_ptr uint32_t* prefixes =
+    const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    share_control();
+    control::share([](auto*) { return control::words_end; });
+    if (words[control::receiving]) {
+        return;
+    }
 
-    partial_link::Receiver partials(
-        {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
-         config::partial_tiles, config::query_tiles()},
-        get_semaphore(config::sem_arrived));
+    partial_link::Receiver partials;
     const auto credit_of = [&](uint32_t level) {
         const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * merge_tree::child_of(worker, level);
         return get_noc_addr(
@@ -83,10 +62,11 @@ void kernel_main() {
     };
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
-        if (prefixes[job.user] == jobs::skipped) {
+        const uint32_t own = words[control::first_tokens + job.user];
+        if (own == 0) {
             continue;
         }
-        const jobs::Span span = jobs::span_of(prefixes[job.user]);
+        const jobs::Span span = jobs::span_of(own);
         const attention::Part part = span.part(worker);
         if (part.tiles() == 0) {
             partials.receive(span.sources(worker), credit_of);
@@ -101,8 +81,8 @@ void kernel_main() {
         }
         gather_queries(query, job, 0, 1);  // with a barrier
         const Rows head = head_rows::of<head_tiles, config::paged>(shape, job.user, job.kv_head, blocks);
-        cache_rows::InTurn<head_tiles, std::remove_const_t<decltype(keys)>, Rows> in_turn(
-            {keys, values, config::cb_keys, config::cb_values, head, span.tokens, config::key_tiles()});
+        cache_rows::InTurn<std::remove_const_t<decltype(keys)>, Rows> in_turn(
+            {keys, values, head, span.tokens});
         jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
             in_turn.read(chunk);
             if (first && query_tiles > 1) {

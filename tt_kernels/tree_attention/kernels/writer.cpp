@@ -9,11 +9,11 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
-#include "control.hpp"
 #include "interval_tiles.hpp"
 #include "jobs.hpp"
 #include "measured_rows.hpp"
 #include "packed_rows.hpp"
+#include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
@@ -127,26 +127,23 @@ __attribute__((noinline)) void clear_padding(const Accessor& output, const jobs:
 void kernel_main() {
     const uint32_t group = RUNTIME_ARG(group), groups = RUNTIME_ARG(groups), worker = RUNTIME_ARG(worker);
     const auto intervals = TensorAccessor(ACCESSOR_ARGS(intervals), RUNTIME_ARG(intervals));
-    const auto output = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(output));
+    const auto output = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(exact));
 
-    cache_rows::push_ones<head_tiles>(config::cb_ones, config::cb_values, 2 * config::key_tiles());
+    cache_rows::push_ones();
     interval_tiles::clear_tiles();
     noc_async_read_barrier();
-    cache_rows::push_values_ones<head_tiles>(config::cb_ones);
+    cache_rows::push_values_ones();
     cb_wait_front(config::cb_control_writer, 1);
-    const volatile tt_l1_ptr uint32_t* prefixes =
+    const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
-    if (config::has_peer && prefixes[control::receiving]) {
+    if (words[control::receiving]) {
         return;  // the peer's guess is the result
     }
 
     const uint32_t receiver = RUNTIME_INDEX(receiver_core);
     [[maybe_unused]] const uint32_t deciding_core = RUNTIME_INDEX(deciding_core);
     partial_link::Sender partials(
-        {config::cb_gathered, config::cb_gathered_row_max, merge_tree::levels(config::workers()),
-         config::partial_tiles, config::query_tiles()},
-        worker, get_arg_val<uint32_t>(receiver), get_arg_val<uint32_t>(receiver + 1),
-        get_semaphore(config::sem_arrived), get_semaphore(config::sem_credit));
+        worker, get_arg_val<uint32_t>(receiver), get_arg_val<uint32_t>(receiver + 1));
     const bool speculates = config::speculate && worker == jobs::speculative_worker();
     const auto guess = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(guess));
     uint32_t guesses = 0;
@@ -154,8 +151,9 @@ void kernel_main() {
     interval_tiles::Times times;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
-        const bool stores = worker == attention::reducer, skipped = prefixes[job.user] == jobs::skipped;
-        const jobs::Span span = skipped ? jobs::Span{0, 0} : jobs::span_of(prefixes[job.user]);
+        const uint32_t own = words[control::first_tokens + job.user];
+        const bool stores = worker == attention::reducer, skipped = own == 0;
+        const jobs::Span span = skipped ? jobs::Span{0, 0} : jobs::span_of(own);
         const attention::Part part = span.part(worker);
         if (!skipped && span.masks(part)) {
             times.fetch(job.user, intervals);
@@ -169,7 +167,7 @@ void kernel_main() {
             clear_padding(guess, job);
         }
         const bool sends = !skipped && !stores && (part.tiles() > 0 || span.sources(worker) != 0);
-        const auto send = [&] { partials.send(config::cb_handover, 0, attention::min(job.rows, 32)); };
+        const auto send = [&] { partials.send(0, attention::min(job.rows, 32)); };
         const bool sends_first = sends && speculates && jobs::guess_is_last(part, worker);
         if (sends_first) {
             send();

@@ -1,0 +1,317 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What calls of attention ops and their programs share: how they use the chip and what they return; tensors and
+settings of a run, the kernels with what each is given by name (common/kernel.py), semaphores, and the core that talks
+to the peer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runtime_patches.sgdc import UNGATED_DEFINE
+from tt_kernels.common import merge_tree
+from tt_kernels.common.attention_checks import AttentionShape
+from tt_kernels.common.attention_split import CoreAssignment, WorkSplit
+from tt_kernels.common.circular_buffers import circular_buffer
+from tt_kernels.common.cores import check_on_device, core_set
+from tt_kernels.common.kernel import Core, Values, kernel_descriptor
+from tt_kernels.common.page_table import paging_values
+from tt_kernels.common.priority import check_priority_tensor
+from tt_kernels.common.speculative_chips import ALONE, ChipArgs
+from tt_kernels.common.tensor_facts import UnsupportedError, unsupported_if_refused
+
+if TYPE_CHECKING:
+    import ttnn
+
+
+class Decoded(NamedTuple):
+    """exact, guess: bfloat16, TILE, of q's shape. distance_sq, norm_sq: float32 [1, 1, 1, users], ROW_MAJOR: each
+    user's ||guess - exact||^2 and ||exact||^2 over all heads. On the receiver of a pair the exact result is the peer's
+    guess, and the numbers are 0."""
+
+    exact: ttnn.Tensor
+    guess: ttnn.Tensor
+    distance_sq: ttnn.Tensor
+    norm_sq: ttnn.Tensor
+
+
+@dataclass(frozen=True)
+class ProgramConfig:
+    """How a call uses the chip.
+
+    grid: (columns, rows) of cores to use, default all. origin: (x, y) of its first core. workers_per_head: cores that
+        share the keys of one head, default by shapes. key_chunk: tokens whose keys a worker holds and processes at
+        once, a multiple of 32; default chunk_size (token trees: 256), a multiple of it in a long cache (`lengthened`),
+        or the most that fit L1. math_fidelity: name of a ttnn.MathFidelity.
+    """
+
+    grid: tuple[int, int] | None = None
+    origin: Core = (0, 0)
+    workers_per_head: int | None = None
+    key_chunk: int | None = None
+    math_fidelity: str = "HiFi3"
+
+
+def check_config(config: Any, kind: type = ProgramConfig) -> None:
+    """Raise UnsupportedError unless `config` is None or a `kind` of ProgramConfig."""
+    if config is not None and type(config) is not kind:
+        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
+
+
+def check_devices(named: Mapping[str, ttnn.Tensor], priority: ttnn.Tensor | None = None) -> None:
+    """Raise UnsupportedError unless tensors, of which "q" is one, are on one mesh; and for a wrong priority tensor."""
+    if priority is not None:
+        unsupported_if_refused(check_priority_tensor, priority)
+        named = {**named, "priority": priority}
+    for name, tensor in named.items():
+        unsupported_if_refused(check_on_device, name, tensor, named["q"].device())
+
+
+def empty_outputs(q: ttnn.Tensor, users: int) -> Decoded:
+    """Allocate the outputs of a call in DRAM."""
+    import ttnn
+
+    def numbers() -> Any:
+        return ttnn.empty([1, 1, 1, users], ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
+
+    return Decoded(empty_like_query(q), empty_like_query(q), numbers(), numbers())
+
+
+def empty_like_query(q: ttnn.Tensor, memory: Any = None) -> Any:
+    """Allocate a result, in DRAM by default."""
+    import ttnn
+
+    memory = memory or ttnn.DRAM_MEMORY_CONFIG
+    return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), memory)
+
+
+NocCore = Callable[[Core], tuple[int, int]]
+SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_delivery": 2}  # an op has others behind them
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """The device tensors of one rank. positions: of each user's first query. exact: the output. guess, distance_sq and
+    norm_sq are None without speculation; priority, gathered (both ranks' priorities), pages (the page table), chosen
+    and masses (guess_range.py), and intervals (of token trees) where they are not used."""
+
+    q: Any
+    k: Any
+    v: Any
+    positions: Any
+    exact: Any
+    guess: Any = None
+    distance_sq: Any = None
+    norm_sq: Any = None
+    priority: Any = None
+    gathered: Any = None
+    pages: Any = None
+    chosen: Any = None
+    masses: Any = None
+    intervals: Any = None
+
+    def all(self) -> list[Any]:
+        """List those that exist, as ttnn.generic_op takes them: inputs, then outputs."""
+        names = "q k v positions intervals pages chosen priority gathered masses guess distance_sq norm_sq exact"
+        return [tensor for name in names.split() if (tensor := getattr(self, name)) is not None]
+
+    def address(self, name: str) -> int:
+        """Return where a tensor is, 0 for one that does not exist."""
+        tensor = getattr(self, name)
+        return 0 if tensor is None else tensor.buffer_address()
+
+    def addresses(self, *names: str) -> dict[str, int]:
+        return {name: self.address(name) for name in names}
+
+    def described(self, name: str) -> Any:
+        """Return a tensor, or in its place another one, to describe to a kernel that will not use it."""
+        tensor = getattr(self, name)
+        return self.positions if tensor is None else tensor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The numbers of a run and how its kernels are built. threshold: of a guess. guess_alone: compute only the guess;
+    needs speculate=False."""
+
+    scale: float
+    math_fidelity: str
+    threshold: float = 0.0
+    speculate: bool = False
+    guess_alone: bool = False
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One speculative rank on one chip: its tensors and cores, and its place among other chips."""
+
+    tensors: Tensors
+    assignment: CoreAssignment
+    chip: ChipArgs = ALONE
+
+
+def empty_program(assignments: Iterable[CoreAssignment], semaphores: int) -> Any:
+    """Return a ttnn.ProgramDescriptor with semaphores only, to which a fabric connection may add its own."""
+    import ttnn
+
+    cores = core_set(*(core for assignment in assignments for core in assignment.cores))
+    found = [ttnn.SemaphoreDescriptor(id=i, core_ranges=cores, initial_value=0) for i in range(semaphores)]
+    return ttnn.ProgramDescriptor(kernels=[], semaphores=found, cbs=[])
+
+
+class KernelSet:
+    """The kernels of `ranks`, which share one chip and differ in addresses and cores only.
+
+    folder: of the kernels' sources. split: of one rank; the others' differ in the cores only. guess: what it reads.
+    flags, indices, shapes: compile-time constants and common runtime arguments that the op has besides those of
+    attention_config.hpp. ungated: whether they run whatever the compute gate says.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        problem: AttentionShape,
+        settings: Settings,
+        ranks: Sequence[Rank],
+        split: WorkSplit,
+        noc_core: NocCore,
+        *,
+        guess: Any,
+        constants: Mapping[str, int],
+        shapes: Mapping[str, int],
+        ungated: bool,
+    ) -> None:
+        code, numbers = paging_values(problem.paging)
+        self.folder, self.settings, self.ranks, self.split = folder, settings, ranks, split
+        self.noc_core, self.ungated = noc_core, ungated
+        self.tensors, self.chip = ranks[0].tensors, ranks[0].chip
+        self.constants = {
+            "head_tiles": problem.head_tiles,
+            "speculate": int(settings.speculate),
+            "has_peer": int(self.chip.peer is not None),
+            **code,
+            **constants,
+        }
+        self.shapes = {
+            "users": problem.users,
+            "kv_heads": problem.kv_heads,
+            "group_heads": problem.group_heads,
+            "cache_tiles": problem.cache_tiles,
+            "guess_first": 0 if guess is None else guess.first_tiles,
+            "guess_last": 0 if guess is None else guess.last_tiles,
+            "guess_whole_tail": 0 if guess is None else int(guess.whole_tail),
+            "workers": split.assignment.workers_per_group,
+            "key_tiles": split.key_tiles,
+            **numbers,
+            **shapes,
+        }
+
+    def fill(self, program: Any, kernels: Sequence[Any]) -> Any:
+        """Add kernels and circular buffers to a program, and return it."""
+        cores = {
+            role: [core for rank in self.ranks for core in rank.assignment.by_role.get(role, [])]
+            for role in self.split.assignment.by_role
+        }
+        buffers = sorted(self.split.buffers.values(), key=lambda buffer: buffer.index)
+        program.kernels, program.cbs = list(kernels), [circular_buffer(buffer, cores) for buffer in buffers]
+        return program
+
+    def kernel(
+        self, source: str, config: Any, accessors: Mapping[str, Any], per_core: Any, defines: Sequence[Any] = ()
+    ) -> Any:
+        return kernel_descriptor(
+            self.folder / source,
+            config,
+            constants=self.constants,
+            accessors=accessors,
+            common=self.shapes,
+            per_core=per_core,
+            defines=[*([UNGATED_DEFINE] if self.ungated else ()), *defines],
+        )
+
+    def compute_config(self) -> Any:
+        import ttnn
+
+        fidelity = getattr(ttnn.MathFidelity, self.settings.math_fidelity)
+        return ttnn.ComputeConfigDescriptor(math_fidelity=fidelity, fp32_dest_acc_en=True)
+
+    def per_worker(self, values: Callable[[Rank], Values], *cores: str) -> dict[Core, Values]:
+        """Return what each worker is given: its place, `values`, and of the cores on the NoC those named in `cores`:
+        receiver_core, reducer_core, deciding_core, exchange_core, group_cores."""
+        found: dict[Core, Values] = {}
+        for rank in self.ranks:
+            place, groups = rank.assignment, rank.assignment.groups
+            for group, workers in enumerate(groups):
+                on_noc = [self.noc_core(core) for core in workers]
+                for worker, core in enumerate(workers):
+                    places = {
+                        "receiver_core": on_noc[merge_tree.parent_of(worker)],
+                        "reducer_core": on_noc[0],
+                        "deciding_core": self.noc_core_or_none(place.decider),
+                        "exchange_core": self.noc_core_or_none(place.exchange),
+                        "group_cores": [part for other in on_noc for part in other],
+                    }
+                    own = {"group": group, "groups": len(groups), "worker": worker}
+                    found[core] = {**own, **values(rank), **{name: places[name] for name in cores}}
+        return found
+
+    def per_decider(self, values: Callable[[Rank], Values]) -> dict[Core, Values]:
+        return {core: values(rank) for rank in self.ranks if (core := rank.assignment.decider) is not None}
+
+    def noc_core_or_none(self, core: Core | None) -> tuple[int, int]:
+        return (0, 0) if core is None else self.noc_core(core)
+
+    # What a control page is made from (kernels/fetch_control.hpp), and what numbers and priorities are written to.
+
+    def control_accessors(self) -> dict[str, Any]:
+        return {name: self.tensors.described(name) for name in ("positions", "gathered")}
+
+    @staticmethod
+    def control(rank: Rank) -> dict[str, int]:
+        tensors, sp_rank = rank.tensors, rank.chip.sp_rank
+        return {
+            "positions": tensors.address("positions"),
+            "gathered_priorities": tensors.address("gathered"),
+            "sp_rank": sp_rank,
+        }
+
+    def verdict_accessors(self) -> dict[str, Any]:
+        return {"norm": self.tensors.described("distance_sq"), "priority": self.tensors.described("priority")}
+
+    def deciding(self, source: str) -> Any:
+        """Return the kernel that decides on guesses (kernels/guess_verdict.hpp)."""
+        import ttnn
+
+        def values(rank: Rank) -> Values:
+            numbers = rank.tensors.addresses("distance_sq", "norm_sq", "priority")
+            return {**self.control(rank), **numbers, **({} if rank.chip.tp is None else rank.chip.tp.values())}
+
+        tp, accessors = self.chip.tp, self.control_accessors() | self.verdict_accessors()
+        defines = () if tp is None else tp.defines
+        return self.kernel(source, ttnn.WriterConfigDescriptor(), accessors, self.per_decider(values), defines)
+
+    def exchange(self) -> list[Any]:
+        """Return the kernel that talks to the peer (kernels/guess_exchange.hpp), if there is a peer."""
+        import ttnn
+
+        if self.chip.peer is None:
+            return []
+        per_core = {}
+        for rank in self.ranks:
+            peer, core = rank.chip.peer, rank.assignment.exchange
+            if peer is not None and core is not None:
+                per_core[core] = {
+                    **self.control(rank),
+                    **rank.tensors.addresses("exact", "guess", "distance_sq", "norm_sq", "priority"),
+                    "state": peer.state,
+                    "timeout": peer.timeout,
+                    "deciding_core": self.noc_core_or_none(rank.assignment.decider),
+                    "peer_exact": peer.exact.buffer_address(),
+                    "link": peer.link,
+                }
+        accessors = {"output": self.tensors.exact} | self.control_accessors() | self.verdict_accessors()
+        defines = self.chip.peer.all_defines()
+        return [self.kernel("exchange.cpp", ttnn.WriterConfigDescriptor(), accessors, per_core, defines)]

@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which core of an attention op does what, how many keys a worker processes at once, and the circular buffers that all
+workers have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tt_kernels.common import merge_tree
+from tt_kernels.common.attention_checks import TILE, AttentionShape
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer
+from tt_kernels.common.kernel import Core
+from tt_kernels.common.priority import MAX_USERS
+from tt_kernels.common.tensor_facts import UnsupportedError
+
+WORKER, DECIDER, EXCHANGE = "worker", "decider", "exchange"
+
+CONTROL_BYTES = 64  # kernels/attention_control.hpp
+SCRATCH_BYTES = 3 * 4 * MAX_USERS  # kernels/fetch_control.hpp, kernels/guess_verdict.hpp
+HANDOVER_BYTES = 16
+REGISTERS = 4  # destination tiles, float32 in half-sync mode
+# Each chunk rounds the softmax state to 9 bits (kernels/online_softmax.hpp). The roundings of random scores add up as
+# the root of their number: 0.58 % of the result after 128 of them, 0.46 % after 64.
+MAX_CHUNKS = 64
+
+
+@dataclass(frozen=True)
+class CoreAssignment:
+    """groups: the workers of each group, the reducer first; group g does the jobs g, g + len(groups), ... of all users.
+    decider: the core that decides on guesses, exchange: the one that talks to the peer; None if there is none."""
+
+    groups: tuple[tuple[Core, ...], ...]
+    decider: Core | None = None
+    exchange: Core | None = None
+
+    @property
+    def workers_per_group(self) -> int:
+        return len(self.groups[0])
+
+    @property
+    def workers(self) -> list[Core]:
+        return [core for group in self.groups for core in group]
+
+    @property
+    def by_role(self) -> dict[str, list[Core]]:
+        named = ((DECIDER, self.decider), (EXCHANGE, self.exchange))
+        return {WORKER: self.workers} | {role: [core] for role, core in named if core is not None}
+
+    @property
+    def cores(self) -> list[Core]:
+        return [core for cores in self.by_role.values() for core in cores]
+
+
+def assign_cores(
+    cores: Sequence[Core], jobs: int, workers: int, decider: Core | None = None, exchange: Core | None = None
+) -> CoreAssignment:
+    """Deal `cores` (in order, without the other two) to as many groups of `workers` as fit, at most one a job."""
+    groups = min(jobs, len(cores) // workers)
+    dealt = tuple(tuple(cores[g * workers : (g + 1) * workers]) for g in range(groups))
+    return CoreAssignment(dealt, decider, exchange)
+
+
+@dataclass(frozen=True)
+class WorkSplit:
+    """assignment: the cores of each role. key_tiles: tiles of keys a worker processes at once. buffers: by name."""
+
+    assignment: CoreAssignment
+    key_tiles: int
+    buffers: dict[str, Buffer]
+
+
+def lengthened(key_tiles: int, cache_tiles: int, workers: int, fits: Callable[[int], bool]) -> int:
+    """Return the key tiles of a chunk: `key_tiles`, or their lowest multiple with which each of `workers` that share a
+    cache of `cache_tiles` goes through it in MAX_CHUNKS chunks, or the highest below that which `fits`."""
+    wanted = key_tiles * -(-cache_tiles // (workers * MAX_CHUNKS * key_tiles))
+    return next((tiles for tiles in range(wanted, key_tiles, -key_tiles) if fits(tiles)), key_tiles)
+
+
+def ones_fit(head_tiles: int) -> bool:
+    """Return whether a tile of ones follows each row of values, so that one multiplication makes output and row sums:
+    the host side of kernels/value_rows.hpp."""
+    return head_tiles < REGISTERS
+
+
+def worker_tiles(shape: AttentionShape, workers: int, key_tiles: int, query_tiles: int) -> dict[str, tuple[str, int]]:
+    """Return dtype and tiles of the buffers of tiles that all workers have, by name. query_tiles: that a worker takes
+    through the cache at once."""
+    head, levels = shape.head_tiles, merge_tree.levels(workers)
+    tiles = {
+        "query": ("BFLOAT16", query_tiles * head),
+        "keys": (shape.cache_dtype, 2 * key_tiles * head),
+        "values": (shape.cache_dtype, 2 * key_tiles * (head + ones_fit(head))),
+        "ones": ("BFLOAT16", 1 + ones_fit(head)),
+        "scores": ("FLOAT32", 2 * key_tiles),
+        "weights": ("BFLOAT16", 2 * key_tiles),
+        "state": ("FLOAT32", (query_tiles + 1) * (head + 1)),
+        "row_max_a": ("BFLOAT16", query_tiles),
+        "row_max_b": ("BFLOAT16", query_tiles),
+        "rescale": ("FLOAT32", 1),
+    }
+    if levels:
+        tiles |= {
+            "gathered": ("FLOAT32", levels * query_tiles * (head + 1)),
+            "gathered_row_max": ("BFLOAT16", levels * query_tiles),
+            "rescale_other": ("FLOAT32", 1),
+        }
+    return tiles
+
+
+def buffers_of(
+    indices: Mapping[str, int],
+    tiles: Mapping[str, tuple[str, int]],
+    words: Mapping[str, int],
+    on: Mapping[str, set[str]],
+) -> dict[str, Buffer]:
+    """Return circular buffers by their names in the kernels. tiles: dtype and number; words: bytes of a page. on: the
+    roles whose cores have a buffer, by default workers."""
+    found = {}
+    for name, (dtype, pages) in tiles.items():
+        roles = frozenset(on.get(name, {WORKER}))
+        found[f"cb_{name}"] = Buffer(indices[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, roles)
+    for name, size in words.items():
+        roles = frozenset(on.get(name, {WORKER}))
+        found[f"cb_{name}"] = Buffer(indices[f"cb_{name}"], "UINT32", size, 1, roles)
+    return found
+
+
+def check_key_chunk(key_chunk: int | None, max_tokens: int) -> None:
+    """Raise UnsupportedError unless `key_chunk` is None or a multiple of 32 within the cache."""
+    if key_chunk is not None and (
+        type(key_chunk) is not int or not TILE <= key_chunk <= max_tokens or key_chunk % TILE
+    ):
+        raise UnsupportedError(
+            f"key_chunk must be a multiple of {TILE} from {TILE} to the {max_tokens} tokens of the caches, got "
+            f"{key_chunk!r}"
+        )
+
+
+def check_workers(workers_per_head: int | None) -> None:
+    """Raise UnsupportedError unless `workers_per_head` is None or a number of workers."""
+    if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
+        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")
