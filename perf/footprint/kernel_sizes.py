@@ -63,6 +63,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield each op with its name, on a chip's part of the model."""
     import ttnn
 
+    from tt_kernels.all_reduce.op import AllReduce
     from tt_kernels.common.peer import ChipPairs
     from tt_kernels.common.tp_group import TpGroup
     from tt_kernels.compute_gate.op import OutcomeLog, set_compute_gate
@@ -157,6 +158,8 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         "device_exchange",
         lambda: exchange(tile(1, 1, users, 4096), priority, tile(1, users, heads, head_dim)),
     )
+    reduce, row = AllReduce(mesh, users, 4096), tile(1, 1, users, 4096)
+    yield "all_reduce", lambda: reduce(row, residual=row, norm=tile(1, 1, 1, 4096))
     log = OutcomeLog(mesh, layers=32, users=users)
     yield "set_compute_gate", lambda: set_compute_gate(priority, log=log, layer=0)
     tokens_of_users, all_nodes = words(1, users), words(1, users * nodes)
