@@ -87,7 +87,7 @@ GEMM = Family(
     points={
         "default": [
             f"size=1024 dtype={formats} fidelity={fidelity}"
-            for formats, fidelity in (("bfloat16", "HiFi2,HiFi4"), ("bfloat8_b", "HiFi2,LoFi"))
+            for formats, fidelity in (("bfloat16", "HiFi2,HiFi4"), ("bfloat8_b", "HiFi2,LoFi"), ("bfloat4_b", "LoFi"))
         ]
         + ["size=2048 dtype=bfloat8_b fidelity=HiFi2"]
     },
