@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
-from tt_kernels.common.cores import Core, check_core, check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
 from tt_kernels.common.device_state import StateOfOne
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 MAX_USERS, TILE = 32, 32
 ROW_BYTES, FACE_ROWS = 32, 16  # of bfloat16 tiles
-MAX_WORKERS, MAX_DENSE_WORKERS = 32, 8
+MAX_WORKERS, MAX_DENSE_WORKERS, MAX_LINKS = 32, 8, 2
 _WORKER, _LINK = "worker", "link"
-_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE = 0, 1, 2
+_SEMAPHORES = {"packed_semaphore": 0, "decision_semaphore": 1, "squares_semaphore": 2, "sent_semaphore": 3}
 _STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11}
 _REASONS = {
     1: "TP rank {silent} sent no rows",
@@ -46,8 +46,8 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class ChipState:
-    """What a chip's link core keeps: `calls` made, and the failure if there was one. silent: the TP rank of the chip
-    that was missed."""
+    """What a chip's first link core keeps: `calls` made, and the failure if there was one. silent: the TP rank of the
+    chip that was missed."""
 
     calls: int
     status: int
@@ -71,10 +71,11 @@ class AllReduce(TpChips):
     the buffers in which the other chips' rows land.
 
     users: rows in use, 1 to MAX_USERS. columns: of a row, a multiple of 32.
-    core: (x, y) of the link core, the last of the grid by default. Workers are on the first others, row by row. link:
-        which Ethernet link between two chips. timeout_s: how long a chip waits for another, in seconds at 1 GHz.
+    links: at most so many Ethernet links between two chips, 1 or 2, each with a link core, the last cores of the grid.
+        One is used where neighbours have no second or the workers cannot be halved. Workers are the first cores of the
+        grid, row by row. timeout_s: how long a chip waits for another, in seconds at 1 GHz.
 
-    Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
+    Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a grid of one core.
     """
 
     STATE_WORDS, STATUS_WORD = 16, _STATE_FIELDS["status"]  # sizeof(tp::Calls), rounded up to 64 bytes
@@ -86,30 +87,41 @@ class AllReduce(TpChips):
         users: int,
         columns: int,
         tp_axis: int = 1,
-        core: Core | None = None,
-        link: int = 0,
+        links: int = MAX_LINKS,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
+        import ttnn
+
         if type(users) is not int or not 1 <= users <= MAX_USERS:
             raise ValueError(f"users must be 1 to {MAX_USERS}, not {users!r}")
         if type(columns) is not int or columns < TILE or columns % TILE:
             raise ValueError(f"columns must be a positive multiple of {TILE}, not {columns!r}")
+        if type(links) is not int or not 1 <= links <= MAX_LINKS:
+            raise ValueError(f"links must be 1 to {MAX_LINKS}, not {links!r}")
         grid = mesh.compute_with_storage_grid_size()
         if grid.x * grid.y < 2:
             raise ValueError(f"an all-reduce needs a core beside its link core; the grid is {grid.x}x{grid.y}")
-        core = (grid.x - 1, grid.y - 1) if core is None else core
-        check_core(mesh, core)
-        super().__init__(mesh, tp_axis, core, link, timeout_s)
+        cores = grid_cores(mesh, None, (0, 0))
+        super().__init__(mesh, tp_axis, cores[-1], 0, timeout_s)
         self.users, self.columns = users, columns
-        free = [each for each in grid_cores(mesh, None, (0, 0)) if each != core]
-        most = min(len(free), MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS)
-        count = max(n for n in range(1, most + 1) if columns // TILE % n == 0)
-        self.workers, self.tiles = free[:count], columns // TILE // count
+        tiles, most = columns // TILE, MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS
+
+        def workers_beside(link_cores: int) -> int:
+            room = min(len(cores) - link_cores, most)
+            return max((n for n in range(1, room + 1) if tiles % n == 0), default=0)
+
+        # Each link core sends for as many workers.
+        at_most = min(links, self._links_between_neighbours())
+        used = next(n for n in range(at_most, 0, -1) if workers_beside(n) and workers_beside(n) % n == 0)
+        count = workers_beside(used)
+        self.link_cores, self.workers, self.tiles = cores[: -used - 1 : -1], cores[:count], tiles // count
         # One user's columns lie packed in one tile of a worker, and the workers' sums of squares in the rows of a face.
         self.dense = users == 1 and self.tiles <= TILE
         whole = users > FACE_ROWS
         self.pieces, self.piece_bytes = (1, TILE_BYTES["BFLOAT16"]) if whole else (2, users * ROW_BYTES)
         self.chunk_bytes = self.tiles * self.pieces * self.piece_bytes
+        self.link_bytes = count // used * self.chunk_bytes
+        self.packet_bytes = ttnn.get_tt_fabric_max_payload_size_bytes() // 64 * 64
         self._landing = self._make_landing()
 
     def __call__(
@@ -167,13 +179,13 @@ class AllReduce(TpChips):
         programs = ttnn.MeshProgramDescriptor()
         for place in self.coordinates():
             here = ttnn.MeshCoordinate(*place)
-            cores = core_set(*self.workers, self.core)
+            cores = core_set(*self.workers, *self.link_cores)
             semaphores = [
                 ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0)
-                for number in (_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE)
+                for number in _SEMAPHORES.values()
             ]
             program = ttnn.ProgramDescriptor(kernels=[], semaphores=semaphores, cbs=[])
-            links = self.link_args(place, program)
+            links = [self.link_args(place, program, (core, link)) for link, core in enumerate(self.link_cores)]
             self._fill(program, tensors, epsilon, self.tp_rank(place), links)
             programs[ttnn.MeshCoordinateRange(here, here)] = program
         return programs
@@ -181,40 +193,36 @@ class AllReduce(TpChips):
     def buffers(self, has_residual: bool, has_norm: bool) -> dict[str, Buffer]:
         """Return the circular buffers of a call by their names in the kernels."""
         blocks, workers = 1 if self.dense else self.tiles, len(self.workers)
-        spread_norm = has_norm and not self.dense
         both, own = frozenset({_WORKER, _LINK}), frozenset({_WORKER})
         sizes = [
             # On workers too, so that they know its address.
-            ("cb_packed", "BFLOAT16", workers * self.chunk_bytes, 1, both),
+            ("cb_packed", "BFLOAT16", self.link_bytes, 1, both),
             ("cb_parts", "BFLOAT16", None, self.chips * blocks, own),
             ("cb_residual", "BFLOAT16", None, blocks * has_residual, own),
             ("cb_sum", "BFLOAT16", None, blocks, own),
             ("cb_weights", "BFLOAT16", None, blocks * has_norm, own),
             ("cb_normed", "BFLOAT16", None, blocks * has_norm, own),
-            ("cb_exact", "FLOAT32", None, blocks * has_norm, own),
-            ("cb_own_square", "FLOAT32", None, has_norm, own),
+            ("cb_exact", "FLOAT32", None, blocks, own),
+            ("cb_own_square", "FLOAT32", None, 1, own),
             ("cb_all_squares", "FLOAT32", None, has_norm * (1 if self.dense else workers), own),
-            ("cb_ones", "FLOAT32", None, spread_norm, own),
-            ("cb_squares", "FLOAT32", None, spread_norm, own),
-            ("cb_scale", "FLOAT32", None, spread_norm, own),
+            ("cb_scale", "FLOAT32", None, has_norm and not self.dense, own),
         ]
         return {
             name: Buffer(index, dtype, TILE_BYTES[dtype] if page is None else page, pages, roles)
             for index, (name, dtype, page, pages, roles) in enumerate(sizes)
         }
 
-    def _fill(self, program: Any, tensors: dict[str, Any], epsilon: float, rank: int, links: list[int]) -> None:
+    def _fill(self, program: Any, tensors: dict[str, Any], epsilon: float, rank: int, links: list[list[int]]) -> None:
         """Give `program` the kernels and buffers of a chip."""
         import ttnn
 
         has_residual, has_norm = tensors["residual"] is not None, tensors["weights"] is not None
         buffers = self.buffers(has_residual, has_norm)
-        constants = {name: buffer.index for name, buffer in buffers.items()} | {
-            "packed_semaphore": _PACKED_SEMAPHORE,
-            "decision_semaphore": _DECISION_SEMAPHORE,
-            "squares_semaphore": _SQUARES_SEMAPHORE,
+        constants = {name: buffer.index for name, buffer in buffers.items()} | _SEMAPHORES
+        constants |= {
             "chips": self.chips,
             "workers": len(self.workers),
+            "links": len(self.link_cores),
             "users": self.users,
             "dense": int(self.dense),
             "tiles": self.tiles,
@@ -222,26 +230,39 @@ class AllReduce(TpChips):
             "piece_bytes": self.piece_bytes,
             "has_residual": int(has_residual),
             "has_norm": int(has_norm),
-            "packet_bytes": ttnn.get_tt_fabric_max_payload_size_bytes() // 64 * 64,
+            "packet_bytes": self.packet_bytes,
         }
         # Those that are absent stand for the first, and are not touched.
         there = {name: tensors["partial"] if tensor is None else tensor for name, tensor in tensors.items()}
         address = {name: tensor.buffer_address() for name, tensor in there.items()}
         noc_core, landing = noc_core_of(self.device), self._landing.buffer_address()
         worker_cores = [part for core in self.workers for part in noc_core(core)]
-        link_x, link_y = noc_core(self.core)
-        reader = {"rank": rank, "link_x": link_x, "link_y": link_y, "landing": landing}
+        reader: dict[str, Any] = {"rank": rank, "landing": landing}
         read, written = ("partial", "sum"), ("residual", "weights", "normed")
         reader |= {name: address[name] for name in read}
         writer: dict[str, Any] = {name: address[name] for name in written} | {"worker_cores": worker_cores}
-        link: Values = {
-            "rank": rank,
-            "state": self.state.buffer_address(),
-            "timeout": self.timeout,
-            "landing": landing,
-            "worker_cores": worker_cores,
-            "links": links,
-        }
+        share = len(self.workers) // len(self.link_cores)  # of a link core
+
+        def reader_of(worker: int) -> Values:
+            x, y = noc_core(self.link_cores[worker // share])
+            return {"worker": worker, "link_x": x, "link_y": y} | reader
+
+        def link(number: int) -> Values:
+            own, other = noc_core(self.link_cores[number]), noc_core(self.link_cores[number - 1])
+            return {
+                "leads": int(number == 0),
+                "rank": rank,
+                "state": self.state.buffer_address(),
+                "timeout": self.timeout,
+                "landing": landing,
+                "own_x": own[0],
+                "own_y": own[1],
+                "other_x": other[0],
+                "other_y": other[1],
+                "worker_cores": worker_cores[2 * share * number :] + worker_cores[: 2 * share * number],  # own first
+                "links": links[number],
+            }
+
         defines = list(self.defines)
         program.kernels = [
             kernel_descriptor(
@@ -249,7 +270,7 @@ class AllReduce(TpChips):
                 ttnn.ReaderConfigDescriptor(),
                 accessors={name: there[name] for name in read},
                 constants=constants,
-                per_core={core: {"worker": n} | reader for n, core in enumerate(self.workers)},
+                per_core={core: reader_of(n) for n, core in enumerate(self.workers)},
                 defines=defines,
             ),
             kernel_descriptor(
@@ -262,7 +283,7 @@ class AllReduce(TpChips):
             ),
             kernel_descriptor(
                 KERNELS / "worker_compute.cpp",
-                _compute_config(buffers, self.dense),
+                _compute_config(buffers),
                 cores=core_set(*self.workers),
                 constants=constants,
                 common={"per_column": float_bits(1 / self.columns), "epsilon": float_bits(epsilon)},
@@ -272,23 +293,26 @@ class AllReduce(TpChips):
                 KERNELS / "link.cpp",
                 ttnn.WriterConfigDescriptor(),
                 constants=constants,
-                per_core={self.core: link},
+                per_core={core: link(number) for number, core in enumerate(self.link_cores)},
                 defines=defines,
             ),
         ]
-        cores = {_WORKER: self.workers, _LINK: [self.core]}
+        cores = {_WORKER: self.workers, _LINK: self.link_cores}
         program.cbs = [circular_buffer(buffer, cores) for buffer in buffers.values() if buffer.pages > 0]
 
     def _make_landing(self) -> Any:
-        """Return two slots of every chip's pieces, in L1 of each worker of every chip. What has landed in an earlier
-        call must not be read: no chip begins a call before both are there on all."""
+        """Return two slots of every chip's pieces, in L1 of each link core of every chip, if its workers' fit a packet,
+        else of each worker. What has landed in an earlier call must not be read: no chip begins a call before both are
+        there on all."""
         import ttnn
 
-        words = 2 * self.chips * self.chunk_bytes // 4
-        shard = ttnn.ShardSpec(core_set(*self.workers), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
+        direct = self.link_bytes <= self.packet_bytes
+        cores = self.link_cores if direct else self.workers
+        words = 2 * self.chips * (self.link_bytes if direct else self.chunk_bytes) // 4
+        shard = ttnn.ShardSpec(core_set(*cores), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
         memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
         landing = ttnn.from_torch(
-            torch.zeros(1, 1, len(self.workers), words, dtype=torch.int32),
+            torch.zeros(1, 1, len(cores), words, dtype=torch.int32),
             dtype=ttnn.uint32,
             layout=ttnn.ROW_MAJOR_LAYOUT,
             device=self.device,
@@ -297,6 +321,18 @@ class AllReduce(TpChips):
         )
         ttnn.synchronize_device(self.device)  # else this write could reach a chip after another's rows
         return landing
+
+    def _links_between_neighbours(self) -> int:
+        """Return the fewest Ethernet links between two neighbours along the axis."""
+        import ttnn
+
+        def node(place: tuple[int, ...]) -> Any:
+            return self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
+
+        first = [place for place in self.coordinates() if self.tp_rank(place) + 1 < self.chips]
+        step = [int(axis == self.tp_axis) for axis in range(len(self.shape))]
+        neighbours = [(place, tuple(at + by for at, by in zip(place, step, strict=True))) for place in first]
+        return min(len(ttnn.get_forwarding_link_indices(node(one), node(other))) for one, other in neighbours)
 
     def _check(self, partial: Any, residual: Any, norm: Any, epsilon: Any) -> None:
         """Raise ValueError for tensors that cannot be reduced."""
@@ -311,13 +347,13 @@ class AllReduce(TpChips):
             raise ValueError(f"epsilon is a positive, finite number, not {epsilon!r}")
 
 
-def _compute_config(buffers: dict[str, Buffer], dense: bool) -> Any:
+def _compute_config(buffers: dict[str, Buffer]) -> Any:
     """Return the compute configuration: float32 sums, and float32 operands that go straight to the registers."""
     import ttnn
 
     config = ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
     modes = [ttnn.UnpackToDestMode.Default] * 32
-    for name in ("cb_exact", "cb_all_squares" if dense else "cb_scale"):
+    for name in ("cb_exact", "cb_all_squares", "cb_scale"):
         modes[buffers[name].index] = ttnn.UnpackToDestMode.UnpackToDestFp32
     config.unpack_to_dest_mode = modes
     return config

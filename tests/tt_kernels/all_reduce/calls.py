@@ -52,8 +52,9 @@ def check(found: dict[str, Any], parts, residual=None, norm=None) -> None:
     error = (same_on_all_chips(found["sum"]).double() - total).abs()
     assert (error <= HALF_STEP * total.abs() + 2.0**-20 * largest).all(), error.max()
     if norm is not None:
-        relative = (same_on_all_chips(found["normed"]).double() - normed).abs() / normed.abs().clamp_min(1e-3)
-        assert relative.max() < 1.5 * HALF_STEP, relative.max()
+        # No bfloat16 is nearer to float64's but for float32's own rounding.
+        relative = (same_on_all_chips(found["normed"]).double() - normed).abs() / normed.abs().clamp_min(1e-6)
+        assert relative.max() < 1.02 * HALF_STEP, relative.max()
 
 
 def draw(seed: int, chips: int, users: int, columns: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -24,57 +24,65 @@ def shards(cores: int):
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
 
 
-@pytest.mark.parametrize("users", [1, 3, 17])
-def test_sum_residual_and_norm(sim_mesh, users):
-    """From one row to whole tiles; three workers, of which each has several tiles, or one where three divides them;
-    interleaved, and in shards of which a worker has two."""
-    worker = sim_mesh((1, 2), "2x2")
-    calls, drawn = [], []
-    for columns in (128, 96):
-        parts, residual, norm = draw(users, 2, users, columns)
-        both = {"residual": residual, "norm": norm}
-        forms = [({}, "DRAM"), ({"residual": residual}, "DRAM"), ({"norm": norm}, "L1"), (both, Make(SHARDS, 4))]
-        op = reduce_of(users, columns)
-        for form, memory in [(both, "L1")] if columns == 96 else forms:
-            calls.append(call_of(op, parts, **form, memory=memory))
-            drawn.append((parts, form))
-    for (parts, form), found in zip(drawn, run_ops(worker, calls, timeout=300), strict=True):
-        check(found, parts, **form)
+@pytest.mark.parametrize(
+    ("users", "columns", "given", "memory"),
+    [
+        (1, 128, ("residual", "norm"), Make(SHARDS, 4)),  # a packet over either link
+        (1, 96, (), "DRAM"),  # one link, as three workers cannot be halved
+        (3, 96, ("residual",), "L1"),
+        (16, 128, ("norm",), Make(SHARDS, 4)),
+        (17, 96, ("residual", "norm"), "L1"),  # packets for two workers and for one
+        (32, 192, ("residual", "norm"), "DRAM"),  # several packets for a worker
+    ],
+)
+def test_sum_residual_and_norm(sim_mesh, users, columns, given, memory):
+    """From one row to whole tiles; two workers with several tiles each, or three with one; interleaved, and in shards
+    of which a worker has two."""
+    parts, *both = draw(users, 2, users, columns)
+    form = {name: tensor for name, tensor in zip(("residual", "norm"), both, strict=True) if name in given}
+    (found,) = run_ops(sim_mesh((1, 2), "2x2"), [call_of(reduce_of(users, columns), parts, **form, memory=memory)])
+    check(found, parts, **form)
 
 
-@pytest.mark.parametrize("users", [1])
+@pytest.mark.parametrize("users", [1, 3])
 def test_values_that_cancel_and_those_that_are_no_numbers(sim_mesh, users):
-    """Parts of any size whose sum is small; and infinities and NaN, which reach all chips alike and no other column of
-    the sum."""
+    """Parts of any size whose sum is small. Infinities and NaN reach all chips alike and no other number of the sum.
+    The norm of a row with infinities is NaN there and else 0, of one with NaN all NaN; other rows' are as without."""
     generator, columns = torch.Generator().manual_seed(5), 64
     shape = (1, users, columns)
     scale = 2.0 ** torch.randint(-20, 20, shape, generator=generator)
     first = (scale * torch.randn(shape, generator=generator)).bfloat16()
     small = (2.0**-6 * scale * torch.randn(shape, generator=generator)).bfloat16()
     cancelling = torch.stack([first, small - first])
-    broken, _, _ = draw(users, 2, users, columns)
-    places = {1: float("inf"), 2: -float("inf"), 40: float("nan")}
-    for place, value in places.items():
-        broken[place % 2, 0, 0, place] = value
+    infinite, _, _ = draw(users, 2, users, columns)
+    infinite[0, 0, 0, 1], infinite[1, 0, 0, 40] = -float("inf"), float("inf")
+    broken = infinite.clone()
+    broken[0, 0, 0, 2] = float("nan")
     broken[0, 0, 0, 3], broken[1, 0, 0, 3] = float("inf"), -float("inf")
     op, norm = reduce_of(users, columns), torch.ones(columns).bfloat16()
-    whole, found = run_ops(
-        sim_mesh((1, 2), "2x2"), [call_of(op, cancelling), call_of(op, broken, norm=norm)], timeout=300
-    )
-    check(whole, cancelling)
-    total, _ = reference.all_reduce(list(broken[:, 0]))
-    sums, normed = same_on_all_chips(found["sum"]), same_on_all_chips(found["normed"])
-    finite = total.isfinite()
-    torch.testing.assert_close(sums[finite].double(), total[finite], atol=1e-6, rtol=HALF_STEP)
-    # Packing makes an infinity of NaN.
-    assert not sums[~finite].isfinite().any() and not normed[~finite].isfinite().any() and (~finite).sum() == 4
-    _, right = reference.all_reduce([part[0, 1:] for part in broken], norm=norm)
-    torch.testing.assert_close(normed[1:].double(), right, atol=1e-3, rtol=1.5 * HALF_STEP)
+    given = [cancelling, infinite, broken]
+    whole, *others = run_ops(sim_mesh((1, 2), "2x2"), [call_of(op, parts, norm=norm) for parts in given])
+    check(whole, cancelling, norm=norm)
+    for parts, found in zip(given[1:], others, strict=True):
+        total, normed = reference.all_reduce(list(parts[:, 0]), norm=norm)
+        sums, norms = (same_on_all_chips(found[name]).double() for name in ("sum", "normed"))
+        torch.testing.assert_close(sums, total, atol=1e-6, rtol=HALF_STEP, equal_nan=True)
+        torch.testing.assert_close(norms, normed, atol=1e-6, rtol=1.01 * HALF_STEP, equal_nan=True)
 
 
-def test_four_chips(sim_mesh):
+@pytest.mark.parametrize("replays", [4, pytest.param(100, marks=pytest.mark.slow)])
+def test_replays_of_a_trace(sim_mesh, replays):
+    """Each with its own values, in both slots by turns."""
+    op, drawn = reduce_of(1, 64), [draw(seed, 2, 1, 64) for seed in range(replays)]
+    calls = [call_of(op, *each) for each in drawn]
+    for each, found in zip(drawn, run_ops(sim_mesh((1, 2), "2x1", dispatch="fast"), calls, traced=True), strict=True):
+        check(found, *each)
+
+
+@pytest.mark.parametrize("chips", [4, pytest.param(8, marks=pytest.mark.slow)])
+def test_longer_lines(sim_mesh, chips):
     """Those in the middle send both ways."""
-    op, drawn = reduce_of(1, 64), [draw(seed, 4, 1, 64) for seed in range(2)]
-    results = run_ops(sim_mesh((1, 4), "2x1"), [call_of(op, *each) for each in drawn], timeout=500)
+    op, drawn = reduce_of(1, 64), [draw(seed, chips, 1, 64) for seed in range(2)]
+    results = run_ops(sim_mesh((1, chips), "2x1"), [call_of(op, *each) for each in drawn], timeout=1500)
     for each, found in zip(drawn, results, strict=True):
         check(found, *each)

@@ -7,13 +7,10 @@
 #include <cstdint>
 
 #include "api/compute/cb_api.h"
+#include "api/compute/common.h"
 #include "api/compute/compute_kernel_api.h"
 #include "api/compute/compute_kernel_hw_startup.h"
-#include "api/compute/eltwise_binary.h"
 #include "api/compute/eltwise_binary_sfpu.h"
-#include "api/compute/eltwise_unary/binop_with_scalar.h"
-#include "api/compute/eltwise_unary/rsqrt.h"
-#include "api/compute/matmul.h"
 #include "api/compute/pack.h"
 #include "api/compute/reconfig_data_format.h"
 #include "api/compute/reg_api.h"
@@ -21,8 +18,12 @@
 #include "config.hpp"
 #include "dense_rows.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
+#include "user_rows.hpp"
 
 namespace {
+
+constexpr register_rows::Bands bands = {
+    0, (config::users + register_rows::band_rows - 1) / register_rows::band_rows};
 
 // Packs a register as the next page of a float32 buffer.
 void pack_exact(uint32_t cb, uint32_t from = 0) {
@@ -76,43 +77,33 @@ void sums() {
     for (uint32_t block = 0; block < config::blocks; ++block) {
         tile_regs_acquire();
         add_up(block);
-        if constexpr (config::dense && config::has_norm) {
+        if constexpr (config::dense) {
             dense_rows::sum_of_squares();
         }
         tile_regs_commit();
         tile_regs_wait();
-        if constexpr (config::dense && config::has_norm) {
+        if constexpr (config::dense) {
             pack_exact(config::cb_own_square, 1);
         }
-        if constexpr (config::has_norm) {
-            pack_exact(config::cb_exact);
-        }
+        pack_exact(config::cb_exact);
         pack_rounded(config::cb_sum);
         tile_regs_release();
     }
 }
 
-// The sum of the squares of each row of this worker's columns, in all columns.
+// The sum of the squares of each row of this worker's columns.
 void square() {
     cb_wait_front(config::cb_exact, config::blocks);
     tile_regs_acquire();
     for (uint32_t block = 0; block < config::blocks; ++block) {
-        const uint32_t to = block == 0 ? 0 : 1;
-        copy(config::cb_exact, block, to);
-        square_tile_init();
-        square_tile(to);
-        if (block > 0) {
-            add_binary_tile_init();
-            add_binary_tile(0, 1, 0);
+        copy(config::cb_exact, block, 1);
+        if (block == 0) {
+            user_rows::add_squares<true>(bands);
+        } else {
+            user_rows::add_squares<false>(bands);
         }
     }
-    finish(config::cb_squares);
-    cb_wait_front(config::cb_ones, 1);
-    cb_wait_front(config::cb_squares, 1);
-    reconfig_data_format(config::cb_ones, config::cb_squares);
-    matmul_init(config::cb_squares, config::cb_ones);
-    tile_regs_acquire();
-    matmul_tiles(config::cb_squares, config::cb_ones, 0, 0, 0);
+    user_rows::add_columns(bands);
     finish(config::cb_own_square);
 }
 
@@ -120,20 +111,13 @@ void square() {
 void scale(uint32_t per_column, uint32_t epsilon) {
     cb_wait_front(config::cb_all_squares, config::workers);
     tile_regs_acquire();
-    reconfig_data_format(config::cb_all_squares, config::cb_all_squares);
-    uint32_t worker = config::workers % 2;
-    if (worker == 1) {
-        copy(config::cb_all_squares, 0, 0);
+    copy(config::cb_all_squares, 0, 0);
+    user_rows::init();
+    for (uint32_t worker = 1; worker < config::workers; ++worker) {
+        copy_tile(config::cb_all_squares, worker, 1);
+        user_rows::add(bands);
     }
-    add_init(config::cb_all_squares, config::cb_all_squares, true);
-    for (; worker < config::workers; worker += 2) {
-        add_tiles(config::cb_all_squares, config::cb_all_squares, worker, worker + 1, 0);
-    }
-    binop_with_scalar_tile_init();
-    mul_unary_tile(0, per_column);
-    add_unary_tile(0, epsilon);
-    rsqrt_tile_init();
-    rsqrt_tile(0);
+    user_rows::scales(bands, per_column, epsilon);
     finish(config::cb_scale);
 }
 
@@ -179,10 +163,12 @@ void normalise_dense(uint32_t per_column, uint32_t epsilon) {
 void kernel_main() {
     compute_kernel_hw_startup(config::cb_parts, config::cb_parts, config::cb_sum);
     sums();
+    if constexpr (!config::dense) {
+        square();
+    }
     if constexpr (config::has_norm && config::dense) {
         normalise_dense(COMMON_ARG(per_column), COMMON_ARG(epsilon));
     } else if constexpr (config::has_norm) {
-        square();
         scale(COMMON_ARG(per_column), COMMON_ARG(epsilon));
         normalise();
     }

@@ -8,9 +8,9 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
+#include "not_finite.hpp"
 #include "pieces.hpp"
 #include "tt_kernels/common/kernels/arguments.hpp"
-#include "tt_kernels/common/kernels/tile_masks.hpp"
 
 namespace {
 
@@ -80,19 +80,17 @@ void exchange_dense_squares(uint32_t worker) {
 }
 
 // Sends this worker's sums of squares to all workers, to a tile of its own, and waits for theirs. They fill a row of 16
-// columns; the faces to the right have them too, so that all columns of a row hold its sum.
+// columns.
 void exchange_squares(uint32_t worker, uint32_t semaphore) {
     constexpr uint32_t upper = config::users < config::face_rows ? config::users : config::face_rows;
     const uint32_t from = get_read_ptr(config::cb_own_square);
     const uint32_t tile = get_write_ptr(config::cb_all_squares) + worker * config::exact_tile_bytes;
     for_each_worker([&](uint32_t x, uint32_t y) {
-        for (uint32_t face = 0; face < 2; ++face) {
-            const uint64_t to = get_noc_addr(x, y, tile + face * config::exact_face_bytes);
-            noc_async_write(from, to, upper * config::exact_row_bytes);
-            if constexpr (config::users > config::face_rows) {
-                constexpr uint32_t below = 2 * config::exact_face_bytes;
-                noc_async_write(from + below, to + below, (config::users - upper) * config::exact_row_bytes);
-            }
+        const uint64_t to = get_noc_addr(x, y, tile);
+        noc_async_write(from, to, upper * config::exact_row_bytes);
+        if constexpr (config::users > config::face_rows) {
+            constexpr uint32_t below = 2 * config::exact_face_bytes;
+            noc_async_write(from + below, to + below, (config::users - upper) * config::exact_row_bytes);
         }
     });
     noc_async_write_barrier();
@@ -127,14 +125,11 @@ void kernel_main() {
     }
     if constexpr (config::has_norm) {
         if constexpr (!config::dense) {
-            constexpr uint32_t one = 0x3F800000;
-            cb_reserve_back(config::cb_ones, 1);
-            tile_masks::fill_elements(get_write_ptr(config::cb_ones), config::exact_tile_bytes, one);
-            cb_push_back(config::cb_ones, 1);
             repeat_rows(get_write_ptr(config::cb_weights));
         }
         cb_push_back(config::cb_weights, config::blocks);
         cb_wait_front(config::cb_own_square, 1);
+        not_finite::mend_squares(get_read_ptr(config::cb_own_square));
         if constexpr (config::dense) {
             exchange_dense_squares(worker);
         } else {
@@ -142,11 +137,14 @@ void kernel_main() {
         }
         cb_reserve_back(config::cb_all_squares, config::square_pages);
         cb_push_back(config::cb_all_squares, config::square_pages);
-    }
-    if constexpr (config::has_norm) {
+        const uint32_t squares = get_read_ptr(config::cb_all_squares);
+        const bool finite = not_finite::all_finite(squares);  // while the compute kernel works
         cb_wait_front(config::cb_normed, config::blocks);
         const volatile tt_l1_ptr uint32_t* decision =
             reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(decision_semaphore));
+        if (!finite) {
+            not_finite::mend_norm(squares, get_read_ptr(config::cb_normed));
+        }
         if (*decision != config::failed) {
             pieces::scatter(normed, first, get_read_ptr(config::cb_normed));
         }
