@@ -69,6 +69,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     from tt_kernels.compute_gate.op import OutcomeLog, set_compute_gate
     from tt_kernels.device_exchange.op import DeviceExchange
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
+    from tt_kernels.gated_product.op import gated_product
     from tt_kernels.speculative_flash_decode.guess_range import chosen_words
     from tt_kernels.speculative_flash_decode.op import (
         GuessRange,
@@ -153,6 +154,11 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         lambda: lossy_sigmoid_sampling(*verified, draft, numbers, **split),
     )
     yield "greedy_verification", lambda: greedy_verification(drafted, parents, drafted, vocab)
+    spread = ttnn.create_sharded_memory_config(
+        (32, 224), ttnn.CoreGrid(x=8, y=8), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
+    )
+    hidden = ttnn.empty([1, 1, users, 14336], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, spread)
+    yield "gated_product", lambda: gated_product(hidden, hidden)
     exchange = DeviceExchange(pairs, users)
     yield (
         "device_exchange",

@@ -13,13 +13,13 @@ from typing import Any
 
 import ttnn
 
-from models.llama31_8b.tt import attention_policies
+from models.llama31_8b.tt import attention_policies, layouts
 from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import dtype_name
 from models.llama31_8b.tt.precision import TILE_BYTES
 from models.llama31_8b.tt.sharding import FLASH_DECODE
-from perf.lib.launch_labels import ALL_REDUCE, around, each_call, in_layers
+from perf.lib.launch_labels import ALL_REDUCE, GATED_PRODUCT, around, each_call, in_layers
 from tt_kernels.all_reduce.op import AllReduce
 
 from .graph import calls_of
@@ -92,7 +92,7 @@ def record(model: TtLlama, step: Callable[[], object]) -> list[Launch]:
 @contextlib.contextmanager
 def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
     """Note every op that is called from Python, with the layer that calls. Raises RuntimeError for a program of ours
-    other than flash decode and the all-reduce: what it reads is not known here."""
+    other than flash decode, the all-reduce and the gated product: what it reads is not known here."""
     now: dict[str, Any] = {"layer": None, "inside": False, "ours": None}
 
     def note(name: str, run: Callable[[], Any], given: list[Any], _: str | None) -> Any:
@@ -101,7 +101,8 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
         op = name
         if name == GENERIC:
             if now["ours"] is None:
-                raise RuntimeError(f"{GENERIC} in a decode step: only {FLASH_DECODE} and {ALL_REDUCE} are known")
+                known = f"{FLASH_DECODE}, {ALL_REDUCE} and {GATED_PRODUCT}"
+                raise RuntimeError(f"{GENERIC} in a decode step: only {known} are known")
             op, given = now["ours"], given[0][:-1]  # the last is the result, the all-reduce's first in L1
         now["inside"] = True
         try:
@@ -119,8 +120,15 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
     def named(owner: Any, call: str, name: str) -> contextlib.AbstractContextManager[None]:
         return around(owner, call, lambda: now.update(ours=name), lambda: now.update(ours=None))
 
-    attention, sums = (attention_policies, FLASH_DECODE, FLASH_DECODE), (AllReduce, "__call__", ALL_REDUCE)
-    with each_call(note), in_layers(model, now), named(*attention), named(*sums):
+    with contextlib.ExitStack() as stack:
+        for context in (
+            each_call(note),
+            in_layers(model, now),
+            named(attention_policies, FLASH_DECODE, FLASH_DECODE),
+            named(AllReduce, "__call__", ALL_REDUCE),
+            named(layouts, GATED_PRODUCT, GATED_PRODUCT),
+        ):
+            stack.enter_context(context)
         yield
 
 

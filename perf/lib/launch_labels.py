@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # How the parts of a layer are named whose programs are generic ops to ttnn.
 ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
+GATED_PRODUCT = "gated_product"
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ class Labels:
 
     @contextlib.contextmanager
     def of_model(self, model: TtLlama) -> Iterator[None]:
-        """`taken`, with the layer, and the part where it is attention, all-reduce, exchange or gate."""
+        """`taken`, with the layer, and the part where it is attention, all-reduce, gated product, exchange or
+        gate."""
+        from models.llama31_8b.tt import layouts
         from models.llama31_8b.tt.alspec import PairAlspec
         from tt_kernels.all_reduce.op import AllReduce
         from tt_kernels.compute_gate import op as gate
@@ -97,6 +100,7 @@ class Labels:
         parts: list[tuple[Any, str, str]] = [
             (type(attention), "__call__", ATTENTION),
             (AllReduce, "__call__", ALL_REDUCE),
+            (layouts, "gated_product", GATED_PRODUCT),
         ]
         if isinstance(attention, PairAlspec):
             parts += [(attention, "exchange", EXCHANGE), (gate, "_launch", GATE)]

@@ -23,7 +23,17 @@ from perf.lib.chip import Chip, ttsim_library
 from perf.lib.data_file import add_write_option, commit, new_file, read, write, write_rows
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept
-from perf.ops import attention, collectives, flash_decode, gemm, prefill, sampling, sgdc, stock_decode
+from perf.ops import (
+    attention,
+    collectives,
+    flash_decode,
+    gated_product,
+    gemm,
+    prefill,
+    sampling,
+    sgdc,
+    stock_decode,
+)
 from perf.ops.family import Family, Point, Row, report
 from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.simulated_n150.library import version
@@ -45,6 +55,7 @@ FAMILIES: dict[str, Family] = {
     "prefill_attention": prefill.ATTENTION,
     "prefill_parts": prefill.PARTS,
     "all_reduce": collectives.ALL_REDUCE,
+    "gated_product": gated_product.GATED_PRODUCT,
 }
 TIMEOUT_S = 3 * 3600.0
 

@@ -20,6 +20,7 @@ import ttnn
 
 from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
+from tt_kernels.gated_product.op import gated_product
 
 from ..config import LlamaConfig
 from .kv_cache import KVCacheBase
@@ -116,6 +117,11 @@ class Layout(ABC):
     @abstractmethod
     def multiply(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply rows, [1, 1, rows, inputs] -> bfloat16 [1, 1, rows, outputs]."""
+
+    def gated(self, gate: ttnn.Tensor, up: ttnn.Tensor) -> Any:
+        """Return silu(gate) * up, bfloat16 [1, 1, rows, columns], in gate's memory."""
+        silu = [ttnn.UnaryOpType.SILU]
+        return ttnn.mul(gate, up, input_tensor_a_activations=silu, memory_config=gate.memory_config())
 
     @abstractmethod
     def logits(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
@@ -380,6 +386,9 @@ class ShardedLayout(DecodeLayout):
         weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
         source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
         return BankedProjection(weight, banked_program(product), source, result)
+
+    def gated(self, gate: ttnn.Tensor, up: ttnn.Tensor) -> Any:
+        return gated_product(gate, up)
 
     def split(self, fused: ttnn.Tensor) -> Any:
         return self._split(fused, apart=True)

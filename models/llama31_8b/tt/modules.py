@@ -119,18 +119,13 @@ class MLP:
 
     def __call__(self, x: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout."""
-        hidden = _gated(layout.multiply(self.ff1, x), layout.multiply(self.ff3, x))
+        gate, up = layout.multiply(self.ff1, x), layout.multiply(self.ff3, x)
+        hidden = layout.gated(gate, up)
+        ttnn.deallocate(gate)
+        ttnn.deallocate(up)
         out = layout.multiply(self.ff2, hidden)
         ttnn.deallocate(hidden)
         return out
-
-
-def _gated(gate: ttnn.Tensor, up: ttnn.Tensor) -> ttnn.Tensor:
-    """Return silu(gate) * up in gate's memory; both inputs are freed."""
-    out = ttnn.mul(gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], memory_config=gate.memory_config())
-    ttnn.deallocate(gate)
-    ttnn.deallocate(up)
-    return out
 
 
 class RMSNorm:

@@ -30,7 +30,7 @@ from models.llama31_8b.tt.sharding import (
 )
 from perf.footprint.__main__ import program_row, step_totals
 from perf.footprint.graph import CAPACITY
-from perf.lib.launch_labels import ALL_REDUCE
+from perf.lib.launch_labels import ALL_REDUCE, GATED_PRODUCT
 from tests.models.tt.sharding_programs import modules, steps_of_row, tokens
 from tests.support.tt_programs import figures
 
@@ -201,6 +201,8 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
             heads = LLAMA.num_key_value_heads // mesh.tp
             assert attention["programs"] == ["GenericOp"]
             assert attention["cores"] > heads and attention["cores"] % heads == 0, "several workers a head"
+            (gated,) = [launch for launch in layer if launch["op"] == GATED_PRODUCT]
+            assert gated["programs"] == ["GenericOp"] and gated["cores"] == CHOSEN[mesh.tp][0][3]
             norms = [launch["cores"] for launch in layer if launch["op"] == "rms_norm"]
             # The all-reduce takes all norms but the first layer's first.
             assert norms == [32] * (1 if sums else 2), "the interleaved norm has a core for a tile of users"
