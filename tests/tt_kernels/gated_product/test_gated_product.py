@@ -37,8 +37,8 @@ def rows(users: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return gates over all signs and magnitudes, and normal rows to multiply."""
     random = torch.Generator().manual_seed(users)
     gate, up = (torch.randn(1, 1, users, CORES * COLUMNS, generator=random) for _ in range(2))
-    gate = gate * 2.0 ** torch.randint(-6, 6, gate.shape, generator=random)
-    gate[..., :8] = torch.tensor([0.0, -0.0, 88.0, -88.0, 1e30, -1e30, torch.inf, 1e-30])
+    gate = (gate * 2.0 ** torch.randint(-6, 6, gate.shape, generator=random)).clamp(min=-75)  # else denormal
+    gate[..., :8] = torch.tensor([0.0, -0.0, 80.0, -80.0, 1e30, -1e30, torch.inf, 1e-30])
     up[..., :8] = 1
     return gate.bfloat16(), up.bfloat16()
 
