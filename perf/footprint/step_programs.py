@@ -19,7 +19,7 @@ from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import dtype_name
 from models.llama31_8b.tt.precision import TILE_BYTES
 from models.llama31_8b.tt.sharding import FLASH_DECODE
-from perf.lib.launch_labels import ALL_REDUCE, GATED_PRODUCT, around, each_call, in_layers
+from perf.lib.launch_labels import ALL_REDUCE, GATED_PRODUCT, ROTATED_HEADS, around, each_call, in_layers
 from tt_kernels.all_reduce.op import AllReduce
 
 from .graph import calls_of
@@ -92,7 +92,7 @@ def record(model: TtLlama, step: Callable[[], object]) -> list[Launch]:
 @contextlib.contextmanager
 def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
     """Note every op that is called from Python, with the layer that calls. Raises RuntimeError for a program of ours
-    other than flash decode, the all-reduce and the gated product: what it reads is not known here."""
+    other than those named here: what it reads is not known."""
     now: dict[str, Any] = {"layer": None, "inside": False, "ours": None}
 
     def note(name: str, run: Callable[[], Any], given: list[Any], _: str | None) -> Any:
@@ -101,7 +101,7 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
         op = name
         if name == GENERIC:
             if now["ours"] is None:
-                known = f"{FLASH_DECODE}, {ALL_REDUCE} and {GATED_PRODUCT}"
+                known = ", ".join((FLASH_DECODE, ALL_REDUCE, GATED_PRODUCT, ROTATED_HEADS))
                 raise RuntimeError(f"{GENERIC} in a decode step: only {known} are known")
             op, given = now["ours"], given[0][:-1]  # the last is the result, the all-reduce's first in L1
         now["inside"] = True
@@ -127,6 +127,7 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
             named(attention_policies, FLASH_DECODE, FLASH_DECODE),
             named(AllReduce, "__call__", ALL_REDUCE),
             named(layouts, GATED_PRODUCT, GATED_PRODUCT),
+            named(layouts, ROTATED_HEADS, ROTATED_HEADS),
         ):
             stack.enter_context(context)
         yield

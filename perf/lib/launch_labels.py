@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # How the parts of a layer are named whose programs are generic ops to ttnn.
 ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
-GATED_PRODUCT = "gated_product"
+GATED_PRODUCT, ROTATED_HEADS = "gated_product", "rotated_heads"
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,7 @@ class Labels:
 
     @contextlib.contextmanager
     def of_model(self, model: TtLlama) -> Iterator[None]:
-        """`taken`, with the layer, and the part where it is attention, all-reduce, gated product, exchange or
-        gate."""
+        """`taken`, with the layer, and the part where an op of ours runs, by the names above."""
         from models.llama31_8b.tt import layouts
         from models.llama31_8b.tt.alspec import PairAlspec
         from tt_kernels.all_reduce.op import AllReduce
@@ -101,6 +100,7 @@ class Labels:
             (type(attention), "__call__", ATTENTION),
             (AllReduce, "__call__", ALL_REDUCE),
             (layouts, "gated_product", GATED_PRODUCT),
+            (layouts, "rotated_heads", ROTATED_HEADS),
         ]
         if isinstance(attention, PairAlspec):
             parts += [(attention, "exchange", EXCHANGE), (gate, "_launch", GATE)]

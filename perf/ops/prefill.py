@@ -198,7 +198,7 @@ def _parts(device, p: SimpleNamespace) -> list[Row]:
     launches: dict[str, tuple[int, Callable[[], Any]]] = {
         "norm": (2, lambda: layout.norm(norm, x)),
         "create heads": (1, lambda: layout.split(fused)),
-        "rotate queries and keys": (1, lambda: layout.rotate(rope, q, k, angles)),
+        "rotate queries and keys": (1, lambda: [rope.prefill(part, angles) for part in (q, k)]),
         "fill a plain cache": (1, lambda: plain.fill(0, k, v, 0, 0)),
         "fill a paged cache": (0, lambda: paged.fill(0, k, v, 0, 0)),
         "concatenate heads": (1, lambda: layout.join(q)),

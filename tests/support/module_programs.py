@@ -58,7 +58,7 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
             read(model.head(put(x[None, None]), model.rows))[0, 0, :, : config.vocab_size], reference.head(x)
         )
 
-    angles = model.rope.prefill_angles(model.put_integers(torch.arange(64, 64 + ROWS)[None], "uint32"))
+    angles = model.rope.row_angles(model.put_integers(torch.arange(64, 64 + ROWS)[None], "uint32"))
     many = normal(1, heads, ROWS, dim)  # neighbours are pairs
     found["rope, prefill"] = figures(
         half_split(read(model.rope.prefill(put(many), angles))[0]), rotated(half_split(many[0]), 64)
@@ -66,7 +66,7 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
 
     # A whole prompt of one chunk: causal attention and the output projection.
     begin = model.put_integers(torch.tensor([0]), "int32")
-    angles = model.rope.prefill_angles(model.put_integers(torch.arange(ROWS)[None], "uint32"))
+    angles = model.rope.row_angles(model.put_integers(torch.arange(ROWS)[None], "uint32"))
     rows = Pass(model.rows, angles, model.attention, StepInputs(begin, begin, begin))
     heads_output = ours.attention.attend_chunk(
         ours.attention.project_qkv(put(x[None, None]), rows), model.cache, Chunk(0, 0), rows

@@ -36,8 +36,8 @@ class StepInputs(NamedTuple):
 
     tokens: uint32 [1, users * nodes], user by user. positions: int32 [users], of each user's first node, which is the
     number of cached tokens before it; -1 skips a user. angles: uint32 [1, users * nodes], each node's position in its
-    text, 0 for skipped users; for one token repeated `Layout.angle_rows` times, all users for each. intervals: int32
-    [users, 2, nodes], when a depth-first walk enters and leaves each node, see `tree_attention`.
+    text, 0 for skipped users. intervals: int32 [users, 2, nodes], when a depth-first walk enters and leaves each node,
+    see `tree_attention`.
     """
 
     tokens: ttnn.Tensor

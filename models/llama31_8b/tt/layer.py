@@ -18,7 +18,7 @@ import ttnn
 
 from .attention_policies import AttentionPolicy, StepInputs, TokenHeads
 from .kv_cache import KVCacheBase
-from .layouts import Layout, Residual, add_into
+from .layouts import Layout, Residual, Rows, add_into
 from .mesh import TILE
 from .modules import MLP, Angles, Projection, RMSNorm, Rope, kernel_config
 from .prefill import attention_size
@@ -59,9 +59,10 @@ class Attention:
 
     def project_qkv(self, x: ttnn.Tensor, step: Pass) -> TokenHeads:
         """Project normed rows, bfloat16 [1, 1, rows, hidden], to queries, keys and values, rotated."""
-        q, k, v = self._split(x, step.layout)
-        q, k = step.layout.rotate(self.rope, q, k, step.angles)
-        return TokenHeads(step.layout.queries(q, step.policy.takes_shards), k, v)
+        fused = step.layout.multiply(self.qkv, x)
+        heads = TokenHeads(*step.layout.rotated(fused, self.rope, step.angles, step.policy.takes_shards))
+        ttnn.deallocate(fused)
+        return heads
 
     def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Write the cache, and attend to it: queries' shape, interleaved."""
@@ -88,16 +89,12 @@ class Attention:
         """Project attention's result to partial sums, bfloat16 [1, 1, rows, hidden]."""
         return layout.multiply(self.wo, layout.join(out))
 
-    def keys_and_values(self, x: ttnn.Tensor, layout: Layout, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
+    def keys_and_values(self, x: ttnn.Tensor, rows: Rows, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """Compute what a pass over `Rows` caches: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""
-        _, k, v = self._split(x, layout)
-        return self.rope.prefill(k, angles), v
-
-    def _split(self, x: ttnn.Tensor, layout: Layout) -> tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]:
-        fused = layout.multiply(self.qkv, x)
-        heads = layout.split(fused)
+        fused = rows.multiply(self.qkv, x)
+        _, k, v = rows.split(fused)
         ttnn.deallocate(fused)
-        return heads
+        return self.rope.prefill(k, angles), v
 
 
 class DecoderLayer:
@@ -145,6 +142,7 @@ class DecoderLayer:
 
     def cache_chunk(self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> None:
         """Do of `prefill` only what writes the cache."""
+        assert isinstance(step.layout, Rows)
         keys, values = self.attention.keys_and_values(self._normed(Residual(x), step), step.layout, step.angles)
         cache.fill(self.attention.layer, keys, values, chunk.user, chunk.start)
 

@@ -21,6 +21,7 @@ import ttnn
 from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.gated_product.op import gated_product
+from tt_kernels.rotated_heads.op import rotated_heads
 
 from ..config import LlamaConfig
 from .kv_cache import KVCacheBase
@@ -77,11 +78,9 @@ class Residual(NamedTuple):
 
 
 class Layout(ABC):
-    """The rows of a pass on one chip. memory: of the embedding's rows. heads, kv_heads: of the chip. angle_rows: cores
-    that share a row's rotation, for each of which its angles are looked up."""
+    """The rows of a pass on one chip. memory: of the embedding's rows. heads, kv_heads: of the chip."""
 
     memory: ttnn.MemoryConfig
-    angle_rows = 1
 
     def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig) -> None:
         self.mesh, self.mesh_shape = mesh, mesh_shape
@@ -108,7 +107,7 @@ class Layout(ABC):
 
     @abstractmethod
     def angles(self, rope: Rope, positions: ttnn.Tensor) -> Angles:
-        """Look up the rows' angles. positions: uint32 [1, angle_rows * rows]."""
+        """Look up the rows' angles. positions: uint32 [1, rows]."""
 
     @abstractmethod
     def norm(self, norm: RMSNorm, x: ttnn.Tensor) -> ttnn.Tensor:
@@ -128,16 +127,9 @@ class Layout(ABC):
         """Multiply whole rows by a block of the LM head -> bfloat16, interleaved in DRAM."""
 
     @abstractmethod
-    def split(self, fused: ttnn.Tensor) -> Heads:
-        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim] into queries, keys and values."""
-
-    @abstractmethod
-    def rotate(self, rope: Rope, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
-        """Rotate queries and keys."""
-
-    @abstractmethod
-    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
-        """Place queries for attention: interleaved, or as they are if attention takes shards."""
+    def rotated(self, fused: ttnn.Tensor, rope: Rope, angles: Angles, takes_shards: bool) -> Heads:
+        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim] into queries, keys and values, and
+        rotate queries and keys. takes_shards: whether attention takes sharded queries, else they are interleaved."""
 
     @abstractmethod
     def store(self, cache: KVCacheBase, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Pass) -> None:
@@ -167,7 +159,7 @@ class Rows(Layout):
         return reduce(partial, self.mesh_shape)
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
-        return rope.prefill_angles(positions)
+        return rope.row_angles(positions)
 
     def norm(self, norm: Any, x: ttnn.Tensor) -> ttnn.Tensor:
         return norm(x)
@@ -178,15 +170,14 @@ class Rows(Layout):
     logits = multiply
 
     def split(self, fused: ttnn.Tensor) -> Any:
+        """Split the fused product into queries, keys and values that are not rotated."""
         return ttnn.experimental.nlp_create_qkv_heads(
             fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
         )
 
-    def rotate(self, rope: Any, q: ttnn.Tensor, k: ttnn.Tensor, angles: Any) -> Any:
-        return rope.prefill(q, angles), rope.prefill(k, angles)
-
-    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
-        return q
+    def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any, takes_shards: bool) -> Any:
+        q, k, v = self.split(fused)
+        return rope.prefill(q, angles), rope.prefill(k, angles), v
 
     def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
         cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
@@ -266,15 +257,6 @@ class DecodeLayout(Layout):
     def logits(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
         return projection.decode_into(x, ttnn.DRAM_MEMORY_CONFIG)
 
-    def _split(self, fused: ttnn.Tensor, apart: bool) -> Heads:
-        return ttnn.experimental.nlp_create_qkv_heads_decode(
-            fused,
-            num_heads=self.heads,
-            num_kv_heads=self.kv_heads,
-            overlap_qk_coregrid=not apart,
-            memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
-        )
-
     def _join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """Join heads side by side, one core each; the op returns 32 rows."""
         shards = user_shards(self.mesh, out.shape[1], TILE, self.head_dim)
@@ -316,14 +298,16 @@ class InterleavedLayout(DecodeLayout):
             start += columns
         return blocks
 
-    def split(self, fused: ttnn.Tensor) -> Any:
-        return self._split(fused, apart=False)
-
-    def rotate(self, rope: Any, q: ttnn.Tensor, k: ttnn.Tensor, angles: Any) -> Any:
-        return rope.decode(q, angles), rope.decode(k, angles)
-
-    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
-        return ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
+    def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any, takes_shards: bool) -> Any:
+        q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
+            fused,
+            num_heads=self.heads,
+            num_kv_heads=self.kv_heads,
+            overlap_qk_coregrid=True,
+            memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
+        )
+        q = ttnn.to_memory_config(rope.decode(q, angles), ttnn.DRAM_MEMORY_CONFIG)
+        return q, rope.decode(k, angles), v
 
     def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
         cache.update(layer, k, v, step.inputs.positions)
@@ -334,11 +318,10 @@ class InterleavedLayout(DecodeLayout):
 
 
 class ShardedLayout(DecodeLayout):
-    """Rows and weights by a ShardedDecodeConfig. Keys are on other cores than queries and values, so that one op
-    rotates both and one op caches both. Raises ShardingError."""
+    """Rows and weights by a ShardedDecodeConfig. Keys are on other cores than values, so that one op caches both.
+    Raises ShardingError."""
 
     name = "sharded"
-    angle_rows = 2
 
     def __init__(
         self,
@@ -351,6 +334,8 @@ class ShardedLayout(DecodeLayout):
         self.config = ShardedDecodeConfig.of(config, mesh_shape, users)
         super().__init__(mesh, mesh_shape, config, all_reduce)
         self._normed = in_l1(mesh, self.config.normed)
+        self._values = user_shards(mesh, users, TILE, config.head_dim)
+        self._keys = user_shards(mesh, users, TILE, config.head_dim, first=users)
 
     def residual(self, x: ttnn.Tensor) -> Any:
         return ttnn.interleaved_to_sharded(super().residual(x), self._normed)
@@ -390,14 +375,20 @@ class ShardedLayout(DecodeLayout):
     def gated(self, gate: ttnn.Tensor, up: ttnn.Tensor) -> Any:
         return gated_product(gate, up)
 
-    def split(self, fused: ttnn.Tensor) -> Any:
-        return self._split(fused, apart=True)
+    def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
+        return rope.row_angles(positions)
 
-    def rotate(self, rope: Any, q: ttnn.Tensor, k: ttnn.Tensor, angles: Any) -> Any:
-        return rope.decode_together(q, k, angles)
-
-    def queries(self, q: ttnn.Tensor, takes_shards: bool) -> ttnn.Tensor:
-        return q if takes_shards else ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG)
+    def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any, takes_shards: bool) -> Any:
+        return rotated_heads(
+            fused,
+            angles.cos,
+            angles.sin,
+            self.heads,
+            self.kv_heads,
+            q_memory=self._values if takes_shards else ttnn.L1_MEMORY_CONFIG,
+            k_memory=self._keys,
+            v_memory=self._values,
+        )
 
     def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
         cache.update_together(layer, k, v, step.inputs.positions)

@@ -100,7 +100,7 @@ class TtLlama:
             self.cache = PagedKVCache(mesh, mesh_shape, config, precision.kv_cache, users, capacity, *pages)
         else:
             self.cache = self._new_cache(mesh_shape, config, settings.zeroed)
-        self.rope = Rope(mesh, mesh_shape, config, capacity, users, self.layout.angle_rows)
+        self.rope = Rope(mesh, mesh_shape, config, capacity, users)
         self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
         layers = range(config.num_hidden_layers)
         bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
@@ -327,7 +327,7 @@ class TtLlama:
         return StepInputs(
             self.put_integers(torch.tensor([list(tokens)]), "uint32", on_device),
             self.put_integers(where, "int32", on_device),
-            self.put_integers(where.clamp(min=0).repeat(1, self.layout.angle_rows), "uint32", on_device),
+            self.put_integers(where.clamp(min=0).reshape(1, -1), "uint32", on_device),
         )
 
     def tree_inputs(

@@ -205,7 +205,7 @@ class Embedding:
 
 
 class Angles(NamedTuple):
-    """cos, sin: bfloat16; for decode [1, users, 1, head_dim], one core per user; for prefill [1, 1, tokens,
+    """cos, sin: bfloat16; for interleaved decode steps [1, users, 1, head_dim], one core per user; else [1, 1, rows,
     head_dim]."""
 
     cos: ttnn.Tensor
@@ -228,15 +228,17 @@ def pair_rotation() -> torch.Tensor:
     return matrix
 
 
-def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> ttnn.MemoryConfig:
-    """Return L1 memory with a [rows, columns] shard on one core per user. Raises ValueError for more users than
-    cores."""
+def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int, first: int = 0) -> ttnn.MemoryConfig:
+    """Return L1 memory with a [rows, columns] shard on one core per user, from core `first` on, row by row. Raises
+    ValueError for more users than cores."""
     grid = mesh.compute_with_storage_grid_size()
-    if users > grid.x * grid.y:
-        raise ValueError(f"{users} users need one core each, the chip has {grid.x} x {grid.y}")
+    if first + users > grid.x * grid.y:
+        raise ValueError(f"{users} users need one core each after {first}, the chip has {grid.x} x {grid.y}")
+    start = ttnn.CoreCoord(first % grid.x, first // grid.x)
+    cores = ttnn.num_cores_to_corerangeset_in_subcoregrids(start, users, all_cores(mesh), row_wise=True)
     return ttnn.create_sharded_memory_config(
         (rows, columns),
-        core_grid=ttnn.num_cores_to_corerangeset(users, grid, row_wise=True),
+        core_grid=cores,
         strategy=ttnn.ShardStrategy.HEIGHT,
         orientation=ttnn.ShardOrientation.ROW_MAJOR,
         use_height_and_width_as_shard_shape=True,
@@ -250,8 +252,7 @@ def all_cores(mesh: ttnn.MeshDevice) -> ttnn.CoreRangeSet:
 
 
 class Rope:
-    """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users. copies: 2 if a
-    user's queries and keys are on separate cores, which rotate at once."""
+    """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users."""
 
     def __init__(
         self,
@@ -260,9 +261,8 @@ class Rope:
         config: LlamaConfig,
         positions: int,
         users: int,
-        copies: int = 1,
     ) -> None:
-        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users * copies
+        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users
         self.tables = [
             mesh_shape.put(mesh, table, "bfloat16", "ROW_MAJOR_LAYOUT") for table in angle_tables(config, positions)
         ]
@@ -275,24 +275,18 @@ class Rope:
         )
 
     def decode_angles(self, positions: ttnn.Tensor) -> Angles:
-        """Look up angles. positions: uint32 [1, copies * users], ROW_MAJOR, one new token per user, all users for each
-        copy."""
+        """Look up angles, a core for each. positions: uint32 [1, users], ROW_MAJOR, one new token per user."""
         shards = user_shards(self.mesh, self.users, TILE, self.head_dim)
         rows = (ttnn.transpose(self._rows(positions, table), 1, 2) for table in self.tables)
         return Angles(*(ttnn.interleaved_to_sharded(row, shards) for row in rows))
 
-    def prefill_angles(self, positions: ttnn.Tensor) -> Angles:
-        """Look up angles. positions: uint32 [1, tokens], ROW_MAJOR."""
+    def row_angles(self, positions: ttnn.Tensor) -> Angles:
+        """Look up angles, side by side. positions: uint32 [1, rows], ROW_MAJOR."""
         return Angles(*(self._rows(positions, table) for table in self.tables))
 
     def decode(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Rotate x: [1, users, heads, head_dim], one core per user."""
         return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotations, is_decode_mode=True)
-
-    def decode_together(self, q: ttnn.Tensor, k: ttnn.Tensor, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
-        """Rotate queries and keys, [1, users, heads, head_dim] each, one core per user, the keys on the cores after the
-        queries'."""
-        return ttnn.experimental.rotary_embedding_llama_fused_qk(q, k, *angles, self._rotations)
 
     def prefill(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Rotate x: [1, heads, tokens, head_dim]."""

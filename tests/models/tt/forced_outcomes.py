@@ -76,7 +76,7 @@ def forced(
     for step in dict.fromkeys(step._replace(hit=True) for step in steps):
         inputs = model.step_inputs([step.token], [step.position])
         x = model.layout.residual(model.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
-        entered[step] = (x, model.rope.decode_angles(inputs.angles), inputs)
+        entered[step] = (x, model.layout.angles(model.rope, inputs.angles), inputs)
 
     def one_layer(attend, step: Drawn):
         held, angles, inputs = entered[step._replace(hit=True)]
