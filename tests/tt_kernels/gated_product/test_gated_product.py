@@ -13,7 +13,7 @@ from tt_kernels.gated_product.reference import gated_product_reference
 OP = "tt_kernels.gated_product.op:gated_product"
 HERE = "tests.tt_kernels.gated_product.test_gated_product"
 CORES, COLUMNS = 2, 160  # five tiles on each core: the registers hold four at once
-USERS = (1, 4, 5, 17, 32)
+USERS = (1, 5, 19)
 
 
 def shards(columns: int = COLUMNS, cores: int = CORES, layout: str = "WIDTH_SHARDED"):
@@ -53,7 +53,7 @@ def places_off(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 @pytest.mark.sim
 def test_rows_of_users_are_closer_to_float64_than_the_stock_op(sim_device):
-    """One user to 32: parts of a band of four rows, of a face, and of both. The padding that follows is gate's, or in
+    """Parts of a band of four rows, of a face, and of both. The padding that follows is gate's, or in
     the last users' band a product too."""
     memory, calls, expected = Make(f"{HERE}:shards"), [], []
     for users in USERS:

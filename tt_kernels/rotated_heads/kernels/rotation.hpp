@@ -38,7 +38,7 @@ inline void rotate() {
 
 namespace rotation {
 
-inline void init() { MATH((llk_math_eltwise_unary_sfpu_init<SfpuType::unused>())); }
+inline void init() { MATH((SFPU_UNARY_INIT(unused))); }
 
 // Register 0 is rotated by the angles whose cosines and sines registers `cos` and `sin` hold, in the rows of users and
 // others of their bands of 4. Angles are in even columns, odd ones are not read.
