@@ -157,7 +157,8 @@ def test_no_step_multiplies_in_hifi4_with_float32(mock_mesh, tmp_path, precision
         programs = worker.run(launch_steps, precision, decode_sharding, timeout=880)
     finally:
         worker.kill()
-    ours = {"compute", "calculator"} | ({"worker_compute"} if decode_sharding == "sharded" else set())
+    ours = {"compute", "calculator"}
+    ours |= {"worker_compute", "product", "rotate"} if decode_sharding == "sharded" else set()
     check(tmp_path, programs, ours)
 
 
