@@ -60,7 +60,7 @@ GATED_PRODUCT = Family(
     about="silu(gate) * up of a decode step on the rows that hold users, against the stock op on all",
     options={"tp": 1, "users": 1},
     choices={"tp": (1, 2, 4, 8)},
-    points={"default": ["tp=1", "tp=8 users=1,8,32"]},
+    points={"default": ["tp=8 users=1,8,32"], "long": ["tp=8 users=1,8,32", "tp=1,2"]},
     chip=lambda point: Chip(GRIDS[point.tp], timed=True),
     measure=_gated_product,
     targets=[*ONE_USER, Target("of_stock", 1.0)],
