@@ -216,7 +216,7 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
 
 @pytest.mark.mock_mesh
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("plan", DECODE_SHARDINGS)
+@pytest.mark.parametrize("plan", [pytest.param("interleaved", marks=pytest.mark.slow), "sharded"])
 def test_nine_users_build_with_the_stock_attention(mock_mesh, plan):
     """Their cores are no rectangle, which joining heads must be told."""
     layer = [launch["op"] for launch in mock_mesh((1, 1)).run(launched, plan, 9, timeout=1700) if launch["layer"] == 0]
