@@ -202,7 +202,7 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
             assert attention["programs"] == ["GenericOp"]
             assert attention["cores"] > heads and attention["cores"] % heads == 0, "several workers a head"
             (gated,) = [launch for launch in layer if launch["op"] == GATED_PRODUCT]
-            assert gated["programs"] == ["GenericOp"] and gated["cores"] == CHOSEN[mesh.tp][0][3]
+            assert gated["programs"] == ["GenericOp"]
             norms = [launch["cores"] for launch in layer if launch["op"] == "rms_norm"]
             # The all-reduce takes all norms but the first layer's first.
             assert norms == [32] * (1 if sums else 2), "the interleaved norm has a core for a tile of users"
