@@ -60,9 +60,7 @@ class Attention:
     def project_qkv(self, x: ttnn.Tensor, step: Pass) -> TokenHeads:
         """Project normed rows, bfloat16 [1, 1, rows, hidden], to queries, keys and values, rotated."""
         fused = step.layout.multiply(self.qkv, x)
-        heads = TokenHeads(*step.layout.rotated(fused, self.rope, step.angles, step.policy.takes_shards))
-        ttnn.deallocate(fused)
-        return heads
+        return TokenHeads(*step.layout.rotated(fused, self.rope, step.angles, step.policy.takes_shards))
 
     def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Write the cache, and attend to it: queries' shape, interleaved."""

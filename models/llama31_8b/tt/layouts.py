@@ -128,8 +128,9 @@ class Layout(ABC):
 
     @abstractmethod
     def rotated(self, fused: ttnn.Tensor, rope: Rope, angles: Angles, takes_shards: bool) -> Heads:
-        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim] into queries, keys and values, and
-        rotate queries and keys. takes_shards: whether attention takes sharded queries, else they are interleaved."""
+        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim], which is freed, into queries, keys and
+        values, and rotate queries and keys. takes_shards: whether attention takes sharded queries, else they are
+        interleaved."""
 
     @abstractmethod
     def store(self, cache: KVCacheBase, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Pass) -> None:
@@ -177,6 +178,7 @@ class Rows(Layout):
 
     def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any, takes_shards: bool) -> Any:
         q, k, v = self.split(fused)
+        ttnn.deallocate(fused)
         return rope.prefill(q, angles), rope.prefill(k, angles), v
 
     def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
@@ -306,6 +308,7 @@ class InterleavedLayout(DecodeLayout):
             overlap_qk_coregrid=True,
             memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
         )
+        ttnn.deallocate(fused)
         q = ttnn.to_memory_config(rope.decode(q, angles), ttnn.DRAM_MEMORY_CONFIG)
         return q, rope.decode(k, angles), v
 
@@ -379,7 +382,7 @@ class ShardedLayout(DecodeLayout):
         return rope.row_angles(positions)
 
     def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any, takes_shards: bool) -> Any:
-        return rotated_heads(
+        heads = rotated_heads(
             fused,
             angles.cos,
             angles.sin,
@@ -389,6 +392,8 @@ class ShardedLayout(DecodeLayout):
             k_memory=self._keys,
             v_memory=self._values,
         )
+        ttnn.deallocate(fused)
+        return heads
 
     def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
         cache.update_together(layer, k, v, step.inputs.positions)
