@@ -111,7 +111,7 @@ def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
         for kv_cache in ("bfloat16", "bfloat8_b"):
             chosen = plan.exact_attention(kv_cache)
             assert chosen.op == op
-            why = f"1 to 8 users are supported, q has {users}" if op == STOCK else re.escape(MEASURED)
+            why = f"1 to 8 users are supported, there are {users}" if op == STOCK else re.escape(MEASURED)
             assert re.search(why, str(chosen))
     four_bits = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1).exact_attention("bfloat4_b")
     assert four_bits.op == STOCK and "they are BFLOAT4_B" in four_bits.reason
