@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
-from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.cores import Core, check_core, check_on_device, core_set, grid_cores, noc_core_of
 from tt_kernels.common.device_state import StateOfOne
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 MAX_USERS, TILE = 32, 32
 ROW_BYTES, FACE_ROWS = 32, 16  # of bfloat16 tiles
-MAX_WORKERS, MAX_DENSE_WORKERS, MAX_LINKS = 32, 8, 2
+MAX_WORKERS, MAX_DENSE_WORKERS = 32, 8
 _WORKER, _LINK = "worker", "link"
-_SEMAPHORES = {"packed_semaphore": 0, "decision_semaphore": 1, "squares_semaphore": 2, "sent_semaphore": 3}
+_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE = 0, 1, 2
 _STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11}
 _REASONS = {
     1: "TP rank {silent} sent no rows",
@@ -46,8 +46,8 @@ _REASONS = {
 
 @dataclass(frozen=True)
 class ChipState:
-    """What a chip's first link core keeps: `calls` made, and the failure if there was one. silent: the TP rank of the
-    chip that was missed."""
+    """What a chip's link core keeps: `calls` made, and the failure if there was one. silent: the TP rank of the chip
+    that was missed."""
 
     calls: int
     status: int
@@ -71,11 +71,10 @@ class AllReduce(TpChips):
     the buffers in which the other chips' rows land.
 
     users: rows in use, 1 to MAX_USERS. columns: of a row, a multiple of 32.
-    links: at most so many Ethernet links between two chips, 1 or 2, each with a link core, the last cores of the grid.
-        One is used where neighbours have no second or the workers cannot be halved. Workers are the first cores of the
-        grid, row by row. timeout_s: how long a chip waits for another, in seconds at 1 GHz.
+    core: (x, y) of the link core, the last of the grid by default. Workers are on the first others, row by row. link:
+        which Ethernet link between two chips. timeout_s: how long a chip waits for another, in seconds at 1 GHz.
 
-    Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a grid of one core.
+    Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
     STATE_WORDS, STATUS_WORD = 16, _STATE_FIELDS["status"]  # sizeof(tp::Calls), rounded up to 64 bytes
@@ -87,41 +86,30 @@ class AllReduce(TpChips):
         users: int,
         columns: int,
         tp_axis: int = 1,
-        links: int = MAX_LINKS,
+        core: Core | None = None,
+        link: int = 0,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        import ttnn
-
         if type(users) is not int or not 1 <= users <= MAX_USERS:
             raise ValueError(f"users must be 1 to {MAX_USERS}, not {users!r}")
         if type(columns) is not int or columns < TILE or columns % TILE:
             raise ValueError(f"columns must be a positive multiple of {TILE}, not {columns!r}")
-        if type(links) is not int or not 1 <= links <= MAX_LINKS:
-            raise ValueError(f"links must be 1 to {MAX_LINKS}, not {links!r}")
         grid = mesh.compute_with_storage_grid_size()
         if grid.x * grid.y < 2:
             raise ValueError(f"an all-reduce needs a core beside its link core; the grid is {grid.x}x{grid.y}")
-        cores = grid_cores(mesh, None, (0, 0))
-        super().__init__(mesh, tp_axis, cores[-1], 0, timeout_s)
+        core = (grid.x - 1, grid.y - 1) if core is None else core
+        check_core(mesh, core)
+        super().__init__(mesh, tp_axis, core, link, timeout_s)
         self.users, self.columns = users, columns
-        tiles, most = columns // TILE, MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS
-
-        def workers_beside(link_cores: int) -> int:
-            room = min(len(cores) - link_cores, most)
-            return max((n for n in range(1, room + 1) if tiles % n == 0), default=0)
-
-        # Each link core sends for as many workers.
-        at_most = min(links, self._links_between_neighbours())
-        used = next(n for n in range(at_most, 0, -1) if workers_beside(n) and workers_beside(n) % n == 0)
-        count = workers_beside(used)
-        self.link_cores, self.workers, self.tiles = cores[: -used - 1 : -1], cores[:count], tiles // count
+        free = [each for each in grid_cores(mesh, None, (0, 0)) if each != core]
+        most = min(len(free), MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS)
+        count = max(n for n in range(1, most + 1) if columns // TILE % n == 0)
+        self.workers, self.tiles = free[:count], columns // TILE // count
         # One user's columns lie packed in one tile of a worker, and the workers' sums of squares in the rows of a face.
         self.dense = users == 1 and self.tiles <= TILE
         whole = users > FACE_ROWS
         self.pieces, self.piece_bytes = (1, TILE_BYTES["BFLOAT16"]) if whole else (2, users * ROW_BYTES)
         self.chunk_bytes = self.tiles * self.pieces * self.piece_bytes
-        self.link_bytes = count // used * self.chunk_bytes
-        self.packet_bytes = ttnn.get_tt_fabric_max_payload_size_bytes() // 64 * 64
         self._landing = self._make_landing()
 
     def __call__(
@@ -179,13 +167,13 @@ class AllReduce(TpChips):
         programs = ttnn.MeshProgramDescriptor()
         for place in self.coordinates():
             here = ttnn.MeshCoordinate(*place)
-            cores = core_set(*self.workers, *self.link_cores)
+            cores = core_set(*self.workers, self.core)
             semaphores = [
                 ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0)
-                for number in _SEMAPHORES.values()
+                for number in (_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE)
             ]
             program = ttnn.ProgramDescriptor(kernels=[], semaphores=semaphores, cbs=[])
-            links = [self.link_args(place, program, (core, link)) for link, core in enumerate(self.link_cores)]
+            links = self.link_args(place, program)
             self._fill(program, tensors, epsilon, self.tp_rank(place), links)
             programs[ttnn.MeshCoordinateRange(here, here)] = program
         return programs
@@ -196,7 +184,7 @@ class AllReduce(TpChips):
         both, own = frozenset({_WORKER, _LINK}), frozenset({_WORKER})
         sizes = [
             # On workers too, so that they know its address.
-            ("cb_packed", "BFLOAT16", self.link_bytes, 1, both),
+            ("cb_packed", "BFLOAT16", workers * self.chunk_bytes, 1, both),
             ("cb_parts", "BFLOAT16", None, self.chips * blocks, own),
             ("cb_residual", "BFLOAT16", None, blocks * has_residual, own),
             ("cb_sum", "BFLOAT16", None, blocks, own),
@@ -212,17 +200,18 @@ class AllReduce(TpChips):
             for index, (name, dtype, page, pages, roles) in enumerate(sizes)
         }
 
-    def _fill(self, program: Any, tensors: dict[str, Any], epsilon: float, rank: int, links: list[list[int]]) -> None:
+    def _fill(self, program: Any, tensors: dict[str, Any], epsilon: float, rank: int, links: list[int]) -> None:
         """Give `program` the kernels and buffers of a chip."""
         import ttnn
 
         has_residual, has_norm = tensors["residual"] is not None, tensors["weights"] is not None
         buffers = self.buffers(has_residual, has_norm)
-        constants = {name: buffer.index for name, buffer in buffers.items()} | _SEMAPHORES
-        constants |= {
+        constants = {name: buffer.index for name, buffer in buffers.items()} | {
+            "packed_semaphore": _PACKED_SEMAPHORE,
+            "decision_semaphore": _DECISION_SEMAPHORE,
+            "squares_semaphore": _SQUARES_SEMAPHORE,
             "chips": self.chips,
             "workers": len(self.workers),
-            "links": len(self.link_cores),
             "users": self.users,
             "dense": int(self.dense),
             "tiles": self.tiles,
@@ -230,39 +219,26 @@ class AllReduce(TpChips):
             "piece_bytes": self.piece_bytes,
             "has_residual": int(has_residual),
             "has_norm": int(has_norm),
-            "packet_bytes": self.packet_bytes,
+            "packet_bytes": ttnn.get_tt_fabric_max_payload_size_bytes() // 64 * 64,
         }
         # Those that are absent stand for the first, and are not touched.
         there = {name: tensors["partial"] if tensor is None else tensor for name, tensor in tensors.items()}
         address = {name: tensor.buffer_address() for name, tensor in there.items()}
         noc_core, landing = noc_core_of(self.device), self._landing.buffer_address()
         worker_cores = [part for core in self.workers for part in noc_core(core)]
-        reader: dict[str, Any] = {"rank": rank, "landing": landing}
+        link_x, link_y = noc_core(self.core)
+        reader = {"rank": rank, "link_x": link_x, "link_y": link_y, "landing": landing}
         read, written = ("partial", "sum"), ("residual", "weights", "normed")
         reader |= {name: address[name] for name in read}
         writer: dict[str, Any] = {name: address[name] for name in written} | {"worker_cores": worker_cores}
-        share = len(self.workers) // len(self.link_cores)  # of a link core
-
-        def reader_of(worker: int) -> Values:
-            x, y = noc_core(self.link_cores[worker // share])
-            return {"worker": worker, "link_x": x, "link_y": y} | reader
-
-        def link(number: int) -> Values:
-            own, other = noc_core(self.link_cores[number]), noc_core(self.link_cores[number - 1])
-            return {
-                "leads": int(number == 0),
-                "rank": rank,
-                "state": self.state.buffer_address(),
-                "timeout": self.timeout,
-                "landing": landing,
-                "own_x": own[0],
-                "own_y": own[1],
-                "other_x": other[0],
-                "other_y": other[1],
-                "worker_cores": worker_cores[2 * share * number :] + worker_cores[: 2 * share * number],  # own first
-                "links": links[number],
-            }
-
+        link: Values = {
+            "rank": rank,
+            "state": self.state.buffer_address(),
+            "timeout": self.timeout,
+            "landing": landing,
+            "worker_cores": worker_cores,
+            "links": links,
+        }
         defines = list(self.defines)
         program.kernels = [
             kernel_descriptor(
@@ -270,7 +246,7 @@ class AllReduce(TpChips):
                 ttnn.ReaderConfigDescriptor(),
                 accessors={name: there[name] for name in read},
                 constants=constants,
-                per_core={core: reader_of(n) for n, core in enumerate(self.workers)},
+                per_core={core: {"worker": n} | reader for n, core in enumerate(self.workers)},
                 defines=defines,
             ),
             kernel_descriptor(
@@ -293,26 +269,23 @@ class AllReduce(TpChips):
                 KERNELS / "link.cpp",
                 ttnn.WriterConfigDescriptor(),
                 constants=constants,
-                per_core={core: link(number) for number, core in enumerate(self.link_cores)},
+                per_core={self.core: link},
                 defines=defines,
             ),
         ]
-        cores = {_WORKER: self.workers, _LINK: self.link_cores}
+        cores = {_WORKER: self.workers, _LINK: [self.core]}
         program.cbs = [circular_buffer(buffer, cores) for buffer in buffers.values() if buffer.pages > 0]
 
     def _make_landing(self) -> Any:
-        """Return two slots of every chip's pieces, in L1 of each link core of every chip, if its workers' fit a packet,
-        else of each worker. What has landed in an earlier call must not be read: no chip begins a call before both are
-        there on all."""
+        """Return two slots of every chip's pieces, in L1 of each worker of every chip. What has landed in an earlier
+        call must not be read: no chip begins a call before both are there on all."""
         import ttnn
 
-        direct = self.link_bytes <= self.packet_bytes
-        cores = self.link_cores if direct else self.workers
-        words = 2 * self.chips * (self.link_bytes if direct else self.chunk_bytes) // 4
-        shard = ttnn.ShardSpec(core_set(*cores), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
+        words = 2 * self.chips * self.chunk_bytes // 4
+        shard = ttnn.ShardSpec(core_set(*self.workers), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
         memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
         landing = ttnn.from_torch(
-            torch.zeros(1, 1, len(cores), words, dtype=torch.int32),
+            torch.zeros(1, 1, len(self.workers), words, dtype=torch.int32),
             dtype=ttnn.uint32,
             layout=ttnn.ROW_MAJOR_LAYOUT,
             device=self.device,
@@ -321,18 +294,6 @@ class AllReduce(TpChips):
         )
         ttnn.synchronize_device(self.device)  # else this write could reach a chip after another's rows
         return landing
-
-    def _links_between_neighbours(self) -> int:
-        """Return the fewest Ethernet links between two neighbours along the axis."""
-        import ttnn
-
-        def node(place: tuple[int, ...]) -> Any:
-            return self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
-
-        first = [place for place in self.coordinates() if self.tp_rank(place) + 1 < self.chips]
-        step = [int(axis == self.tp_axis) for axis in range(len(self.shape))]
-        neighbours = [(place, tuple(at + by for at, by in zip(place, step, strict=True))) for place in first]
-        return min(len(ttnn.get_forwarding_link_indices(node(one), node(other))) for one, other in neighbours)
 
     def _check(self, partial: Any, residual: Any, norm: Any, epsilon: Any) -> None:
         """Raise ValueError for tensors that cannot be reduced."""

@@ -84,18 +84,11 @@ class TpChips(MeshState):
         """Return the index of a chip in its TP group."""
         return coordinate[self.tp_axis]
 
-    def link_args(
-        self,
-        coordinate: tuple[int, ...],
-        program: ttnn.ProgramDescriptor,
-        core_and_link: tuple[tuple[int, int], int] | None = None,
-    ) -> list[int]:
-        """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`.
-        core_and_link: others than the state's."""
+    def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor) -> list[int]:
+        """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`."""
         import ttnn
 
-        at, link = core_and_link or (self.core, self.link)
-        core = ttnn.CoreCoord(*at)
+        core = ttnn.CoreCoord(*self.core)
         there = self.device.worker_core_from_logical_core(core)
         here = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*coordinate))
         flags, connections = [], []
@@ -105,7 +98,7 @@ class TpChips(MeshState):
             flags.append(int(0 <= place[self.tp_axis] < self.chips))
             if flags[-1]:
                 node = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
-                found = ttnn.setup_fabric_connection(here, node, link, program, core)
+                found = ttnn.setup_fabric_connection(here, node, self.link, program, core)
                 connections += [there.x, there.y, 1, *found]
         return [*flags, *connections]
 

@@ -122,8 +122,8 @@ def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, wo
     ],
 )
 def test_auto_takes_the_fastest_mesh_that_attention_and_memory_allow(monkeypatch, boards, tmp_path, given, chosen):
-    """Tensor parallelism; over four chips the model's two key/value heads do not allow it, and at 65,536 tokens two rows
-    of two that speculate are the next."""
+    """Tensor parallelism; over four chips the model's two key/value heads do not allow it, and at 65,536 tokens two
+    rows of two that speculate are the next."""
     write_hf_folder(tmp_path, replace(TINY, max_position_embeddings=65536))
     if "max_new_tokens" in given:
         for number in (2, 3):

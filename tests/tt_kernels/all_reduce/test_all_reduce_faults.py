@@ -73,9 +73,9 @@ def check_whole(worker) -> None:
 
 
 @pytest.mark.sim
-def test_one_cut_link_of_two_is_reported_by_both_chips_and_the_mesh_opens_again(sim_mesh):
-    worker, op = sim_mesh((1, 2), "2x2"), reduce_of(1, COLUMNS, IMPATIENCE_S)
-    calls = [same(op, 1.0), same(op, 2.0, links=[("cut", {"link": 1})]), same(op, 3.0)]
+def test_a_cut_link_is_reported_by_both_chips_and_the_mesh_opens_again(sim_mesh):
+    worker, op = sim_mesh((1, 2), "2x1"), reduce_of(1, COLUMNS, IMPATIENCE_S)
+    calls = [same(op, 1.0), same(op, 2.0, links=[("cut", {})]), same(op, 3.0)]
     before, *cut = run_ops(worker, calls, timeout=300)
     assert message_of(before) is None and sums(before) == [3.0] * 2
     for found in cut:

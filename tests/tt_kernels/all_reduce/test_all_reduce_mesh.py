@@ -27,8 +27,8 @@ def shards(cores: int):
 @pytest.mark.parametrize(
     ("users", "columns", "given", "memory"),
     [
-        (1, 128, ("residual", "norm"), Make(SHARDS, 4)),  # a packet over either link
-        (1, 96, (), "DRAM"),  # one link, as three workers cannot be halved
+        (1, 128, ("residual", "norm"), Make(SHARDS, 4)),
+        (1, 96, (), "DRAM"),
         (3, 96, ("residual",), "L1"),
         (16, 128, ("norm",), Make(SHARDS, 4)),
         (17, 96, ("residual", "norm"), "L1"),  # packets for two workers and for one

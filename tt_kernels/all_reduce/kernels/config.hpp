@@ -29,7 +29,6 @@ constexpr uint32_t cb_scale = get_named_compile_time_arg_val("cb_scale");
 
 constexpr uint32_t chips = get_named_compile_time_arg_val("chips");
 constexpr uint32_t workers = get_named_compile_time_arg_val("workers");
-constexpr uint32_t links = get_named_compile_time_arg_val("links");  // link cores
 constexpr uint32_t users = get_named_compile_time_arg_val("users");
 constexpr uint32_t tiles = get_named_compile_time_arg_val("tiles");
 constexpr uint32_t pieces = get_named_compile_time_arg_val("pieces");
@@ -43,11 +42,6 @@ constexpr uint32_t face_rows = 16;
 
 constexpr bool dense = get_named_compile_time_arg_val("dense");
 constexpr uint32_t chunk_bytes = tiles * pieces * piece_bytes;  // a worker's pieces
-constexpr uint32_t link_workers = workers / links, link_bytes = link_workers * chunk_bytes;  // of a link core
-// Whether a link core's chunks are one packet, which then lands on the same link core of the other chips; others land on
-// the workers.
-constexpr uint32_t packet_bytes = get_named_compile_time_arg_val("packet_bytes");
-constexpr bool direct = link_bytes <= packet_bytes;
 constexpr uint32_t blocks =
     dense ? (chunk_bytes + tile_bytes - 1) / tile_bytes : tiles;  // tiles for the compute kernel
 constexpr uint32_t block_bytes = blocks * tile_bytes;
@@ -60,10 +54,8 @@ constexpr uint32_t place(uint32_t tile, uint32_t piece) {
 }
 constexpr bool packed = dense || piece_bytes == tile_bytes;  // the pieces there follow each other
 
-// The first link core's decision, in a semaphore of each worker that starts at 0; and what the second one is to do.
+// The link core's decision, in a semaphore of each worker that starts at 0.
 constexpr uint32_t received = 1;  // into the even slots; 2: into the odd ones
 constexpr uint32_t failed = 3;
-// What the second link core answers, in a semaphore of the first.
-constexpr uint32_t sent = 1, blocked = 2;
 
 }  // namespace config

@@ -3,8 +3,8 @@
 //
 // The calls of an all-reduce between the chips of a TP group, for the link core.
 //
-// In call n (each chip counts for itself) a chip writes its rows into slot n % 2 of the landing buffers of all other
-// chips, and each of its link cores increments its counter there. A chip cannot leave call n before the rows of all others are there,
+// In call n (each chip counts for itself) a chip writes its rows into slot n % 2 of every worker's landing buffer on all
+// other chips, and increments its counter there. A chip cannot leave call n before the rows of all others are there,
 // which they send after they have left call n - 1: two slots suffice. Counters only grow: nothing is reset between
 // calls, in eager mode or in a trace. A wait that ends without a chip is recorded, and every later call returns at once.
 
@@ -33,16 +33,14 @@ public:
 
     bool blocked() { return fail(link_blocked, self_); }
 
-    // Waits for the rows of all other chips, from `links` link cores each.
-    bool await_all(uint32_t links) {
-        const uint32_t due = links * calls_->calls;
+    // Waits for the rows of all other chips.
+    bool await_all() {
         return for_each_other([&](uint32_t chip) {
-            const auto arrived = [&] { return bounded::reached(&calls_->arrivals[chip], due); };
-            if (!bounded::wait(timeout_, arrived)) {
-                return fail(rows_absent, chip);
+            if (!await(chip, rows_absent)) {
+                return false;
             }
             // A chip is at most one call ahead.
-            return calls_->arrivals[chip] - due <= links || fail(out_of_step, chip);
+            return calls_->arrivals[chip] - calls_->calls <= 1 || fail(out_of_step, chip);
         });
     }
 };

@@ -17,7 +17,6 @@ void kernel_main() {
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
     const uint32_t worker = RUNTIME_ARG(worker), rank = RUNTIME_ARG(rank);
     const uint32_t x = RUNTIME_ARG(link_x), y = RUNTIME_ARG(link_y);
-    const uint32_t nth = worker % config::link_workers;  // among the workers of its link core
     const auto partial = TensorAccessor(ACCESSOR_ARGS(partial), RUNTIME_ARG(partial), config::tile_bytes);
     const auto sum = TensorAccessor(ACCESSOR_ARGS(sum), RUNTIME_ARG(sum), config::tile_bytes);
 
@@ -30,7 +29,7 @@ void kernel_main() {
     }
     noc_async_read_barrier();
     const uint32_t packed =
-        get_write_ptr(config::cb_packed) + nth * config::chunk_bytes;  // as on the link core
+        get_write_ptr(config::cb_packed) + worker * config::chunk_bytes;  // as on the link core
     pieces::for_each_run([&](uint32_t from, uint32_t to, uint32_t bytes) {
         noc_async_write(own + from, get_noc_addr(x, y, packed + to), bytes);
     });
@@ -43,15 +42,12 @@ void kernel_main() {
         decision, config::received);  // the link core always decides: its waits are bounded
     if (*decision != config::failed) {
         const uint32_t slot = *decision - config::received;
-        constexpr uint32_t bytes = config::direct ? config::link_bytes : config::chunk_bytes;
-        const uint32_t landing = RUNTIME_ARG(landing) + slot * config::chips * bytes;
+        const uint32_t landing = RUNTIME_ARG(landing) + slot * config::chips * config::chunk_bytes;
         for (uint32_t chip = 0; chip < config::chips; ++chip) {
             if (chip == rank) {
                 continue;
             }
-            const uint32_t at = landing + chip * bytes;
-            const uint64_t from =
-                config::direct ? get_noc_addr(x, y, at + nth * config::chunk_bytes) : get_noc_addr(at);
+            const uint64_t from = get_noc_addr(landing + chip * config::chunk_bytes);
             const uint32_t to = parts + chip * config::block_bytes;
             pieces::for_each_run([&](uint32_t place, uint32_t in_chunk, uint32_t bytes) {
                 noc_async_read(from + in_chunk, to + place, bytes);

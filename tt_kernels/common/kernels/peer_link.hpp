@@ -79,9 +79,8 @@ public:
         return send(from, pieces * bytes, [&] { command_scatter(header_, to, pieces, bytes); });
     }
 
-    bool increment(uint32_t l1) { return increment(core_address(l1)); }
-    bool increment(uint64_t to) {
-        return send(0, 0, [&] { command_increment(header_, to); });
+    bool increment(uint32_t l1) {
+        return send(0, 0, [&] { command_increment(header_, core_address(l1)); });
     }
 
     // Packets whose headers are ready before what they carry is: scatter() and increment() in two steps. A RISC has
@@ -95,17 +94,9 @@ public:
         return packet;
     }
 
-    Packet prepare_increment(uint64_t to) {
+    Packet prepare_increment(uint32_t l1) {
         Packet packet = prepare();
-        command_increment(packet, to);
-        return packet;
-    }
-
-    // And a write after which the peer's router adds 1 to the word at `counter`.
-    Packet prepare_counted_write(uint64_t to, uint32_t bytes, uint64_t counter) {
-        Packet packet = prepare();
-        packet->to_noc_fused_unicast_write_atomic_inc(
-            tt::tt_fabric::NocUnicastAtomicIncFusedCommandHeader{to, counter, 1, true}, bytes);
+        command_increment(packet, core_address(l1));
         return packet;
     }
 
