@@ -48,6 +48,34 @@ def facts_or_none(name: str, tensor: ttnn.Tensor | None) -> TensorFacts | None:
     return None if tensor is None else facts(name, tensor)
 
 
+MAX_USERS = 32  # a row each, one tile high
+
+
+def check_user_rows(name: str, tensor: ttnn.Tensor) -> TensorFacts:
+    """Return the facts of rows of 1 to 32 users, bfloat16 [1, 1, users, columns], TILE, on the device.
+
+    Errors: UnsupportedError for any other tensor.
+    """
+    found = facts(name, tensor)
+    if not found.on_device or (found.dtype, found.layout) != ("BFLOAT16", "TILE"):
+        where = "device" if found.on_device else "host"
+        raise UnsupportedError(
+            f"{name} must be bfloat16 TILE on the device, it is {found.dtype} {found.layout} on the {where}"
+        )
+    if len(found.shape) != 4 or found.shape[:2] != (1, 1) or not 1 <= found.shape[2] <= MAX_USERS:
+        raise UnsupportedError(f"{name} must be [1, 1, users, columns], 1 to {MAX_USERS} users, got {found.shape}")
+    return found
+
+
+def width_shards(name: str, tensor: ttnn.Tensor) -> Any:
+    """Return the ttnn.ShardSpec of a tensor that is width-sharded in L1. Errors: UnsupportedError for any other."""
+    memory = tensor.memory_config()
+    kind = (memory.memory_layout.name, memory.buffer_type.name)
+    if kind != ("WIDTH_SHARDED", "L1") or memory.shard_spec is None:
+        raise UnsupportedError(f"{name} must be width-sharded in L1, it is {kind[0]} in {kind[1]}")
+    return memory.shard_spec
+
+
 def check_result_memory(layout: str, buffer: str) -> None:
     """Raise UnsupportedError unless a result goes to interleaved DRAM or L1. layout, buffer: names of a
     ttnn.TensorMemoryLayout and a ttnn.BufferType."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.cores import check_on_device
 from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tensor_facts import UnsupportedError, check_user_rows, unsupported_if_refused, width_shards
 
 if TYPE_CHECKING:
     import ttnn
 
 KERNEL = Path(__file__).parent / "kernels" / "product.cpp"
-MAX_USERS = TILE = 32
+TILE = 32
 _BUFFERS = ("cb_gate", "cb_up", "cb_product")
 
 
@@ -44,19 +44,8 @@ def gated_product(gate: ttnn.Tensor, up: ttnn.Tensor) -> Any:
 
 
 def _check(name: str, tensor: Any) -> None:
-    found = facts(name, tensor)
-    if not found.on_device or (found.dtype, found.layout) != ("BFLOAT16", "TILE"):
-        where = "on the device" if found.on_device else "on the host"
-        raise UnsupportedError(
-            f"{name} must be bfloat16 TILE on the device, it is {found.dtype} {found.layout} {where}"
-        )
-    if len(found.shape) != 4 or found.shape[:2] != (1, 1) or not 1 <= found.shape[2] <= MAX_USERS:
-        raise UnsupportedError(f"{name} must be [1, 1, users, columns], 1 to {MAX_USERS} users, got {found.shape}")
-    memory = tensor.memory_config()
-    kind = (memory.memory_layout.name, memory.buffer_type.name)
-    if kind != ("WIDTH_SHARDED", "L1") or memory.shard_spec is None:
-        raise UnsupportedError(f"{name} must be width-sharded in L1, it is {kind[0]} in {kind[1]}")
-    rows, columns = memory.shard_spec.shape
+    check_user_rows(name, tensor)
+    rows, columns = width_shards(name, tensor).shape
     if rows != TILE or columns % TILE:
         raise UnsupportedError(f"shards of {name} must be {TILE} rows of whole tiles, got [{rows}, {columns}]")
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import Core, check_on_device, core_list, core_set
 from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tensor_facts import UnsupportedError, check_user_rows, unsupported_if_refused, width_shards
 
 if TYPE_CHECKING:
     import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
-MAX_USERS = MAX_HEADS = TILE = 32
+MAX_HEADS = TILE = 32
 HEAD_DIMS = (64, 128)
 _BUFFERS = ("cb_fused", "cb_cos", "cb_sin", "cb_rotated")
 
@@ -73,14 +73,7 @@ def _check(fused: Any, cos: Any, sin: Any, heads: Any, kv_heads: Any) -> int:
         if type(count) is not int or not 1 <= count <= MAX_HEADS:
             raise UnsupportedError(f"{name} must be 1 to {MAX_HEADS}, got {count!r}")
     for name, tensor in (("fused", fused), ("cos", cos), ("sin", sin)):
-        found = facts(name, tensor)
-        if not found.on_device or (found.dtype, found.layout) != ("BFLOAT16", "TILE"):
-            where = "device" if found.on_device else "host"
-            raise UnsupportedError(
-                f"{name} must be bfloat16 TILE on the device, it is {found.dtype} {found.layout} on the {where}"
-            )
-        if len(found.shape) != 4 or found.shape[:2] != (1, 1) or not 1 <= found.shape[2] <= MAX_USERS:
-            raise UnsupportedError(f"{name} must be [1, 1, users, columns], 1 to {MAX_USERS} users, got {found.shape}")
+        found = check_user_rows(name, tensor)
         if name != "fused":
             unsupported_if_refused(check_on_device, name, tensor, fused.device())
             if not found.interleaved or found.shape[2] != fused.shape[2] or found.shape[3] not in HEAD_DIMS:
@@ -94,10 +87,7 @@ def _check(fused: Any, cos: Any, sin: Any, heads: Any, kv_heads: Any) -> int:
             f"{heads} + 2 x {kv_heads} heads of {head_dim} do not fit fused {tuple(fused.shape)} and sin "
             f"{tuple(sin.shape)}"
         )
-    memory = fused.memory_config()
-    kind, shards = (memory.memory_layout.name, memory.buffer_type.name), memory.shard_spec
-    if kind != ("WIDTH_SHARDED", "L1") or shards is None:
-        raise UnsupportedError(f"fused must be width-sharded in L1, it is {kind[0]} in {kind[1]}")
+    shards = width_shards("fused", fused)
     if list(shards.shape) != [TILE, head_dim] or shards.orientation.name != "ROW_MAJOR":
         raise UnsupportedError(f"shards of fused must be [{TILE}, {head_dim}] row by row, got {list(shards.shape)}")
     return int(head_dim)
