@@ -10,13 +10,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .checkpoint.load import Checkpoint, LoadedModel, load_model
+from .checkpoint.load import Checkpoint
 from .checkpoint.tensor_shapes import random_state_dict
 from .checkpoint.tokenizer import Tokenizer
 from .config import LlamaConfig
 from .generation.request import SamplingParams as Sampling
 from .generation.request import TokenCallback
 from .reference.hits import measure_hits
+from .reference.load import LoadedModel, load_model
 from .results import GenerationResult as Result
 from .simulated import opening_options
 from .spec_decode.draft_settings import SELF_WINDOW, DraftShape
@@ -159,15 +160,7 @@ def _on_cpu(source: str | Path | None, attention: Attention, draft: Draft | None
     from .reference.generate import TorchEngine, drafter_for
 
     loaded = _loaded(source)
-    policy = policies.by_name(
-        attention.policy,
-        attention.chunk_size,
-        attention.threshold,
-        attention.static_layers,
-        attention.predictor,
-        attention.budget,
-    )
-    engine = TorchEngine(loaded.model, policy)
+    engine = TorchEngine(loaded.model, policies.by_name(*attention.named))
     engine.capacity = min(context or engine.capacity, engine.capacity)
     if draft is None:
         return Llama(loaded.config, loaded.tokenizer, Generator(engine), lambda: None)

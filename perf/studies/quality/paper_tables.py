@@ -21,7 +21,7 @@ import torch
 from loguru import logger
 from tqdm import tqdm
 
-from models.llama31_8b.checkpoint.load import LoadedModel
+from models.llama31_8b.reference.load import LoadedModel
 from perf.lib.tables import Table
 from perf.lib.tables import shown as cell_text
 from runtime_patches.board.command_line import OneLineParser, run_command

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from models.llama31_8b.checkpoint.load import LoadedModel
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
+from models.llama31_8b.reference.load import LoadedModel
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.lib.tables import Table
 

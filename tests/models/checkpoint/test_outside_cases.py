@@ -15,10 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.config import ChatTemplateError, ModelLoadError, UnsupportedModelError
 from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.reference.load import load_model
 from tests.support.gguf_files import edit_json, untied, write_gguf, write_hf_folder
 
 MESSAGES = [{"role": "user", "content": "the <|im_end|> in 12 and the end é🎉"}]
@@ -185,7 +185,7 @@ def test_as_transformers_on_the_same_folder(case, tmp_path):
 
     write_hf_folder(tmp_path, untied(eos_token_ids=()))
     SAME[case](tmp_path)
-    ours, theirs = weights.load_model(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ours, theirs = load_model(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
     ids = ours.tokenizer.apply_chat_template(MESSAGES)
     assert ids == theirs.apply_chat_template(MESSAGES, add_generation_prompt=True, return_dict=False)
     text = "the and the in 12 " * 9
@@ -299,7 +299,7 @@ def test_refused_by_name(case, tmp_path):
     edit, message = REFUSED[case]
     edit(tmp_path)
     with pytest.raises((ModelLoadError, UnsupportedModelError, FileNotFoundError), match=message):
-        weights.load_model(tmp_path)
+        load_model(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_every_error_of_a_template_is_named(text, message, tmp_path):
     write_hf_folder(tmp_path, untied())
     both(template(text), edited("tokenizer_config.json", pad_token=None))(tmp_path)
     with pytest.raises(ChatTemplateError, match=message):
-        weights.load_model(tmp_path).tokenizer.apply_chat_template(MESSAGES)
+        load_model(tmp_path).tokenizer.apply_chat_template(MESSAGES)
 
 
 def test_gguf_files_of_other_byte_order_unknown_types_and_nan_leave_nothing(tmp_path, monkeypatch):
@@ -325,14 +325,14 @@ def test_gguf_files_of_other_byte_order_unknown_types_and_nan_leave_nothing(tmp_
     path = tmp_path / "m.gguf"
     write_gguf(path, extra={"output_norm.weight": np.full(256, np.nan, np.float32)})
     with pytest.raises(ModelLoadError, match=r"m\.gguf: tensor model.norm.weight has 256 of 256 numbers NaN"):
-        weights.load_model(path)
+        load_model(path)
     write_gguf(path)
     data = path.read_bytes()
     path.write_bytes(data[:4] + data[4:8][::-1] + data[8:])
     with pytest.raises(UnsupportedModelError, match="big-endian"):
-        weights.load_model(path)
+        load_model(path)
     at = data.rindex(b"output_norm.weight") + len(b"output_norm.weight") + 4 + 8  # of its type: one dimension
     path.write_bytes(data[:at] + (199).to_bytes(4, "little") + data[at + 4 :])
     with pytest.raises(UnsupportedModelError, match="tensors of type 199"):
-        weights.load_model(path)
+        load_model(path)
     assert [entry.name for entry in (tmp_path / "cache" / "gguf").iterdir()] == [".lock"]

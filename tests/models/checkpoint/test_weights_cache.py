@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from models.llama31_8b.checkpoint import cache, gguf
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.config import ModelLoadError
+from models.llama31_8b.reference.load import load_model
 from runtime_patches.board.runtime_root import project_cache_dir
 from tests.support.gguf_files import write_gguf
 
@@ -63,7 +64,7 @@ def test_a_damaged_entry_is_named_with_the_way_to_remove_it(tmp_path, conversion
     path = gguf.converted_folder(tmp_path / "m.gguf") / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(ModelLoadError, match=f"{path} is a truncated .*llama-alspec cache --clear"):
-        weights.load_model(tmp_path / "m.gguf")
+        load_model(tmp_path / "m.gguf")
 
 
 def test_an_interrupted_conversion_leaves_nothing(tmp_path, conversions, monkeypatch):

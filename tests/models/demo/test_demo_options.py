@@ -21,7 +21,7 @@ def no_model(monkeypatch):
     def refuse(*args, **options):
         raise AssertionError("the model was loaded before the options were checked")
 
-    monkeypatch.setattr("models.llama31_8b.checkpoint.load.load_model", refuse)
+    monkeypatch.setattr("models.llama31_8b.reference.load.load_model", refuse)
 
 
 def fails(capsys, *arguments: str) -> str:

@@ -25,6 +25,7 @@ from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.reference_session import ReferenceSession
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.demo.text import TextPrinter, encode_prompts, token_callback
+from models.llama31_8b.reference.load import load_model
 from tests.support.gguf_files import write_hf_folder
 
 SAMPLE_PROMPT = Path(cli.__file__).with_name("sample_prompt.txt")
@@ -42,7 +43,7 @@ def run_json(capsys, model: str, *arguments: str) -> dict:
 
 def test_json_schema(model, capsys):
     got = run_json(capsys, model, *SMALL, "--threshold", "0.9")
-    tokenizer = weights.load_model(model).tokenizer
+    tokenizer = load_model(model).tokenizer
     assert got["model"] == model and got["finish_reason"] == "length"
     assert len(got["token_ids"]) == 8 and got["decode_tokens"] == 7
     assert got["text"] == tokenizer.decode(got["token_ids"])
@@ -92,7 +93,7 @@ EXTREMES = st.fixed_dictionaries(
 @given(EXTREMES)
 def test_whatever_the_options_a_text_or_one_line(model, options):
     """Where a temperature leaves the likeliest token alone, the text is the greedy one."""
-    loaded = weights.load_model(model)
+    loaded = load_model(model)
     try:
         chosen = DemoOptions(device="cpu", prompt=("the end in 12 the",), chat_template=False, **options)
         chosen.check_device()
@@ -104,7 +105,7 @@ def test_whatever_the_options_a_text_or_one_line(model, options):
 
 
 def _text(loaded, options) -> list[int]:
-    session = ReferenceSession(loaded, options, options.policy())
+    session = ReferenceSession(loaded, options)
     prompts = encode_prompts(loaded, options, options.prompt)
     return session.generate(prompts, token_callback(loaded, options, lambda user, token: None)).token_ids[0]
 
@@ -163,7 +164,7 @@ def test_prompt_from_a_pipe_and_from_a_file_are_the_same(model, capsys, monkeypa
     assert run_json(capsys, model, *rest)["token_ids"] == from_file["token_ids"]
     # In the chat template unless --raw is given.
     raw = run_json(capsys, model, "--prompt", "the 🎉 end", "--raw", *rest)
-    tokenizer = weights.load_model(model).tokenizer
+    tokenizer = load_model(model).tokenizer
     assert raw["prefill_tokens"] == len(tokenizer.encode("the 🎉 end"))
     chat = tokenizer.apply_chat_template([{"role": "user", "content": "the 🎉 end"}])
     assert from_file["prefill_tokens"] == len(chat) > raw["prefill_tokens"]
@@ -191,7 +192,7 @@ class _Stream(io.StringIO):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_printer_shows_whole_characters_and_no_escape_sequences(model, terminal):
-    loaded = weights.load_model(model)
+    loaded = load_model(model)
     stream = _Stream(terminal)
     printer, writes = TextPrinter(loaded, stream), []
     for token in loaded.tokenizer.encode("a🎉\x1b[2Jé👩‍🚀\n\tz"):

@@ -9,8 +9,8 @@ import torch
 from loguru import logger
 
 import models.llama31_8b.huggingface as alspec
-from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
+from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.studies.quality.forward import text_pass
 from perf.studies.quality.inputs import Texts

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from models.llama31_8b import tiny
-from models.llama31_8b.checkpoint.load import load_model
+from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.serving import cli
 from models.llama31_8b.serving.environment import ServingEnvironmentError, common_requirements
 from models.llama31_8b.serving.settings import model_settings

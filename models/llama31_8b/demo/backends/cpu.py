@@ -14,12 +14,13 @@ from ..options import DemoOptions
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate for the prompts `texts`, or chat where there are none; return the exit code. Raises UserError, and what
     `load_model` raises."""
-    from ...checkpoint.load import load_model, resolve_source
+    from ...checkpoint.load import resolve_source
 
     # What is not there is refused before torch is read, and before the model is.
     if options.draft_kind == "model":
         resolve_source(options.drafter)
     resolve_source(options.model)
+    from ...reference.load import load_model
     from ..chat import chat, check_chat
     from ..session import run_prompts
     from ..text import encode_prompts
@@ -27,12 +28,11 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
 
     loaded = load_model(options.model, max_context=options.max_context, layers=options.layers)
     options.check_static_layers(loaded.source, loaded.config.num_hidden_layers)
-    policy = options.policy()
     if texts is None:
         check_chat(loaded)
-        return chat(ReferenceSession(loaded, options, policy, chat=True), options)
+        return chat(ReferenceSession(loaded, options, chat=True), options)
     prompts = encode_prompts(loaded, options, texts)
-    session = ReferenceSession(loaded, options, policy)
+    session = ReferenceSession(loaded, options)
     drafts = "" if session.drafter is None else f", {options.drafter} drafts"
     counts = " + ".join(str(len(ids)) for ids in prompts)
     logger.info("{}: {} prompt tokens, {} attention{}", loaded.source, counts, options.attention, drafts)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from ...reference.alspec import policies
 from ...reference.generate import TorchEngine, drafter_for
 from ...spec_decode.draft_settings import DraftShape, VocabularyMismatchError
 from ...spec_decode.loop import Generator
@@ -16,19 +17,19 @@ from ..options import DemoOptions, UserError
 from ..session import OnToken, Session
 
 if TYPE_CHECKING:
-    from ...checkpoint.load import LoadedModel
-    from ...reference.alspec.policies import AttentionPolicy
+    from ...reference.load import LoadedModel
     from ...results import AttentionStatistics, GenerationResult
 
 
 class ReferenceSession(Session):
     """The reference model on this machine. chat: one user's cache is kept from text to text."""
 
-    def __init__(self, loaded: LoadedModel, options: DemoOptions, policy: AttentionPolicy, chat: bool = False) -> None:
+    def __init__(self, loaded: LoadedModel, options: DemoOptions, chat: bool = False) -> None:
         """Load a draft model, if any. Raises UserError for drafts that do not go with the model, and what loading a
         checkpoint raises."""
         super().__init__()
-        self.checkpoint, self.options, self.policy = loaded, options, policy
+        self.checkpoint, self.options = loaded, options
+        self.policy = policy = policies.by_name(*options.attention_settings().named)
         limit = loaded.config.max_position_embeddings
         self.capacity = options.chat_context(limit) if chat else limit
         self.engine = TorchEngine(loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._bar)

@@ -73,7 +73,8 @@ def test_logits_agree_with_transformers(name: str) -> None:
 @pytest.mark.model
 def test_smollm2_agrees_with_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     transformers = pytest.importorskip("transformers")
-    from models.llama31_8b.checkpoint.load import load_model, resolve_source
+    from models.llama31_8b.checkpoint.load import resolve_source
+    from models.llama31_8b.reference.load import load_model
 
     monkeypatch.delenv("HF_MODEL", raising=False)
     loaded = load_model()

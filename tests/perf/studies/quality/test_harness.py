@@ -10,9 +10,9 @@ import sys
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.load import load_model
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
+from models.llama31_8b.reference.load import load_model
 from perf.studies.quality import lm_eval as command
 from perf.studies.quality.forward import text_pass
 from tests.support.gguf_files import edit_json, untied, write_hf_folder, write_reciting_folder
