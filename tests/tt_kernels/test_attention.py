@@ -316,15 +316,13 @@ def test_the_guess_alone(sim_device, guess_range, workers):
 
 def test_errors_of_a_worker_that_goes_through_128_chunks(sim_device):
     """As many as one of eight workers has of 128K keys in chunks of 128. Were the state cut off where the matrix unit
-    reads it, each chunk would take half a place of 9 bits of it: 4 % in all when scores are equal. By default there are
-    64 chunks, of 64 keys."""
+    reads it, each chunk would take half a place of 9 bits of it: 4 % in all when scores are equal."""
     short = Case(1, 4, 1, 64, 4096, workers=1, grid=(1, 1), key_chunk=32)
     q, k, v = short.random(5)
     positive = 1 + torch.rand(v.shape, generator=torch.Generator().manual_seed(6)).bfloat16()
     cases = [
         (short, torch.zeros_like(q), positive, 0.003),
         (short, q, v, 0.006),
-        (replace(short, key_chunk=None), q, v, 0.005),
     ]
     calls = [case.call("exact", case.inputs(query, k, values), [4095]) for case, query, values, _ in cases]
     for found, (case, query, values, most) in zip(run_ops(sim_device(CHIP), calls), cases, strict=True):
@@ -406,8 +404,8 @@ def test_a_result_in_l1_is_the_one_in_dram(sim_device, mode):
     assert not results[3][0, 1].any()
 
 
-def test_fifty_repeats_are_bit_equal(sim_device):
-    """Ten calls for five users with the same inputs, which follow each other without a look at the results.
+def test_repeats_are_bit_equal(sim_device):
+    """Four calls for five users with the same inputs, which follow each other without a look at the results.
 
     Three workers share each head, whose partial results reach the reducer in any order.
     """
@@ -415,7 +413,7 @@ def test_fifty_repeats_are_bit_equal(sim_device):
     one = replace(case, users=1)
     q, k, v = one.random(4)
     inputs = case.inputs(q.repeat(1, 1, 5, 1), k.repeat(5, 1, 1, 1), v.repeat(5, 1, 1, 1))
-    calls = [case.call("speculate", inputs, [97] * 5, priority=priorities(HOLDS_EXACT)) for _ in range(10)]
+    calls = [case.call("speculate", inputs, [97] * 5, priority=priorities(HOLDS_EXACT)) for _ in range(4)]
     results = run_ops(sim_device(CHIP), calls, at_once=True)
     repeats = [
         [found[name][0, user] for name in ("exact", "guess")]
@@ -424,7 +422,7 @@ def test_fifty_repeats_are_bit_equal(sim_device):
         for user in range(5)
     ]
     check_rows("repeats", repeats[0][0][:, None], wanted(one, q, k, v, [97]).exact, PCC[case.cache])
-    assert len(repeats) == 50
+    assert len(repeats) == 20
     for index, found in enumerate(repeats):
         assert all(torch.equal(value, first) for value, first in zip(found, repeats[0], strict=True)), index
 

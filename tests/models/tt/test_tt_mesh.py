@@ -35,8 +35,16 @@ def measured(mesh, precision: str, users: int, capacity: int) -> dict:
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.parametrize("precision", ["performance", "accuracy"])
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
+@pytest.mark.parametrize(
+    "precision, shape",
+    [
+        *(("performance", shape) for shape in SHAPES),
+        ("accuracy", (1, 1)),
+        ("accuracy", (1, 8)),
+        *(pytest.param("accuracy", shape, marks=pytest.mark.slow) for shape in SHAPES[1:-1]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value[0]}x{value[1]}",
+)
 def test_decode_step_and_prefill_chunk_build_and_fit(mock_mesh, precision, shape):
     check(mock_mesh(shape), MeshShape(*shape), precision, USERS, CAPACITY)
 

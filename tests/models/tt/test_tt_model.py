@@ -17,10 +17,10 @@ from tests.support.tt_tolerances import GRID, MIN_PCC, NEAR_TIE, prompt
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 
 
-def test_prefill_of_40_tokens_and_four_decode_steps(sim_device):
-    """Chunks of 32 and 8 (padded) tokens, then four steps; PCC of logits at each and of the whole cache."""
-    told = sim_device(GRID).run(prefill_and_decode, prompt(40, 3), 4, 32, timeout=1200)
-    assert len(told["steps"]) == 5
+def test_prefill_of_40_tokens_and_two_decode_steps(sim_device):
+    """Chunks of 32 and 8 (padded) tokens, then two steps; PCC of logits at each and of the whole cache."""
+    told = sim_device(GRID).run(prefill_and_decode, prompt(40, 3), 2, 32, timeout=1200)
+    assert len(told["steps"]) == 3
     for number, row in enumerate(told["steps"]):
         logger.info("step {}: {}", number, row)
         assert row["pcc"] >= MIN_PCC

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges over the fabric between two chips: a hundred with drawn priorities, the body of the silicon test; and those
+"""Exchanges over the fabric between two chips: forty with drawn priorities, the body of the silicon test; and those
 whose link fails or whose peer is silent or late, after which the mesh opens again."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tt_kernels.device_exchange import reference
 
 pytestmark = pytest.mark.sim
 
-EXCHANGES, USERS = 100, 3
+EXCHANGES, USERS = 40, 3
 
 
 def draw_rows(draw: random.Random) -> list[list[int]]:
@@ -43,7 +43,7 @@ def draw_rows(draw: random.Random) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("rows_in_use", [32, 3], ids=["tiles", "packed rows"])
-def test_a_hundred_exchanges_with_random_roles(sim_mesh, rows_in_use):
+def test_exchanges_with_random_roles(sim_mesh, rows_in_use):
     """Every exchange has values of its own, so that one that was left out, late or mixed with another is seen."""
     draw, exchange = random.Random(17), exchange_of(1, USERS)
     rows = [draw_rows(draw) for _ in range(EXCHANGES)]
@@ -65,9 +65,9 @@ def test_a_hundred_exchanges_with_random_roles(sim_mesh, rows_in_use):
     assert [state.calls for state in states] == [EXCHANGES] * 2
     # What was drawn: both roles often, changes of role, ties, and all priorities of a rank.
     tops = [tuple(max(row) for row in each) for each in rows]
-    assert min(senders.count(0), senders.count(1)) > 25
-    assert sum(one != two for one, two in zip(senders, senders[1:])) > 25
-    assert [state.ties for state in states] == [sum(a == b for a, b in tops)] * 2 and states[0].ties > 5
+    assert min(senders.count(0), senders.count(1)) > 10
+    assert sum(one != two for one, two in zip(senders, senders[1:])) > 10
+    assert [state.ties for state in states] == [sum(a == b for a, b in tops)] * 2 and states[0].ties > 1
     assert all({top[rank] for top in tops} == {0, 1, 2, 3} for rank in (0, 1))
 
 

@@ -52,6 +52,7 @@ def test_drawn_texts_take_the_references_numbers(sim_device, dispatch):
 
 
 @pytest.mark.sim
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_lowest_temperatures_give_the_greedy_text(sim_device):
     """Drafts are verified at the nearest temperature that the op takes."""
@@ -146,6 +147,7 @@ def test_a_model_drafts_for_itself(sim_device, dispatch):
 
 
 @pytest.mark.sim
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @DISPATCH
 def test_a_layer_parallel_draft_on_one_chip_runs_the_same_mathematics(sim_device, dispatch):
