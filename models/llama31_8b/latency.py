@@ -401,6 +401,7 @@ def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str 
     found = []
     for count in (count for count in CHIP_COUNTS if count <= chips):
         found.append(Layout(1, count, estimate(context, None, count, times=times).tokens_per_s_per_user))
-        if count > 1:
-            found.append(Layout(2, count // 2, 1e9 / step_ns(hit_rate, context, count, CHUNK_SIZES[0], keys, times)))
+        if 2 * count <= chips:
+            speculative = step_ns(hit_rate, context, 2 * count, CHUNK_SIZES[0], keys, times)
+            found.append(Layout(2, count, 1e9 / speculative))
     return sorted(found, key=lambda layout: -layout.tokens_per_s)

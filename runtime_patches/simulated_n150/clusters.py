@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import yaml
 
-SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
+SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8), (2, 8))
 
 CAGE_A = (0, 1)  # Ethernet channels of the Wormhole chip at each connector
 CAGE_B = (6, 7)

@@ -22,7 +22,7 @@ MAX_USERS = 32  # decoded together, one core each
 SP_AXIS, TP_AXIS = 0, 1
 # 12 banks of 1 GiB (Wormhole); dram_budget.py reserves what traces and activations need.
 DRAM_BYTES = 12 * 1024**3
-SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8))
+SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8), (2, 8))
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
 # MESH_DEVICE's names for other boards in tt-metal, and as many chips of N150 where that is a mesh.
 OTHER_BOARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))

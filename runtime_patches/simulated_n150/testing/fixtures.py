@@ -342,7 +342,7 @@ def mock_mesh(
 
     Programs are validated, allocated and compiled; nothing executes and contents of tensors mean nothing. ttnn's own
     kernels are compiled with --run-slow only; otherwise an empty one stands for each.
-    shape: (rows, columns): 1x1, 1x2, 2x2, 1x4, 2x4 or 1x8. fabric: name of a ttnn.FabricConfig; the default
+    shape: (rows, columns): 1x1, 1x2, 2x2, 1x4, 2x4, 1x8 or 2x8. fabric: name of a ttnn.FabricConfig; the default
     is FABRIC_1D for more than one chip. overlays, variables, options: see `sim_device`.
     """
 

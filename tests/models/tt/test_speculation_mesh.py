@@ -36,6 +36,7 @@ def measured(
         ((2, 2), 8, "sharded", "budget"),
         ((2, 4), 1, "interleaved", "ends"),
         pytest.param((2, 4), 1, "sharded", "ends", marks=pytest.mark.slow),
+        ((2, 8), 1, "sharded", "budget"),
     ],
     ids=lambda value: str(value).replace(", ", "x"),
 )
