@@ -34,7 +34,7 @@ def measured(
         ((2, 1), 1, "sharded", "budget"),
         pytest.param((2, 2), 1, "interleaved", "ends", marks=pytest.mark.slow),
         ((2, 2), 8, "sharded", "budget"),
-        ((2, 4), 1, "interleaved", "ends"),
+        pytest.param((2, 4), 1, "interleaved", "ends", marks=pytest.mark.slow),
         pytest.param((2, 4), 1, "sharded", "ends", marks=pytest.mark.slow),
         ((2, 8), 1, "sharded", "budget"),
     ],

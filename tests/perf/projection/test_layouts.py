@@ -8,8 +8,12 @@ import pytest
 
 from models.llama31_8b.latency import EXECUTED, LAYERS, ExecutedTimes, estimate
 from perf.lib.data_file import FOLDER, read
+from perf.ops.__main__ import FAMILIES, run
 from perf.projection.layouts import layout_rows, load
 from perf.step.layer import STEPS, TOKEN
+from perf.sweep.__main__ import main as sweep
+from perf.sweep.paper import cycles_of
+from perf.sweep.table import read as read_sweep
 
 
 def test_the_product_counts_with_the_executed_parts():
@@ -53,3 +57,18 @@ def test_a_rows_cells_are_estimates_of_the_same_times():
     assert split == pytest.approx(costs.fixed_ns + LAYERS * (costs.per_layer_ns + half))
     gains = [row[name] for name in ("at_100", "at_95", "at_90", "at_75")]
     assert gains == sorted(gains, reverse=True)
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_parts_run_again_as_recorded(tmp_path):
+    """The all-reduce of two chips, and attention of a chip of four at the shortest context."""
+    times, _ = load()
+    (reduce,) = run("all_reduce", FAMILIES["all_reduce"].asked(["chips=2"]))
+    assert reduce["cycles"] == pytest.approx(times.merge_ns, rel=0.005)
+    suite, again = tmp_path / "suite.yaml", tmp_path / "again.csv"
+    suite.write_text("flash_decode:\n- {variant: exact, chunk_size: 256, heads: 8, kv_heads: 2}\n")
+    assert sweep(["--suite-file", str(suite), "--source", "sim", "--csv", str(again), "--timeout", "3000"]) == 0
+    (attention,) = cycles_of(read_sweep(again)).values()
+    assert attention == pytest.approx(times.flash_decode_ns(1024, 4), rel=0.005)
