@@ -19,7 +19,7 @@ from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import dtype_name
 from models.llama31_8b.tt.precision import TILE_BYTES
 from models.llama31_8b.tt.sharding import FLASH_DECODE
-from perf.lib.launch_labels import ALL_REDUCE, GATED_PRODUCT, ROTATED_HEADS, around, each_call, in_layers
+from perf.lib.launch_labels import ALL_REDUCE, CACHED_HEADS, GATED_PRODUCT, ROTATED_HEADS, around, each_call, in_layers
 from tt_kernels.all_reduce.op import AllReduce
 
 from .graph import calls_of
@@ -29,7 +29,7 @@ from .mesh_build import build_model
 MOVES = {"interleaved_to_sharded", "sharded_to_interleaved", "to_memory_config", "to_layout"}
 MOVES |= {"transpose", "concat", "slice", "copy"}
 # Ops on the cache that touch a tile of positions of each head, not all of it.
-UPDATES = {"paged_update_cache", "paged_fused_update_cache"}
+UPDATES = {"paged_update_cache", "paged_fused_update_cache", CACHED_HEADS}
 GENERIC = "generic_op"  # what launches programs of ours, named here by the function that calls it
 _VIEWS = {"unsqueeze_to_4D", "deallocate", "reshape"}
 
@@ -101,12 +101,12 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
         op = name
         if name == GENERIC:
             if now["ours"] is None:
-                known = ", ".join((FLASH_DECODE, ALL_REDUCE, GATED_PRODUCT, ROTATED_HEADS))
+                known = ", ".join((FLASH_DECODE, ALL_REDUCE, GATED_PRODUCT, ROTATED_HEADS, CACHED_HEADS))
                 raise RuntimeError(f"{GENERIC} in a decode step: only {known} are known")
             op, given = now["ours"], given[0][:-1]  # the last is the result, the all-reduce's first in L1
         now["inside"] = True
         try:
-            read = [_read(name, tensor) for tensor in given if _in_dram(tensor)]
+            read = [_read(op, tensor) for tensor in given if _in_dram(tensor)]
             out = run()
         finally:
             now["inside"] = False
@@ -128,6 +128,7 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
             named(AllReduce, "__call__", ALL_REDUCE),
             named(layouts, GATED_PRODUCT, GATED_PRODUCT),
             named(layouts, ROTATED_HEADS, ROTATED_HEADS),
+            named(layouts, CACHED_HEADS, CACHED_HEADS),
         ):
             stack.enter_context(context)
         yield

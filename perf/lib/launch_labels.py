@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # How the parts of a layer are named whose programs are generic ops to ttnn.
 ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
-GATED_PRODUCT, ROTATED_HEADS = "gated_product", "rotated_heads"
+GATED_PRODUCT, ROTATED_HEADS, CACHED_HEADS = "gated_product", "rotated_heads", "cached_heads"
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,7 @@ class Labels:
             (AllReduce, "__call__", ALL_REDUCE),
             (layouts, "gated_product", GATED_PRODUCT),
             (layouts, "rotated_heads", ROTATED_HEADS),
+            (layouts, "cached_heads", CACHED_HEADS),
         ]
         if isinstance(attention, PairAlspec):
             parts += [(attention, "exchange", EXCHANGE), (gate, "_launch", GATE)]

@@ -30,6 +30,7 @@ from perf.ops import (
     gated_product,
     gemm,
     prefill,
+    rotated_heads,
     sampling,
     sgdc,
     stock_decode,
@@ -56,6 +57,7 @@ FAMILIES: dict[str, Family] = {
     "prefill_parts": prefill.PARTS,
     "all_reduce": collectives.ALL_REDUCE,
     "gated_product": gated_product.GATED_PRODUCT,
+    "rotated_heads": rotated_heads.ROTATED_HEADS,
 }
 TIMEOUT_S = 3 * 3600.0
 

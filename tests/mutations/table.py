@@ -22,9 +22,13 @@ class Mutation(NamedTuple):
     tests: tuple[str, ...]
 
 
+GATED, HEADS = (f"tt_kernels/{name}/kernels" for name in ("gated_product", "rotated_heads"))
 COMMON, SFD, TREE = (f"tt_kernels/{name}/kernels" for name in ("common", "speculative_flash_decode", "tree_attention"))
 VERIFY = "tt_kernels/speculative_sampling/kernels"
 MODEL = "models/llama31_8b"
+ROWS = "test_rows_of_users_are_closer_to_float64_than_the_stock_op"
+ROTATED = "tests/tt_kernels/rotated_heads/test_rotated_heads.py"
+CACHED = "test_rows_of_the_cache_are_the_rotated_heads_and_no_other_changes"
 KERNEL_TESTS, ATTENTION = "tests/tt_kernels", "tests/tt_kernels/test_attention"
 SAMPLING = f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py"
 SPEC = "tests/models/reference/spec_decode"
@@ -241,6 +245,48 @@ MUTATIONS = [
         "words(at_last)[user] = count - 1;",
         "words(at_last)[user] = 0;",
         (f"{KERNEL_TESTS}/draft_round/test_draft_round.py::test_what_one_step_decides_is_what_the_next_one_reads",),
+    ),
+    Mutation(
+        "rows of users of the last face are left out of a gated product",
+        f"{COMMON}/user_vectors.hpp",
+        "users > face_rows ? 4 : 2;",
+        "2;",
+        (f"{KERNEL_TESTS}/gated_product/test_gated_product.py::{ROWS}",),
+    ),
+    Mutation(
+        "a gated product takes the wrong tile for up",
+        f"{GATED}/product.cpp",
+        "copy_tile(up, first + i,",
+        "copy_tile(up, i,",
+        (f"{KERNEL_TESTS}/gated_product/test_gated_product.py::{ROWS}",),
+    ),
+    Mutation(
+        "heads are rotated backwards",
+        f"{HEADS}/rotation.hpp",
+        "even * c - odd * s);",
+        "even * c + odd * s);",
+        (f"{ROTATED}::test_heads_are_those_of_float64",),
+    ),
+    Mutation(
+        "a user's head goes to the first user's tiles",
+        f"{HEADS}/write_head.cpp",
+        "get_noc_addr(user * tiles + tile)",
+        "get_noc_addr(tile)",
+        (f"{ROTATED}::test_heads_are_those_of_float64",),
+    ),
+    Mutation(
+        "a cached row keeps the exponents that were there",
+        f"{HEADS}/write_cache.cpp",
+        "to[face * face_rows] = from[face * face_rows];",
+        "to[face * face_rows] = to[face * face_rows];",
+        (f"{ROTATED}::{CACHED}",),
+    ),
+    Mutation(
+        "a row past the capacity is cached",
+        f"{HEADS}/write_cache.cpp",
+        "position >= 0 && static_cast<uint32_t>(position) < shape.tiles * tile_tokens",
+        "position >= 0",
+        (f"{ROTATED}::{CACHED}",),
     ),
     # --- Python ---
     Mutation(

@@ -127,6 +127,16 @@ def nothing(*given) -> None:
     """Do nothing, so that what is given is read as it was uploaded."""
 
 
+def gated(priority, what: str, *arguments, **options):
+    """Call the op "module:name" in a region of the compute gate."""
+    from tt_kernels.compute_gate.op import skip_compute
+
+    module, _, name = what.partition(":")
+    op = getattr(importlib.import_module(module), name)
+    with skip_compute(priority):
+        return op(*arguments, **options)
+
+
 def to_torch(tensor, padded: bool = False) -> torch.Tensor:
     """Return a tensor of one chip; integers as int64, since torch cannot pickle unsigned words."""
     import ttnn

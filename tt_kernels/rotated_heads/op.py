@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """Split the fused product of a decode step into queries, keys and values, and rotate queries and keys on the way: each
-head on the core that holds its columns.
+head on the core that holds its columns. Keys and values are results, or go into the cache at once.
 """
 
 from __future__ import annotations
@@ -9,10 +9,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer, word_buffer
 from tt_kernels.common.cores import Core, check_on_device, core_list, core_set
 from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.tensor_facts import UnsupportedError, check_user_rows, unsupported_if_refused, width_shards
+from tt_kernels.common.page_table import paging_values
+from tt_kernels.common.tensor_facts import (
+    UnsupportedError,
+    check_user_rows,
+    facts,
+    facts_or_none,
+    unsupported_if_refused,
+    width_shards,
+)
+from tt_kernels.tree_cache.checks import Problem, check_caches
 
 if TYPE_CHECKING:
     import ttnn
@@ -20,7 +29,8 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 MAX_HEADS = TILE = 32
 HEAD_DIMS = (64, 128)
-_BUFFERS = ("cb_fused", "cb_cos", "cb_sin", "cb_rotated")
+_FUSED, _COS, _SIN, _ROTATED, _STORED, _WORDS = range(6)
+_LINE = 32
 
 
 class RotatedHeads(NamedTuple):
@@ -57,14 +67,56 @@ def rotated_heads(
     import ttnn
 
     head_dim = _check(fused, cos, sin, heads, kv_heads)
-    device, users = fused.device(), fused.shape[2]
-    results = {
-        part: ttnn.empty([1, users, count, head_dim], ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory)
-        for part, count, memory in (("q", heads, q_memory), ("k", kv_heads, k_memory), ("v", kv_heads, v_memory))
-    }
-    program = _program(fused, cos, sin, results, (heads, kv_heads, kv_heads))
-    ttnn.generic_op([fused, cos, sin, *results.values()], program)
-    return RotatedHeads(*results.values())
+    memories = (("q", heads, q_memory), ("k", kv_heads, k_memory), ("v", kv_heads, v_memory))
+    program = _Program(fused, cos, sin)
+    results = [
+        program.add_result(_empty(fused, count, head_dim, memory), count, rotated=part != "v")
+        for part, count, memory in memories
+    ]
+    ttnn.generic_op([fused, cos, sin, *results], program.descriptor())
+    return RotatedHeads(*results)
+
+
+def cached_heads(
+    fused: ttnn.Tensor,
+    cos: ttnn.Tensor,
+    sin: ttnn.Tensor,
+    heads: int,
+    kv_heads: int,
+    key_cache: ttnn.Tensor,
+    value_cache: ttnn.Tensor,
+    positions: ttnn.Tensor,
+    *,
+    page_table: ttnn.Tensor | None = None,
+    q_memory: ttnn.MemoryConfig,
+) -> ttnn.Tensor:
+    """Do `rotated_heads`, write keys and values into a layer's cache, in place, and return the queries.
+
+    key_cache, value_cache: bfloat16 or bfloat8_b [users, kv_heads, capacity, head_dim], TILE, interleaved. Only the
+        position's row of a tile is written.
+    positions: int32 [users], ROW_MAJOR: where each user's row goes; -1, or one at or past the capacity, writes nothing.
+    page_table: int32 [users, blocks of a user], ROW_MAJOR: the caches are then [blocks, kv_heads, 32, 64 or 128,
+        head_dim] (common/page_table.py). No two users may write into one block.
+
+    Others, and errors: see `rotated_heads`.
+    """
+    import ttnn
+
+    head_dim = _check(fused, cos, sin, heads, kv_heads)
+    problem = _check_caches(fused, (kv_heads, head_dim), key_cache, value_cache, positions, page_table)
+    program = _Program(fused, cos, sin)
+    queries = program.add_result(_empty(fused, heads, head_dim, q_memory), heads, rotated=True)
+    for cache in (key_cache, value_cache):
+        program.add_cache(cache, problem, positions, page_table, rotated=cache is key_cache)
+    tables = [] if page_table is None else [page_table]
+    ttnn.generic_op([fused, cos, sin, positions, *tables, key_cache, value_cache, queries], program.descriptor())
+    return queries
+
+
+def _empty(fused: Any, heads: int, head_dim: int, memory: Any) -> Any:
+    import ttnn
+
+    return ttnn.empty([1, fused.shape[2], heads, head_dim], ttnn.bfloat16, ttnn.TILE_LAYOUT, fused.device(), memory)
 
 
 def _check(fused: Any, cos: Any, sin: Any, heads: Any, kv_heads: Any) -> int:
@@ -93,45 +145,131 @@ def _check(fused: Any, cos: Any, sin: Any, heads: Any, kv_heads: Any) -> int:
     return int(head_dim)
 
 
-def _program(fused: Any, cos: Any, sin: Any, results: dict[str, Any], counts: tuple[int, int, int]) -> Any:
-    import ttnn
+def _check_caches(
+    fused: Any, heads: tuple[int, int], key_cache: Any, value_cache: Any, positions: Any, page_table: Any
+) -> Problem:
+    """Return the caches' shape. heads: key/value heads and head_dim."""
+    tensors = {"key_cache": key_cache, "value_cache": value_cache, "positions": positions, "page_table": page_table}
+    found = {name: facts_or_none(name, tensor) for name, tensor in tensors.items()}
+    caches = {name: facts(name, tensors[name]) for name in ("key_cache", "value_cache")}
+    problem = check_caches(caches, 1, facts("positions", positions), found["page_table"], "positions")
+    for name, tensor in tensors.items():
+        if tensor is not None:
+            unsupported_if_refused(check_on_device, name, tensor, fused.device())
+    shape = (problem.users, problem.kv_heads, problem.head_dim)
+    if shape != (fused.shape[2], *heads):
+        raise UnsupportedError(
+            f"caches of {shape[0]} users and {shape[1]} heads of {shape[2]} do not take keys of {fused.shape[2]} users "
+            f"and {heads[0]} heads of {heads[1]}"
+        )
+    return problem
 
-    cores, users = core_list(fused.memory_config().shard_spec.grid), fused.shape[2]
-    tiles, (heads, kv_heads, _) = cos.shape[3] // TILE, counts
-    rotating = cores[: heads + kv_heads]
-    constants = {name: index for index, name in enumerate(_BUFFERS)} | {"tiles": tiles, "users": users}
-    angles = {"cos": cos, "sin": sin}
-    kernels = [
-        kernel_descriptor(
+
+class _Program:
+    """The program, part by part, in the order of the product's heads."""
+
+    def __init__(self, fused: Any, cos: Any, sin: Any) -> None:
+        self.fused, self.angles = fused, {"cos": cos, "sin": sin}
+        self.cores = core_list(fused.memory_config().shard_spec.grid)
+        self.constants = {"users": fused.shape[2], "tiles": cos.shape[3] // TILE}
+        self.taken = 0
+        self.rotating: list[Core] = []
+        self.packing: dict[int, list[Core]] = {}  # by buffer
+        self.kernels: list[Any] = []
+        self.stored: tuple[str, int] | None = None  # dtype of the cache, bytes of positions, lines and exponents
+
+    def add_result(self, result: Any, heads: int, rotated: bool) -> Any:
+        """Write so many heads to `result`, and return it."""
+        own = self._cores_of(heads, rotated)
+        if rotated:
+            self._add_compute(own, _ROTATED, rotated)
+        self._add_writer(
+            "write_head.cpp",
+            own,
+            {"rotated": int(rotated), "cb_fused": _FUSED, "cb_packed": _ROTATED},
+            {"result": result},
+            {},
+        )
+        return result
+
+    def add_cache(self, cache: Any, problem: Problem, positions: Any, page_table: Any, rotated: bool) -> None:
+        """Write the heads of a cache into it."""
+        own = self._cores_of(problem.kv_heads, rotated)
+        self._add_compute(own, _STORED, rotated)
+        chosen, shape = paging_values(problem.paging)
+        positions_bytes = -(-positions.buffer_aligned_page_size() // _LINE) * _LINE
+        tables = positions if page_table is None else page_table
+        constants = {"cb_packed": _STORED, "cb_words": _WORDS, "positions_bytes": positions_bytes}
+        self._add_writer(
+            "write_cache.cpp",
+            own,
+            constants | {"block_float": int(problem.block_float)} | chosen,
+            {"cache": cache, "positions": positions, "pages": tables},
+            shape | {"kv_heads": problem.kv_heads, "cache_tiles": problem.capacity // TILE},
+        )
+        lines = problem.users * (1 + self.constants["tiles"])
+        self.stored = cache.dtype.name, positions_bytes + lines * _LINE
+
+    def descriptor(self) -> Any:
+        """Return the ttnn.ProgramDescriptor."""
+        import ttnn
+
+        reader = kernel_descriptor(
             KERNELS / "read_angles.cpp",
             ttnn.ReaderConfigDescriptor(),
-            cores=core_set(*rotating),
-            constants=constants,
-            accessors=angles,
-            common={name: tensor.buffer_address() for name, tensor in angles.items()},
-        ),
-        kernel_descriptor(
-            KERNELS / "rotate.cpp", ttnn.ComputeConfigDescriptor(), cores=core_set(*rotating), constants=constants
-        ),
-    ]
-    first = 0
-    for (part, result), count in zip(results.items(), counts, strict=True):
-        own: dict[Core, Any] = {core: {"head": head} for head, core in enumerate(cores[first : first + count])}
-        first += count
-        kernels.append(
+            cores=core_set(*self.rotating),
+            constants=self.constants | {"cb_cos": _COS, "cb_sin": _SIN},
+            accessors=self.angles,
+            common={name: tensor.buffer_address() for name, tensor in self.angles.items()},
+        )
+        formats = {_COS: "BFLOAT16", _SIN: "BFLOAT16", _ROTATED: "BFLOAT16"}
+        on = {_COS: self.rotating, _SIN: self.rotating, **self.packing}
+        buffers = [ttnn.cb_descriptor_from_sharded_tensor(_FUSED, self.fused)]
+        if self.stored is not None:
+            formats[_STORED], words = self.stored
+            buffers.append(word_buffer(_WORDS, words, core_set(*on[_STORED])))
+        buffers += [
+            circular_buffer(
+                Buffer(index, formats[index], TILE_BYTES[formats[index]], self.constants["tiles"], frozenset({"on"})),
+                {"on": cores},
+            )
+            for index, cores in on.items()
+        ]
+        return ttnn.ProgramDescriptor(kernels=[reader, *self.kernels], semaphores=[], cbs=buffers)
+
+    def _cores_of(self, heads: int, rotated: bool) -> list[Core]:
+        own = self.cores[self.taken : self.taken + heads]
+        self.taken += heads
+        if rotated:
+            self.rotating += own
+        return own
+
+    def _add_compute(self, own: list[Core], packed: int, rotated: bool) -> None:
+        import ttnn
+
+        self.packing.setdefault(packed, []).extend(own)
+        buffers = {"cb_fused": _FUSED, "cb_cos": _COS, "cb_sin": _SIN, "cb_packed": packed}
+        self.kernels.append(
             kernel_descriptor(
-                KERNELS / "write_head.cpp",
-                ttnn.WriterConfigDescriptor(),
-                constants=constants | {"rotated": int(part != "v")},
-                accessors={"result": result},
-                common={"result": result.buffer_address()},
-                per_core=own,
+                KERNELS / "rotate.cpp",
+                ttnn.ComputeConfigDescriptor(),
+                cores=core_set(*own),
+                constants=self.constants | buffers | {"turned": int(rotated)},
             )
         )
-    page = TILE_BYTES["BFLOAT16"]
-    buffers = [ttnn.cb_descriptor_from_sharded_tensor(0, fused)]
-    buffers += [
-        circular_buffer(Buffer(index, "BFLOAT16", page, tiles, frozenset({"rotating"})), {"rotating": rotating})
-        for index in range(1, len(_BUFFERS))
-    ]
-    return ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=buffers)
+
+    def _add_writer(
+        self, source: str, own: list[Core], constants: dict[str, int], tensors: dict[str, Any], common: dict[str, int]
+    ) -> None:
+        import ttnn
+
+        self.kernels.append(
+            kernel_descriptor(
+                KERNELS / source,
+                ttnn.WriterConfigDescriptor(),
+                constants=self.constants | constants,
+                accessors=tensors,
+                common=common | {name: tensor.buffer_address() for name, tensor in tensors.items()},
+                per_core={core: {"head": head} for head, core in enumerate(own)},
+            )
+        )

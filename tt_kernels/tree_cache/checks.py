@@ -46,7 +46,11 @@ class Problem:
 
 
 def check_caches(
-    caches: Mapping[str, TensorFacts], nodes: int, prefix: TensorFacts, page_table: TensorFacts | None = None
+    caches: Mapping[str, TensorFacts],
+    nodes: int,
+    prefix: TensorFacts,
+    page_table: TensorFacts | None = None,
+    prefix_name: str = "prefix",
 ) -> Problem:
     """Check the caches, by name, all of one shape and dtype, and return the Problem. Errors: UnsupportedError."""
     if not 1 <= len(caches) <= MAX_CACHES:
@@ -73,7 +77,7 @@ def check_caches(
         raise UnsupportedError(f"nodes must be an integer from 1 to {MAX_NODES}, got {nodes!r}")
     if nodes > capacity:
         raise UnsupportedError(f"{nodes} nodes do not fit caches of {capacity} positions")
-    check_integers("prefix", prefix, (users,))
+    check_integers(prefix_name, prefix, (users,))
     block_float = first.dtype == "BFLOAT8_B"
     return Problem(len(caches), users, kv_heads, capacity, head_dim, nodes, block_float, paging)
 

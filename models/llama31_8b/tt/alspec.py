@@ -43,7 +43,7 @@ def plain_step(layers: Sequence[DecoderLayer], cache: KVCacheBase, x: ttnn.Tenso
     """Run a decode step through all layers, on every row of the mesh alike. x: the embedding. Returns the residual."""
     entering = Residual(x)
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
-        heads = layer.project_qkv(entering, step)
+        heads = layer.project_qkv(entering, step, cache)
         output = layer.attend(heads, cache, step)
         norm = None if following is None else following.attention_norm
         entering = layer.after_attention(entering.x, output, step, norm)

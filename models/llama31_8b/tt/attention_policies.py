@@ -22,12 +22,12 @@ from .sharding import FLASH_DECODE, ShardedDecodeConfig, check_decode_sharding
 
 class TokenHeads(NamedTuple):
     """One token per user at its position: bfloat16 [1, users, heads, head_dim], TILE. queries: as attention takes them.
-    keys, values: the chip's KV heads, in L1, one core per user. Or the nodes of users' trees: [1, heads, users * nodes,
-    head_dim] each, in DRAM."""
+    keys, values: the chip's KV heads, in L1, one core per user; None where the cache has them. Or the nodes of users'
+    trees: [1, heads, users * nodes, head_dim] each, in DRAM."""
 
     queries: ttnn.Tensor
-    keys: ttnn.Tensor
-    values: ttnn.Tensor
+    keys: ttnn.Tensor | None = None
+    values: ttnn.Tensor | None = None
 
 
 class StepInputs(NamedTuple):

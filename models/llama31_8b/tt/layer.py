@@ -57,18 +57,23 @@ class Attention:
     def __init__(self, layer: int, qkv: Projection, wo: Projection, rope: Rope) -> None:
         self.layer, self.qkv, self.wo, self.rope = layer, qkv, wo, rope
 
-    def project_qkv(self, x: ttnn.Tensor, step: Pass) -> TokenHeads:
-        """Project normed rows, bfloat16 [1, 1, rows, hidden], to queries, keys and values, rotated."""
+    def project_qkv(self, x: ttnn.Tensor, step: Pass, cache: KVCacheBase | None = None) -> TokenHeads:
+        """Project normed rows, bfloat16 [1, 1, rows, hidden], to queries, keys and values, rotated. cache: where keys
+        and values go at once."""
         fused = step.layout.multiply(self.qkv, x)
+        if cache is not None:
+            return TokenHeads(step.layout.cached(fused, self.rope, step, cache, self.layer))
         return TokenHeads(*step.layout.rotated(fused, self.rope, step.angles, step.policy.takes_shards))
 
     def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
-        """Write the cache, and attend to it: queries' shape, interleaved."""
-        step.layout.store(cache, self.layer, heads.keys, heads.values, step)
+        """Write the cache, unless it is written, and attend to it: queries' shape, interleaved."""
+        if heads.keys is not None and heads.values is not None:
+            step.layout.store(cache, self.layer, heads.keys, heads.values, step)
         return step.policy(self.layer, heads.queries, cache.of_layer(self.layer), step.inputs)
 
     def attend_chunk(self, heads: TokenHeads, cache: KVCacheBase, chunk: Chunk, step: Pass) -> ttnn.Tensor:
         """Write a prefill chunk into the cache, and attend to it: bfloat16 [1, heads, tokens, head_dim]."""
+        assert heads.keys is not None and heads.values is not None
         layout, tokens = step.layout, heads.queries.shape[2]
         cache.fill(self.layer, heads.keys, heads.values, chunk.user, chunk.start)
         # The scale is the op's default, 1 / sqrt(head_dim): its binding refuses numbers that are not exact in float32.
@@ -102,9 +107,9 @@ class DecoderLayer:
         self.attention_norm, self.attention = attention_norm, attention
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
-    def project_qkv(self, entering: Residual, step: Pass) -> TokenHeads:
-        """Make the rows' queries, keys and values from the layer's input."""
-        return self.attention.project_qkv(self._normed(entering, step), step)
+    def project_qkv(self, entering: Residual, step: Pass, cache: KVCacheBase | None = None) -> TokenHeads:
+        """Make the rows' queries, keys and values from the layer's input, see Attention.project_qkv."""
+        return self.attention.project_qkv(self._normed(entering, step), step, cache)
 
     def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Write the cache and attend to it, see Attention.attend."""
@@ -124,7 +129,7 @@ class DecoderLayer:
     def attention_update(self, x: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Return what the attention of a decode step adds to the residual x, bfloat16 [1, 1, users, hidden]. Writes the
         cache."""
-        out = self.attention.attend(self.project_qkv(Residual(x), step), cache, step)
+        out = self.attention.attend(self.project_qkv(Residual(x), step, cache), cache, step)
         return step.layout.total(self.attention.project_output(out, step.layout))
 
     def prefill(

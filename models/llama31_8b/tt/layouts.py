@@ -21,7 +21,7 @@ import ttnn
 from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.gated_product.op import gated_product
-from tt_kernels.rotated_heads.op import rotated_heads
+from tt_kernels.rotated_heads.op import cached_heads, rotated_heads
 
 from ..config import LlamaConfig
 from .kv_cache import KVCacheBase
@@ -135,6 +135,12 @@ class Layout(ABC):
     @abstractmethod
     def store(self, cache: KVCacheBase, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Pass) -> None:
         """Write a step's keys and values into the cache."""
+
+    def cached(self, fused: ttnn.Tensor, rope: Rope, step: Pass, cache: KVCacheBase, layer: int) -> ttnn.Tensor:
+        """Do `rotated` and `store`; return the queries."""
+        q, k, v = self.rotated(fused, rope, step.angles, step.policy.takes_shards)
+        self.store(cache, layer, k, v, step)
+        return q
 
     @abstractmethod
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
@@ -388,12 +394,32 @@ class ShardedLayout(DecodeLayout):
             angles.sin,
             self.heads,
             self.kv_heads,
-            q_memory=self._values if takes_shards else ttnn.L1_MEMORY_CONFIG,
+            q_memory=self._queries(takes_shards),
             k_memory=self._keys,
             v_memory=self._values,
         )
         ttnn.deallocate(fused)
         return heads
+
+    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
+        keys, values, table = cache.of_layer(layer)
+        q = cached_heads(
+            fused,
+            step.angles.cos,
+            step.angles.sin,
+            self.heads,
+            self.kv_heads,
+            keys,
+            values,
+            step.inputs.positions,
+            page_table=table,
+            q_memory=self._queries(step.policy.takes_shards),
+        )
+        ttnn.deallocate(fused)
+        return q
+
+    def _queries(self, takes_shards: bool) -> ttnn.MemoryConfig:
+        return self._values if takes_shards else ttnn.L1_MEMORY_CONFIG
 
     def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
         cache.update_together(layer, k, v, step.inputs.positions)

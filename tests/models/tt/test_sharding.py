@@ -30,7 +30,7 @@ from models.llama31_8b.tt.sharding import (
 )
 from perf.footprint.__main__ import program_row, step_totals
 from perf.footprint.graph import CAPACITY
-from perf.lib.launch_labels import ALL_REDUCE, GATED_PRODUCT, ROTATED_HEADS
+from perf.lib.launch_labels import ALL_REDUCE, CACHED_HEADS, GATED_PRODUCT
 from tests.models.tt.sharding_programs import modules, steps_of_row, tokens
 from tests.support.tt_programs import figures
 
@@ -194,7 +194,7 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
             assert len(sums) == (0 if mesh.tp == 1 else 2) and all(
                 launch["programs"] == ["GenericOp"] for launch in sums
             )
-            reads = {"rms_norm", "linear", ROTATED_HEADS, "paged_fused_update_cache", FLASH_DECODE}
+            reads = {"rms_norm", "linear", CACHED_HEADS, FLASH_DECODE}
             assert set(read) == reads | ({ALL_REDUCE} if sums else set())
             (attention,) = [launch for launch in layer if launch["op"] == FLASH_DECODE]
             assert attention["dram"] == held.kv_cache // 32 + 4, "keys, values and a position"
@@ -209,9 +209,7 @@ def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock
         else:
             assert step["padding"] == 0
         assert program_row(mesh, asked, found)["ops_per_layer"] == len(layer)
-    assert ops["interleaved"] - ops["sharded"] == 5, (
-        "heads and rotation are one op, cache update too, two moves are gone"
-    )
+    assert ops["interleaved"] - ops["sharded"] == 6, "heads, rotation and cache update are one op, two moves are gone"
 
 
 @pytest.mark.mock_mesh

@@ -7,7 +7,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.support.run_op import Call, In, Make, refusals, run_ops
+from runtime_patches import sgdc
+from tests.support.run_op import Call, In, Make, priorities, refusals, run_ops
+from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
 from tt_kernels.gated_product.reference import gated_product_reference
 
 OP = "tt_kernels.gated_product.op:gated_product"
@@ -66,6 +68,21 @@ def test_rows_of_users_are_closer_to_float64_than_the_stock_op(sim_device):
         off = places_off(ours[:, :, :users], wanted)
         assert off <= 0.51 and off <= places_off(theirs, wanted), users
         assert ours.isfinite()[:, :, users:].all() and not ours[:, :, -(-users // 4) * 4 :].any(), users
+
+
+@pytest.mark.sim
+def test_one_trace_takes_new_rows_and_is_skipped_by_the_gate(sim_device):
+    """A skipped replay leaves what the last one made."""
+    memory, steps = Make(f"{HERE}:shards"), [(1, HOLDS_EXACT), (2, YIELDED), (3, HOLDS_EXACT)]
+    given = [[part[:, :, -1:] for part in rows(seed)] for seed, _ in steps]
+    calls = [
+        Call("tests.support.run_op:gated", priorities(role, None), OP, *(In(part, memory=memory) for part in inputs))
+        for (_, role), inputs in zip(steps, given, strict=True)
+    ]
+    device = sim_device("2x1", dispatch="fast", overlays=sgdc.overlays())
+    found = [result["out"] for result in run_ops(device, calls, traced=True)]
+    for step, source in ((0, 0), (1, 0), (2, 2)):
+        assert places_off(found[step], gated_product_reference(*given[source])) <= 0.51, step
 
 
 @pytest.mark.mock_mesh

@@ -1,18 +1,31 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Heads of a fused product, split and rotated, on the simulated N150: against float64, and what is refused."""
+"""Heads of a fused product, split, rotated and cached, on the simulated N150: against float64 and the stock update of
+the cache, and what is refused."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tests.support.run_op import Call, In, Make, refusals, run_ops
+from runtime_patches import sgdc
+from tests.support.run_op import Call, In, Make, priorities, refusals, run_ops, words
+from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
 from tt_kernels.rotated_heads.reference import rotated_heads_reference
 
 OP, HERE = "tt_kernels.rotated_heads.op:rotated_heads", "tests.tt_kernels.rotated_heads.test_rotated_heads"
 # Users, heads, key/value heads, head_dim: parts of a band, of a face and of both; heads in both halves of a tile.
 CASES = [(1, 4, 1, 64), (3, 2, 2, 128), (5, 4, 2, 64), (19, 6, 1, 64)]
+CACHED = "tt_kernels.rotated_heads.op:cached_heads"
+CAPACITY, BLOCK = 96, 32
+# Of CASES: a cache's dtype, whether it is paged, and a position for each user: both halves of a tile, the first and the
+# last row, users left out, one past the capacity.
+STORES = [
+    (0, "bfloat8_b", True, [45]),
+    (1, "bfloat16", True, [95, -1, 31]),
+    (2, "bfloat8_b", False, [0, 17, 95, -1, CAPACITY]),
+    (3, "bfloat8_b", False, list(range(0, 95, 5))),
+]
 
 
 def shards(columns: int, cores: int, layout: str = "WIDTH_SHARDED", first: int = 0):
@@ -28,9 +41,9 @@ def memory(*arguments) -> Make:
     return Make(f"{HERE}:shards", *arguments)
 
 
-def case(users: int, heads: int, kv_heads: int, head_dim: int, **options):
+def case(users: int, heads: int, kv_heads: int, head_dim: int, seed: int | None = None, **options):
     """Return a call and the float64 results. Keys and values of few users are sharded, queries of one."""
-    random = torch.Generator().manual_seed(users)
+    random = torch.Generator().manual_seed(users if seed is None else seed)
     fused = torch.randn(1, 1, users, (heads + 2 * kv_heads) * head_dim, generator=random).bfloat16()
     angles = 7 * torch.randn(1, 1, users, head_dim // 2, generator=random).repeat_interleave(2, 3)
     cos, sin = angles.cos().bfloat16(), angles.sin().bfloat16()
@@ -54,6 +67,79 @@ def test_heads_are_those_of_float64(sim_device):
             assert got.shape == right.shape
             last_place = 2.0 ** (right.abs().log2().floor() - 7)
             assert ((got.double() - right).abs() <= 0.51 * last_place).all(), shape
+
+
+def block_floats(rows: torch.Tensor) -> torch.Tensor:
+    """Return bfloat16 numbers as a packer makes bfloat8_b of them: each to 7 bits, then to the unit of 16 in
+    succession, ties away from zero."""
+
+    def rounded(values: torch.Tensor, largest: torch.Tensor) -> torch.Tensor:
+        unit = 2.0 ** (largest.log2().floor() - 6)
+        return values.sign() * (values.abs() / unit + 0.5).floor() * unit
+
+    blocks = rows.double().unflatten(-1, (-1, 16))
+    blocks = rounded(blocks, blocks.abs())
+    return rounded(blocks, blocks.abs().amax(-1, keepdim=True)).flatten(-2).to(rows.dtype)
+
+
+@pytest.mark.sim
+def test_rows_of_the_cache_are_the_rotated_heads_and_no_other_changes(sim_device):
+    calls, cases = [], []
+    for number, dtype, paged, positions in STORES:
+        users, heads, kv_heads, head_dim = CASES[number]
+        plain, _ = case(*CASES[number])
+        random = torch.Generator().manual_seed(users)
+        per_user = CAPACITY // BLOCK
+        blocks = torch.randperm(users * per_user, generator=random).view(users, per_user)
+        shape = (users * per_user, kv_heads, BLOCK, head_dim) if paged else (users, kv_heads, CAPACITY, head_dim)
+        scales = 2.0 ** torch.randint(-12, 12, (*shape[:-1], 1), generator=random)
+        caches = [In(torch.randn(shape, generator=random) * scales, dtype, read=part) for part in ("keys", "values")]
+        q_memory = plain.options["q_memory"]
+        table = {"page_table": words(blocks)} if paged else {}
+        calls += [
+            Call("tests.support.run_op:nothing", caches),
+            plain,
+            Call(CACHED, *plain.arguments, *caches, words(positions), q_memory=q_memory, **table),
+        ]
+        cases.append((dtype, positions, blocks if paged else None))
+    results = run_ops(sim_device("8x1"), calls)
+    for index, (dtype, positions, blocks) in enumerate(cases):
+        before, heads, after = results[3 * index : 3 * index + 3]
+        assert torch.equal(after["out"], heads["queries"])
+        for part in ("keys", "values"):
+            right = before[part].clone()
+            for user, position in enumerate(positions):
+                if 0 <= position < CAPACITY:
+                    row = heads[part][0, user]
+                    if dtype == "bfloat8_b":
+                        row = block_floats(row)
+                    at = (user, position) if blocks is None else (blocks[user, position // BLOCK], position % BLOCK)
+                    right[at[0], :, at[1]] = row
+            assert torch.equal(after[part], right), (index, part, (after[part] - right).abs().max())
+
+
+@pytest.mark.sim
+def test_one_trace_takes_new_rows_and_positions_and_is_skipped_by_the_gate(sim_device):
+    """A skipped replay leaves the cache, and the last one's queries."""
+    calls, made = [], []
+    for number, (position, role) in enumerate([(3, HOLDS_EXACT), (20, YIELDED), (31, HOLDS_EXACT)]):
+        call, wanted = case(1, 2, 1, 64, seed=number)
+        caches = [In(torch.zeros(1, 1, 32, 64), read=part) for part in ("keys", "values")]
+        given = (*call.arguments, *caches, words([position]))
+        q_memory = call.options["q_memory"]
+        calls.append(Call("tests.support.run_op:gated", priorities(role, None), CACHED, *given, q_memory=q_memory))
+        made.append((position, wanted))
+    device = sim_device("5x1", dispatch="fast", overlays=sgdc.overlays())
+    for step, found in enumerate(run_ops(device, calls, traced=True)):
+        position, wanted = made[step]
+        right = torch.zeros(2, 32, 64)
+        if step != 1:
+            right[:, position] = torch.cat([wanted.keys, wanted.values])[:, 0, 0].float()
+        for part, rows in zip(("keys", "values"), right, strict=True):
+            torch.testing.assert_close(found[part][0, 0].float(), rows, rtol=2**-8, atol=0)
+        torch.testing.assert_close(
+            found["out"].float(), made[step if step != 1 else 0][1].queries.float(), rtol=2**-8, atol=0
+        )
 
 
 @pytest.mark.mock_mesh
@@ -87,5 +173,18 @@ def test_what_is_refused_is_named(mock_mesh):
         ),
     }
     made = {said: Call(OP, *given, **good.options) for said, given in calls.items()}
+    cache, at, memory_of_q = In(torch.zeros(3, 2, 32, 128)), words([0, 1, 2]), {"q_memory": good.options["q_memory"]}
+    few, row = In(torch.zeros(3, 1, 32, 128)), (fused, cos, sin, *rest)
+    caches = {
+        "key_cache must be a ttnn.Tensor, it is a NoneType": (None, cache, at),
+        "the caches must be alike: key_cache is BFLOAT16 (3, 2, 32, 128), value_cache is BFLOAT16 (3, 1, 32, 128)": (
+            cache,
+            few,
+            at,
+        ),
+        "positions must be INT32 (3,), ROW_MAJOR and interleaved": (cache, cache, words([0, 1])),
+        "caches of 3 users and 1 heads of 128 do not take keys of 3 users and 2 heads of 128": (few, few, at),
+    }
+    made |= {said: Call(CACHED, *row, *given, **memory_of_q) for said, given in caches.items()}
     for said, message in refusals(mock_mesh((1, 1)), made).items():
         assert message.startswith(f"UnsupportedError: {said}"), message

@@ -15,6 +15,10 @@ constexpr uint32_t row_bytes = 16 * 2;  // the part of a row in one face
 constexpr uint32_t face_bytes = face_rows * row_bytes;
 constexpr uint32_t tile_bytes = 4 * face_bytes;
 
+// In a bfloat8_b tile: a byte of exponent for each row of each face, then a byte for each element.
+constexpr uint32_t exponents_bytes = tile_bytes / row_bytes;
+constexpr uint32_t block_float_tile_bytes = exponents_bytes + tile_bytes / 2;
+
 // Calls visit(offset, bytes) for each contiguous piece of rows [begin, end) of a tile.
 template <typename Visit>
 inline void for_each_piece(uint32_t begin, uint32_t end, Visit visit) {

@@ -12,7 +12,7 @@
 namespace {
 
 constexpr uint32_t rotated = get_named_compile_time_arg_val("rotated");
-constexpr uint32_t cb_rotated = get_named_compile_time_arg_val("cb_rotated");
+constexpr uint32_t cb_packed = get_named_compile_time_arg_val("cb_packed");
 constexpr uint32_t cb_fused = get_named_compile_time_arg_val("cb_fused");
 constexpr uint32_t tiles = get_named_compile_time_arg_val("tiles");
 constexpr uint32_t users = get_named_compile_time_arg_val("users");
@@ -30,8 +30,8 @@ void kernel_main() {
     const uint32_t to = offset_of(RUNTIME_ARG(head));
     uint32_t from = get_read_ptr(cb_fused);
     if constexpr (rotated) {
-        cb_wait_front(cb_rotated, tiles);
-        from = get_read_ptr(cb_rotated);
+        cb_wait_front(cb_packed, tiles);
+        from = get_read_ptr(cb_packed);
     }
     for (uint32_t user = 0; user < users; ++user) {
         const uint32_t row = from + offset_of(user);

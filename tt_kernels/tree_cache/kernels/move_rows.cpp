@@ -23,10 +23,7 @@ constexpr uint32_t prefix_bytes = get_named_compile_time_arg_val("prefix_bytes")
 constexpr uint32_t path_bytes = get_named_compile_time_arg_val("path_bytes");
 
 constexpr uint32_t tile_tokens = 32;
-// In a bfloat8_b tile: a byte of exponent for each row of each face, then a byte for each element.
-constexpr uint32_t exponents_bytes = tile_rows::tile_bytes / tile_rows::row_bytes;
-constexpr uint32_t tile_bytes =
-    block_float ? exponents_bytes + tile_rows::tile_bytes / 2 : tile_rows::tile_bytes;
+constexpr uint32_t tile_bytes = block_float ? tile_rows::block_float_tile_bytes : tile_rows::tile_bytes;
 
 using Words = volatile tt_l1_ptr uint32_t*;
 using Integers = const volatile tt_l1_ptr int32_t*;
@@ -72,7 +69,8 @@ inline void copy_row(uint32_t from_base, uint32_t from_row, uint32_t to_base, ui
         if constexpr (block_float) {
             constexpr uint32_t bytes = tile_rows::row_bytes / 2;
             copy_words<bytes / 4>(
-                from.tile + exponents_bytes + read * bytes, to.tile + exponents_bytes + written * bytes);
+                from.tile + tile_rows::exponents_bytes + read * bytes,
+                to.tile + tile_rows::exponents_bytes + written * bytes);
             *reinterpret_cast<volatile tt_l1_ptr uint8_t*>(to.tile + written) =
                 *reinterpret_cast<volatile tt_l1_ptr uint8_t*>(from.tile + read);
         } else {
