@@ -166,9 +166,12 @@ class Rows:
         rows = [row for row in self.steps.rows() if row["model"] == self.config.name]
         for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(self.tp)):
             key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
-            same = [row for row in rows if all(row[name] == layer[name] for name in ("sharding", "weights"))]
-            at = (layer["tp"], layer["context"])
-            stages = {row["stage"]: row for row in same if row["stage"] == HEAD or (row["tp"], row["context"]) == at}
+            place = [name for name in KEYS if name != "stage"]
+            own = [row for row in rows if all(row[name] == layer[name] for name in place)]
+            # Weights cost nothing by their values, so a head over others will do.
+            heads = [row for row in rows if row["stage"] == HEAD and row["sharding"] == layer["sharding"]]
+            heads.sort(key=lambda row: row["weights"] == layer["weights"])
+            stages = {row["stage"]: row for row in [*heads, *own]}
             if self.steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
                 continue
             head = {name: stages[HEAD][name] for name in KEYS}

@@ -104,10 +104,10 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
     assert stages == [
         *(("1024", "layer"), ("1024", "embedding"), ("", "head"), ("1024", "token")),
         *(("4096", "layer"), ("4096", "embedding"), ("4096", "token")),
-        *(("1024", "layer"), ("1024", "embedding")),
+        *(("1024", "layer"), ("1024", "embedding"), ("1024", "token")),
     ]
     assert [row["pcc_held"] for row in steps if row["stage"] == "layer"] == ["0.5", "0.5", ""]
-    assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 12 * 90)] * 2
+    assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 12 * 90)] * 3
     assert len(kept.ops.rows()) == 3 + 2 + 3 + 3
     assert "pcc_held 0.5" in capsys.readouterr().out
 

@@ -129,7 +129,7 @@ def test_one_trace_takes_new_rows_and_positions_and_is_skipped_by_the_gate(sim_d
         q_memory = call.options["q_memory"]
         calls.append(Call("tests.support.run_op:gated", priorities(role, None), CACHED, *given, q_memory=q_memory))
         made.append((position, wanted))
-    device = sim_device("5x1", dispatch="fast", overlays=sgdc.overlays())
+    device = sim_device("4x1", dispatch="fast", overlays=sgdc.overlays())
     for step, found in enumerate(run_ops(device, calls, traced=True)):
         position, wanted = made[step]
         right = torch.zeros(2, 32, 64)
