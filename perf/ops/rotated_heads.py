@@ -78,7 +78,7 @@ ROTATED_HEADS = Family(
     about="heads of a decode step split, rotated and cached by one op, against four stock ops",
     options={"tp": 1, "users": 1},
     choices={"tp": (1, 2, 4, 8)},
-    points={"default": ["tp=1,8 users=1", "tp=8 users=8"]},
+    points={"default": ["tp=1,8"]},
     chip=lambda point: Chip(GRID, timed=True),
     measure=_rotated_heads,
     targets=[Target("of_stock", 0.5)],
