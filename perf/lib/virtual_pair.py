@@ -19,8 +19,7 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.op import OP, problem_of, settings_of, split_of
-from tt_kernels.speculative_flash_decode.program import empty_program, fill_program
+from tt_kernels.speculative_flash_decode.op import OP, empty_program, fill_program, problem_of, settings_of, split_of
 
 
 class CorePair(Pairs):

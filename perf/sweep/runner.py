@@ -75,8 +75,7 @@ def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
 def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
     """Return a worker on the boards of this machine. Raises ValueError where there are too few."""
     from runtime_patches import sgdc
-    from runtime_patches.board.boards import visible_boards
-    from runtime_patches.board.environment import process_environment, silicon_environment
+    from runtime_patches.board.environment import process_environment, silicon_environment, visible_boards
 
     configuration.mesh.check_board(len(visible_boards()))
     environment = process_environment(silicon_environment(sgdc.overlays()))

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from . import boards
+from . import environment
 from .command_line import OneLineParser, run_command
 from .environment import SYSTEM_SFPI, real_sfpi
 from .runtime_root import (
@@ -158,13 +158,13 @@ def sfpi(needed_for: tuple[str, ...] = (SILICON,)) -> Finding:
 
 def board_nodes() -> Finding:
     """Return the finding on the boards that this process may open."""
-    visible, every = boards.visible_boards(), boards.visible_boards(environment={})
-    found = f"{len(visible)} in {boards.BOARDS}" if visible else "none"
+    visible, every = environment.visible_boards(), environment.visible_boards(environment={})
+    found = f"{len(visible)} in {environment.BOARDS}" if visible else "none"
     fix = "install a board and the tt-kmd driver"
     if every and not visible:
-        chosen = os.environ[boards.VISIBLE]
-        found = f"none of the {len(every)} in {boards.BOARDS} is named by {boards.VISIBLE}={chosen}"
-        fix = f"name some of {', '.join(map(str, every))}, or unset {boards.VISIBLE}"
+        chosen = os.environ[environment.VISIBLE]
+        found = f"none of the {len(every)} in {environment.BOARDS} is named by {environment.VISIBLE}={chosen}"
+        fix = f"name some of {', '.join(map(str, every))}, or unset {environment.VISIBLE}"
     return Finding("Tenstorrent boards", bool(visible), found, fix, (SILICON,))
 
 

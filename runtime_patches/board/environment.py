@@ -27,6 +27,23 @@ SYSTEM_SFPI = Path("/opt/tenstorrent/sfpi")
 Overlays = Mapping[str, "Path | bytes"]
 
 
+BOARDS = Path("/dev/tenstorrent")
+# Numbers of boards, separated by commas; the runtime opens no other.
+VISIBLE = "TT_VISIBLE_DEVICES"
+
+
+def visible_boards(folder: Path | None = None, environment: Mapping[str, str] | None = None) -> list[int]:
+    """Return the numbers of the driver's nodes in `folder` (default: BOARDS), only those that $TT_VISIBLE_DEVICES names
+    where it is set. An N150 is one node."""
+    folder = BOARDS if folder is None else folder
+    environment = os.environ if environment is None else environment
+    chosen = {part.strip() for part in environment.get(VISIBLE, "").split(",") if part.strip()}
+    numbers = sorted(int(node.name) for node in folder.glob("[0-9]*") if node.name.isdecimal())
+    if chosen and all(part.isdecimal() for part in chosen):
+        numbers = [number for number in numbers if str(number) in chosen]
+    return numbers
+
+
 def real_sfpi(ttnn_dir: Path | None = None) -> Path | None:
     """Return the folder of an installed SFPI compiler: the wheel's ``runtime/sfpi`` or the system's; or None."""
     package = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)

@@ -461,7 +461,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a rejected position counts as accepted",
-        f"{MODEL}/spec_decode/draft_length.py",
+        f"{MODEL}/spec_decode/draft_settings.py",
         "1.0 if position < taken",
         "1.0 if position <= taken",
         ("tests/models/spec_decode/test_draft_settings.py",),

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from runtime_patches import sgdc
-from runtime_patches.board.boards import visible_boards
-from runtime_patches.board.environment import process_environment, silicon_environment
+from runtime_patches.board.environment import process_environment, silicon_environment, visible_boards
 from runtime_patches.board.runtime_root import project_cache_dir
 from runtime_patches.simulated_n150.testing.worker import DeviceWorker
 

@@ -23,7 +23,7 @@ from models.llama31_8b.tt.precision import precision_config
 from perf.projection.published import published_tokens_per_s
 from perf.sweep.judge import against_model, report
 from perf.sweep.table import NOT_RUN, read
-from runtime_patches.board.boards import visible_boards
+from runtime_patches.board.environment import visible_boards
 from tests.silicon.silicon_programs import decode_speed, text
 from tests.support.perf_judgement import impossible, out_of_range
 

@@ -45,7 +45,7 @@ class ReferenceChips:
 
     def statistics(self):
         """What a TtLlama counts since its last `reset`, None without speculation."""
-        from models.llama31_8b.tt.chip_counters import ChipCounters, LayerCounters
+        from models.llama31_8b.results import ChipCounters, LayerCounters
 
         if self._policy is None:
             return None

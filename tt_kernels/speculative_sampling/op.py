@@ -22,9 +22,15 @@ from tt_kernels.speculative_sampling.checks import (
     check_temperature,
     check_warpers,
 )
-from tt_kernels.speculative_sampling.program import RESULT_HEAD, Place, Rule, build_program, greedy_program
-from tt_kernels.speculative_sampling.vocab_tp_group import VocabTpGroup
-from tt_kernels.speculative_sampling.work_split import choose_work_split
+from tt_kernels.speculative_sampling.program import (
+    RESULT_HEAD,
+    Place,
+    Rule,
+    VocabTpGroup,
+    build_program,
+    choose_work_split,
+    greedy_program,
+)
 
 if TYPE_CHECKING:
     import ttnn

@@ -5,7 +5,7 @@ where a vocabulary is split."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,18 @@ from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import float_bits, kernel_descriptor, require_ungated
 from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.common.tp_group import TpGroup, failure_of
 from tt_kernels.speculative_sampling.checks import Problem
-from tt_kernels.speculative_sampling.vocab_tp_group import VocabTpGroup
-from tt_kernels.speculative_sampling.work_split import MAX_GROUPS, TILE_IDS, Core, WorkSplit
 
 if TYPE_CHECKING:
     import ttnn
 
+Core = tuple[int, int]
+TILE_IDS = 1024
+# As lines.hpp has it: groups of a hub, and so users at a time where the vocabulary is split.
+MAX_GROUPS = 8
+# By default a core has at least this many tiles of ids: with fewer, telling the others takes longer than it saves.
+MIN_TILES = 4
 KERNELS = Path(__file__).parent / "kernels"
 ROW_TILE_BYTES, RESULT_BYTES, COMMAND_BYTES, LINE_BYTES = 2048, 4096, 512, 128
 PARTS_LINE_BYTES = 320  # lines.hpp
@@ -31,6 +36,68 @@ _CB_NAMES = ("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch", "
 CBS = {name: index for index, name in enumerate(_CB_NAMES)}
 # On a hub what each group has posted; on the others the answers.
 SEMAPHORES = MAX_GROUPS + 1
+_STATUS, _STATUS_CALL, _SILENT = 72, 73, 74
+_REASONS = {
+    1: "TP rank {silent} sent no line",
+    3: "the fabric link took no packet",
+    4: "TP rank {silent} is in another call",
+}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The ids of a core. first: the index of its first id among the chip's; count."""
+
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class WorkSplit:
+    """groups: for each group the cores that share a user's ids on this chip; users take turns. hub: the core that talks
+    for them, None if a core has all ids of its users."""
+
+    groups: tuple[tuple[Core, ...], ...]
+    slices: tuple[Slice, ...]
+    hub: Core | None
+
+    @property
+    def walkers(self) -> list[Core]:
+        return [core for group in self.groups for core in group]
+
+
+def choose_work_split(
+    cores: Sequence[Core], users: int, ids: int, cores_per_user: int | None, hub: Core | None, chips: int
+) -> WorkSplit:
+    """Split `users` and a chip's `ids` over its `cores`. cores_per_user: None chooses. hub: the core for it, if it is
+    given. Errors: UnsupportedError."""
+    tiles = -(-ids // TILE_IDS)
+    if cores_per_user is None:
+        room = (len(cores) - 1) // min(users, MAX_GROUPS)
+        cores_per_user = max(1, min(room, tiles // MIN_TILES))
+    if type(cores_per_user) is not int or not 1 <= cores_per_user <= tiles:
+        raise UnsupportedError(
+            f"cores_per_user must be from 1 to {tiles}, the tiles of 1024 ids on a chip, got {cores_per_user!r}"
+        )
+    slices = _slices(ids, tiles, cores_per_user)
+    if cores_per_user == 1 and chips == 1:
+        return WorkSplit(tuple((core,) for core in cores[:users]), slices, None)
+    hub = cores[-1] if hub is None else hub
+    free = [core for core in cores if core != hub]
+    groups = min(users, MAX_GROUPS, len(free) // cores_per_user)
+    if hub not in cores or groups == 0:
+        raise UnsupportedError(
+            f"a split vocabulary with {cores_per_user} cores per user needs these and a hub, {hub}: the grid has "
+            f"{len(cores)} cores, {list(cores)[:4]}..."
+        )
+    starts = range(0, groups * cores_per_user, cores_per_user)
+    return WorkSplit(tuple(tuple(free[start : start + cores_per_user]) for start in starts), slices, hub)
+
+
+def _slices(ids: int, tiles: int, cores: int) -> tuple[Slice, ...]:
+    """Deal whole tiles to the cores, each as many as another or one more; the last core has the rest of the ids."""
+    borders = [min(ids, TILE_IDS * (tiles * core // cores)) for core in range(cores)] + [ids]
+    return tuple(Slice(first, stop - first) for first, stop in zip(borders, borders[1:]))
 
 
 @dataclass(frozen=True)
@@ -242,3 +309,31 @@ def _circular_buffer(name: str, cores: ttnn.CoreRangeSet, dtype: str, page: int,
 
     form = ttnn.CBFormatDescriptor(buffer_index=CBS[name], data_format=getattr(ttnn, dtype), page_size=page)
     return ttnn.CBDescriptor(total_size=page * pages, core_ranges=cores, format_descriptors=[form])
+
+
+@dataclass(frozen=True)
+class HubState:
+    """What the hub of a chip keeps: the failure, if there was one. silent: the TP rank of the chip that was missed."""
+
+    status: int
+    status_call: int
+    silent: int
+
+    @property
+    def failure(self) -> str | None:
+        return failure_of(self.status, self.silent, _REASONS, f"exchange {self.status_call} of a user")
+
+
+class VocabTpGroup(TpGroup):
+    """Every TP group along `tp_axis` of a mesh, 2 to 8 chips: chip i has the i-th part of the ids of all rows of
+    logits, all parts of the same size.
+
+    core: (x, y) of the hub, the same on every chip; no user gets it. Other arguments and errors: see TpGroup.
+        timeout_s: how long a hub waits for the line of another, in seconds at 1 GHz. Its state takes 41 KB of L1.
+    """
+
+    STATE_WORDS, STATUS_WORD = 10320, _STATUS  # sizeof(State) in hub.cpp
+
+    def states(self) -> list[HubState]:
+        """Return the state of every chip, row-major. Waits for the device."""
+        return [HubState(words[_STATUS], words[_STATUS_CALL], words[_SILENT]) for words in self.read_words()]

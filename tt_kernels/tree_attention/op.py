@@ -6,12 +6,16 @@ with a guess that is verified on the device."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common import attention_program
 from tt_kernels.common.attention_checks import check_fidelity, check_scale
+from tt_kernels.common.attention_program import SEMAPHORES as COMMON_SEMAPHORES
 from tt_kernels.common.attention_program import (
     Decoded,
+    KernelSet,
+    NocCore,
     Rank,
     Settings,
     Tensors,
@@ -22,14 +26,14 @@ from tt_kernels.common.attention_program import (
     empty_program,
 )
 from tt_kernels.common.cores import grid_cores, l1_free, noc_core_of
-from tt_kernels.common.speculative_chips import ChipArgs, Peer, check_chips, gathered_of, mesh_program
+from tt_kernels.common.kernel import Values, float_bits, require_ungated
+from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, check_chips, gathered_of, mesh_program
 from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_chunk, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
 from tt_kernels.tree_attention.checks import Problem, check_intervals, check_problem, check_room
-from tt_kernels.tree_attention.program import SEMAPHORES, fill_program
-from tt_kernels.tree_attention.work_split import choose_work_split
+from tt_kernels.tree_attention.work_split import INDICES, JobSplit, choose_work_split, rest_tiles, times_tiles
 
 if TYPE_CHECKING:
     import ttnn
@@ -47,6 +51,10 @@ __all__ = [
     "speculative_tree_attention",
     "tree_attention",
 ]
+
+OP = "speculative_tree_attention"
+KERNELS = Path(__file__).parent / "kernels"
+SEMAPHORES = COMMON_SEMAPHORES | {"sem_guessed": 3, "sem_measured": 4}
 
 
 @dataclass(frozen=True)
@@ -151,9 +159,6 @@ def launch(
     ttnn.generic_op(tensors.all(), program)
 
 
-OP = "speculative_tree_attention"
-
-
 def speculative_tree_attention(
     q: ttnn.Tensor,
     k: ttnn.Tensor,
@@ -202,3 +207,45 @@ def speculative_tree_attention(
     tensors = Tensors(q, k, v, prefix, *decoded, priority, gathered, page_table, intervals=intervals)
     launch(replace(problem, guess=guess_range), tensors, scale, program_config, threshold, peer, tp_group)
     return decoded
+
+
+def fill_program(
+    program: Any, problem: Problem, settings: Settings, rank: Rank, split: JobSplit, noc_core: NocCore
+) -> Any:
+    """Add to a program with semaphores what runs a call on one chip; return it. noc_core: Core -> (x, y) on the NoC."""
+    import ttnn
+
+    tensors, ungated = rank.tensors, rank.chip != ALONE
+    key_tiles = split.key_tiles + rest_tiles(problem, split.key_tiles)
+    kernels = KernelSet(
+        *(KERNELS, problem, settings, [rank], split, noc_core),
+        guess=problem.guess,
+        constants=INDICES | SEMAPHORES,
+        shapes={
+            "nodes": problem.nodes,
+            "query_tiles": split.query_tiles,
+            "passes": split.passes,
+            "chunk_tiles": split.key_tiles,
+            "key_tiles": key_tiles,
+            "tree_tiles": times_tiles(problem, key_tiles),
+        },
+        ungated=ungated,
+    )
+    places = {"queries": "q", "keys": "k", "values": "v", "pages": "pages"}
+    read: Values = {name: tensors.address(of) for name, of in places.items()} | kernels.control(rank)
+    written: Values = tensors.addresses("intervals", "exact", "guess")
+    numbers = {"scale": float_bits(settings.scale), "threshold_sq": float_bits(settings.threshold**2)}
+    of_reader = {"query": tensors.q, "cache": tensors.k, "pages": tensors.described("pages")}
+    of_reader |= kernels.control_accessors()
+    of_writer = {"intervals": tensors.intervals, "output": tensors.exact}
+    reads, computes = kernels.per_worker(lambda _: read, "group_cores"), kernels.per_worker(lambda _: numbers)
+    writes = kernels.per_worker(lambda _: written, "receiver_core", "reducer_core", "deciding_core", "exchange_core")
+    built = [
+        kernels.kernel("reader.cpp", ttnn.ReaderConfigDescriptor(), of_reader, reads),
+        kernels.kernel("writer.cpp", ttnn.WriterConfigDescriptor(), of_writer, writes),
+        kernels.kernel("compute.cpp", kernels.compute_config(), {}, computes),
+    ]
+    if settings.speculate:
+        built.append(kernels.deciding("decision.cpp"))
+    kernels.fill(program, built + kernels.exchange())
+    return require_ungated(program, "speculative_tree_attention") if ungated else program

@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 
-from runtime_patches.board import boards, doctor
+from runtime_patches.board import doctor, environment
 from runtime_patches.board.runtime_root import ttnn_version
 
-from ..tt.boards import check_boards, find_boards
-from ..tt.mesh import MeshError, MeshShape
+from ..tt.mesh import MeshError, MeshShape, check_boards, find_boards
 from .findings import Check, Context, CouldNotRun, near
 
 DRIVER = Path("/sys/module/tenstorrent/version")
@@ -88,7 +87,7 @@ def cards(context: Context) -> list[Check]:
         why = ""
     except MeshError as error:
         why = str(error)
-    shown = ", ".join(map(str, found)) or f"none in {boards.BOARDS}"
+    shown = ", ".join(map(str, found)) or f"none in {environment.BOARDS}"
     return [Check("cards", why or shown, "N150 boards", bool(found) and not why)]
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from runtime_patches import sgdc
-from runtime_patches.board import boards
+from runtime_patches.board import environment
 from runtime_patches.board.environment import process_environment, silicon_environment
 from runtime_patches.board.runtime_root import RuntimeRootError
 
@@ -53,7 +53,7 @@ def _why_skipped(stage: Stage, kind: str, level: str, passed: set[str], library:
         return f"needs {', '.join(missing)}"
     if library is not None and stage.float32:
         return "ttsim refuses ttnn's unpacks of float32 tiles"
-    chips = (SIM_CHIPS if library is None else 1) if kind == "sim" else len(boards.visible_boards())
+    chips = (SIM_CHIPS if library is None else 1) if kind == "sim" else len(environment.visible_boards())
     return f"needs {stage.chips} chips, found {chips}" if stage.chips > max(chips, 1) else ""
 
 

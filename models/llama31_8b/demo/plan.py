@@ -11,7 +11,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from runtime_patches.board import boards
+from runtime_patches.board import environment
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 from ..latency import HITS, layouts
@@ -33,9 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    chips = len(boards.visible_boards()) if args.chips is None else args.chips
+    chips = len(environment.visible_boards()) if args.chips is None else args.chips
     if not chips and args.chips is None:
-        raise UserError(f"no Tenstorrent board in {boards.BOARDS}: give --chips N")
+        raise UserError(f"no Tenstorrent board in {environment.BOARDS}: give --chips N")
     hits = HITS[args.predictor] if args.hits is None else args.hits
     try:
         found = layouts(chips, args.context, hits, args.predictor)

@@ -15,6 +15,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from loguru import logger
+
 from ..config import LlamaConfig
 
 #: Rows of one tile on the device: verifying up to 32 rows costs what verifying one does.
@@ -134,3 +136,161 @@ def resolve(num_layers: int, fuzzy: int | Sequence[Sequence[int]] | None) -> lis
         return None
     groups = layer_groups(num_layers, fuzzy) if isinstance(fuzzy, int) else check_groups(num_layers, fuzzy)
     return None if all(len(group) == 1 for group in groups) else groups
+
+
+def weights_read(config: LlamaConfig) -> int:
+    """Return how many weights one decode step reads, the embedding row aside."""
+    attention = config.hidden_size * config.head_dim * 2 * (config.num_attention_heads + config.num_key_value_heads)
+    layer = attention + 3 * config.hidden_size * config.intermediate_size
+    return config.num_hidden_layers * layer + config.vocab_size * config.hidden_size
+
+
+def self_step_cost(config: LlamaConfig, window: int, cached: int) -> float:
+    """Return the cost of a step that reads at most 2 * window of `cached` positions, in units of one that reads all:
+    weights and cache."""
+    weights = weights_read(config)
+    entry = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+    return (weights + entry * min(cached, 2 * window)) / (weights + entry * cached)
+
+
+@dataclass
+class StepCosts:
+    """Costs in units of one plain target step.
+
+    draft_level: one more drafted level. draft_start: what drafting costs besides its levels. verify_row: one
+    more row in the target pass (0 where a pass is bound by reading the weights, as on the device up to 32
+    rows).
+    """
+
+    draft_level: float
+    draft_start: float = 0.0
+    verify_row: float = 0.0
+
+    def of_step(self, levels: int, rows: int) -> float:
+        """Return the cost of a step with `levels` drafted levels and `rows` rows in the target pass."""
+        draft = self.draft_start + levels * self.draft_level if levels else 0.0
+        return draft + 1.0 + self.verify_row * (rows - 1)
+
+
+class FixedDraftLength:
+    """Always the same length."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def next_length(self) -> int:
+        return self.length
+
+    def observe(
+        self,
+        levels: int,
+        rows: int,
+        accepted: list[tuple[int, int]],
+        seconds: tuple[float, float] | None,
+    ) -> None:
+        """Do nothing."""
+
+
+class AdaptiveDraftLength:
+    """The length with the most expected tokens per cost; 0, drafting off, when no length beats a plain step.
+
+    Position j has an estimate a_j of P(token j is accepted | those before it are), from decayed counts; a step of k
+    levels is expected to yield 1 + a_1 + a_1 a_2 + ... tokens. While off, one short draft every `probe_every` steps
+    tests whether things have changed, unless drafting could not pay even if all tokens were accepted.
+
+    measured: follow the clock instead of the given costs. Lengths then vary from run to run, which changes
+    nothing in a greedy text but would change which random draw decides what in a sampled one; so the loop
+    measures only when decoding is greedy. first: the length until a step has been timed.
+    """
+
+    DECAY = 0.97
+    PRIOR = (2.0, 1.6)  # trials, successes: optimistic, so that drafting gets its chance
+
+    def __init__(
+        self,
+        maximum: int,
+        costs: StepCosts,
+        rows_per_level: float = 1.0,
+        *,
+        measured: bool = False,
+        first: int = 0,
+        probe_every: int = 32,
+    ) -> None:
+        if maximum < 1:
+            raise ValueError(f"an adaptive draft needs a maximum length of at least 1, got {maximum}")
+        self.maximum, self.costs, self.rows_per_level = maximum, costs, rows_per_level
+        self.measured, self.first, self.probe_every = measured, first, probe_every
+        self.trials = [self.PRIOR[0]] * maximum
+        self.hits = [self.PRIOR[1]] * maximum
+        self.off_for = 0
+        self.turned_off = 0
+        self._plain: float | None = None
+        self._timed_drafts = 0
+
+    def next_length(self) -> int:
+        if self.measured and self._plain is None:
+            return self.first  # a plain step: the unit of all other times
+        length, gain = self._best()
+        if length:
+            if self.off_for:
+                logger.info("drafting is on again: length {} is expected to gain {:.2f}x", length, gain)
+            self.off_for = 0
+            return length
+        if not self.off_for:
+            self.turned_off += 1
+            logger.info(
+                "drafting is off: the best draft length would give {:.2f}x of plain decoding (first token "
+                "accepted {:.0%}, a drafted level costs {:.2f} target steps)",
+                gain,
+                self.hits[0] / self.trials[0],
+                self.costs.draft_level,
+            )
+        self.off_for += 1
+        return 1 if self.off_for % self.probe_every == 0 and self._could_pay() else 0
+
+    def observe(
+        self,
+        levels: int,
+        rows: int,
+        accepted: list[tuple[int, int]],
+        seconds: tuple[float, float] | None,
+    ) -> None:
+        """Learn from a step. levels, rows: requested levels and rows of the pass. accepted: (levels drafted, accepted)
+        of each user. seconds: of drafting and of the target; None where they do not belong to this step alone."""
+        for depth, taken in accepted:
+            for position in range(min(depth, taken + 1, self.maximum)):
+                self.trials[position] = self.DECAY * self.trials[position] + 1.0
+                self.hits[position] = self.DECAY * self.hits[position] + (1.0 if position < taken else 0.0)
+        if self.measured and seconds is not None:
+            self._time(levels, rows, *seconds)
+
+    def _time(self, levels: int, rows: int, draft: float, target: float) -> None:
+        if not levels or rows == 1:
+            self._plain = target if self._plain is None else min(self._plain * 1.02, 0.8 * self._plain + 0.2 * target)
+        if self._plain is None or not levels:
+            return
+        weight = max(0.2, 1.0 / (1 + self._timed_drafts))
+        self._timed_drafts += 1
+        level = draft / self._plain / levels
+        self.costs.draft_start = 0.0
+        self.costs.draft_level += weight * (level - self.costs.draft_level)
+        if rows > 1:
+            row = max(0.0, (target / self._plain - 1.0) / (rows - 1))
+            self.costs.verify_row += weight * (row - self.costs.verify_row)
+
+    def _gain(self, rates: list[float], length: int) -> float:
+        tokens, reach = 1.0, 1.0
+        for rate in rates[:length]:
+            reach *= rate
+            tokens += reach
+        return tokens / self.costs.of_step(length, 1 + round(length * self.rows_per_level))
+
+    def _best(self) -> tuple[int, float]:
+        """Return (length, gain); length 0 when nothing gains, with the best gain below 1."""
+        rates = [hit / trial for hit, trial in zip(self.hits, self.trials)]
+        gain, length = max((self._gain(rates, k), k) for k in range(1, self.maximum + 1))
+        return (length, gain) if gain > 1.0 else (0, gain)
+
+    def _could_pay(self) -> bool:
+        certain = [1.0] * self.maximum
+        return any(self._gain(certain, k) > 1.0 for k in range(1, self.maximum + 1))

@@ -19,8 +19,7 @@ from loguru import logger
 
 from ..config import LlamaConfig
 from ..generation.sampling import Draws, inverse_cdf, warp_logits
-from .draft_length import self_step_cost, weights_read
-from .draft_settings import DraftShape, check_vocabularies
+from .draft_settings import DraftShape, check_vocabularies, self_step_cost, weights_read
 from .loop import Drafter, Drafts, Engine
 from .tree import ConfidenceTree, TokenTree, fixed_shape, merge_sequences
 

@@ -25,8 +25,7 @@ from ..config import LlamaConfig
 from ..generation.request import SequenceState, TokenCallback, open_sequences
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, make_generators
 from ..results import AttentionStatistics, GenerationResult, TokenSpeculationMetrics
-from .draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
-from .draft_settings import DraftShape
+from .draft_settings import AdaptiveDraftLength, DraftShape, FixedDraftLength, StepCosts
 from .tree import ROOT, TokenTree
 
 

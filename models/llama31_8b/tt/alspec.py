@@ -30,8 +30,8 @@ from tt_kernels.token_guard.op import ChipStates
 from tt_kernels.tree_attention.op import speculative_tree_attention
 
 from ..config import LlamaConfig
+from ..results import ChipCounters, LayerCounters
 from .attention_policies import AttentionPolicy, StepInputs
-from .chip_counters import ChipCounters, LayerCounters
 from .kv_cache import KVCacheBase, LayerCache
 from .layer import DecoderLayer, Pass
 from .layouts import Residual

@@ -8,7 +8,10 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from runtime_patches.board.environment import visible_boards
 
 from ..config import LlamaConfig
 
@@ -26,6 +29,10 @@ SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8), (2, 8))
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
 # MESH_DEVICE's names for other boards in tt-metal, and as many chips of N150 where that is a mesh.
 OTHER_BOARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))
+SYSFS = Path("/sys/class/tenstorrent")
+N150 = "n150"
+WORMHOLE = "0x401e"
+ARCHITECTURES = {"0xfaca": "Grayskull", WORMHOLE: "Wormhole", "0xb140": "Blackhole"}
 
 
 class MeshError(ValueError):
@@ -223,3 +230,57 @@ def _open_gate(mesh: ttnn.MeshDevice) -> None:
     except RuntimeError:  # its kernels have no gate, so nothing can be skipped
         return
     clear_compute_gate(mesh)
+
+
+class Board(NamedTuple):
+    """number: of its node in /dev/tenstorrent. kind: tt_card_type, None if the driver does not say. pci_device: such as
+    0x401e, None if sysfs does not say."""
+
+    number: int
+    kind: str | None
+    pci_device: str | None
+
+    @property
+    def may_be_n150(self) -> bool:
+        """Return False if sysfs says that it is another board."""
+        return (self.kind or N150) == N150 and (self.pci_device or WORMHOLE) == WORMHOLE
+
+    def __str__(self) -> str:
+        architecture = ARCHITECTURES.get(self.pci_device or "", f"PCI device {self.pci_device or 'unknown'}")
+        return f"{self.number}: {self.kind or 'a board of unknown type'} ({architecture})"
+
+
+def find_boards(
+    devices: Path | None = None, sysfs: Path | None = None, environment: Mapping[str, str] | None = None
+) -> list[Board]:
+    """Return the boards this process may open, by number: `visible_boards`, as described by sysfs (default: SYSFS).
+
+    tt-kmd names a board's type in `/sys/class/tenstorrent/tenstorrent!N/tt_card_type` (n150, n300, galaxy-wormhole,
+    p100, p150a and so on; unknown), if driver and firmware have telemetry; the PCI device id always tells the
+    architecture.
+    """
+    folder = SYSFS if sysfs is None else sysfs
+    return [_board(number, folder / f"tenstorrent!{number}") for number in visible_boards(devices, environment)]
+
+
+def _board(number: int, folder: Path) -> Board:
+    kind = _text(folder / "tt_card_type")
+    return Board(number, None if kind == "unknown" else kind, _text(folder / "device" / "device"))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii").strip().lower() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def check_boards(boards: list[Board]) -> list[Board]:
+    """Return the boards that sysfs does not tell from an N300. Raises MeshError, with what was found, if one is
+    certainly not an N150."""
+    if others := [str(board) for board in boards if not board.may_be_n150]:
+        raise MeshError(
+            f"N150 boards are needed, /dev/tenstorrent has {', '.join(others)}; if there are N150 too, choose them by "
+            "number with TT_VISIBLE_DEVICES"
+        )
+    return [board for board in boards if board.kind is None]

@@ -24,7 +24,7 @@ from models.llama31_8b.check.on_chips import driver_checks
 from models.llama31_8b.check.report import ROOT
 from models.llama31_8b.check.runner import run_stages
 from models.llama31_8b.check.stages import LEVELS, SIM_PATIENCE, STAGES, Stage, advice
-from runtime_patches.board import boards
+from runtime_patches.board import environment
 
 FAULTY = "tests.models.check.faulty_bodies"
 WAY = "what goes on working"
@@ -152,7 +152,7 @@ def test_a_run_writes_its_report(tmp_path, capsys, monkeypatch):
 
 def test_boards_that_are_not_there_could_not_be_judged(tmp_path, monkeypatch, capsys):
     """Without SFPI or ttnn the host stage says what is missing; nothing after it runs."""
-    monkeypatch.setattr(boards, "BOARDS", tmp_path / "none")
+    monkeypatch.setattr(environment, "BOARDS", tmp_path / "none")
     assert cli.main(["--report", str(tmp_path / "r"), "--describe", ""]) in (1, 2)
     found = json.loads((tmp_path / "r/report.json").read_text())["stages"]
     assert found[0]["status"] in (COULD_NOT_RUN, FAIL) and {one["status"] for one in found[1:]} == {SKIPPED}

@@ -30,16 +30,16 @@ def model(tmp_path_factory) -> str:
 @pytest.fixture
 def boards(monkeypatch, tmp_path):
     """Pretend that this machine has two N150 and all they need; opening them would fail. A machines.Boards."""
-    from models.llama31_8b.tt import boards
+    from models.llama31_8b.tt import mesh
     from models.llama31_8b.tt.mesh import MeshShape
-    from runtime_patches.board import boards as driver
     from runtime_patches.board import doctor
+    from runtime_patches.board import environment as driver
     from tests.support.machines import Boards, set_ttnn_version
 
     found = Boards(tmp_path)
     monkeypatch.setattr(doctor, "why_not", lambda mode, found=None: None)
     monkeypatch.setattr(driver, "BOARDS", found.devices)
-    monkeypatch.setattr(boards, "SYSFS", found.sysfs)
+    monkeypatch.setattr(mesh, "SYSFS", found.sysfs)
     monkeypatch.setattr(MeshShape, "open", lambda *_, **__: pytest.fail("a board was opened"))
     monkeypatch.delenv("TT_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))

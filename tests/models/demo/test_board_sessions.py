@@ -212,7 +212,7 @@ def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
 
 def test_readings_of_a_pair_add_up():
     pytest.importorskip("ttnn")
-    from models.llama31_8b.tt.chip_counters import ChipCounters, LayerCounters
+    from models.llama31_8b.results import ChipCounters, LayerCounters
 
     first = ChipCounters((LayerCounters(1, 2, 3), LayerCounters(4, 0, 3)), 1, (5, 6), ())
     second = ChipCounters((LayerCounters(10, 0, 0), LayerCounters(0, 10, 0)), 0, (1, 2), ("attention: silent",))

@@ -24,8 +24,8 @@ from models.llama31_8b.demo.options import DemoOptions, UserError, parse, with_a
 from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.tt.dram_budget import most_positions
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
-from runtime_patches.board import boards as driver
 from runtime_patches.board import doctor
+from runtime_patches.board import environment as driver
 from runtime_patches.simulated_n150 import doctor as simulators_doctor
 from tests.support.gguf_files import TINY, write_gguf, write_hf_folder
 from tests.support.machines import refused

@@ -10,7 +10,7 @@ import pytest
 
 from models.llama31_8b.demo import plan
 from models.llama31_8b.latency import layouts
-from runtime_patches.board import boards as driver
+from runtime_patches.board import environment as driver
 
 
 def test_the_table_and_the_object_show_the_layouts_in_order(capsys):

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from loguru import logger
 
 from models.llama31_8b.spec_decode import draft_settings as fuzzy
-from models.llama31_8b.spec_decode.draft_length import AdaptiveDraftLength, FixedDraftLength, StepCosts
-from models.llama31_8b.spec_decode.draft_settings import DraftShape, VocabularyMismatchError, check_vocabularies
+from models.llama31_8b.spec_decode.draft_settings import (
+    AdaptiveDraftLength,
+    DraftShape,
+    FixedDraftLength,
+    StepCosts,
+    VocabularyMismatchError,
+    check_vocabularies,
+)
 from tests.models.spec_decode import speculation_models as small
 
 

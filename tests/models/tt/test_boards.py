@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from models.llama31_8b.tt.boards import Board, check_boards, find_boards
-from models.llama31_8b.tt.mesh import MeshError
+from models.llama31_8b.tt.mesh import Board, MeshError, check_boards, find_boards
 
 WORMHOLE, BLACKHOLE = "0x401e", "0xb140"
 

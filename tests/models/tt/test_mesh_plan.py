@@ -147,7 +147,7 @@ def test_a_machine_with_fewer_chips_is_refused():
 def test_plans_import_neither_ttnn_nor_torch():
     code = (
         "import sys, perf.footprint.__main__;"
-        "from models.llama31_8b.tt import boards, precision;"
+        "from models.llama31_8b.tt import mesh, precision;"
         "sys.exit(bool({'ttnn', 'torch'} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=600)

@@ -72,7 +72,7 @@ def speculated_turns(
     import torch
     import ttnn
 
-    from models.llama31_8b.tt.chip_counters import ChipCounters
+    from models.llama31_8b.results import ChipCounters
     from models.llama31_8b.tt.generator import Generator
     from tests.models.tt.speculation_programs import build_pair
 

@@ -325,7 +325,7 @@ def test_a_broken_configuration_leaves_no_process(tmp_path):
 
 
 def test_boards_that_are_not_there_are_a_reason(tmp_path, monkeypatch):
-    monkeypatch.setattr("runtime_patches.board.boards.visible_boards", lambda: [0])
+    monkeypatch.setattr("runtime_patches.board.environment.visible_boards", lambda: [0])
     configurations = [Configuration.make("decode", mesh="1x2")]
     with opened(tmp_path / "a.csv") as rows:
         (found,) = sweep(configurations, "n150", rows, timeout_s=9)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime_patches.board import boards, doctor, environment, runtime_root
+from runtime_patches.board import doctor, environment, runtime_root
 
 
 def test_every_finding_can_be_acted_on(capsys):
@@ -38,7 +38,7 @@ def test_missing_ttnn_and_another_version(monkeypatch):
 def test_boards_that_the_environment_hides_are_said_to_be_hidden(monkeypatch, tmp_path):
     for name in ("0", "2", "by-id"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr(boards, "BOARDS", tmp_path)
+    monkeypatch.setattr(environment, "BOARDS", tmp_path)
     told = {}
     for chosen in ("", "2", "7"):
         monkeypatch.setenv("TT_VISIBLE_DEVICES", chosen)

@@ -33,6 +33,7 @@ from tt_kernels.speculative_sampling.checks import (
     check_warpers,
 )
 from tt_kernels.speculative_sampling.op import uniform_words
+from tt_kernels.speculative_sampling.program import Slice, choose_work_split
 from tt_kernels.speculative_sampling.reference import (
     BAD_DRAFT,
     BAD_TARGET,
@@ -43,7 +44,6 @@ from tt_kernels.speculative_sampling.reference import (
     scale_of,
     speculative_sampling_reference,
 )
-from tt_kernels.speculative_sampling.work_split import Slice, choose_work_split
 
 ROUNDS = 100_000
 # A right sampler fails with this probability, once and for all: the seeds are fixed.

@@ -27,7 +27,7 @@ using lines::Words;
 constexpr uint32_t cb_lines = get_named_compile_time_arg_val("cb_lines");
 constexpr uint32_t max_groups = lines::max_groups;
 
-// tt_kernels/speculative_sampling/vocab_tp_group.py reads the state on the host and must agree.
+// tt_kernels/speculative_sampling/program.py reads the state on the host and must agree.
 struct State {
     uint32_t arrivals[lines::max_chips][max_groups];
     uint32_t calls[max_groups];

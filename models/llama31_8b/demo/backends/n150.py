@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from loguru import logger
 
-from runtime_patches.board import boards as driver
 from runtime_patches.board import doctor
+from runtime_patches.board import environment as driver
 from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
@@ -25,10 +25,9 @@ from ... import simulated
 from ...config import preset
 from ...latency import MAX_CONTEXT, PREFILL_FROM, layouts, prefill_ns
 from ...spec_decode.draft_settings import SELF_WINDOW
-from ...tt.boards import check_boards, find_boards
 from ...tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
 from ...tt.layer_parallel import LayerAssignment
-from ...tt.mesh import TILE, MeshError, MeshShape
+from ...tt.mesh import TILE, MeshError, MeshShape, check_boards, find_boards
 from ...tt.precision import PrecisionConfig, PrecisionError, precision_config
 from ...tt.settings import SpeculationError
 from ...tt.sharding import ShardingError, check_sharding_of_rows

@@ -17,8 +17,7 @@ def draw_on_a_row(mesh, logits, params, numbers) -> list:
     import ttnn
 
     from models.llama31_8b.tt.mesh import MeshShape
-    from models.llama31_8b.tt.sampling.full_vocab import FullVocabSampler
-    from models.llama31_8b.tt.sampling.top_k import LOWEST
+    from models.llama31_8b.tt.sampling.top_k import LOWEST, FullVocabSampler
 
     shape = MeshShape(*mesh.shape)
     # Followed by the head's padding as Sampler masks it.

@@ -10,7 +10,7 @@ from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, w
 from tests.models.tt.sampling.full_vocab_programs import draw_on_a_row
 from tests.support.tt_tolerances import margin
 
-# As full_vocab.py says: a number that near to a border between two tokens may choose the other one.
+# As FullVocabSampler says: a number that near to a border between two tokens may choose the other one.
 BORDER = 2.0**-19
 
 
