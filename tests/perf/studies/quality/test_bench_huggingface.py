@@ -30,10 +30,10 @@ def test_costs_of_a_small_model(tmp_path) -> None:
 @pytest.mark.model
 def test_decisions_at_once_are_those_of_steps(tmp_path, capsys) -> None:
     given = ["--parts", "decisions", "--chunk-size", "32", "--out", str(tmp_path), "--decision-tokens"]
-    assert bench_huggingface.main([*given, "150"]) == 0
+    assert bench_huggingface.main([*given, "110"]) == 0
     found = pd.read_csv(tmp_path / "decisions.csv")
     ways = ("windows on the device", "step by step on the device", "at once on the cpu, float32")
-    assert tuple(found.against) == ways and set(found.decisions) == {30 * (150 - 63)} and set(found.different) == {0}
+    assert tuple(found.against) == ways and set(found.decisions) == {30 * (110 - 63)} and set(found.different) == {0}
     assert found.hit_rate.between(0.1, 0.9).all() and found.loss_difference.max() < 1e-3
     assert bench_huggingface.main([*given, "5000"]) == 2
     assert "story has 1306 tokens; --decision-tokens 5000" in capsys.readouterr().err
