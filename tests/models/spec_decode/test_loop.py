@@ -21,7 +21,7 @@ from models.llama31_8b.spec_decode.loop import Generator
 from tests.models.spec_decode import speculation_models as small
 
 PROMPTS = [small.prompts(1, n, seed=n)[0] for n in (70, 31, 50)]
-MANY = small.prompts(10, 64)
+MANY = small.prompts(6, 64)
 NEW_TOKENS = 24
 
 
@@ -102,7 +102,7 @@ def test_adaptive_length_changes_no_token(name):
 
 @pytest.mark.parametrize("name", ["chain-fuzzy2", "self-grown"])
 def test_close_logits_are_told_apart(name):
-    """Twins 1e-4 apart: one wrong token in 240 would show."""
+    """Twins 1e-4 apart: one wrong token in 144 would show."""
     assert check("close", name)[1] == 0
 
 
