@@ -45,7 +45,6 @@ SHAPES = {
     "1: 4/1": (Case(1, 4, 1, 64, 192, users=6), [[0, 30, 31, 32, 62, 63], [64, 126, 127, 128, 149, 191]], 64),
     "1: 1/1": (Case(1, 1, 1, 128, 128, users=8, workers=3, grid=(4, 1)), [ENDS], 32),
     "1: 8/2": (Case(1, 8, 2, 64, 128, users=8, cache="bfloat8_b", grid=(3, 1)), [ENDS], 32),
-    "1: 9/3": (Case(1, 9, 3, 64, 128, users=8, workers=2, grid=(3, 1)), [ENDS], 32),
     "1: 32/8": (Case(1, 32, 8, 64, 96, users=4, grid=(4, 2)), [[0, 32, 63, 89]], 32),
     "1: 3 workers, bfloat8_b": (
         Case(1, 4, 1, 128, 256, cache="bfloat8_b", workers=3, grid=(2, 2)),
@@ -92,7 +91,7 @@ WORKERS = {
             Case(1, 4, 2, 64, 256, users=2, workers=workers, grid=(4, 2) if workers > 3 else (workers + 1, 1)),
             [[32, 249]] * (2 if workers == 7 else 1),
         )
-        for workers in (1, 2, 3, 4, 5, 7)
+        for workers in (1, 2, 4, 5, 7)
     },
     # Most of seven have nothing: partial results pass through them. Of four the second has the guess: beside a part of
     # the middle, alone, and all there is.
@@ -109,10 +108,9 @@ def test_partial_results_of_any_number_of_workers_are_merged(sim_device, case, c
             assert torch.equal(results[0][name], results[1][name]), name
 
 
-@pytest.mark.parametrize("workers", [5, 8])
-def test_partial_results_of_the_exact_variant_are_merged(sim_device, workers):
+def test_partial_results_of_the_exact_variant_are_merged(sim_device):
     """Only the first worker has a part, then all, then the first three; 8 workers fill a tree of 3 steps."""
-    case, at = Case(1, 4, 1, 64, 256, users=3, workers=workers, grid=(4, 2)), [30, 249, 64]
+    case, at = Case(1, 4, 1, 64, 256, users=3, workers=8, grid=(4, 2)), [30, 249, 64]
     q, k, v = case.random(1)
     found, again = run_ops(sim_device(CHIP), [case.call("exact", case.inputs(q, k, v), at)] * 2)
     check_rows("exact", case.rows(found["out"]), wanted(case, q, k, v, at).exact, PCC[case.cache], at)
@@ -176,7 +174,7 @@ def test_any_trees(sim_device, data):
 
 
 @pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
-@pytest.mark.parametrize("nodes, mode", [(1, "speculate"), (1, "exact"), (6, "exact")])
+@pytest.mark.parametrize("nodes, mode", [(1, "speculate"), (6, "exact")])
 def test_what_lies_behind_the_nodes_does_not_matter(sim_device, nodes, mode, cache):
     """Finite garbage, infinities and NaN in keys and values, bit for bit; in the last node's tile and behind it."""
     case, at = Case(nodes, 4, 1, 64, 128, users=2, cache=cache, key_chunk=32), [70, 97]
@@ -295,8 +293,7 @@ def test_guess_ranges(sim_device, guess_range):
     run_speculating(sim_device(CHIP), case, [{"at": [160, 144, 191, 40], "guess_range": guess_range, "threshold": 0.5}])
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("guess_range", [None, GuessRange(64, 32)], ids=str)
+@pytest.mark.parametrize("guess_range, workers", [(None, 1), (GuessRange(64, 32), 3)], ids=str)
 def test_the_guess_alone(sim_device, guess_range, workers):
     """Whatever lies outside it, NaN too, is not read. A user without speculation, one whose two ends meet, a skipped
     one, and two at and behind a boundary of tiles."""
@@ -334,10 +331,9 @@ def test_errors_of_a_worker_that_goes_through_128_chunks(sim_device):
         assert norm <= most and abs(bias) <= 0.002, case
 
 
-@pytest.mark.parametrize("heads, kv_heads", [(32, 1), (8, 2)], ids=["32/1", "8/2"])
-def test_stock_decode_attention_is_a_second_reference(sim_device, heads, kv_heads):
+def test_stock_decode_attention_is_a_second_reference(sim_device):
     """On one core."""
-    case = Case(1, heads, kv_heads, 64, 128, grid=(1, 1))
+    case = Case(1, 8, 2, 64, 128, grid=(1, 1))
     q, k, v = case.random(2)
     program = Make(
         "ttnn:SDPAProgramConfig",
@@ -351,7 +347,7 @@ def test_stock_decode_attention_is_a_second_reference(sim_device, heads, kv_head
     found, theirs = run_ops(sim_device(CHIP), [case.call("exact", inputs, [100]), stock])
     expected = wanted(case, q, k, v, [100]).exact
     check_rows("oracle", case.rows(found["out"]), expected, PCC[case.cache])
-    check_rows("stock", case.rows(found["out"]), theirs["out"][0, :, :heads].transpose(0, 1).double(), 0.999)
+    check_rows("stock", case.rows(found["out"]), theirs["out"][0, :, :8].transpose(0, 1).double(), 0.999)
 
 
 def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):

@@ -31,7 +31,7 @@ def measured(
     "shape, users, decode_sharding, predictor",
     [
         ((2, 1), 8, "interleaved", "ends"),
-        ((2, 1), 1, "sharded", "budget"),
+        pytest.param((2, 1), 1, "sharded", "budget", marks=pytest.mark.slow),
         pytest.param((2, 2), 1, "interleaved", "ends", marks=pytest.mark.slow),
         ((2, 2), 8, "sharded", "budget"),
         pytest.param((2, 4), 1, "interleaved", "ends", marks=pytest.mark.slow),

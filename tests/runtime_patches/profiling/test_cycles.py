@@ -211,7 +211,7 @@ def work_on_both_chips(mesh, first: int) -> list[dict]:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("first", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_two_chips_work_at_once_with_fast_dispatch(sim_mesh, record_property, first):
     mesh = sim_mesh((1, 2), "1x1", fabric=None, dispatch="fast", overlays=cycle_overlays(), variables=CYCLE_VARIABLES)
     programs = [counts[0, 0].program for counts in mesh.run(work_on_both_chips, first)]

@@ -120,7 +120,7 @@ def check_trees(results: list[dict[str, Any]], cases: list[torch.Tensor]) -> Non
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
+@pytest.mark.parametrize("cache", [pytest.param("bfloat16", marks=pytest.mark.slow), "bfloat8_b"])
 def test_trees_in_pages(sim_device, cache):
     """Trees are written, attended to and committed across the border of a block."""
     case = Case(6, 4, 2, 64, CAPACITY, users=2, cache=cache)

@@ -172,7 +172,7 @@ def draw_traces(draw: random.Random) -> list[tuple[list[list[Op]], list[Op]]]:
 def test_random_alternations_inside_replayed_traces(sim_device):
     draw = random.Random(24)
     traced = draw_traces(draw)
-    count = 25  # of two alternations each
+    count = 12  # of two alternations each
     replays = [(draw.randrange(TRACES), [draw_row(draw) for _ in range(REGIONS)]) for _ in range(count)]
     script = [(None, after) for _, after in traced]  # the runs that compile, and each replay, by the rules
     for trace, rows in replays:

@@ -97,7 +97,10 @@ def test_wrong_numbers_and_the_first_ids_of_blocks(sim_device):
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.parametrize("shape, blocks", [((1, 1), [32064] * 4), ((1, 8), [16032])], ids=["1x1", "1x8"])
+@pytest.mark.parametrize(
+    "shape, blocks",
+    [pytest.param((1, 1), [32064] * 4, marks=pytest.mark.slow, id="1x1"), pytest.param((1, 8), [16032], id="1x8")],
+)
 def test_a_step_of_llama_31_8b_chooses_its_tokens_without_the_host(mock_mesh, shape, blocks):
     """It builds, fits, and moves nothing to or from the host, as a trace demands; new numbers are one write before."""
     told = mock_mesh(shape).run(build_steps, 32, timeout=1500)
