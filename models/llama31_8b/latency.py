@@ -156,11 +156,11 @@ class ExecutedTimes(Times):
 EXECUTED = ExecutedTimes(
     verify_ns=8300,
     pair_ns=22747.5,
-    merge_ns=11503,
+    merge_ns=11423,
     row_costs={
         1: Costs(2376428, 736509, 24226),
-        2: Costs(1235538, 396967, 18742),
-        4: Costs(656805.5, 247763, 17205),
+        2: Costs(1235538, 396807, 18742),
+        4: Costs(656805.5, 247779, 17205),
         8: Costs(359808, 185735, 16654),
     },
     attention={
