@@ -24,7 +24,6 @@ ROWS = LlamaConfig(
     max_position_embeddings=256,
     name="rows",
 )
-SHORT_PROMPT = 15  # tokens of the prompt that the generator gets
 
 
 class Run(NamedTuple):
@@ -98,7 +97,8 @@ def load_cache(model, keys, values) -> None:
 
 def speculate(mesh, config, state, prefilled, chunk_size: int, capacity: int, runs: list[Run]) -> dict:
     """Decode steps behind a prompt, each of `runs`: by run the logits of both rows at each step, the priorities of both
-    rows after each layer, and the outcomes; both rows' caches after the first run, keys in Hugging Face's order.
+    rows after each layer, and the outcomes; both rows' caches after the first run, keys in Hugging Face's order. Then
+    what the guard of tokens does.
 
     prefilled: keys and values of the whole prompt, as of `load_cache`: a simulated prefill takes as long as six steps.
     """
@@ -143,31 +143,7 @@ def speculate(mesh, config, state, prefilled, chunk_size: int, capacity: int, ru
                 ]
                 for row in range(2)
             ]
-    return told
-
-
-def texts_and_failures(mesh, config, state, prompt: list[int], chunk_size: int, capacity: int) -> dict:
-    """A short text of the generator, prefill included; and what the guard of tokens does."""
-    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size)
-    return {
-        "generated": generated(model, prompt[:SHORT_PROMPT], 3),
-        "guarded": guarded(model, model.pair.attention_pairs, 8),
-    }
-
-
-def generated(model, prompt: list[int], new_tokens: int) -> dict:
-    """A greedy text chosen on the chips: its tokens, and the hits, misses and bypassed positions of its result."""
-    from models.llama31_8b.tt.generator import Generator
-
-    generator = Generator(model, prefill_chunk=32)
-    result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
-    found, cached = result.statistics, len(prompt) + new_tokens - 1
-    rows = [[_row(tensor, row, cached) for tensor in (*model.cache.keys, *model.cache.values)] for row in range(2)]
-    return {
-        "tokens": result.token_ids[0],
-        "counts": (found.hits, found.misses, found.bypassed_positions),
-        "caches": rows,
-    }
+    return told | {"guarded": guarded(model, model.pair.attention_pairs, 8)}
 
 
 def guarded(model, state, status: int) -> list:
