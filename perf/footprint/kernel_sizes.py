@@ -63,7 +63,10 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield each op with its name, on a chip's part of the model."""
     import ttnn
 
+    from models.llama31_8b.tt.layouts import in_banks
+    from models.llama31_8b.tt.sharding import MatmulConfig, Shards
     from tt_kernels.all_reduce.op import AllReduce
+    from tt_kernels.banked_product.op import banked_product
     from tt_kernels.common.peer import ChipPairs
     from tt_kernels.common.tp_group import TpGroup
     from tt_kernels.compute_gate.op import OutcomeLog, set_compute_gate
@@ -168,6 +171,9 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     results: dict[str, Any] = {f"{part}_memory": ttnn.L1_MEMORY_CONFIG for part in "qkv"}
     product = (fused, angles, angles, heads, kv_heads)
     yield "rotated_heads", lambda: rotated_heads(*product, **results)
+    gate = MatmulConfig("ff1", 4096, 7168, "bfloat8_b", Shards(1, 32), Shards(1, 32), 1)
+    weight = ttnn.empty([1, 1, gate.inputs, gate.outputs], ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh, in_banks(gate))
+    yield "banked_product", lambda: banked_product(tile(1, 1, 128, gate.inputs), weight)
     exchange = DeviceExchange(pairs, users)
     yield (
         "device_exchange",

@@ -15,12 +15,13 @@ from perf.ops.family import Family, Row, Target, measurable
 
 HEAD_DIM = 128
 BLOCK = 128  # positions of a cache's block
-PROGRAMS = ("model", "multicast", "copied")
+# By program, whether the cores of a row share rows and those of a column columns; else all share all rows.
+PROGRAMS = {"banked_product": False, "minimal_matmul": True, "multicast": True, "copied": True, "interleaved": False}
 
 
 def _product(device, p: SimpleNamespace) -> Row:
-    """The model's own product; a 2D multicast program over the same weight; and ttnn's choice for an interleaved copy
-    of it, with the copy."""
+    """The model's own programs; a 2D multicast program over the same weight; and ttnn's choice for an interleaved
+    weight, alone and with the copy that makes it."""
     import torch
     import ttnn
 
@@ -29,25 +30,17 @@ def _product(device, p: SimpleNamespace) -> Row:
     from models.llama31_8b.tt.sharding import MatmulConfig, Shards
     from perf.lib.tensors import errors_of, tile
     from runtime_patches.profiling.timeline import Timeline
+    from tt_kernels.banked_product.op import banked_product
 
     torch.manual_seed(0)
-    grid = device.compute_with_storage_grid_size()
+    grid, memory = device.compute_with_storage_grid_size(), ttnn.DRAM_MEMORY_CONFIG
     nowhere = Shards(1, TILE)
     shape = MatmulConfig("product", p.inputs, p.outputs, p.dtype, nowhere, nowhere, 1)
     rows = tile(device, (1, 1, p.rows, p.inputs))
-    weight = tile(device, torch.randn(1, 1, p.inputs, p.outputs) / p.inputs**0.5, p.dtype, layouts.in_banks(shape))
-    common: dict[str, Any] = {
-        "dtype": ttnn.bfloat16,
-        "memory_config": ttnn.DRAM_MEMORY_CONFIG,
-        "compute_kernel_config": modules.kernel_config(p.dtype),
-    }
-    timeline = Timeline(device)
-    timeline.start()
-    if p.program == "model":
-        result = modules.linear_from_banks(rows, weight, ttnn.DRAM_MEMORY_CONFIG)
-    elif p.program == "copied":
-        result = ttnn.linear(rows, ttnn.to_memory_config(weight, ttnn.DRAM_MEMORY_CONFIG), **common)
-    else:
+    where = memory if p.program == "interleaved" else layouts.in_banks(shape)
+    weight = tile(device, torch.randn(1, 1, p.inputs, p.outputs) / p.inputs**0.5, p.dtype, where)
+
+    def multicast() -> Any:
         high, wide = -(-p.rows // TILE // grid.y), -(-p.outputs // TILE // grid.x)
         program = ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
             compute_with_storage_grid_size=(grid.x, grid.y),
@@ -60,14 +53,35 @@ def _product(device, p: SimpleNamespace) -> Row:
             fused_activation=None,
             fuse_batch=False,
         )
-        result = ttnn.linear(rows, weight, program_config=program, **common)
+        return ttnn.linear(
+            rows,
+            weight,
+            program_config=program,
+            dtype=ttnn.bfloat16,
+            memory_config=memory,
+            compute_kernel_config=modules.kernel_config(p.dtype),
+        )
+
+    launches: dict[str, Callable[[], Any]] = {
+        "banked_product": lambda: banked_product(rows, weight, memory),
+        "minimal_matmul": lambda: modules.minimal_matmul(rows, weight, memory),
+        "multicast": multicast,
+        "copied": lambda: modules.linear(rows, ttnn.to_memory_config(weight, memory), memory),
+        "interleaved": lambda: modules.linear(rows, weight, memory),
+    }
+    timeline = Timeline(device)
+    timeline.start()
+    result = launches[p.program]()
     cycles = sum(program.end - program.start for program in timeline.stop()[0])
     expected = ttnn.to_torch(rows).double() @ ttnn.to_torch(weight).double()
     busy = p.rows * p.inputs * p.outputs // TILE**3 * TILE_CYCLES[FIDELITY[p.dtype]] / (grid.x * grid.y)
     read = p.inputs * p.outputs // TILE**2 * TILE_BYTES[p.dtype] / BYTES_PER_CYCLE
+    high, wide = (8 // grid.y, 8 // grid.x) if PROGRAMS[p.program] else (1, 64 // grid.x // grid.y)
     return measurable({"cycles": cycles}) | {
+        "chip_rows": high * p.rows,
+        "chip_outputs": wide * p.outputs,
         "of_peak": busy / cycles,
-        "of_dram": read / cycles,
+        "of_dram": wide * read / cycles,
         "error": errors_of(ttnn.to_torch(result), expected)["error"],
     }
 
@@ -78,31 +92,46 @@ def _check(p: SimpleNamespace) -> None:
             raise ValueError(f"{name} must be a multiple of {TILE} above {TILE}, got {getattr(p, name)}")
 
 
-def _of_copied(row: Row, earlier: Sequence[Row]) -> Row:
-    """Hold a product against that over a copy of the weight."""
-    same = [r for r in earlier if all(r[name] == row[name] for name in ("rows", "inputs", "outputs", "dtype", "cores"))]
-    copied = next((r["cycles"] for r in same if r["program"] == "copied"), None)
-    return {"of_copied": row["cycles"] / copied if copied else None}
+def _of_minimal(row: Row, earlier: Sequence[Row]) -> Row:
+    """Hold a product against that of minimal_matmul of the same rows and weight on a whole chip."""
+    same = [
+        r for r in earlier if all(r[name] == row[name] for name in ("chip_rows", "inputs", "chip_outputs", "dtype"))
+    ]
+    stock = next((r["cycles"] for r in same if r["program"] == "minimal_matmul"), None)
+    return {"of_minimal": row["cycles"] / stock if stock else None}
 
 
-# The part of Llama 3.1 8B's products that a quarter of a chip's cores computes, over an eighth of the inner dimension.
+# Parts of Llama 3.1 8B's products over some of the inner dimension. Four by four cores have half of a chip's rows and
+# of its columns where cores of a row share rows; where all cores share all rows, a quarter of the columns.
 PRODUCT = Family(
-    about="a prefill's products by program: the model's, a 2D multicast, ttnn's choice over a copy of the weight",
+    about="a prefill's products by program: our own, stock ones over the same weight, ttnn's choice over another",
     options={
         "rows": 256,
         "inputs": 512,
         "outputs": 3072,
         "dtype": "bfloat8_b",
         "cores": "4x4",
-        "program": "model",
+        "program": "minimal_matmul",
     },
-    choices={"dtype": ("bfloat8_b", "bfloat4_b"), "program": PROGRAMS, "cores": ("4x4", "8x8")},
-    points={"default": ["program=copied,multicast,model", "rows=64 program=copied,model"]},
+    choices={"dtype": ("bfloat8_b", "bfloat4_b"), "program": tuple(PROGRAMS), "cores": ("4x4", "8x8")},
+    points={
+        "default": [
+            "rows=64 program=minimal_matmul,multicast",
+            "rows=128 outputs=1536 program=banked_product,interleaved",
+            "rows=128 inputs=1024 outputs=1536 program=banked_product",
+            "rows=128 inputs=512,1024 outputs=512 program=banked_product",
+            "rows=128 outputs=3584 dtype=bfloat4_b program=banked_product",
+            "rows=256 program=minimal_matmul,multicast,copied",
+            "rows=512 outputs=1536 program=banked_product",
+        ]
+    },
     chip=lambda point: Chip(point.cores, timed=True),
     measure=_product,
     check=_check,
-    complete=_of_copied,
-    targets=[Target("of_copied", 0.6, lambda row: row["program"] == "model", "the model's products")],
+    complete=_of_minimal,
+    targets=[
+        Target("of_minimal", 0.6, lambda row: (row["program"], row["chip_rows"]) == ("banked_product", 128), "128 rows")
+    ],
     apart=True,
 )
 

@@ -18,7 +18,7 @@ from typing import Any
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, LayerPrecision, bytes_of, precision_config
-from models.llama31_8b.tt.prefill import PREFILL_CHUNK, attention_size, padded_rows, row_blocks
+from models.llama31_8b.tt.prefill import PREFILL_CHUNK, all_cores_read, attention_size, padded_rows, row_blocks
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES
 from perf.lib.data_file import FOLDER, Row, read
 from perf.projection.published import ALL_GATHER, REDUCE_SCATTER, collective_ns, read_rows
@@ -26,13 +26,18 @@ from perf.step.shapes import head_pieces
 
 GRID = (8, 8)
 CORES = GRID[0] * GRID[1]
+# Rows and columns of a chip whose product was executed over two inner dimensions, and the longer one.
+SHORT, WIDE, LONG = 128, 6144, 1024
 TOKENS = (128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 PARTS = ("products", "attention", "others", "collectives", "head")
 # Ops that give a core whole rows of tiles; the others share all tiles among the cores.
 BY_ROWS = ("norm", "create heads", "concatenate heads")
 ASSUMPTIONS = (
-    "executed, on 1 to 16 simulated cores that do what each of 64 does: products of one and two tiles of rows per core "
-    "with bfloat8_b weights, attention, the other ops of a layer, and the LM head of a decode step",
+    "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 rows by banked_product, of two "
+    "tiles of rows per core by minimal_matmul with bfloat8_b weights, attention, the other ops of a layer, and the LM "
+    "head of a decode step",
+    "what banked_product takes beyond its start grows with rows along a line, from 128 on, and is no less for fewer "
+    "columns of a core than were executed",
     "projected: how many blocks there are, all sums, and products of more rows, of which a block of the weight takes "
     "the executed time, or that of the matrix unit at its peak if that is longer",
     "a tile of a bfloat4_b weight is read in the time of a bfloat8_b one's",
@@ -54,23 +59,79 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return y - slope * x, slope
 
 
+def _products(program: str) -> list[Row]:
+    """Return a program's executed products on few cores, those with the longest inner dimension last."""
+    rows = [row for row in _rows("prefill_product.json") if row["program"] == program and row["cores"] == "4x4"]
+    return sorted(rows, key=lambda row: row["inputs"])
+
+
+def _between(points: Sequence[tuple[float, float]], at: float) -> float:
+    """Return the value at `at` of straight lines through sorted points, beyond the last in proportion to it."""
+    if at >= points[-1][0]:
+        return points[-1][1] * at / points[-1][0]
+    after = next(i for i, (place, _) in enumerate(points) if at < place)
+    start, slope = _line(points[after - 1 : after + 1])
+    return start + slope * at
+
+
 @cache
-def _block(height: int) -> float:
-    """Return the executed cycles of a tile of the weight that a core multiplies by 1 or 2 tiles of rows, its start
-    included."""
-    for row in _rows("prefill_product.json"):
-        cores = int(row["cores"].split("x")[0])
-        if row["program"] == "model" and -(-row["rows"] // TILE // cores) == height:
-            return row["cycles"] / (row["inputs"] // TILE * row["outputs"] // TILE // cores)
-    raise ValueError(f"products of {height} tiles of rows per core were not executed")
+def _blocks() -> dict[int, float]:
+    """Return the executed cycles of a tile of the weight that a core of minimal_matmul multiplies by so many tiles of
+    rows, its start included."""
+    found = {}
+    for row in _products("minimal_matmul"):
+        tiles = row["inputs"] / TILE * row["chip_outputs"] / TILE / GRID[0]
+        found[-(-row["chip_rows"] // TILE // GRID[1])] = row["cycles"] / tiles
+    return found
+
+
+@cache
+def banked_start() -> float:
+    """Return the cycles that banked_product takes to fill and drain, from products over two lengths of the inner
+    dimension."""
+    rows = [row for row in _products("banked_product") if (row["chip_rows"], row["chip_outputs"]) == (SHORT, WIDE)]
+    return _line([(row["inputs"], row["cycles"]) for row in rows])[0]
+
+
+def _step(row: Row) -> float:
+    return (row["cycles"] - banked_start()) / (row["inputs"] / TILE)
+
+
+@cache
+def _steps(dtype: str) -> list[tuple[float, float]]:
+    """Return columns of a core of banked_product, and the executed cycles of a tile of the inner dimension with SHORT
+    rows. Beside those of the format: that over the long inner dimension, of bfloat8_b, as a bound."""
+    found = {}
+    for row in _products("banked_product"):
+        long = (row["inputs"], row["chip_outputs"]) == (LONG, WIDE)
+        if row["chip_rows"] == SHORT and (long or row["dtype"] == dtype != "bfloat8_b"):
+            found[row["chip_outputs"] / TILE / CORES] = _step(row)
+    return sorted(found.items())
+
+
+@cache
+def _growth() -> tuple[float, float]:
+    """Return start and slope of banked_product's cycles of a tile by rows, as multiples of those of SHORT."""
+    steps = {row["chip_rows"]: _step(row) for row in _products("banked_product") if row["chip_outputs"] == WIDE}
+    return _line([(rows, step / steps[SHORT]) for rows, step in steps.items()])
+
+
+def _banked_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
+    columns, points, (less, growth) = -(-outputs // TILE // CORES), _steps(dtype), _growth()
+    step = _between(points, max(columns, points[0][0]))
+    took = inputs / TILE * step * (less + growth * max(rows, SHORT))
+    return banked_start() + max(took, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 
 def product_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
     """Return the cycles of a product [rows, inputs] @ [inputs, outputs] of the model on 64 cores."""
+    if all_cores_read(rows, dtype):
+        return _banked_cycles(rows, inputs, outputs, dtype)
     blocks = row_blocks(rows, inputs, outputs, GRID, float32_sums=False)
     high, wide = (-(-tiles // TILE // cores) for tiles, cores in ((rows, GRID[1]), (outputs, GRID[0])))
     reads = -(-high // blocks.rows)  # of the weight
-    tile = max(_block(min(blocks.rows, 2)), blocks.rows * TILE_CYCLES[FIDELITY[dtype]])
+    executed = max(height for height in _blocks() if height <= blocks.rows)
+    tile = max(_blocks()[executed], blocks.rows * TILE_CYCLES[FIDELITY[dtype]])
     return max(reads * inputs // TILE * wide * tile, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core
 
-TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "FLOAT32": 4096}
+TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "BFLOAT4_B": 576, "FLOAT32": 4096}
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def circular_buffer(buffer: Buffer, cores: Mapping[str, Sequence[Core]]) -> Any:
     names = {
         "BFLOAT16": ttnn.bfloat16,
         "BFLOAT8_B": ttnn.bfloat8_b,
+        "BFLOAT4_B": ttnn.bfloat4_b,
         "FLOAT32": ttnn.float32,
         "UINT32": ttnn.uint32,
     }

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import ttnn
 
+from tt_kernels.banked_product.op import banked_product
+
 from ..config import LlamaConfig
 from ..rope_frequencies import inverse_frequencies
 from .mesh import TILE, MeshShape
 from .precision import FIDELITY
-from .prefill import row_blocks
+from .prefill import all_cores_read, row_blocks
 
 if TYPE_CHECKING:
     from .layouts import Layout
@@ -45,6 +47,13 @@ def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> tt
 
 def linear_from_banks(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
     """Do `linear` for more rows than a tile's with a weight split over the DRAM banks, without a copy of it."""
+    if all_cores_read(x.padded_shape[2], dtype_name(weight)):
+        return banked_product(x, weight, memory)
+    return minimal_matmul(x, weight, memory)
+
+
+def minimal_matmul(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+    """Do `linear` by ttnn's minimal_matmul in the blocks of `row_blocks`; weight: anywhere in DRAM."""
     config = kernel_config(dtype_name(weight))
     grid = x.device().compute_with_storage_grid_size()
     inputs, outputs = tuple(weight.padded_shape)[2:]

@@ -17,10 +17,11 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
-from models.llama31_8b.tt.prefill import attention_size, padded_rows, row_blocks
+from models.llama31_8b.tt.prefill import BANKED_PRODUCT_ROWS, all_cores_read, attention_size, padded_rows, row_blocks
 from models.llama31_8b.tt.sharding import (
     DECODE_SHARDINGS,
     FLASH_DECODE,
+    GRID,
     MEASURED,
     STOCK,
     ShardedDecodeConfig,
@@ -33,6 +34,8 @@ from perf.footprint.graph import CAPACITY
 from perf.lib.launch_labels import ALL_REDUCE, CACHED_HEADS, GATED_PRODUCT
 from tests.models.tt.sharding_programs import modules, steps_of_row, tokens
 from tests.support.tt_programs import figures
+from tt_kernels.banked_product.op import Split, buffers_of
+from tt_kernels.common.circular_buffers import l1_bytes
 
 LLAMA = preset("llama-3.1-8b")
 SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8)]
@@ -83,6 +86,18 @@ def test_blocks_of_a_product_of_rows_share_it_evenly(rows, inputs, outputs, grid
     (high, wide), registers = blocks.piece, 4 if float32_sums else 8
     assert blocks.rows % high == blocks.columns % wide == 0 and high * wide <= registers
     assert high * wide > 1 or blocks.rows * blocks.columns == 1 or {blocks.rows, blocks.columns} <= {1, 5, 7}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
+def test_short_prompts_read_block_formats_by_all_cores_within_l1(shape):
+    """Of a core's 1,202 KB, with the rows and the weight's formats that the model gives it."""
+    rows = BANKED_PRODUCT_ROWS
+    assert all_cores_read(rows, "bfloat8_b") and all_cores_read(64, "bfloat4_b")
+    assert not all_cores_read(rows + 32, "bfloat8_b") and not all_cores_read(64, "bfloat16")
+    plan = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1)
+    for product in plan.layer(precision_config("accuracy", 32).layer):
+        split = Split.of(rows // 32, product.inputs // 32, product.outputs // 32, GRID)
+        assert max(l1_bytes(buffers_of(split, "BFLOAT8_B")).values()) < 700_000, product
 
 
 def test_prompts_are_padded_by_less_than_a_chunk_of_attention():

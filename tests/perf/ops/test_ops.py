@@ -286,3 +286,16 @@ def test_the_shortest_recorded_context_runs_again_as_recorded(library, tmp_path)
         (again,) = run("long_context", asked)
     assert again["cycles"] == pytest.approx(recorded["cycles"], rel=0.005)
     assert again["error"] == pytest.approx(recorded["error"], rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("prefill_product", "rows=128 outputs=512 program=banked_product"), ("prefill_attention", "start=0 size=128")],
+)
+def test_rows_of_a_prefills_tables_run_again_as_recorded(name, asked):
+    (point,) = FAMILIES[name].asked(asked.split())
+    (recorded,) = (row for row in docs.read(FOLDER / "ops" / f"{name}.json")[1] if point.items() <= row.items())
+    (again,) = run(name, [point])
+    assert again["cycles"] == pytest.approx(recorded["cycles"], rel=0.005)

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The banked product: how it is split at 8B shapes, against float64 on the simulated N150, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.run_op import Call, In, Make, refusals, run_ops
+from tt_kernels.banked_product.op import BLOCK_ROWS, REGISTERS, Split
+from tt_kernels.banked_product.reference import banked_product_reference
+
+OP = "tt_kernels.banked_product.op:banked_product"
+HERE = "tests.tt_kernels.banked_product.test_banked_product"
+# Eleven blocks for eight cores, the last of which has half as many columns; a bank ends inside a core's columns.
+INPUTS, OUTPUTS, BANK_COLUMNS = 11 * 32, 15 * 32, 3 * 32
+
+
+def banks(inputs: int = INPUTS, columns: int = BANK_COLUMNS, buffer: str = "DRAM"):
+    """Return the ttnn.MemoryConfig of a weight with so many columns in each of twelve banks."""
+    import ttnn
+
+    grid = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(11, 0))})
+    spec = ttnn.ShardSpec(grid, [inputs, columns], ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, getattr(ttnn.BufferType, buffer), spec)
+
+
+@given(
+    rows=st.integers(1, BLOCK_ROWS),
+    inputs=st.integers(1, 448),
+    outputs=st.integers(1, 448),
+    grid=st.sampled_from([(1, 1), (4, 3), (8, 8)]),
+)
+def test_every_column_is_one_cores(rows, inputs, outputs, grid):
+    split = Split.of(rows, inputs, outputs, grid)
+    parts = [split.part(core) for core in range(split.cores)]
+    assert [column for first, count in parts for column in range(first, first + count)] == list(range(outputs))
+    assert split.cores <= grid[0] * grid[1] and (split.cores < grid[0] or split.cores % grid[0] == 0)
+    assert split.inner * split.blocks == inputs and split.inner * rows <= BLOCK_ROWS
+    assert rows % split.piece[0] == split.columns % split.piece[1] == 0
+    assert split.piece[0] * split.piece[1] <= REGISTERS
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "columns", "cores"),
+    [(128, 192, 3, 64), (128, 128, 2, 64), (128, 448, 7, 64), (448, 128, 2, 64), (128, 24, 1, 24), (56, 128, 2, 64)],
+)
+def test_products_of_8b_share_the_weight_evenly(inputs, outputs, columns, cores):
+    split = Split.of(4, inputs, outputs, (8, 8))
+    assert (split.columns, split.cores, split.inner) == (columns, cores, 8)
+
+
+@pytest.mark.sim
+def test_both_formats_are_as_close_to_float64_as_their_bits(sim_device):
+    random, calls = torch.Generator().manual_seed(0), []
+    for rows, dtype in ((40, "bfloat8_b"), (64, "bfloat4_b")):
+        x = torch.randn(1, 1, rows, INPUTS, generator=random).bfloat16()
+        weight = torch.randn(1, 1, INPUTS, OUTPUTS, generator=random)
+        calls.append(Call(OP, In(x, read="x"), In(weight, dtype, memory=Make(f"{HERE}:banks"), read="weight")))
+    for found, limit in zip(run_ops(sim_device("4x3"), calls), (0.008, 0.03), strict=True):
+        expected = banked_product_reference(found["x"], found["weight"])
+        assert (found["out"].double() - expected).norm() / expected.norm() < limit
+
+
+@pytest.mark.mock_mesh
+def test_what_is_refused_is_named(mock_mesh):
+    def rows(count: int = 64, inputs: int = INPUTS, dtype: str = "bfloat16", **options) -> In:
+        return In(torch.zeros(1, 1, count, inputs), dtype, **options)
+
+    def weight(dtype: str = "bfloat8_b", **options) -> In:
+        return In(torch.zeros(1, 1, INPUTS, OUTPUTS), dtype, **({"memory": Make(f"{HERE}:banks")} | options))
+
+    calls = {
+        "x must be a ttnn.Tensor, it is a int": (3, weight()),
+        "x must be BFLOAT16 TILE on the device, it is BFLOAT8_B TILE": (rows(dtype="bfloat8_b"), weight()),
+        "x must be BFLOAT16 TILE on the device, it is BFLOAT16 TILE on the host": (rows(memory="HOST"), weight()),
+        "weight must be BFLOAT8_B or BFLOAT4_B TILE on the device, it is BFLOAT16": (rows(), weight("bfloat16")),
+        "weight must be width-sharded in DRAM, it is INTERLEAVED in DRAM": (rows(), weight(memory="DRAM")),
+        "x (1, 1, 64, 320) and weight (1, 1, 352, 480) must share whole tiles": (rows(inputs=320), weight()),
+        "x may have 1024 rows, got 1056": (rows(1050), weight()),
+    }
+    found = refusals(mock_mesh((1, 1)), {said: Call(OP, *pair) for said, pair in calls.items()})
+    for said, message in found.items():
+        assert message.startswith(f"UnsupportedError: {said}"), message

@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Multiply more rows than a tile's by a weight whose columns are split over the DRAM banks, read by all cores at once.
+
+Stock programs for such a weight read it by the cores of one row or column, or take one tile of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer, l1_bytes, largest_buffers
+from tt_kernels.common.cores import check_on_device, core_set, l1_free, noc_core_of
+from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.tensor_facts import UnsupportedError, facts, result_memory, unsupported_if_refused
+
+if TYPE_CHECKING:
+    import ttnn
+
+KERNELS = Path(__file__).parent / "kernels"
+TILE = 32
+FIDELITY = {"BFLOAT8_B": "HiFi2", "BFLOAT4_B": "LoFi"}  # by weight: the fewest passes that use all its bits
+PACKET_BYTES = 8192  # of the NoC
+BLOCK_ROWS = 32  # tiles of the rows that are multicast at once, at most
+MAX_INNER = 8  # of them side by side
+REGISTERS = 8  # tiles of a piece of the result
+SLOTS = 3  # blocks of either input in L1: one is multiplied, two arrive
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a product is split, in tiles.
+
+    high: rows. inner: of the inner dimension in a block, of which there are `blocks`. columns: of each of `cores`, the
+    last of which may have fewer or none. piece: rows and columns of the result that the registers hold at once.
+    """
+
+    high: int
+    inner: int
+    blocks: int
+    columns: int
+    outputs: int
+    cores: int
+    piece: tuple[int, int]
+
+    @classmethod
+    def of(cls, rows: int, inputs: int, outputs: int, grid: tuple[int, int]) -> Split:
+        """Split a product of these many tiles over a grid's first rows of cores. Raises UnsupportedError for more rows
+        than a block holds."""
+        if rows > BLOCK_ROWS:
+            raise UnsupportedError(f"x may have {BLOCK_ROWS * TILE} rows, got {rows * TILE}")
+        width, height = grid
+        columns = -(-outputs // (width * height))
+        used = -(-outputs // columns)
+        cores = used if used <= width else -(-used // width) * width
+        inner = max(n for n in range(1, MAX_INNER + 1) if inputs % n == 0 and n * rows <= BLOCK_ROWS)
+        pieces = [
+            (high, wide)
+            for high in range(1, rows + 1)
+            for wide in range(1, columns + 1)
+            if rows % high == columns % wide == 0 and high * wide <= REGISTERS
+        ]
+        piece = max(pieces, key=lambda p: p[0] * p[1] / (p[0] + p[1]))  # products by operands that are unpacked
+        return cls(rows, inner, inputs // inner, columns, outputs, cores, piece)
+
+    def part(self, core: int) -> tuple[int, int]:
+        """Return the first column of a core, and how many it has."""
+        first = min(core * self.columns, self.outputs)
+        return first, min(self.columns, self.outputs - first)
+
+
+def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.MemoryConfig | None = None) -> Any:
+    """Return x @ weight, bfloat16 [1, 1, rows, outputs], interleaved.
+
+    x: bfloat16 [1, 1, rows, inputs], TILE, interleaved, up to 1,024 rows.
+    weight: bfloat8_b or bfloat4_b [1, 1, inputs, outputs], TILE, width-sharded over the DRAM banks.
+    memory_config: of the result; DRAM by default.
+
+    The matrix unit takes the fewest passes that use all bits of the weight, and sums up in bfloat16. In a region of the
+    compute gate the op is skipped. Errors: UnsupportedError.
+    """
+    import ttnn
+
+    memory = result_memory(memory_config)
+    _check(x, weight)
+    device, grid = x.device(), x.device().compute_with_storage_grid_size()
+    rows, inputs = (size // TILE for size in tuple(x.padded_shape)[2:])
+    split = Split.of(rows, inputs, weight.padded_shape[3] // TILE, (grid.x, grid.y))
+    buffers = buffers_of(split, weight.dtype.name)
+    needed, free = max(l1_bytes(buffers).values()), l1_free(device)
+    if needed > free:
+        raise UnsupportedError(f"buffers take {needed} bytes of L1, {free} are free ({largest_buffers(buffers)})")
+    shape = [1, 1, x.shape[2], weight.shape[3]]
+    result = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory)
+    return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers, grid.x))
+
+
+def _check(x: Any, weight: Any) -> None:
+    found, other = facts("x", x), facts("weight", weight)
+    for name, tensor, dtypes in (("x", found, ("BFLOAT16",)), ("weight", other, tuple(FIDELITY))):
+        if not tensor.on_device or tensor.dtype not in dtypes or tensor.layout != "TILE":
+            where = "device" if tensor.on_device else "host"
+            raise UnsupportedError(
+                f"{name} must be {' or '.join(dtypes)} TILE on the device, it is {tensor.dtype} {tensor.layout} on the "
+                f"{where}"
+            )
+        if len(tensor.shape) != 4 or tensor.shape[:2] != (1, 1):
+            raise UnsupportedError(f"{name} must be [1, 1, rows, columns], got {tensor.shape}")
+    if not found.interleaved:
+        raise UnsupportedError("x must be interleaved, it is sharded")
+    memory = weight.memory_config()
+    kind = (memory.memory_layout.name, memory.buffer_type.name)
+    if kind != ("WIDTH_SHARDED", "DRAM"):
+        raise UnsupportedError(f"weight must be width-sharded in DRAM, it is {kind[0]} in {kind[1]}")
+    if found.shape[3] != other.shape[2] or found.shape[3] % TILE:
+        raise UnsupportedError(f"x {found.shape} and weight {other.shape} must share whole tiles of inputs")
+    unsupported_if_refused(check_on_device, "weight", weight, x.device())
+
+
+def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
+    """Return the circular buffers of a product by the name of the weight's dtype; all cores have them."""
+    block, everywhere = split.high * split.inner, frozenset({"all"})
+    pages = {
+        "cb_rows": ("BFLOAT16", SLOTS * block),
+        "cb_source": ("BFLOAT16", block),
+        "cb_weight": (dtype, SLOTS * split.inner * split.columns),
+        "cb_result": ("BFLOAT16", split.high * split.columns),
+    }
+    return {
+        name: Buffer(index, of, TILE_BYTES[of], count, everywhere)
+        for index, (name, (of, count)) in enumerate(pages.items())
+    }
+
+
+def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer], width: int) -> Any:
+    import ttnn
+
+    fidelity = getattr(ttnn.MathFidelity, FIDELITY[weight.dtype.name])
+    cores = [(index % width, index // width) for index in range(split.cores)]
+    everywhere, place = core_set(*cores), noc_core_of(x.device())
+    semaphores = {"sem_ready": 0, "sem_one": 1, "sem_arrived": 2}
+    constants = {name: buffer.index for name, buffer in buffers.items()} | semaphores
+    constants |= {
+        "high": split.high,
+        "inner": split.inner,
+        "blocks": split.blocks,
+        "columns": split.columns,
+        "outputs": split.outputs,
+        "cores": split.cores,
+        "piece_rows": split.piece[0],
+        "piece_columns": split.piece[1],
+        "bank_columns": weight.memory_config().shard_spec.shape[1] // TILE,
+        "packet_columns": PACKET_BYTES // TILE_BYTES[weight.dtype.name],
+        "row_slots": SLOTS,
+        "weight_slots": SLOTS,
+    }
+    places = [place(core) for core in cores]
+    (start_x, start_y), (end_x, end_y) = places[-1], places[0]  # NoC 1 counts down
+    parts = [dict(zip(("first", "count"), split.part(index), strict=True)) for index in range(split.cores)]
+    kernels = [
+        kernel_descriptor(
+            KERNELS / "read_weight.cpp",
+            ttnn.ReaderConfigDescriptor(),
+            constants=constants,
+            common={"weight": weight.buffer_address()},
+            per_core=dict(zip(cores, parts, strict=True)),
+        ),
+        kernel_descriptor(
+            KERNELS / "share_rows.cpp",
+            ttnn.WriterConfigDescriptor(),
+            constants=constants,
+            accessors={"rows": x, "result": result},
+            common={
+                "rows": x.buffer_address(),
+                "result": result.buffer_address(),
+                "start_x": start_x,
+                "start_y": start_y,
+                "end_x": end_x,
+                "end_y": end_y,
+                "places": [x | y << 16 for x, y in places],
+            },
+            per_core={core: {"index": index} | parts[index] for index, core in enumerate(cores)},
+        ),
+        kernel_descriptor(
+            KERNELS / "multiply.cpp",
+            ttnn.ComputeConfigDescriptor(math_fidelity=fidelity),
+            constants=constants,
+            per_core={core: {"count": part["count"]} for core, part in zip(cores, parts, strict=True)},
+        ),
+    ]
+    words = [(0, 0), (1, 1), *((2 + slot, 0) for slot in range(SLOTS))]
+    return ttnn.ProgramDescriptor(
+        kernels=kernels,
+        semaphores=[
+            ttnn.SemaphoreDescriptor(id=number, core_ranges=everywhere, initial_value=value) for number, value in words
+        ],
+        cbs=[circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()],
+    )
