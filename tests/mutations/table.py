@@ -28,7 +28,7 @@ VERIFY = "tt_kernels/speculative_sampling/kernels"
 MODEL = "models/llama31_8b"
 ROWS = "test_rows_of_users_are_closer_to_float64_than_the_stock_op"
 ROTATED = "tests/tt_kernels/rotated_heads/test_rotated_heads.py"
-CACHED = "test_rows_of_the_cache_are_the_rotated_heads_and_no_other_changes"
+ROTATED += "::test_heads_are_those_of_float64_and_change_their_rows_of_the_cache_alone"
 KERNEL_TESTS, ATTENTION = "tests/tt_kernels", "tests/tt_kernels/test_attention"
 SAMPLING = f"{KERNEL_TESTS}/speculative_sampling/test_speculative_sampling.py"
 SPEC = "tests/models/reference/spec_decode"
@@ -265,28 +265,28 @@ MUTATIONS = [
         f"{HEADS}/rotation.hpp",
         "even * c - odd * s);",
         "even * c + odd * s);",
-        (f"{ROTATED}::test_heads_are_those_of_float64",),
+        (ROTATED,),
     ),
     Mutation(
         "a user's head goes to the first user's tiles",
         f"{HEADS}/write_head.cpp",
         "get_noc_addr(user * tiles + tile)",
         "get_noc_addr(tile)",
-        (f"{ROTATED}::test_heads_are_those_of_float64",),
+        (ROTATED,),
     ),
     Mutation(
         "a cached row keeps the exponents that were there",
         f"{HEADS}/write_cache.cpp",
         "to[face * face_rows] = from[face * face_rows];",
         "to[face * face_rows] = to[face * face_rows];",
-        (f"{ROTATED}::{CACHED}",),
+        (ROTATED,),
     ),
     Mutation(
         "a row past the capacity is cached",
         f"{HEADS}/write_cache.cpp",
         "position >= 0 && static_cast<uint32_t>(position) < shape.tiles * tile_tokens",
         "position >= 0",
-        (f"{ROTATED}::{CACHED}",),
+        (ROTATED,),
     ),
     # --- Python ---
     Mutation(

@@ -56,19 +56,6 @@ def case(users: int, heads: int, kv_heads: int, head_dim: int, seed: int | None 
     return call, rotated_heads_reference(fused, cos, sin, heads, kv_heads)
 
 
-@pytest.mark.sim
-def test_heads_are_those_of_float64(sim_device):
-    """Rotated numbers to half of the last place, values bit for bit."""
-    made = [case(*shape) for shape in CASES]
-    found = run_ops(sim_device("8x1"), [call for call, _ in made])
-    for shape, result, (_, wanted) in zip(CASES, found, made, strict=True):
-        assert torch.equal(result["values"].double(), wanted.values), shape
-        for got, right in ((result["queries"], wanted.queries), (result["keys"], wanted.keys)):
-            assert got.shape == right.shape
-            last_place = 2.0 ** (right.abs().log2().floor() - 7)
-            assert ((got.double() - right).abs() <= 0.51 * last_place).all(), shape
-
-
 def block_floats(rows: torch.Tensor) -> torch.Tensor:
     """Return bfloat16 numbers as a packer makes bfloat8_b of them: each to 7 bits, then to the unit of 16 in
     succession, ties away from zero."""
@@ -83,11 +70,12 @@ def block_floats(rows: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.sim
-def test_rows_of_the_cache_are_the_rotated_heads_and_no_other_changes(sim_device):
+def test_heads_are_those_of_float64_and_change_their_rows_of_the_cache_alone(sim_device):
+    """Rotated numbers to half of the last place, values bit for bit; cached rows as a packer makes them."""
     calls, cases = [], []
     for number, dtype, paged, positions in STORES:
         users, heads, kv_heads, head_dim = CASES[number]
-        plain, _ = case(*CASES[number])
+        plain, wanted = case(*CASES[number])
         random = torch.Generator().manual_seed(users)
         per_user = CAPACITY // BLOCK
         blocks = torch.randperm(users * per_user, generator=random).view(users, per_user)
@@ -101,10 +89,15 @@ def test_rows_of_the_cache_are_the_rotated_heads_and_no_other_changes(sim_device
             plain,
             Call(CACHED, *plain.arguments, *caches, words(positions), q_memory=q_memory, **table),
         ]
-        cases.append((dtype, positions, blocks if paged else None))
+        cases.append((wanted, dtype, positions, blocks if paged else None))
     results = run_ops(sim_device("8x1"), calls)
-    for index, (dtype, positions, blocks) in enumerate(cases):
+    for index, (wanted, dtype, positions, blocks) in enumerate(cases):
         before, heads, after = results[3 * index : 3 * index + 3]
+        assert torch.equal(heads["values"].double(), wanted.values), index
+        for got, exact in ((heads["queries"], wanted.queries), (heads["keys"], wanted.keys)):
+            assert got.shape == exact.shape
+            last_place = 2.0 ** (exact.abs().log2().floor() - 7)
+            assert ((got.double() - exact).abs() <= 0.51 * last_place).all(), index
         assert torch.equal(after["out"], heads["queries"])
         for part in ("keys", "values"):
             right = before[part].clone()
