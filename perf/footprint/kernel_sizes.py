@@ -73,7 +73,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     from tt_kernels.device_exchange.op import DeviceExchange
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
     from tt_kernels.gated_product.op import gated_product
-    from tt_kernels.rotated_heads.op import rotated_heads
+    from tt_kernels.rotated_heads.op import cached_heads, rotated_heads
     from tt_kernels.speculative_flash_decode.guess_range import chosen_words
     from tt_kernels.speculative_flash_decode.op import (
         GuessRange,
@@ -171,6 +171,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     results: dict[str, Any] = {f"{part}_memory": ttnn.L1_MEMORY_CONFIG for part in "qkv"}
     product = (fused, angles, angles, heads, kv_heads)
     yield "rotated_heads", lambda: rotated_heads(*product, **results)
+    yield "cached_heads", lambda: cached_heads(*product, k, v, position, q_memory=ttnn.L1_MEMORY_CONFIG)
     gate = MatmulConfig("ff1", 4096, 7168, "bfloat8_b", Shards(1, 32), Shards(1, 32), 1)
     weight = ttnn.empty([1, 1, gate.inputs, gate.outputs], ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh, in_banks(gate))
     yield "banked_product", lambda: banked_product(tile(1, 1, 128, gate.inputs), weight)
