@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     where.add_argument(
         "--mesh",
         metavar="RxC",
-        help="several simulated chips joined by Ethernet: 1x2, 2x1, 2x2, 1x4, 2x4, 1x8, 2x8",
+        help="several simulated chips joined by Ethernet: 1x2, 2x1, 2x2, 1x4, 2x4, 1x8",
     )
     where.add_argument("--mock", metavar="RxC", help="a mesh of N150 that compiles but does not execute: 1x2, 2x4, ...")
     run.add_argument(

@@ -23,6 +23,7 @@ BANKED_ROW = replace(
     name="banked-row",
 )
 CAPACITY = 64
+PROMPT_CAPACITY = 128  # of prefilled prompts
 CACHED = 40  # positions with random keys and values before the first step
 
 
@@ -94,6 +95,36 @@ def rows_of_products(mesh, model, keep) -> None:
         x = torch.randn(1, 1, count, wo.weight.shape[2], generator=generator).bfloat16()
         rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
         keep(name, wo.rows(rows, ttnn.DRAM_MEMORY_CONFIG))
+
+
+def prompts(mesh, decode_sharding: str, chunks: list[list[int]], tokens: list[int]) -> dict:
+    """Prefill a prompt of two layers in `performance` precision once per list of chunk sizes: float32 logits of the
+    last token, cached keys and values of both layers, and how often all cores read a weight in the banks."""
+    from unittest import mock
+
+    import torch
+
+    from models.llama31_8b.tt import modules
+    from models.llama31_8b.tt.model import read
+
+    config = replace(BANKED, num_hidden_layers=2, max_position_embeddings=PROMPT_CAPACITY)
+    model, _ = build(
+        mesh, config, "performance", users=len(chunks), capacity=PROMPT_CAPACITY, decode_sharding=decode_sharding
+    )
+    logits = []
+    with mock.patch.object(modules, "banked_product", wraps=modules.banked_product) as banked:
+        for user, sizes in enumerate(chunks):
+            start = 0
+            for size in sizes:
+                out = model.prefill(tokens[start : start + size], user, start, last=start + size == len(tokens))
+                start += size
+            logits.append(read(out)[0, 0, (sizes[-1] - 1) % 32, : config.vocab_size].float())
+    found = {"logits": torch.stack(logits), "banked": banked.call_count}
+    for name in ("keys", "values"):
+        found[name] = torch.stack([read(cached).float() for cached in getattr(model.cache, name)])[
+            ..., : len(tokens), :
+        ]
+    return found
 
 
 def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from loguru import logger
 
 from models.llama31_8b.config import preset
+from models.llama31_8b.tiny import BANKED
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
@@ -32,7 +33,7 @@ from models.llama31_8b.tt.sharding import (
 from perf.footprint.__main__ import program_row, step_totals
 from perf.footprint.graph import CAPACITY
 from perf.lib.launch_labels import ALL_REDUCE, CACHED_HEADS, GATED_PRODUCT
-from tests.models.tt.sharding_programs import modules, steps_of_row, tokens
+from tests.models.tt.sharding_programs import modules, prompts, steps_of_row, tokens
 from tests.support.tt_programs import figures
 from tt_kernels.banked_product.op import Split, buffers_of
 from tt_kernels.common.circular_buffers import l1_bytes
@@ -249,6 +250,22 @@ def test_every_sharded_module_gives_what_the_interleaved_one_does(sim_device):
         if name.startswith("other"):
             assert torch.equal(got, theirs[name]), f"{name} of the cache were not to be touched"
             continue
+        found = figures(got, theirs[name])
+        logger.info("{}: {}", name, found)
+        assert found["pcc"] >= 0.999, name
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_prompt_by_weights_in_the_banks_is_that_by_interleaved_ones(sim_device):
+    """Whole and in chunks of 64 and 36 tokens, through two layers in 8 and 4 bits: logits and caches to PCC 0.999."""
+    prompt = torch.randint(0, BANKED.vocab_size, (100,), generator=torch.Generator().manual_seed(4)).tolist()
+    chunks = [[100], [64, 36]]
+    theirs = sim_device("2x1").run(prompts, "interleaved", chunks, prompt, timeout=1800)
+    ours = sim_device("8x8").run(prompts, "sharded", chunks, prompt, timeout=3000)
+    assert theirs.pop("banked") == 0 < ours.pop("banked")
+    for name, got in ours.items():
         found = figures(got, theirs[name])
         logger.info("{}: {}", name, found)
         assert found["pcc"] >= 0.999, name

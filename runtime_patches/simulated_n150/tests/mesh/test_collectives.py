@@ -87,7 +87,7 @@ def test_collective_along_each_axis_of_four_chips(sim_mesh, name, axis):
 
 @pytest.mark.sim
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(2, 4), (1, 8), (2, 8)], ids=["2x4", "1x8", "2x8"])
+@pytest.mark.parametrize("shape", [(2, 4), (1, 8)], ids=["2x4", "1x8"])
 def test_rows_of_eight_boards(sim_mesh, shape):
     """All routers run; every row gathers what its boards have."""
     rows, columns = shape
