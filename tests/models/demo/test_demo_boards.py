@@ -489,8 +489,10 @@ code += "except KeyboardInterrupt: pathlib.Path(sys.argv[1], 'compiler').touch()
 compiler = subprocess.Popen([sys.executable, "-c", code, sys.argv[1]])
 time.sleep(600)
 """
+# A shell's background jobs, of which this test may be one, ignore SIGINT.
 _STARTED = """
-import subprocess, sys
+import signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from models.llama31_8b import simulated
 from runtime_patches.board.command_line import run_command
 starter = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', *sys.argv[1:]]))"
