@@ -14,13 +14,8 @@ from perf.__main__ import commands
 from perf.lib.data_file import save, without_outputs
 
 DOCUMENTS = docs.documents()
-KEPT = (
-    "gemm",
-    "long_context",
-    "prefill_attention",
-    "prefill_parts",
-    "prefill_product",
-)  # rows kept one by one, by several runs
+# Rows kept one by one, by several runs.
+KEPT = ("gemm", "long_context", "prefill_attention", "prefill_parts", "prefill_product")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(docs.ROOT).as_posix())
