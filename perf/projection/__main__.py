@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Project how fast boards would be: tokens/s by layout and hits, a step op by op, and what speculation gains."""
+"""Project how fast boards would be: tokens/s by layout and hits, and what speculation gains."""
 
 from __future__ import annotations
 
@@ -19,15 +19,12 @@ from models.llama31_8b.latency import (
     Times,
     check_hit_rate,
 )
-from models.llama31_8b.tt.mesh import MeshError, MeshShape
-from models.llama31_8b.tt.precision import PRECISIONS
 from perf.lib.data_file import Questions, Row, new_file, read
 from perf.lib.tables import table
-from perf.projection import decode, drafts, gains, layouts, prefill
+from perf.projection import drafts, gains, layouts, prefill
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
-MESHES = ("1x1", "1x2", "1x4", "1x8", "2x1", "2x2", "2x4")
 Answer = tuple[list[Row], str]  # rows of a data file, and what is printed
 
 
@@ -101,36 +98,6 @@ def _layouts(options: argparse.Namespace) -> Answer:
     return rows, f"{table(rows, ' '.join(rows[0]))}\n\n{_listed(layouts.ASSUMPTIONS)}"
 
 
-def _ops(options: argparse.Namespace) -> Answer:
-    parameters, told = decode.fit(options.fit), []
-    unknown: list[str] = []
-    for name in options.mesh:
-        mesh = MeshShape.parse(name)
-        step = decode.Step(mesh, options.context, options.users, options.decode_sharding, options.precision)
-        try:
-            told.append(decode.predict(step, parameters, options.hit_rate if mesh.sp == 2 else None))
-        except decode.NotIdentified as error:
-            unknown.append(f"{mesh}: {error}")
-    if not told:
-        raise ValueError("; ".join(unknown))
-    steps, checks = decode.step_rows(told), decode.check_rows(parameters)
-    ops = [
-        {"mesh": step.step.mesh, "op": timed.op.name, "role": timed.op.role, "us": timed.ns / 1000}
-        for step in told
-        for timed in (*step.before, *step.layers[0], *step.after)
-    ]
-    tables = [
-        table(ops, "mesh op role us"),
-        table(steps, "mesh plan precision context tokens_per_s roofline_share"),
-        table([row for row in checks if row["part"] == "table"], "chips fitted token_error error_by_time"),
-        table(
-            [row for row in checks if row["part"] == "published"],
-            "chips precision context published modelled error gap_ns",
-        ),
-    ]
-    return [*steps, *checks], "\n\n".join([*tables, *unknown])
-
-
 def _hits(options: argparse.Namespace) -> Answer:
     wanted = {"threshold": options.threshold, "chunk_size": options.chunk_size}
     rows = gains.hit_rows(row for row in _read(options.files) if row.items() >= wanted.items())
@@ -192,16 +159,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     for question in (tokens, beside):
         question.add_argument("--plot", type=_plot, metavar="FILE", help="save the picture there")
-    ops = add("ops", _ops, "a decode step op by op, fitted to one of the paper's tables and checked against the others")
-    ops.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help="rows x columns, 1x1 to 2x4")
-    ops.add_argument("--decode-sharding", choices=decode.PLANS, default="sharded")
-    ops.add_argument("--precision", choices=PRECISIONS, default="performance")
-    ops.add_argument("--context", type=int, default=1024, metavar="N", help="cached positions (default 1024)")
-    ops.add_argument("--users", type=int, default=1)
-    ops.add_argument(
-        "--fit", type=int, choices=CHIP_COUNTS, default=decode.FITTED_CHIPS, help="chips of the fit's table"
-    )
-    ops.add_argument("--hit-rate", type=_hit_rate, default=0.5, help="for meshes of two rows (default 0.5)")
     first = add("prefill", _prefill, "a floor of the time to a prompt's first token by parts, beside published times")
     first.add_argument("--tokens", type=_tokens_of_a_prompt, nargs="+", default=prefill.TOKENS, metavar="N")
     first.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)
@@ -216,7 +173,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     draft.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=[4, 8])
     draft.add_argument("--size", type=int, default=4, help="layers in parallel (4)")
     draft.add_argument("--length", type=int, default=4, help="drafted tokens of a round (4)")
-    return questions.run(argv, (ValueError, MeshError))
+    return questions.run(argv, (ValueError,))
 
 
 if __name__ == "__main__":

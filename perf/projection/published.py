@@ -30,11 +30,13 @@ def read_rows(name: str) -> tuple[Row, ...]:
 
 
 class TableOp(NamedTuple):
-    """A device operation of tables 4 to 7 and its kernel time in nanoseconds. section: LAYER or FIXED."""
+    """A device operation of tables 4 to 7 and its kernel time in nanoseconds. section: LAYER or FIXED. role: what it
+    does in the model."""
 
     section: str
     name: str
     ns: int
+    role: str = ""
 
 
 @cache
@@ -47,7 +49,7 @@ def op_table(chips: int) -> tuple[TableOp, ...]:
     if chips not in CHIP_COUNTS:
         raise ValueError(f"no table for {chips} chips: the paper measured {', '.join(map(str, CHIP_COUNTS))}")
     name = f"table{4 + CHIP_COUNTS.index(chips)}_n150x{chips}.csv"
-    return tuple(TableOp(row["section"], row["op"], row["ns"]) for row in read_rows(name))
+    return tuple(TableOp(row["section"], row["op"], row["ns"], row["role"]) for row in read_rows(name))
 
 
 def costs_of(ops: Sequence[TableOp]) -> Costs:

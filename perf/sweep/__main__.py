@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Time ops and decode steps on boards, on simulated chips or by the decode model, into tt-perf-report's CSV."""
+"""Time ops and decode steps on boards or on simulated chips, into tt-perf-report's CSV."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ def _parser() -> OneLineParser:
     add("--log", type=new_file, metavar="FILE", help="append what the processes print")
     add("--list", action="store_true", help="print the configurations and run none")
     add("--measurements", type=new_file, metavar="FILE", help="the groups of --csv as JSON")
-    text = "decode steps of --csv beside the decode model, by kind of op"
-    add("--against-model", action="store_true", help=text)
     add("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"), help="two sweeps' CSV")
     text = f"of --compare, two-sided (default {TOLERANCE:g})"
     add("--tolerance", type=float, metavar="SHARE", help=text)
@@ -74,7 +72,7 @@ def _compare(options: Namespace) -> int:
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     if not 0 <= tolerance < float("inf"):
         raise ValueError(f"--tolerance must be at least 0 and finite, got {tolerance}")
-    for name in (*OF_A_SWEEP, "suite", "suite_file", "csv", "measurements", "against_model"):
+    for name in (*OF_A_SWEEP, "suite", "suite_file", "csv", "measurements"):
         if getattr(options, name):
             raise ValueError(f"--{name.replace('_', '-')} does not go with --compare, which only reads two files")
     text, differ = judge.differences(judge.compare(*map(read, options.compare)), tolerance)
@@ -83,8 +81,6 @@ def _compare(options: Namespace) -> int:
 
 
 def _swept(options: Namespace) -> int:
-    if options.against_model:
-        raise ValueError("--against-model is of a --csv that is there; it does not go with a sweep")
     if options.suite and options.suite_file:
         raise ValueError("--suite and --suite-file: give one of them")
     if not 0 < options.timeout < float("inf"):
@@ -133,16 +129,8 @@ def _shown(options: Namespace) -> int:
     """Show what a CSV holds, without running anything."""
     if options.csv is None or any(getattr(options, name) for name in OF_A_SWEEP):
         raise ValueError("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
-    if options.against_model and options.measurements:
-        raise ValueError("--against-model prints steps beside the model; --measurements does not go with it")
     blocks = read(options.csv)
     passed = [block for block in blocks if block.status == PASS]
-    if options.against_model:
-        steps = [block for block in passed if block.options()["family"] == "decode"]
-        if not steps:
-            raise ValueError(f"{options.csv} has no decode step that passed")
-        print("\n\n".join(map(judge.report, steps)))
-        return 0
     _report(passed, options)
     for block in blocks:
         if block.status != PASS:

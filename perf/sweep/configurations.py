@@ -15,10 +15,10 @@ import yaml
 
 from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS, TILE_BYTES
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.options import combinations
-from perf.projection.decode import PLANS
 
-SOURCES = ("n150", "sim", "model")
+SOURCES = ("n150", "sim")
 MOST = 10_000  # configurations of a sweep, as in tt-metal's sweep framework
 Value = int | str
 DECODE_OPS = (
@@ -56,7 +56,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "decode_op.op": DECODE_OPS,
     "sampling.method": ("argmax", "topk", "exact", "sigmoid"),
     "decode.attention": ("stock", "exact", "speculative"),
-    "decode.plan": PLANS,
+    "decode.plan": DECODE_SHARDINGS,
     "decode.precision": PRECISIONS,
     "decode.model": ("llama-3.1-8b", "tiny"),
 }
@@ -200,7 +200,7 @@ collective op=all_gather,reduce_scatter,all_reduce mesh=1x2,1x4,1x8
 sampling method=argmax,topk,exact,sigmoid
 """
 _DECODE = """\
-decode mesh=1x1,1x2,1x4,1x8 context=1024,4096,32768,131072 plan=interleaved,sharded,paper
+decode mesh=1x1,1x2,1x4,1x8 context=1024,4096,32768,131072 plan=interleaved,sharded
 decode mesh=1x1 users=8,32
 decode mesh=2x1,2x2,2x4 attention=speculative context=1024,4096,32768,131072 chunk_size=128,256
 """
@@ -259,7 +259,7 @@ def _paper() -> list[Configuration]:
 
 
 def suites() -> dict[str, list[Configuration]]:
-    """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards and the model; paper: the ALSpec
+    """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards; paper: the ALSpec
     paper's tables, for simulated chips too; tiny: for simulated chips of few cores."""
     matmuls = [c for tp in (1, 2, 4, 8) for c in _matmuls(tp, "dram_sharded,interleaved")]
     found = {"ops": matmuls + from_lines(_OPS), "decode": from_lines(_DECODE), "paper": _paper()}

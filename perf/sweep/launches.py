@@ -29,7 +29,7 @@ from models.llama31_8b.tt.modules import kernel_config, pair_rotation, user_shar
 from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.sampling.top_k import greedy
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
-from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, MatmulConfig, Shards
+from models.llama31_8b.tt.sharding import MatmulConfig, Shards
 from models.llama31_8b.tt.weights import WeightStore
 from perf.footprint.mesh_build import blank_weights
 from perf.lib.chip import simulated_timer
@@ -193,10 +193,6 @@ def _sampling(mesh, c: Configuration) -> Launch:
 
 def _decode(mesh, c: Configuration) -> Launch:
     plan, layers, users, context = c.mesh, c["layers"], c["users"], c["context"]
-    if c["plan"] not in DECODE_SHARDINGS:
-        raise UnsupportedError(
-            f"plan={c['plan']} is known to the decode model alone; chips run plan={' or plan='.join(DECODE_SHARDINGS)}"
-        )
     speculative = c["attention"] == "speculative"
     if speculative != (plan.sp == 2):
         raise UnsupportedError(f"attention={c['attention']} on {plan}: two rows speculate, and one cannot")

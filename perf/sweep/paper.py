@@ -16,8 +16,7 @@ from models.llama31_8b.latency import LAYERS
 from perf.lib.chip import of_roofline
 from perf.lib.data_file import FOLDER, add_write_option, write
 from perf.lib.tables import markdown
-from perf.projection.decode import table_ops
-from perf.projection.published import FIXED, LAYER
+from perf.projection.published import FIXED, LAYER, op_table
 from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, product, suites
 from perf.sweep.table import PASS, Block, merged, ns_of, read
 from runtime_patches.board.command_line import OneLineParser, run_command
@@ -26,7 +25,7 @@ CSV = FOLDER / "paper_cycles.csv"
 CHIPS = (1, 2, 4)
 OF_A_TOKEN = 0.02  # ops below this share of a token are not judged
 WITHIN = 0.15
-# The decode model's role of a table's row -> the small op that is launched.
+# The role of a table's row -> the small op that is launched.
 _SMALL = {
     "attention norm": "norm", "MLP norm": "norm", "last norm": "norm", "unshard": "unshard",
     "create heads": "create_heads", "rotate": "rotate", "update cache": "update_cache", "shard": "shard",
@@ -74,13 +73,12 @@ def rows(blocks: Sequence[Block]) -> list[PaperRow]:
     """Return every row of tables 4 to 6 with the cycles of what passed among `blocks`."""
     cycles, found = cycles_of(blocks), []
     for chips in CHIPS:
-        times = [(section, op, ns, ns * (LAYERS if section == LAYER else 1)) for section, op, ns in table_ops(chips)]
-        token = sum(whole for *_, whole in times)
-        for section, op, ns, whole in times:
-            c = configuration_of(op.role, section, chips)
-            found.append(
-                PaperRow(chips, section, op.role, op.name, ns, whole / token, cycles.get(c.name) if c else None)
-            )
+        times = [(op, op.ns * (LAYERS if op.section == LAYER else 1)) for op in op_table(chips)]
+        token = sum(whole for _, whole in times)
+        for op, whole in times:
+            c = configuration_of(op.role, op.section, chips)
+            took = cycles.get(c.name) if c else None
+            found.append(PaperRow(chips, op.section, op.role, op.name, op.ns, whole / token, took))
     return found
 
 

@@ -23,7 +23,6 @@ from threading import Event
 
 from models.llama31_8b.tt.sharding import GRID
 from perf.lib.chip import Chip
-from perf.sweep import modelled
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Block, Table
 from perf.sweep.timers import TRACY, tracy_command, tracy_rows
@@ -113,8 +112,6 @@ def sweep(
         print(f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already")
 
     def run(configuration: Configuration) -> Block:
-        if source == "model":
-            return _modelled(configuration)
         return _measured(configuration, source, timeout_s, log, start or STARTS[source], stop)
 
     found, stop = [], Event()
@@ -131,13 +128,6 @@ def sweep(
             stop.set()  # an interrupted sweep ends the processes that run
             pool.shutdown(cancel_futures=True)
     return found
-
-
-def _modelled(configuration: Configuration) -> Block:
-    try:
-        return Block.make(configuration.name, "model", PASS, rows=modelled.rows(configuration))
-    except ValueError as error:
-        return Block(configuration.name, "model", NOT_RUN, f"{type(error).__name__}: {error}")
 
 
 def _measured(

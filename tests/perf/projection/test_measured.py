@@ -89,8 +89,8 @@ def test_without_pairs_the_assumptions_stand(tmp_path):
         ({"plans": ("sharded", "interleaved")}, [], "several kinds of steps"),
         (
             {},
-            ["--measured-only", "plan=paper"],
-            "no passed decode step of llama-3.1-8b for one user with plan=paper",
+            ["--measured-only", "plan=interleaved"],
+            "no passed decode step of llama-3.1-8b for one user with plan=interleaved",
         ),
         ({}, ["--measured-only", "paper"], "cannot read the filter 'paper'"),
         ({"status": FAILED}, [], "no passed decode step"),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps without a device: suites and filters, rows of the decode model, a CSV that outlives a kill, failing
+"""Sweeps without a device: suites and filters, a CSV that outlives a kill, failing
 configurations, comparisons, pictures. Workers are small programs of the test's own."""
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from perf.projection.decode import Step, predict
 from perf.sweep import table
 from perf.sweep.__main__ import main
-from perf.sweep.configurations import FAMILIES, Configuration, chosen, from_file, product, suites
+from perf.sweep.configurations import FAMILIES, Configuration, chosen, from_file, from_lines, product, suites
 from perf.sweep.judge import compare
 from perf.sweep.runner import grid_of, sweep
 from perf.sweep.table import HEADER, KERNEL_NS, PASS, Block, opened, read
@@ -27,7 +26,6 @@ from runtime_patches.board.runtime_root import find_ttnn_dir
 
 WO = Configuration.make("matmul")
 CONFIGURATIONS = product("matmul", k=[64, 128, 256, 512])
-DECODE = ["--suite", "decode", "--source", "model"]
 
 
 def run(capsys, *arguments) -> tuple[int, str]:
@@ -140,11 +138,9 @@ def test_suite_files_that_make_no_sense(tmp_path, text, says):
         (["--compare", "/a.csv", "/b.csv"], "cannot read /a.csv"),
         (["--compare", "/a.csv", "/b.csv", "--suite", "ops"], "--suite does not go with --compare"),
         (["--csv", "/a.csv", "--tracy"], "--csv alone shows a sweep"),
-        (["--csv", "/a.csv", "--against-model", "--measurements", "m.json"], "--measurements does not go with it"),
-        (["--csv", "a.csv", "--against-model", "--suite", "decode"], "it does not go with a sweep"),
         *(
             (["--suite", "tiny", "--source", source, "--csv", "a.csv", "--jobs", str(jobs)], f"got {source} and {jobs}")
-            for source, jobs in (("model", 2), ("sim", 0), ("n150", 2))
+            for source, jobs in (("sim", 0), ("n150", 2))
         ),
     ],
 )
@@ -161,67 +157,29 @@ def test_families_are_alternatives_and_options_are_not(capsys, filters, families
     assert code == 0 and {line.split()[0] for line in text.splitlines()} == families
 
 
-def test_decode_steps_by_the_model(tmp_path, capsys):
-    """Rows in the model's order, groups of tt_transformers, times that add up to the prediction."""
+def test_configurations_come_back_from_their_names():
+    for suite in suites().values():
+        assert from_lines("\n".join(configuration.name for configuration in suite)) == suite
+
+
+def test_a_csv_shows_its_sweep(tmp_path, capsys):
+    """Groups of what passed, also as JSON, and the reason of what did not."""
     csv, exported = tmp_path / "a.csv", tmp_path / "m.json"
-    filters = ["plan=sharded", "context=1024", "mesh=1x2"]
-    code, text = run(capsys, *DECODE, "--csv", csv, "--only", *filters, "--measurements", exported)
-    assert code == 0 and "decoder-mid" in text and "1 of 1 configurations passed" in text
-    (block,) = read(csv)
-    told = predict(Step(Configuration.make("decode", mesh="1x2").mesh, 1024))
-    timed = [*told.before, *told.layers[0], *told.layers[1], *told.after]
-    assert [row["OP CODE"] for row in table.merged(block)] == [one.op.name for one in timed]
-    assert [table.ns_of(row) for row in table.merged(block)] == pytest.approx([one.ns for one in timed])
-    groups = [row[table.GROUP] for row in table.merged(block)]
-    counts = [len(told.before) + len(told.layers[0]), len(told.layers[1]), len(told.after)]
-    assert [groups.count(group) for group in (table.FIRST, table.MID, table.TAIL)] == counts
-    assert {row["DEVICE ID"] for row in block.rows} == {"0", "1"} and block.source == "model"
-    assert step_ns(block) == pytest.approx(sum(one.ns for one in timed))
-    ops = json.loads(exported.read_text())[f"{block.name} (model)"]
-    assert ops[table.MID]["Matmul"]["calls"] == 5 and ops[table.MID]["AllGather"]["calls"] == 2
-
-
-def step_ns(block):
-    """Return the time from the first program's start to the last one's end, over the chips, whose clocks are one."""
-    starts = [row["DEVICE FW START CYCLE"] for row in block.rows]
-    return max(float(row["DEVICE FW END CYCLE"]) for row in block.rows) - min(map(float, starts))
-
-
-def test_a_pair_by_the_model(tmp_path, capsys):
-    csv = tmp_path / "a.csv"
-    run(capsys, *DECODE, "--csv", csv, "--only", "mesh=2x1", "context=32768", "chunk_size=256")
-    (block,) = read(csv)
-    chips = [[row for row in block.rows if row["DEVICE ID"] == chip] for chip in "01"]
-    attention = [[float(row[KERNEL_NS]) for row in rows if row["SWEEP ROLE"] == "attention"] for rows in chips]
-    assert attention[0][0] > attention[1][0] and attention[0][1] < attention[1][1], "roles alternate on hits"
-    assert len(chips[0]) == len(chips[1])
-    plain = predict(Step(context=32768, plan="interleaved"))
-    alone = sum(t.ns for part in (plain.before, *plain.layers[:2], plain.after) for t in part)
-    assert step_ns(block) < alone, "two hits at 32K are faster than one chip"
-
-
-def test_what_the_model_does_not_know_is_a_row(tmp_path, capsys):
-    csv = tmp_path / "a.csv"
-    code, text = run(capsys, "--suite", "ops", "--source", "model", "--csv", csv, "--only", "gate", "part=close")
-    (block,) = read(csv)
-    assert code == 1 and block.status == table.NOT_RUN and not block.rows and "NOT_RUN" in text
-    assert "no time of it on N150 is published" in block.reason
-    code, text = run(capsys, "--csv", csv)
-    assert code == 0 and "no time of it on N150 is published" in text
+    one(answering([ROW | {table.GROUP: table.MID}] * 2), csv)
+    one(answering([], table.NOT_RUN, "a reason"), csv, configurations=[Configuration.make("gate")])
+    code, text = run(capsys, "--csv", csv, "--measurements", exported)
+    assert code == 0 and "decoder-mid" in text and "NOT_RUN gate part=close (sim): a reason" in text
+    assert json.loads(exported.read_text())[f"{WO.name} (sim)"][table.MID]["MatmulDeviceOperation"]["calls"] == 2
 
 
 def test_a_sweep_that_is_over_runs_nothing_again(tmp_path, capsys):
     csv = tmp_path / "a.csv"
-    gather, scatter = (
-        ["--suite", "ops", "--source", "model", "--csv", csv, "--only", "collective", f"op={op}"]
-        for op in ("all_gather", "reduce_scatter")
-    )
-    run(capsys, *gather)
+    one(answering([ROW]), csv)
     before = csv.read_bytes()
-    _, text = run(capsys, *gather)
-    assert "3 of 3 configurations are in" in text and csv.read_bytes() == before
-    run(capsys, *scatter)
-    assert csv.read_bytes().startswith(before) and len(read(csv)) == 6
+    assert one(saying("raise SystemExit(3)"), csv) == [] and csv.read_bytes() == before
+    assert "1 of 1 configurations are in" in capsys.readouterr().out
+    one(answering([ROW]), csv, configurations=[WO, Configuration.make("gate")])
+    assert csv.read_bytes().startswith(before) and len(read(csv)) == 2
 
 
 def assert_gone(pid: int) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The real tt-perf-report reads sweeps: one of the decode model, and the golden one of simulated chips."""
+"""The real tt-perf-report reads a sweep, the golden one of simulated chips."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from perf.sweep.__main__ import main
 from perf.sweep.configurations import suites
 from perf.sweep.table import GROUPS, KERNEL_NS, MID, NOT_RUN, PASS, Block, ns_of, opened, read, table
 from tests.perf.sweep import tt_perf_report
@@ -34,24 +33,6 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def programs(blocks: list[Block]) -> list[dict[str, str]]:
     return [row for block in blocks for row in block.rows]
-
-
-def test_a_decode_step_of_the_model(report, tmp_path):
-    """Times, gaps, shapes, and its own verdict on DRAM: that of a matmul is near the model's."""
-    sweep, answer = tmp_path / "a.csv", tmp_path / "table.csv"
-    only = ["plan=sharded", "context=1024", "mesh=1x1"]
-    main(["--suite", "decode", "--source", "model", "--csv", str(sweep), "--only", *only])
-    printed = report(sweep, answer, "--no-summary")
-    told, ours = rows_of(answer), programs(read(sweep))
-    assert "wormhole" in printed and len(told) == len(ours)
-    for theirs, row in zip(told, ours, strict=True):
-        assert theirs["OP Code"].split()[0] == row["OP CODE"]
-        assert float(theirs["Device Time"]) == pytest.approx(ns_of(row) / 1000, rel=1e-3)
-    wo = next(row for row in told if row["OP Code"] == "Matmul 32 x 4096 x 4096")
-    assert wo["DRAM Sharded"] == "True" and wo["Cores"] == "12" and wo["Inner Dim Block Size"] == "4"
-    assert "HiFi2" in wo["Math Fidelity"] and "BFP8" in wo["Math Fidelity"]
-    # It counts no columns that pad a bank, and no exponents: 16.8 of 18.4 MB.
-    assert 210 < float(wo["DRAM"]) < 240
 
 
 def test_the_golden_sweep(report, tmp_path):
