@@ -73,9 +73,9 @@ def test_settings_reach_the_attention():
         ({"mesh": "3x1"}, [[1]], "no mesh 3x1"),
         ({"draft": public.Draft("ngram", DraftShape(3, 2, grown=True))}, [[1]], "no confidence"),
         (
-            {"attention": public.Attention("alspec", predictor="budget"), "draft": public.Draft()},
+            {"attention": public.Attention("alspec", budget=0.9), "draft": public.Draft()},
             [[1]],
-            "not for drafts; predictor 'ends' does",
+            "budget 0.9 needs alspec with predictor 'budget', got 'ends'",
         ),
         ({"attention": public.Attention("alspec", 48)}, [[1]], "48 is not a multiple"),
     ],

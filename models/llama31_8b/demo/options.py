@@ -224,10 +224,10 @@ class DemoOptions:
         if self.attention != "alspec":
             if asked := self.flags("threshold", "predictor", "budget"):
                 raise UserError(f"{asked[0]} needs --attention alspec, got --attention {self.attention}")
-        elif self.predictor == "budget" and self.drafter != "none":
+        elif self.predictor == "budget" and self.drafter != "none" and self.device != "cpu":
             raise UserError(
-                f"--predictor budget guesses for one token at a time, not for --draft {self.drafter}; "
-                "--predictor ends does"
+                f"--predictor budget with --draft {self.drafter} does not go with --device {self.device}: on chips it "
+                "guesses for one token at a time; --predictor ends does for drafts"
             )
         elif self.guess != "budget" and (asked := self.flags("budget")):
             raise UserError(f"{asked[0]} needs --predictor budget, got {self.guess}")

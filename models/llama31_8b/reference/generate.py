@@ -57,6 +57,7 @@ class TorchEngine(Engine):
         self._view: KVCache | None = None
 
     def open(self, texts: int, positions: int, draws: Draws) -> None:
+        self.policy.reset()
         self.draws, cache = draws, self.cache
         if cache is None or cache.batch != texts or not self._keeps:
             wanted = self.capacity if self._keeps else min(positions, self.capacity)

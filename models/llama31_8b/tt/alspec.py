@@ -171,9 +171,9 @@ class PairAlspec(AttentionPolicy):
         ).exact
 
     def check_trees(self) -> None:
-        """Raise ValueError for a guess by a budget: the nodes of a tree have no earlier step to go by."""
+        """Raise ValueError for a guess by a budget, which the op for trees does not take."""
         if self.by_budget is not None:
-            raise ValueError("a guess by a budget is of one token at a time, not of a token tree: predictor 'ends' is")
+            raise ValueError("on chips a guess by a budget is of one token, not of a token tree: predictor 'ends' is")
 
     def _options(self, cache: LayerCache) -> dict[str, Any]:
         """Return what both attention ops are given alike."""

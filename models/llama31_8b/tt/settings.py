@@ -40,7 +40,8 @@ class AttentionSettings:
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     predictor: what the guess reads: `budget`, the default: one tile of first tokens, the last ones, and between them
         the tiles that held this part, `budget`, of the attention weight of earlier steps; or `ends`, which token trees
-        need and `for_drafts` makes the default. guess_range: what it reads instead of either, without chosen tiles.
+        need on chips and `for_drafts` makes the default. guess_range: what it reads instead of either, without chosen
+        tiles.
     timeout_s: how long a chip waits for another before it gives up, in seconds at 1 GHz; None for the ops' default.
     program, tree_program: core assignments of the attention ops, chosen by them for None.
 
@@ -86,13 +87,9 @@ class AttentionSettings:
 
     def for_drafts(self) -> AttentionSettings:
         """Return the settings of a model that verifies drafts: its guess reads the ends where no predictor is named.
-        Raises ValueError for the predictor `budget`, and for a budget."""
-        if self.predictor == "budget" or self.budget != BUDGET:
-            raise ValueError(
-                f"predictor 'budget' ({self.budget:g}) guesses for one token at a time, not for drafts; predictor "
-                "'ends' does"
-            )
-        return self if self.guess is None else replace(self, predictor=DRAFTS_PREDICTOR)
+        Raises ValueError for a budget beside no predictor."""
+        unnamed = self.guess is not None and self.predictor is None
+        return replace(self, predictor=DRAFTS_PREDICTOR) if unnamed else self
 
     def check(self, mesh_shape: MeshShape, users: int, capacity: int, layers: int | None = None) -> None:
         """Refuse what chips cannot run; the one check of attention x mesh x threshold, for every command and engine.

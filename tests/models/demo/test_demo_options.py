@@ -78,7 +78,6 @@ REFUSED = [
     ("--draft none --no-adapt", "--no-adapt", "--draft none"),
     ("--draft ngram --fuzzy 2", "--fuzzy", "--draft ngram"),
     ("--draft ngram --tree auto", "--tree auto", "--draft ngram"),
-    ("--predictor budget --draft ngram", "--predictor budget", "--draft ngram"),
     ("--stop \udcff", "--stop", "0xff"),
     ("--stop=", "--stop", "one character"),
     ("--prompt-file x", "--prompt-file", "--prompt"),

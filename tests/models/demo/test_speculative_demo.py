@@ -23,6 +23,7 @@ def run_json(capsys, model, *arguments):
     return json.loads(capsys.readouterr().out)
 
 
+BY_BUDGET = ("--predictor", "budget", "--threshold", "0")
 DRAFTS = {
     "self": ["--draft", "self", "--no-adapt"],
     "self by default": ["--draft", "--no-adapt", "--draft-length", "3"],
@@ -49,6 +50,22 @@ def test_the_text_is_the_plain_one(model, capsys, attention, name):
         assert sum(figures["acceptance_histogram"]) == figures["num_drafts"]
     if attention == "alspec":
         assert drafted["hits"] + drafted["misses"] == plain["hits"] + plain["misses"] > 0
+
+
+@pytest.mark.parametrize("name", ["self", "grown", "ngram tree"])
+def test_trees_are_guessed_by_a_budget(model, capsys, name):
+    """At threshold 0 the text is the plain one; above it more guesses hit than by the ends."""
+    plain, never = (
+        run_json(capsys, model, *given) for given in (["--attention", "exact"], [*BY_BUDGET, *DRAFTS[name]])
+    )
+    assert never["token_ids"] == plain["token_ids"] and never["hits"] == 0 < never["misses"]
+    runs = {
+        kind: run_json(capsys, model, "--threshold", "0.05", "--predictor", kind, *DRAFTS[name])
+        for kind in ("ends", "budget")
+    }
+    assert runs["budget"]["options"]["predictor"] == "budget"
+    rates = {kind: run["hits"] / (run["hits"] + run["misses"]) for kind, run in runs.items()}
+    assert rates["budget"] > rates["ends"], runs
 
 
 @pytest.mark.parametrize("name", ["self", "grown", "ngram tree", "adaptive"])

@@ -16,6 +16,7 @@ Symbols: u users, k key/value heads of a user, g query heads per key/value head,
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 
 from ..model.attention import Segments
 from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
@@ -31,7 +32,7 @@ def tile_masses(weights: torch.Tensor, position: torch.Tensor | None = None) -> 
     """
     mass = weights.sum(-3)
     if position is None:
-        return torch.nn.functional.pad(mass, (0, -mass.shape[-1] % TILE)).unflatten(-1, (-1, TILE)).sum(-1)
+        return F.pad(mass, (0, -mass.shape[-1] % TILE)).unflatten(-1, (-1, TILE)).sum(-1)
     found = mass.new_zeros(*mass.shape[:-1], -(-mass.shape[-1] // TILE))
     return found.scatter_add_(-1, (position // TILE)[:, None, None].expand_as(mass), mass)
 
@@ -101,21 +102,24 @@ def guess_by_budget(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the guess, float32 [u, t, heads, d], and what each rank knows after these queries, [u, 2, k, tiles].
 
-    Of several queries each follows those before it, as if the tokens were decoded one by one.
+    Of several queries each follows those before it, as if the tokens were decoded one by one. The nodes of a token tree
+    read what the root's guess reads, of the tree's own keys all that they see; the root's exact pass alone is kept.
 
     Args:
         scores: float32 [u, k, g, t, n], scaled; -inf hides a key.
         values: [u, k, n, d].
         guess_range: what is read, with a budget.
-        cached: int64 [u, t], tokens that each query attends to, itself included.
-        sender: int64 [u, t], the rank that sends this layer, 0 or 1.
-        before: what each rank knew, [u, 2, k, tiles] of as many tiles or fewer; None for nothing.
+        cached: int64 [u, t], tokens that each query attends to, itself included; of a token tree [u, 1], its root's.
+        sender: int64, as `cached`, the rank that sends this layer, 0 or 1.
+        before: what each rank knew, [u, 2, k, tiles] of any number of tiles; None for nothing.
         position: int64 [u, n], of each key in its text; None for the key's number.
     """
-    passes = tile_masses(torch.softmax(scores, dim=-1), position)  # [u, k, t, tiles]
-    old = passes.new_zeros(len(passes), 2, passes.shape[1], passes.shape[-1])
-    if before is not None:
-        old[..., : before.shape[-1]] = before
+    counted = scores[..., : cached.shape[1], :]
+    passes = tile_masses(torch.softmax(counted, dim=-1), position)  # [u, k, t or 1, tiles]
+    if before is None:
+        before = passes.new_zeros(len(passes), 2, passes.shape[1], 0)
+    # A tree, or drafts, may have reached beyond what was kept of them: then tiles are cut off.
+    old = F.pad(before, (0, passes.shape[-1] - before.shape[-1]))
     averages = [running_averages(old[:, rank], passes, sender == rank) for rank in (0, 1)]
     mine = (sender == 0)[:, None, :, None]
     known = torch.where(mine, averages[0][0], averages[1][0])
@@ -131,31 +135,31 @@ class BudgetGuess:
     """What each rank's exact passes of each layer know of each user, and the guesses it makes with it.
 
     guess_range: with a budget. A user is guessed from first and last keys alone until its sender has had a pass of the
-    layer after the last prompt, conversation turn or rollback. Users that decode one token each share their sender, as
-    on a chip pair: it changes when all of them hit. Users that take several tokens at once, whose texts are evaluated,
-    have a sender each.
+    layer after the last prompt, conversation turn or rollback. The nodes of a token tree that are not kept are no
+    rollback. Users that decode one token or one tree each share their sender, as on a chip pair: it changes when all of
+    them hit. Users that take several tokens at once, whose texts are evaluated, have a sender each.
     """
 
     def __init__(self, guess_range: GuessRange) -> None:
         self.guess_range = guess_range
         self._own: dict[tuple[int, int], torch.Tensor] = {}  # of a layer and user: [rank, n_kv_heads, tiles]
-        self._lengths: dict[int, int] = {}  # of each user's cache after its last step
+        self._lengths: dict[int, range] = {}  # of each user's cache after its last step: a tree keeps 1 to all nodes
         self._step: DecodeStep | None = None
 
     def begin_step(self, step: DecodeStep) -> None:
-        """Raises ValueError for token trees, whose nodes have no step before them, and for whole texts at once."""
-        if step.tree is not None:
-            raise ValueError("a guess by a budget is of one token after another, not of a token tree")
+        """Raises ValueError for whole texts at once."""
         if step.whole_texts:
             raise ValueError(
                 f"a guess by a budget takes at most {QUERY_BLOCK} tokens of a text at once, got {step.tokens}"
             )
         for user, length in zip(step.users, step.lengths, strict=True):
-            if self._lengths.get(user) != length:
+            if length not in self._lengths.get(user, ()):
                 self._own = {key: own for key, own in self._own.items() if key[1] != user}
-            self._lengths[user] = length + step.tokens
+            longest = length + step.tokens
+            self._lengths[user] = range(longest if step.tree is None else length + 1, longest + 1)
         self._step, self._layer = step, 0
-        self._sender = torch.zeros(len(step.users), step.tokens, dtype=torch.int64)
+        self._together = step.tree is not None or step.tokens == 1
+        self._sender = torch.zeros(len(step.users), 1 if self._together else step.tokens, dtype=torch.int64)
         self._hits = torch.zeros_like(self._sender, dtype=torch.bool)
 
     def reset(self) -> None:
@@ -172,17 +176,16 @@ class BudgetGuess:
         """Return the guess [queries, n_heads * head_dim], float32, and keep the weights of the exact pass."""
         assert self._step is not None
         if layer != self._layer:
-            changed = self._hits if self._step.tokens > 1 else self._hits.all(0, keepdim=True)
+            changed = self._hits.all(0, keepdim=True) if self._together else self._hits
             self._sender = self._sender ^ changed.long()
             self._hits, self._layer = torch.zeros_like(self._hits), layer
-        rows, tokens = segments.rows, segments.tokens
+        rows, tokens = segments.rows, self._decided_tokens(segments)
         users = self._step.users[rows]
         scores, values = (part.unflatten(0, (len(users), -1)) for part in segments.scores_and_values())
         tiles = -(-scores.shape[-1] // TILE)
-        before = scores.new_zeros(len(users), 2, scores.shape[1], tiles)
-        for row, user in enumerate(users):
-            if (own := self._own.get((layer, user))) is not None:
-                before[row, ..., : own.shape[-1]] = own
+        nothing = scores.new_zeros(2, scores.shape[1], tiles)
+        own = [self._own.get((layer, user), nothing) for user in users]
+        before = torch.stack([F.pad(each, (0, tiles - each.shape[-1])) for each in own])
         cached, sender = self._step.cached[rows, tokens], self._sender[rows, tokens]
         out, after = guess_by_budget(scores, values, self.guess_range, cached, sender, before)
         self._own |= {(layer, user): own for user, own in zip(users, after, strict=True)}
@@ -190,4 +193,9 @@ class BudgetGuess:
 
     def decided(self, segments: Segments, accepted: torch.Tensor) -> None:
         """Take the decisions on the guesses of `segments` in the present layer, bool [users, t]."""
-        self._hits[segments.rows, segments.tokens] = accepted
+        tokens = self._decided_tokens(segments)
+        self._hits[segments.rows, tokens] = accepted[:, : self._hits.shape[1]]
+
+    def _decided_tokens(self, segments: Segments) -> slice:
+        """Return the tokens that are guessed and decided by themselves: of a tree its root, for all nodes."""
+        return slice(0, 1) if self._together else segments.tokens

@@ -42,6 +42,9 @@ class AttentionPolicy(ABC):
         if self.guess_range.budget is not None and not self.verifies:
             raise ValueError(f"{self.name} attention has no verified steps for a budget to go by: {self.guess_range}")
 
+    def reset(self) -> None:
+        """Forget what steps of earlier texts left, but for `statistics`; called before each generation."""
+
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         """Prepare a decode step; called once before its layers."""
 
@@ -115,6 +118,10 @@ class ALSpecAttention(AttentionPolicy):
         self.threshold = check_threshold(threshold)
         self.statistics = SpeculationCounters()
         self.by_budget = None if self.guess_range.budget is None else BudgetGuess(self.guess_range)
+
+    def reset(self) -> None:
+        if self.by_budget is not None:
+            self.by_budget.reset()
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         """Raises ValueError for a tree that is written in several steps or has more than QUERY_BLOCK nodes: it is
