@@ -13,13 +13,13 @@ from pathlib import Path
 from perf.lib.data_file import new_file
 from perf.sweep import judge
 from perf.sweep.configurations import SOURCES, chosen, from_file, suites
-from perf.sweep.runner import sweep, with_tracy
+from perf.sweep.runner import sweep
 from perf.sweep.table import PASS, Block, opened, read, report, table
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 TIMEOUT_S = 1800.0
 TOLERANCE = 0.05
-OF_A_SWEEP = ("only", "source", "jobs", "retry_failed", "tracy", "log", "list")  # options that only a run has
+OF_A_SWEEP = ("only", "source", "jobs", "retry_failed", "log", "list")  # options that only a run has
 
 
 def _parser() -> OneLineParser:
@@ -42,7 +42,6 @@ def _parser() -> OneLineParser:
     add("--retry-failed", action="store_true", help="run again what did not pass")
     text = f"of a configuration (default {TIMEOUT_S:g})"
     add("--timeout", type=float, default=TIMEOUT_S, metavar="S", help=text)
-    add("--tracy", action="store_true", help="of n150: times by python -m tracy, of a ttnn built with it")
     add("--log", type=new_file, metavar="FILE", help="append what the processes print")
     add("--list", action="store_true", help="print the configurations and run none")
     add("--measurements", type=new_file, metavar="FILE", help="the groups of --csv as JSON")
@@ -93,8 +92,6 @@ def _swept(options: Namespace) -> int:
     source, jobs = options.source, options.jobs
     if options.csv is None or source is None:
         raise ValueError("a sweep needs --csv FILE and --source " + ", ".join(SOURCES))
-    if options.tracy and source != "n150":
-        raise ValueError(f"--tracy is of --source n150, not {source}")
     if jobs is not None and (source != "sim" or jobs < 1):
         raise ValueError(f"--jobs is of --source sim and at least 1, got {source} and {jobs}")
     if reason := _why_not(source):
@@ -102,7 +99,7 @@ def _swept(options: Namespace) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     how = {"timeout_s": options.timeout, "log": options.log, "jobs": jobs or 1}
     with opened(options.csv, options.retry_failed) as rows:
-        sweep(configurations, source, rows, **how, start=with_tracy if options.tracy else None)
+        sweep(configurations, source, rows, **how)
     names = {configuration.name for configuration in configurations}
     blocks = [block for block in read(options.csv) if block.name in names and block.source == source]
     passed = [block for block in blocks if block.status == PASS]

@@ -38,7 +38,7 @@ from perf.step.device import ExactFlashDecode, ForcedSpeculation, fill
 from perf.step.shapes import Shape
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, NOT_RUN, PASS
-from perf.sweep.timers import TRACY, Launch, NoProfiler, measure, realtime_timer, tracy_run
+from perf.sweep.timers import Launch, NoProfiler, measure, realtime_timer
 from tt_kernels.common.peer import ChipPairs
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -292,7 +292,7 @@ MAKERS = (_matmul, _flash_decode, _tree_attention, _exchange, _gate, _collective
 
 
 def main(arguments: list[str]) -> int:
-    """Run one configuration. argv: [answer file, source or TRACY, JSON of [family, options]]."""
+    """Run one configuration. argv: [answer file, source, JSON of [family, options]]."""
     from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
     answer, source = Path(arguments[0]), arguments[1]
@@ -305,11 +305,8 @@ def main(arguments: list[str]) -> int:
     try:
         torch.manual_seed(0)
         launch = {maker.__name__[1:]: maker for maker in MAKERS}[family](mesh, configuration)
-        if source == TRACY:
-            tracy_run(launch)  # the parent reads the rows when Tracy has written its report
-        else:
-            timer = simulated_timer(mesh) if simulated else realtime_timer(mesh)
-            rows = measure(mesh, launch, timer, configuration)
+        timer = simulated_timer(mesh) if simulated else realtime_timer(mesh)
+        rows = measure(mesh, launch, timer, configuration)
     except Exception as error:
         refused = isinstance(error, (ValueError, NoProfiler))
         status, reason = NOT_RUN if refused else FAILED, f"{type(error).__name__}: {error}"

@@ -25,7 +25,6 @@ from models.llama31_8b.tt.sharding import GRID
 from perf.lib.chip import Chip
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Block, Table
-from perf.sweep.timers import TRACY, tracy_command, tracy_rows
 
 REASON_CHARACTERS = 400
 LOOK_EVERY_S = 0.05
@@ -79,12 +78,6 @@ def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
     configuration.mesh.check_board(len(visible_boards()))
     environment = process_environment(silicon_environment(sgdc.overlays()))
     return worker(configuration, answer, "n150"), environment
-
-
-def with_tracy(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """Return a worker on boards under `python -m tracy`, of a ttnn that was built with it."""
-    _, environment = on_boards(configuration, answer)
-    return tracy_command(worker(configuration, answer, TRACY), answer.parent / TRACY), environment
 
 
 STARTS: dict[str, Start] = {"sim": simulated, "n150": on_boards}
@@ -150,11 +143,6 @@ def _measured(
             why = f"no answer within {timeout_s:g} s" if ended is None else _ending(ended)
             return Block(name, source, HUNG if ended is None or ended < 0 else FAILED, f"{why}{_last_words(text)}")
         told = json.loads(answer.read_text())  # a device that hangs when it is closed has been measured all the same
-        if start is with_tracy and told["status"] == PASS:
-            try:
-                told["rows"] = tracy_rows(Path(folder) / TRACY, configuration)
-            except ValueError as error:
-                return Block(name, source, FAILED, f"{error}{_last_words(text)}")
         return Block.make(name, source, told["status"], told["reason"][:REASON_CHARACTERS], told["rows"])
 
 

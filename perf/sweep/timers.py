@@ -3,28 +3,20 @@
 """Time what one configuration launches on an open mesh.
 
 Programs are timed on simulated chips by their firmware's notes, on boards by the stock wheel's real-time profiler. Both
-know a program by the runtime's number, and labels give it a name. A ttnn that was built with Tracy runs the worker
-under `python -m tracy`, with a signpost before the timed run, each layer, and what follows; the rows of its
-ops_perf_results between them are the configuration's. The stock wheel has no Tracy: there `python -m tracy` ends at
-once, and that is the configuration's reason.
+know a program by the runtime's number, and labels give it a name.
 """
 
 from __future__ import annotations
 
-import csv
-import importlib
 import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from perf.lib.chip import Timer, one_after_the_other, replayed
-from perf.lib.launch_labels import Label, Labels, Tensor, around
+from perf.lib.launch_labels import Label, Labels, Tensor
 from perf.sweep import table
 from perf.sweep.configurations import Configuration
 from runtime_patches.profiling.timeline import ProgramSpan
@@ -86,7 +78,7 @@ def realtime_timer(mesh) -> Timer:
     if not ttnn.device.IsProgramRealtimeProfilerActive():
         raise NoProfiler(
             "ttnn's real-time profiler is not active: it needs fast dispatch on worker cores (not on Ethernet cores, "
-            "no TT_METAL_SLOW_DISPATCH_MODE) and chips of this host; with a Tracy build give --tracy"
+            "no TT_METAL_SLOW_DISPATCH_MODE) and chips of this host"
         )
 
     def timed(run: Callable[[], Any]) -> list[list[ProgramSpan]]:
@@ -215,64 +207,3 @@ def tensor_cells(place: str, tensor: Tensor) -> dict[str, object]:
     cells: dict[str, object] = {f"{place}_{axis}_PAD[LOGICAL]": f"{padded}[{own}]" for axis, padded, own in axes}
     cells |= {f"{place}_LAYOUT": tensor.layout, f"{place}_DATATYPE": tensor.dtype}
     return cells | {f"{place}_MEMORY": f"DEV_0_{tensor.memory}"}
-
-
-# --- a ttnn with Tracy ---
-
-TRACY = "tracy"
-# As tt-metal's device perf tests write them.
-START, STOP = "start", "stop"
-LAYER_POST, LAYERS_OVER = "layer ", "layers over"
-
-
-def tracy_command(worker: Sequence[str], folder: Path) -> list[str]:
-    """Return `worker` ([python, -m, module, ...]) profiled, with an ops report under `folder`."""
-    return [worker[0], "-m", "tracy", "-r", "-p", "-o", str(folder), *worker[1:]]
-
-
-def tracy_run(launch: Launch) -> None:
-    """Run once to compile, and once between signposts. Not from a trace: a replay has no layers."""
-    signpost = importlib.import_module("tracy").signpost  # of the wheel; no package of its own for mypy
-    launch.compile()
-    launch.before()
-    signpost(START)
-    with ExitStack() as stack:
-        layers = [] if launch.model is None else list(launch.model.layers)
-        for index, layer in enumerate(layers):
-            stack.enter_context(around(layer, "project_qkv", partial(signpost, f"{LAYER_POST}{index}"), nothing))
-        for layer in layers[-1:]:
-            stack.enter_context(around(layer, "after_attention", nothing, partial(signpost, LAYERS_OVER)))
-        launch.run()
-    signpost(STOP)
-    launch.after()
-    launch.check()
-
-
-def tracy_rows(folder: Path, configuration: Configuration) -> list[dict[str, object]]:
-    """Return the rows of the newest report under `folder`. Raises ValueError where there is none, or no op between the
-    signposts."""
-    reports = sorted(folder.rglob("ops_perf_results*.csv"), key=lambda path: path.stat().st_mtime)
-    if not reports:
-        raise ValueError(f"Tracy left no ops_perf_results CSV in {folder}")
-    with reports[-1].open(newline="", encoding="utf-8") as file:
-        told = sorted(csv.DictReader(file), key=lambda row: float(row["HOST START TS"] or 0))
-    found: list[dict[str, object]] = []
-    inside, layer, begun = False, None, False
-    for row in told:
-        code = row["OP CODE"]
-        if row["OP TYPE"] == table.SIGNPOST:
-            if code in (START, STOP):
-                inside = code == START
-            elif code.startswith(LAYER_POST) or code == LAYERS_OVER:
-                layer, begun = None if code == LAYERS_OVER else int(code[len(LAYER_POST) :]), True
-        elif inside and row["OP TYPE"] == table.DEVICE_OP:
-            group = table.group_of(layer, begun) if configuration.family == "decode" else table.OP_GROUP
-            known = {column: row[column] for column in table.HEADER if column in row and column not in table.OWN}
-            attributes = f"{row.get('ATTRIBUTES') or ''}; profiler=tracy"
-            found.append({**known, "ATTRIBUTES": attributes, table.GROUP: group, table.LAYER: layer})
-    if not found:
-        raise ValueError(f"{reports[-1].name} has no device op between the signposts {START} and {STOP}")
-    chips = sorted({int(str(row["DEVICE ID"])) for row in found})
-    for kept in found:
-        kept["DEVICE ID"] = chips.index(int(str(kept["DEVICE ID"])))
-    return found

@@ -137,7 +137,7 @@ def test_suite_files_that_make_no_sense(tmp_path, text, says):
         (["--suite-file", "/nowhere.yaml"], "/nowhere.yaml"),
         (["--compare", "/a.csv", "/b.csv"], "cannot read /a.csv"),
         (["--compare", "/a.csv", "/b.csv", "--suite", "ops"], "--suite does not go with --compare"),
-        (["--csv", "/a.csv", "--tracy"], "--csv alone shows a sweep"),
+        (["--csv", "/a.csv", "--jobs", "2"], "--csv alone shows a sweep"),
         *(
             (["--suite", "tiny", "--source", source, "--csv", "a.csv", "--jobs", str(jobs)], f"got {source} and {jobs}")
             for source, jobs in (("sim", 0), ("n150", 2))

@@ -4,18 +4,15 @@
 
 from __future__ import annotations
 
-import os
-import re
 import sys
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
 
 from perf.lib.launch_labels import Label, Labels, Tensor
-from perf.sweep import runner, table
+from perf.sweep import table
 from perf.sweep.configurations import Configuration
-from perf.sweep.timers import Launch, NoProfiler, by_chip, op_code, realtime_timer, rows_of, tracy_rows, tracy_run
+from perf.sweep.timers import Launch, NoProfiler, by_chip, op_code, realtime_timer, rows_of
 from runtime_patches.profiling.timeline import ProgramSpan as Ran
 
 NOTHING, STEP, MATMUL = Launch(run=lambda: None), Launch(run=lambda: None, model=object()), Configuration.make("matmul")
@@ -128,61 +125,3 @@ def test_the_real_time_profiler_is_asked(monkeypatch):
     monkeypatch.setitem(sys.modules, "ttnn", profiler(active=False)[0])
     with pytest.raises(NoProfiler, match="real-time profiler is not active"):
         realtime_timer(None)
-
-
-def test_rows_of_a_tracy_build(tmp_path):
-    """Between the signposts, by layers, without columns that are not the sweep's; the newest report counts."""
-    header = "OP CODE,OP TYPE,DEVICE ID,HOST START TS,DEVICE KERNEL DURATION [ns],DEVICE FW DURATION [ns]"
-    lines = [f"{header},ATTRIBUTES,NEW"]
-    posts = ["Early", "*start", "Embeddings", "*layer 0", "Matmul", "*layer 1", "Matmul", "Add", "*layers over", "Head"]
-    posts += ["*stop", "Late"]
-    for at, code in enumerate(posts):
-        kind = "signpost" if code[0] == "*" else "tt_dnn_device"
-        lines += [f"{code.strip('*')},{kind},{chip},{at},{100 + at},{200 + at},a=1,x" for chip in (4, 2)]
-    folder = tmp_path / "reports" / "now"
-    folder.mkdir(parents=True)
-    (folder / "ops_perf_results_now.csv").write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
-    found = tracy_rows(tmp_path, Configuration.make("decode"))
-    of_one = [row for row in found if row["DEVICE ID"] == 0]
-    assert len(found) == 2 * len(of_one) and {row["DEVICE ID"] for row in found} == {0, 1}
-    wanted = ["Embeddings", "Matmul", "Matmul", "Add", "Head"]
-    assert [row["OP CODE"] for row in of_one] == wanted
-    assert [row[table.GROUP] for row in of_one] == [table.FIRST, table.FIRST, table.MID, table.MID, table.TAIL]
-    block = table.Block.make("decode", "n150", table.PASS, rows=found)
-    assert block.rows[0][table.KERNEL_NS] == "102" and block.rows[0]["ATTRIBUTES"] == "a=1; profiler=tracy"
-    with pytest.raises(ValueError, match="left no ops_perf_results"):
-        tracy_rows(tmp_path / "none", Configuration.make("decode"))
-    (folder / "ops_perf_results_now.csv").write_text(lines[0] + "\n")
-    with pytest.raises(ValueError, match="no device op between"):
-        tracy_rows(tmp_path, Configuration.make("decode"))
-
-
-def test_signposts_of_a_run(monkeypatch):
-    """Compiled before the first; a layer's before its ops."""
-    posts = []
-    monkeypatch.setitem(sys.modules, "tracy", SimpleNamespace(signpost=posts.append))
-    names = {"project_qkv": "norm", "after_attention": "mlp"}
-    layers = [SimpleNamespace(**{part: partial(posts.append, name) for part, name in names.items()}) for _ in range(2)]
-
-    def step():
-        for layer in layers:
-            layer.project_qkv()
-            layer.after_attention()
-        posts.append("head")
-
-    last = partial(posts.append, "last position")
-    tracy_run(Launch(run=step, model=SimpleNamespace(layers=layers), compiled=last))
-    compiled = ["norm", "mlp", "norm", "mlp", "head", "last position"]
-    timed = ["layer 0", "norm", "mlp", "layer 1", "norm", "mlp", "layers over", "head"]
-    assert posts == [*compiled, "start", *timed, "stop"]
-
-
-def test_a_wheel_without_tracy_says_so(tmp_path, monkeypatch):
-    """The stock wheel's own `python -m tracy`."""
-    home = {"TT_METAL_HOME": str(tmp_path)}  # where the wheel's tracy makes folders when it is imported
-    monkeypatch.setattr(runner, "on_boards", lambda configuration, answer: ([], os.environ | home))
-    with table.opened(tmp_path / "a.csv") as kept:
-        (found,) = runner.sweep([MATMUL], "n150", kept, timeout_s=120, start=runner.with_tracy)
-    assert found.status == table.FAILED and "ended with status" in found.reason, found.reason
-    # What it needs first, that there is no Tracy, or a module of its own that the wheel does not ask for.
-    assert re.search("Tracy|No module named", found.reason), found.reason
