@@ -18,13 +18,14 @@ Tensor parallelism with its cache split over two rows takes FD(K / 2) and merge_
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 MIN_CONTEXT, MAX_CONTEXT = 1024, 131072
 CHUNK_SIZES = (128, 256, 512)
 LAYERS = 32
+MOST_CHIPS = 16  # of the meshes that a report estimates
 KV_HEADS = 8
 HEAD_DIM = 128
 # Keys and values in bfloat8_b: a tile of 1024 elements takes 1024 mantissa bytes and 64 shared exponents.
@@ -405,3 +406,40 @@ def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str 
             speculative = step_ns(hit_rate, context, 2 * count, CHUNK_SIZES[0], keys, times)
             found.append(Layout(2, count, 1e9 / speculative))
     return sorted(found, key=lambda layout: -layout.tokens_per_s)
+
+
+def layout_rows(found: Sequence[Layout]) -> list[dict[str, Any]]:
+    """Return layouts as rows; over_tp: the fastest mesh of one row."""
+    tp = max(one.tokens_per_s for one in found if one.rows == 1)
+    return [
+        {"mesh": str(one), "attention": "alspec" if one.rows == 2 else "exact", "tokens_per_s": one.tokens_per_s}
+        | {"over_tp": one.tokens_per_s / tp}
+        for one in found
+    ]
+
+
+def estimates(hit_rate: float | None, context: int, predictor: str) -> list[dict[str, Any]]:
+    """Return what measured hits give Llama 3.1 8B at this context and at 128K, the fastest mesh first.
+
+    Args:
+        hit_rate: 0 to 1; without one there is nothing to estimate.
+        context: cached tokens; beyond 128K as at 128K.
+        predictor: what the guess reads, a key of HITS.
+    """
+    if hit_rate is None:
+        return []
+    contexts = dict.fromkeys((min(context, MAX_CONTEXT), MAX_CONTEXT))
+    return [
+        {"context": at} | row for at in contexts for row in layout_rows(layouts(MOST_CHIPS, at, hit_rate, predictor))
+    ]
+
+
+def gains_of_hits(hit_rate: float | None, context: int, predictor: str) -> tuple[float, float] | None:
+    """Return the smallest and the largest gain over no hits among meshes of two rows, at this context and at 128K; None
+    without a hit rate."""
+    with_hits, without = (
+        {(row["context"], row["mesh"]): row["tokens_per_s"] for row in estimates(rate, context, predictor)}
+        for rate in (hit_rate, 0.0)
+    )
+    gains = [ns / without[place] for place, ns in with_hits.items() if place[1].startswith("2x")]
+    return (min(gains), max(gains)) if gains else None

@@ -58,10 +58,11 @@ def _run(args: argparse.Namespace) -> int:
     resolve_source(args.model)
     from tqdm import tqdm
 
+    from ..latency import estimates
     from ..reference.alspec import policies
     from ..reference.hits import measure_hits
     from ..reference.load import load_model
-    from .report import ReportConsole, layer_bars, predictions, print_estimate
+    from .report import ReportConsole, layer_bars, print_estimate
 
     loaded = load_model(args.model)
     whole = loaded.tokenizer.encode(text)
@@ -91,7 +92,7 @@ def _run(args: argparse.Namespace) -> int:
         of_each = [
             {"predictor": name}
             | {figure: getattr(counters, figure) for figure in figures}
-            | {"estimate": predictions(counters.hit_rate, len(ids), args.chunk_size, name)}
+            | {"estimate": estimates(counters.hit_rate, len(ids), name)}
             for name, counters in measured.items()
         ]
         found |= {"predictors": of_each} if len(of_each) > 1 else of_each[0]
@@ -115,5 +116,5 @@ def _run(args: argparse.Namespace) -> int:
     console.print(layer_bars(*(counters.hit_rate_per_layer for counters in measured.values())))
     for name, counters in measured.items():
         console.print()
-        print_estimate(counters.hit_rate, len(ids), args.chunk_size, console, name)
+        print_estimate(counters.hit_rate, len(ids), console, name)
     return 0

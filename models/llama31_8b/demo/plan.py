@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from runtime_patches.board import environment
 from runtime_patches.board.command_line import OneLineParser, run_command
 
-from ..latency import HITS, layouts
+from ..latency import HITS, layout_rows, layouts
 from .options import UserError
 
 PROG = "llama-alspec plan"
@@ -41,12 +41,7 @@ def _run(args: argparse.Namespace) -> int:
         found = layouts(chips, args.context, hits, args.predictor)
     except ValueError as error:
         raise UserError(f"--{error}".replace("hit_rate", "hits", 1)) from error
-    tp = max(one.tokens_per_s for one in found if one.rows == 1)
-    rows = [
-        {"mesh": str(one), "attention": "alspec" if one.rows == 2 else "exact", "tokens_per_s": one.tokens_per_s}
-        | {"over_tp": one.tokens_per_s / tp}
-        for one in found
-    ]
+    rows = layout_rows(found)
     if args.json:
         print(json.dumps({"chips": chips, "context": args.context, "hits": hits, "layouts": rows}))
         return 0

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..latency import CHIP_COUNTS, CHUNK_SIZES, MAX_CONTEXT, MIN_CONTEXT, budget_keys, estimate
+from ..latency import estimates, gains_of_hits
 from ..tiny import of_random_weights
 from .text import BY_CALLBACK
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ..results import AttentionStatistics, GenerationResult
     from .options import DemoOptions
 
-CHIPS = (2, 4, 8)
 _BAR_WIDTH = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 # Counts of the attention policy that the report and the JSON object show.
@@ -104,9 +103,7 @@ class RunReport:
             "exchange": self.exchange,
             "speculation": self.speculation,
             "both": self.both,
-            "estimate": predictions(self.hit_rate, self.context, self.chunk_size, self.predictor)
-            if self.estimates
-            else [],
+            "estimate": estimates(self.hit_rate, self.context, self.predictor) if self.estimates else [],
         }
 
 
@@ -202,43 +199,6 @@ def show_result(
     print(json.dumps(found, ensure_ascii=False, allow_nan=False))
 
 
-def predictions(hit_rate: float | None, context: int, chunk_size: int, predictor: str = "ends") -> list[dict[str, Any]]:
-    """Return the estimated tokens/s of Llama 3.1 8B at this context and at 128K, by chips; [] without a hit rate.
-
-    One entry for each context and number of chips: the fastest tensor parallelism on at most as many chips (over eight
-    chips it is slower than over four at short contexts), and speculative parallelism of two halves, with these hits and
-    with none. A context or chunk size outside the tables is moved to the nearest inside; the entries say what was used.
-    A guess by a budget is taken to read as much as one of 0.98 does.
-    """
-    if hit_rate is None:
-        return []
-    chunk = min(CHUNK_SIZES, key=lambda size: abs(size - chunk_size))
-    here = min(max(context, MIN_CONTEXT), MAX_CONTEXT)
-    rows = []
-    for context in dict.fromkeys((here, MAX_CONTEXT)):
-        keys = budget_keys(context) if predictor == "budget" else None
-        for chips in CHIPS:
-            groups = [estimate(context, None, count, chunk) for count in CHIP_COUNTS if count <= chips]
-            best = max(groups, key=lambda group: group.tokens_per_s_per_user)
-            without, hitting = (
-                estimate(context, rate, chips, chunk, keys=keys).tokens_per_s_per_user for rate in (0.0, hit_rate)
-            )
-            rows.append(
-                {
-                    "context": context,
-                    "chunk_size": chunk,
-                    "chips": chips,
-                    "best_tp_chips": best.chips,
-                    "best_tp_tokens_per_s": best.tokens_per_s_per_user,
-                    "no_hits_tokens_per_s": without,
-                    "sp_tp_tokens_per_s": hitting,
-                    "gain_of_hits": hitting / without,
-                    "speedup": hitting / best.tokens_per_s_per_user,
-                }
-            )
-    return rows
-
-
 def print_report(report: RunReport, console: Console) -> None:
     """Print the report; about 30 lines for 30 layers at 80 columns."""
     console.print()
@@ -264,7 +224,7 @@ def print_report(report: RunReport, console: Console) -> None:
         if not report.estimates:
             console.print("Hits of random weights, or of some layers alone, tell nothing of Llama 3.1 8B's speed.")
             return
-        print_estimate(report.hit_rate, report.context, report.chunk_size, console, report.predictor)
+        print_estimate(report.hit_rate, report.context, console, report.predictor)
         if report.both is not None and report.speculation is not None:
             console.print(_both_levels(report, report.both, report.speculation))
 
@@ -273,66 +233,39 @@ def _both_levels(report: RunReport, both: dict[str, float | None], speculation: 
     """Return a sentence on what each level of speculation gives alone, and both together."""
     tokens = speculation["tokens_per_target_step"]
     alone, together = (
-        [row["gain_of_hits"] for row in predictions(both[name], report.context, report.chunk_size)]
+        gains_of_hits(both[name], report.context, report.predictor)
         for name in ("hit_rate_of_roots_alone", "hit_rate_per_step")
     )
+    low, high = together or (1.0, 1.0)
     said = ""
     if alone:
-        said = f"Attention alone: {min(alone):.2f}x to {max(alone):.2f}x with the hits of the steps' first tokens. "
+        said = f"Attention alone: {alone[0]:.2f}x to {alone[1]:.2f}x with the hits of the steps' first tokens. "
     return (
         f"{said}Drafts alone: {tokens:.2f} tokens per step, if exact attention accepts as many. Both: "
-        f"{min(together) * tokens:.2f}x to {max(together) * tokens:.2f}x, where a step of several tokens takes no "
-        "longer than one of one token and its drafts are free."
+        f"{low * tokens:.2f}x to {high * tokens:.2f}x, where a step of several tokens takes no longer than one of one "
+        "token and its drafts are free."
     )
 
 
-def print_estimate(hit_rate: float, context: int, chunk_size: int, console: Console, predictor: str = "ends") -> None:
-    """Print what this hit rate would give Llama 3.1 8B, with and without the hits beside tensor parallelism."""
-    rows = predictions(hit_rate, context, chunk_size, predictor)
-    used = rows[0]["chunk_size"]
-    console.print(
-        f"[bold]estimated tokens/s of Llama 3.1 8B on N150[/bold] (hit rate {hit_rate:.1%}, "
-        f"S = {used}{'' if used == chunk_size else f', the nearest that the paper measured to {chunk_size}'})"
-    )
+def print_estimate(hit_rate: float, context: int, console: Console, predictor: str) -> None:
+    """Print what this hit rate would give Llama 3.1 8B on each mesh of up to 16 chips."""
+    rows = estimates(hit_rate, context, predictor)
+    places: dict[int, dict[tuple[str, str], dict[str, Any]]] = {row["context"]: {} for row in rows}
+    for row in rows:
+        places[row["context"]][row["mesh"], row["attention"]] = row
+    console.print(f"[bold]Llama 3.1 8B on N150 with hits of {hit_rate:.1%}[/bold], projected tokens/s of one user")
     table = Table()
-    for heading in ("cached tokens", "chips", "TP", "SP + TP:\nno hits", "\nthese hits", "hits\ngain", "to TP"):
+    for heading in ("mesh", "attention", *(f"{at:,} tokens" for at in places)):
         table.add_column(heading, justify="right")
-    for row in rows:
-        cached = f"{row['context']:,}" if row["chips"] == CHIPS[0] else ""
-        if cached and row["context"] == rows[0]["context"] != context:
-            cached += f" (for {context:,})"
-        figures = (f"{row[name]:.2f}" for name in ("no_hits_tokens_per_s", "sp_tp_tokens_per_s"))
-        gains = (f"{row[name]:.2f}x" for name in ("gain_of_hits", "speedup"))
-        best = f"{row['best_tp_tokens_per_s']:.2f} ({row['best_tp_chips']})"
-        last = row["chips"] == CHIPS[-1]
-        table.add_row(cached, str(row["chips"]), best, *figures, *gains, end_section=last)
-    if console.measure(table, options=console.options.update(max_width=200)).maximum <= console.width:
-        console.print(table)
-    else:  # a narrow terminal cuts the table's columns
-        for row in rows:
-            console.print(
-                f"{row['context']:,} tokens, {row['chips']} chips: TP {row['best_tp_tokens_per_s']:.2f} "
-                f"({row['best_tp_chips']}), SP + TP {row['no_hits_tokens_per_s']:.2f} without hits, "
-                f"{row['sp_tp_tokens_per_s']:.2f} with these: {row['speedup']:.2f}x to TP"
-            )
-    console.print(gains_sentence(rows))
+    for mesh, attention in sorted(next(iter(places.values()))):
+        cells = (found[mesh, attention] for found in places.values())
+        table.add_row(mesh, attention, *(f"{row['tokens_per_s']:.1f} ({row['over_tp']:.2f}x)" for row in cells))
+    console.print(table)
+    low, high = gains_of_hits(hit_rate, context, predictor) or (1.0, 1.0)
     console.print(
-        "[dim]TP: the fastest tensor parallelism on at most as many chips (on how many); SP + TP: half of the chips "
-        "speculate for the other half. Device kernels only, by appendix F of the ALSpec paper; python -m "
-        "perf.projection tokens prints the assumptions.[/dim]"
+        f"These hits make two rows {low:.2f}x to {high:.2f}x as fast as without any; in brackets: over the fastest "
+        "mesh of one row. By parts that simulated chips executed, as llama-alspec plan."
     )
-
-
-def gains_sentence(rows: Sequence[dict[str, Any]]) -> str:
-    """Return one sentence on what the hits gain, and on where SP + TP with them is faster than tensor parallelism."""
-    low, high = (choose(row["gain_of_hits"] for row in rows) for choose in (min, max))
-    ahead: dict[int, list[str]] = {}
-    for row in rows:
-        if row["speedup"] > 1:
-            ahead.setdefault(row["context"], []).append(str(row["chips"]))
-    places = [f"at {context:,} tokens on {', '.join(chips)} chips" for context, chips in ahead.items()]
-    where = f"faster than TP {'; '.join(places)}" if places else "faster than TP nowhere in this table"
-    return f"These hits make SP + TP {low:.2f}x to {high:.2f}x as fast as without any; with them it is {where}."
 
 
 def _speeds(report: RunReport) -> Table:

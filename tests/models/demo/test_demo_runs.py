@@ -68,11 +68,7 @@ def test_json_schema(model, capsys):
         "chat_template": False,
         "max_new_tokens": 8,
     }
-    assert [(row["context"], row["chips"]) for row in got["estimate"]] == [
-        (c, n) for c in (1024, 131072) for n in (2, 4, 8)
-    ]
-    for row in got["estimate"]:
-        assert row["speedup"] == pytest.approx(row["sp_tp_tokens_per_s"] / row["best_tp_tokens_per_s"])
+    assert {row["context"] for row in got["estimate"]} == {got["prefill_tokens"] + 8, 131072}
 
 
 EXTREMES = st.fixed_dictionaries(
@@ -116,7 +112,7 @@ def test_text_is_streamed_before_the_report(model, capsys):
     out = capsys.readouterr().out
     assert out.startswith(expected)
     report = out[len(expected) :]
-    for word in ("prefill", "decode", "hit rate by layer", "bypassed", "SP + TP", "131,072", "1,024 (for "):
+    for word in ("prefill", "decode", "hit rate by layer", "bypassed", "projected tokens/s", "131,072 tokens"):
         assert word in report, word
 
 
