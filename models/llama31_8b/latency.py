@@ -428,18 +428,28 @@ def estimates(hit_rate: float | None, context: int, predictor: str) -> list[dict
     """
     if hit_rate is None:
         return []
-    contexts = dict.fromkeys((min(context, MAX_CONTEXT), MAX_CONTEXT))
     return [
-        {"context": at} | row for at in contexts for row in layout_rows(layouts(MOST_CHIPS, at, hit_rate, predictor))
+        {"context": at} | row
+        for at in _estimated_at(context)
+        for row in layout_rows(layouts(MOST_CHIPS, at, hit_rate, predictor))
     ]
 
 
 def gains_of_hits(hit_rate: float | None, context: int, predictor: str) -> tuple[float, float] | None:
     """Return the smallest and the largest gain over no hits among meshes of two rows, at this context and at 128K; None
     without a hit rate."""
-    with_hits, without = (
-        {(row["context"], row["mesh"]): row["tokens_per_s"] for row in estimates(rate, context, predictor)}
-        for rate in (hit_rate, 0.0)
-    )
-    gains = [ns / without[place] for place, ns in with_hits.items() if place[1].startswith("2x")]
-    return (min(gains), max(gains)) if gains else None
+    if hit_rate is None:
+        return None
+    gains = []
+    for at in _estimated_at(context):
+        hitting, without = (
+            {one.columns: one.tokens_per_s for one in layouts(MOST_CHIPS, at, rate, predictor) if one.rows == 2}
+            for rate in (hit_rate, 0.0)
+        )
+        gains += [speed / without[columns] for columns, speed in hitting.items()]
+    return min(gains), max(gains)
+
+
+def _estimated_at(context: int) -> list[int]:
+    """Return the contexts of a report at `context`: up to 128K, and 128K."""
+    return sorted({min(context, MAX_CONTEXT), MAX_CONTEXT})
