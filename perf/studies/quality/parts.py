@@ -26,7 +26,6 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 
 from . import trees
 from .forward import COMPARED, read, text_pass
-from .predictors import PredictedGuess
 from .study import GUESSED, KEYS, Cell, Place, Study, join_rates
 
 
@@ -231,14 +230,14 @@ NODES = (1, 4, 16, 64)
 
 
 def chains(study: Study) -> Iterator[Cell]:
-    """Yield a cell per place, number of nodes, rule and finite threshold; the guesses are `ends`.
+    """Yield a cell per place, number of nodes, rule and finite threshold.
 
     Each rule speculates by itself: the text goes on with the guesses that it takes. One node has one rule, and on a
     chain `likeliest path` is `joint`.
     """
 
     def measure(place: Place, nodes: int, rule: str, threshold: float) -> dict[str, object]:
-        policy = PredictedGuess(threshold, study.settings.guess_range(place.chunk_size), nodes=nodes, rule=rule)
+        policy = study.settings.in_steps(threshold, place.chunk_size, place.predictor, nodes, rule)
         result, columns = study.compared(place.context, place.start, policy)
         assert result.accepted is not None and result.verified is not None
         starts = range(0, len(policy.passed), study.layers)
@@ -253,7 +252,7 @@ def chains(study: Study) -> Iterator[Cell]:
             "hit_rate_by_layer": join_rates(result.hit_rate_by_layer()),
         }
 
-    for place in study.places(predictors=("ends",)):
+    for place in study.places():
         for nodes in NODES:
             for rule in ("joint",) if nodes == 1 else ("every node", "joint", "each node"):
                 for threshold in study.settings.finite:

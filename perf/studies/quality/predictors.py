@@ -16,9 +16,9 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from models.llama31_8b.config import check_budget
+from models.llama31_8b.config import BUDGET, check_budget
 from models.llama31_8b.reference.alspec.acceptance import accept_guess, check_threshold
-from models.llama31_8b.reference.alspec.budget import keys_by_budget, running_averages, tile_masses
+from models.llama31_8b.reference.alspec.budget import DECAY, keys_by_budget, running_averages, tile_masses
 from models.llama31_8b.reference.alspec.counters import SpeculationCounters
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
@@ -43,6 +43,7 @@ class Predictor:
         every: take the guess without verification, but for an exact pass at every so many tokens, whose weights are
             then the known ones. This is what a single chip could do.
         exact: go on with the exact output, so that all such guesses are judged on the same states.
+        mean: of a step of several nodes know the mean of their weights, not those of its root alone.
 
     Raises ValueError for values out of range and for parameters that exclude each other.
     """
@@ -54,12 +55,13 @@ class Predictor:
     oracle: bool = False
     every: int | None = None
     exact: bool = False
+    mean: bool = False
 
     def __post_init__(self) -> None:
         if self.budget is not None:
             check_budget(self.budget)
-        elif self.own or self.decay or self.oracle or self.cap is not None:
-            raise ValueError("own, decay, cap and oracle say how a budget is filled: they go with budget=VALUE")
+        elif self.own or self.decay or self.oracle or self.mean or self.cap is not None:
+            raise ValueError("own, decay, cap, oracle and mean say how a budget is filled: they go with budget=VALUE")
         if not 0 <= self.decay < 1:
             raise ValueError(f"decay must be at least 0 and below 1, got {self.decay}")
         if self.cap is not None and self.cap < 1:
@@ -97,13 +99,15 @@ class Predictor:
 
 
 ENDS = Predictor()
+OWN_AVERAGE = Predictor(budget=BUDGET, own=True, decay=DECAY)  # what the product knows
 
 
 class PredictedGuess(AttentionPolicy):
     """Attention-level speculation on the steps of one user, with the guess of a Predictor.
 
     A forward over a text without a tree is cut into steps of `nodes` tokens, each a chain; one over a token tree is one
-    step. All nodes of a step read the cached keys that its root reads, and the step's own keys that they see.
+    step. All nodes of a step read the cached keys that its root reads, and the step's own keys that they see. By a
+    budget a step leaves one pass, its root's or the mean of its nodes', to the rank that sent its root.
 
     Args:
         threshold: lambda of the ALSpec paper, section 3.2.
@@ -116,7 +120,7 @@ class PredictedGuess(AttentionPolicy):
             the mean over heads and the largest.
         passed: a tensor per forward and layer, bool [steps, nodes]: whether each node passes by itself.
 
-    Raises ValueError for an unknown rule, and for a budget beside steps of several nodes.
+    Raises ValueError for an unknown rule.
     """
 
     name = "predicted guess"
@@ -136,8 +140,6 @@ class PredictedGuess(AttentionPolicy):
         super().__init__(guess_range)
         if rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
-        if nodes > 1 and guess_range.budget is not None:
-            raise ValueError(f"steps of {nodes} nodes read first and last keys alone, got {guess_range}")
         self.threshold, self.predictor = check_threshold(threshold), predictor
         self.nodes, self.rule, self.path = nodes, rule, path
         self.statistics = SpeculationCounters()
@@ -199,24 +201,27 @@ class PredictedGuess(AttentionPolicy):
     def _known(self, layer: int, tokens: slice, passes: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
         """Return the weights that each query's guess knows, [m, t, tiles], and keep what the next block needs.
 
-        passes: [m, t, tiles], the weights of the exact passes of these tokens.
+        passes: [m, t, tiles], the weights of the exact passes of these tokens. cached: int64 [t], of their roots.
         """
-        how = self.predictor
+        how, roots = self.predictor, slice(None, None, self.nodes)
+        by_node = passes.unflatten(1, (-1, self.nodes))
+        passes = by_node.mean(2) if how.mean else by_node[:, :, 0]
         if how.oracle:
-            return passes
-        ranks, sender = (2, self._sender[tokens]) if how.own else (1, torch.zeros_like(cached))
+            return passes.repeat_interleave(self.nodes, dim=1)
+        cached, eligible = cached[roots], self._eligible[tokens][roots]
+        ranks, sender = (2, self._sender[tokens][roots]) if how.own else (1, torch.zeros_like(cached))
         before = self._averages.get(layer, passes.new_zeros(ranks, len(passes), 0))
         before = torch.nn.functional.pad(before, (0, passes.shape[-1] - before.shape[-1]))
         known, kept = torch.empty_like(passes), []
         for rank in range(ranks):
             sent = sender == rank
             if how.every is not None:
-                sent = (cached % how.every == 0) | ~self._eligible[tokens]
+                sent = (cached % how.every == 0) | ~eligible
             earlier, after = running_averages(before[rank], passes, sent, how.decay)
             known[:, sender == rank] = earlier[:, sender == rank]
             kept.append(after)
         self._averages[layer] = torch.stack(kept)
-        return known
+        return known.repeat_interleave(self.nodes, dim=1)
 
 
 def _weigh(weights: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -17,10 +17,11 @@ from perf.lib.tables import Table
 
 from .forward import TextPass, check_length, compared_columns, text_pass
 from .inputs import Texts
-from .predictors import PredictedGuess, Predictor
+from .predictors import ENDS, OWN_AVERAGE, PredictedGuess, Predictor
 
-# The product's own guesses, by the reference.
+# The product's own guesses, by the reference, and as parameters.
 GUESSES = ("ends", "budget")
+PRODUCTS = dict(zip(GUESSES, (ENDS, OWN_AVERAGE)))
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,16 @@ class Settings:
 
     def policy(self, threshold: float, chunk_size: int, predictor: str) -> ALSpecAttention | PredictedGuess:
         """Return new attention-level speculation: the reference's own for GUESSES."""
-        guess_range = self.guess_range(chunk_size, predictor)
         if predictor in GUESSES:
-            return ALSpecAttention(threshold, guess_range)
-        return PredictedGuess(threshold, guess_range, Predictor.parse(predictor))
+            return ALSpecAttention(threshold, self.guess_range(chunk_size, predictor))
+        return self.in_steps(threshold, chunk_size, predictor, nodes=1)
+
+    def in_steps(
+        self, threshold: float, chunk_size: int, predictor: str, nodes: int, rule: str = "joint"
+    ) -> PredictedGuess:
+        """Return new attention-level speculation in steps of so many nodes, under one of RULES."""
+        how = PRODUCTS.get(predictor) or Predictor.parse(predictor)
+        return PredictedGuess(threshold, self.guess_range(chunk_size, predictor), how, nodes, rule)
 
 
 class Place(NamedTuple):

@@ -4,12 +4,14 @@
 
 After a prefix of the long text, read exactly, the model drafts for itself over the first and last WINDOW tokens, as
 `--draft self` does; one step verifies the tree under each rule (predictors.py), greedily. What it emits is compared
-with the exact step over the same tree.
+with the exact step over the same tree. What a budget's guess knows is from chains of ADVANCE tokens, the last KNOWN of
+the prefix: each is decided, and goes on with the exact output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -25,6 +27,7 @@ from models.llama31_8b.reference.spec_decode.draft_verification import DraftVeri
 from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.tree import TokenTreeBatch
 
+from .forward import read
 from .predictors import RULES, PredictedGuess
 from .study import Cell, Place, Study, join_rates
 
@@ -45,6 +48,8 @@ WINDOW = 32
 STEPS = 8  # of a window, every SPACING tokens up to its end
 SPACING = 24
 ROOM = 64  # of a step's nodes after the longest prefix
+KNOWN = 256
+ADVANCE = 4  # about what a step over a tree emits
 
 
 class _Site(NamedTuple):
@@ -59,7 +64,7 @@ class _Site(NamedTuple):
 
 def cells(study: Study) -> Iterator[Cell]:
     """Yield a cell per place and number of nodes, with a row for each rule and finite threshold above 0."""
-    for place in study.places(ROOM + STEPS * SPACING, ("ends",)):
+    for place in study.places(ROOM + STEPS * SPACING):
         for nodes in SHAPES:
             yield Cell({**study.key(place), "nodes": nodes}, partial(_measure, study, place, nodes))
 
@@ -67,7 +72,6 @@ def cells(study: Study) -> Iterator[Cell]:
 @torch.inference_mode()
 def _measure(study: Study, place: Place, nodes: int) -> list[dict[str, object]]:
     model, context, window = study.loaded.model, place.context, study.window(place.context, place.start)
-    guess_range = study.settings.guess_range(place.chunk_size)
     cache = model.new_cache(1, context)
     model.prefill([window[: context - ROOM]], cache)
     runs = [(rule, threshold) for rule in RULES for threshold in study.settings.finite]
@@ -77,9 +81,23 @@ def _measure(study: Study, place: Place, nodes: int) -> list[dict[str, object]]:
         cache.truncate(length)
         site = _site(study, window[: length + 1], cache, SHAPES[nodes])
         for found, (rule, threshold) in zip(steps, runs):
-            policy = PredictedGuess(threshold, guess_range, nodes=site.trees.width, rule=rule, path=site.path)
+            policy = study.settings.in_steps(threshold, place.chunk_size, place.predictor, site.trees.width, rule)
+            if policy.guess_range.budget is not None:
+                known = min(KNOWN, length // ADVANCE * ADVANCE)
+                _learn(model, cache, window[length - known : length], policy)
+            policy.path = site.path
             found.append(_step(model, cache, site, policy))
     return [{"rule": rule, "threshold": threshold, **_row(found)} for found, (rule, threshold) in zip(steps, runs)]
+
+
+def _learn(model: ReferenceLlama, cache: KVCache, ids: list[int], policy: PredictedGuess) -> None:
+    """Have `policy` pass over the last tokens of the cache, `ids`, in chains whose outputs are exact."""
+    cache.truncate(int(cache.lengths[0]) - len(ids))
+    nodes, how = policy.nodes, policy.predictor
+    policy.nodes, policy.predictor = ADVANCE, replace(how, exact=True)
+    read(model, ids, policy, cache)
+    policy.nodes, policy.predictor = nodes, how
+    policy.passed.clear()
 
 
 def _site(study: Study, ids: list[int], cache: KVCache, shape: DraftShape) -> _Site:

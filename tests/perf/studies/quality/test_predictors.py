@@ -16,9 +16,10 @@ from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 from models.llama31_8b.spec_decode.tree import TokenTree
 from perf.studies.quality.forward import text_pass
-from perf.studies.quality.predictors import RULES, PredictedGuess, Predictor
+from perf.studies.quality.predictors import ENDS, OWN_AVERAGE, RULES, PredictedGuess, Predictor
 from tests.support.attention_cases import random_tokens, tiny_config
 
+THRESHOLD_OF_TREES = 0.42
 S, TOKENS, LAYERS, KV_HEADS, GROUP, DIM = 64, 400, 3, 2, 3, 8
 CASES = (
     *("exact", "budget=0.9", "own decay=0.5 budget=0.98", "own decay=0.5 budget=0.95 cap=2", "own budget=0.95"),
@@ -206,24 +207,38 @@ def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny, rule):
     assert torch.equal(tree.statistics.steps[0].accepted, chain.statistics.steps[0].accepted)
 
 
-def test_trees_are_decided_as_the_reference_decides_them(tiny):
-    """The two sum in another order: outputs agree to rounding."""
-    threshold, ids, tree = 0.8, random_tokens(256, seed=6), TokenTree.from_parents([-1, 0, 0, 1, 1, 2, 3, 6])
-    last, found = torch.tensor([random_tokens(8, seed=9)]), []
-    ours = PredictedGuess(threshold, RANGE, nodes=8)
-    for policy in (ours, ALSpecAttention(threshold, RANGE)):
-        cache = tiny.new_cache(1, 256)
+@pytest.mark.parametrize("how", (ENDS, OWN_AVERAGE), ids=("ends", "budget"))
+def test_trees_are_decided_as_the_reference_decides_them(tiny, how):
+    """Three steps, of each of which the root is kept. The two sum in another order: outputs agree to rounding."""
+    span, ids = how.guess_range(32), random_tokens(256, seed=6)
+    tree, found = TokenTree.from_parents([-1, 0, 0, 1, 1, 2, 3, 6]), []
+    ours = PredictedGuess(THRESHOLD_OF_TREES, span, how, nodes=8)
+    for policy in (ours, ALSpecAttention(THRESHOLD_OF_TREES, span)):
+        cache, outputs = tiny.new_cache(1, 256), []
         tiny.prefill([ids[:200]], cache)
-        found.append(tiny.forward(last, cache, policy=policy, tree=tree, commit=False, logits="all"))
-        found.append(policy.statistics.steps[0].accepted)
-    torch.testing.assert_close(found[0], found[2], rtol=1e-4, atol=1e-4)
-    assert torch.equal(found[1], found[3]) and bool(found[1].any())
+        for seed in (9, 10, 11):
+            nodes = torch.tensor([random_tokens(8, seed=seed)])
+            outputs.append(tiny.forward(nodes, cache, policy=policy, tree=tree, commit=False, logits="all"))
+            cache.keep(0, [0])
+        found.append((torch.stack(outputs), torch.stack([step.accepted for step in policy.statistics.steps])))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-4, atol=1e-4)
+    assert torch.equal(found[0][1], found[1][1]) and bool(found[0][1].any()) and not bool(found[0][1].all())
+
+
+@pytest.mark.parametrize("mean", (False, True))
+def test_a_step_leaves_its_roots_weights_or_the_mean_of_its_nodes(mean):
+    how = Predictor(budget=0.9, own=True, mean=mean)
+    policy = PredictedGuess(0.1, how.guess_range(S), how, nodes=4)
+    policy._eligible, policy._sender = torch.ones(12, dtype=torch.bool), torch.tensor([0, 1, 0]).repeat_interleave(4)
+    passes = torch.rand(2, 12, 5, generator=torch.Generator().manual_seed(1))
+    known = policy._known(0, slice(0, 12), passes, torch.arange(12))
+    first = passes[:, :4].mean(1) if mean else passes[:, 0]
+    assert torch.equal(known[:, :8], torch.zeros(2, 8, 5)), "neither rank has sent before"
+    torch.testing.assert_close(known[:, 8:], first[:, None].expand(-1, 4, -1))
 
 
 def test_what_is_no_step_is_refused(tiny):
     with pytest.raises(ValueError, match="rule must be one of joint, every node, likeliest path, each node, got 'all'"):
         PredictedGuess(0.1, RANGE, nodes=4, rule="all")
-    with pytest.raises(ValueError, match="steps of 4 nodes read first and last keys alone"):
-        PredictedGuess(0.1, GuessRange.by_budget(64), nodes=4)
     with pytest.raises(ValueError, match="10 tokens are no steps of 4"):
         tiny.forward(torch.tensor([[1] * 10]), tiny.new_cache(1, 16), policy=PredictedGuess(0.1, RANGE, nodes=4))
