@@ -11,26 +11,31 @@ from typing import Any
 
 import torch
 
+from models.llama31_8b.config import LlamaConfig
+
 from .plugin_side import BLOCK, WIDTH, Plugin, Request, serve
 
 
-def adapter_on(mesh, users: int, folder: Path, **settings: Any):
-    """Write a tiny checkpoint into a folder; return the adapter of it, and its config. settings: of the adapter."""
+def adapter_on(mesh, users: int, folder: Path, config: LlamaConfig, **settings: Any):
+    """Write a checkpoint of random weights into a folder; return the adapter of it. settings: of the adapter."""
     from models.llama31_8b import tiny
     from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
 
-    config = tiny.write_checkpoint(folder, tiny.of_bytes().with_layers(1))
+    tiny.write_checkpoint(folder, config)
     hf_config = SimpleNamespace(_name_or_path=str(folder), alspec=settings)
-    return LlamaForCausalLM.initialize_vllm_model(hf_config, mesh, users, max_seq_len=BLOCK * WIDTH), config
+    return LlamaForCausalLM.initialize_vllm_model(hf_config, mesh, users, max_seq_len=BLOCK * WIDTH)
 
 
-def served(mesh, folder: Path, requests: list[Request], users: int, seed: int, **settings: Any) -> dict[str, Any]:
+def served(
+    mesh, folder: Path, requests: list[Request], users: int, seed: int, config: LlamaConfig, **settings: Any
+) -> dict[str, Any]:
     """Serve requests that come and go in a random order, steps overlapping, then each alone. Returns the texts, how
     many requests each step had, and how many steps replayed a trace."""
     import ttnn
 
     on_device = {"chooses": "device", "wait": ttnn.event_synchronize}
-    plugin = Plugin(*adapter_on(mesh, users, folder, **settings), users=users, blocks=8 * users, seed=seed, **on_device)
+    adapter = adapter_on(mesh, users, folder, config, **settings)
+    plugin = Plugin(adapter, config, users=users, blocks=8 * users, seed=seed, **on_device)
     for traced in (False, True):
         plugin.adapter.warmup_model_decode([[]], traced, users, WIDTH, can_sample_on_device=True)
     single = deepcopy(requests)

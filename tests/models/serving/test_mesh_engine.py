@@ -8,7 +8,11 @@ import random
 
 import pytest
 
-from .plugin_side import drawn_request
+from models.llama31_8b import tiny
+from models.llama31_8b.generation.sampling import SamplingParams
+from tests.models.tt.trace_programs import SMALLEST
+
+from .plugin_side import Request, drawn_request, prompt_of
 from .serving_programs import built, served
 
 pytestmark = pytest.mark.timeout(1500)
@@ -16,11 +20,11 @@ pytestmark = pytest.mark.timeout(1500)
 
 @pytest.mark.sim
 def test_requests_that_come_and_go_get_the_text_they_have_alone(sim_device, tmp_path):
-    draw = random.Random(3)
-    requests = [drawn_request(n, draw, longest=40) for n in range(4)]
-    found = sim_device("2x1", dispatch="fast").run(served, tmp_path, requests, 2, 2, timeout=1400)
-    assert found["together"] == found["alone"]
-    assert max(found["sizes"]) > 1
+    """The first is preempted; then both are prefilled together, and steps of a greedy and a drawn text overlap."""
+    vocab, drawn = SMALLEST.vocab_size, SamplingParams(1.0, top_k=8, seed=2)
+    requests = [Request(prompt_of(33, 0, vocab), 4), Request(prompt_of(1, 1, vocab), 3, drawn)]
+    found = sim_device("2x1", dispatch="fast").run(served, tmp_path, requests, 2, 22, SMALLEST, timeout=1400)
+    assert found["together"] == found["alone"] and found["sizes"] == [2, 2, 2]
     replays = found["replays"]
     assert replays["drawn"] > 1 and replays["greedy"] > 1 and replays["logits"] == 1, "of each, the warm-up replays one"
 
@@ -34,7 +38,7 @@ def test_a_pair_that_guesses_serves_the_same_texts(sim_mesh, tmp_path):
     requests = [drawn_request(n, random.Random(n), longest=40) for n in (3, 6, 7)]
     guess = {"attention": "alspec", "threshold": 0.0, "chunk_size": 32, "predictor": "ends"}
     worker = sim_mesh((2, 1), "2x2", dispatch="fast")
-    found = worker.run(served, tmp_path, requests, 2, 2, **guess, timeout=2900)
+    found = worker.run(served, tmp_path, requests, 2, 2, tiny.of_bytes().with_layers(1), **guess, timeout=2900)
     assert found["together"] == found["alone"] and max(found["sizes"]) > 1
     assert found["replays"]["drawn"] > 1
 
