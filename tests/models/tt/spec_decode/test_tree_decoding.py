@@ -13,7 +13,7 @@ from tests.support.tt_tolerances import GRID, MIN_PCC, prompt
 
 LEAST_GAP, MAX_ERROR = 0.02, 0.15
 # Right tokens of the trees of two users by round: a whole path, none, some.
-HITS = [[2, 0], [3, 1], [0, 3]]
+HITS = [[3, 1], [0, 2]]
 HITS_OF_A_ROW = [[2]]
 
 
@@ -36,12 +36,12 @@ def check_rounds(told: dict, hits: list[list[int]]) -> None:
 
 @pytest.mark.sim
 @pytest.mark.timeout(1500)
-def test_three_rounds_of_trees_give_the_plain_greedy_text(sim_device):
+def test_rounds_of_trees_give_the_plain_greedy_text(sim_device):
     """Two users with prefixes of 30 and 12 tokens: the first's trees cross a tile; accepted paths are no prefix of the
     tree, so keys and values move."""
     told = sim_device(GRID).run(rounds, [prompt(30, 11), prompt(12, 10)], HITS, timeout=1400)
     check_rounds(told, HITS)
-    assert {tuple(found["path"]) for row in told["rounds"] for found in row} >= {(), (3,), (3, 5), (3, 5, 6)}
+    assert {tuple(found["path"]) for row in told["rounds"] for found in row} == {(), (3,), (3, 5), (3, 5, 6)}
 
 
 @pytest.mark.sim
