@@ -224,12 +224,13 @@ def _parts(device, p: SimpleNamespace) -> list[Row]:
     x, fused, gate, up = (tile(device, (1, 1, p.rows, width)) for width in widths)
     angles = layout.angles(rope, words(device, [list(range(p.rows))], "uint32"))
     q, k, v = layout.split(fused)
+    places = [{k.shape[1]: words(device, cache.places(0, 0, p.rows))} for cache in (plain, paged)]
     launches: dict[str, tuple[int, Callable[[], Any]]] = {
         "norm": (2, lambda: layout.norm(norm, x)),
         "create heads": (1, lambda: layout.split(fused)),
         "rotate queries and keys": (1, lambda: [rope.prefill(part, angles) for part in (q, k)]),
-        "fill a plain cache": (1, lambda: plain.fill(0, k, v, 0, 0)),
-        "fill a paged cache": (0, lambda: paged.fill(0, k, v, 0, 0)),
+        "fill a plain cache": (1, lambda: plain.fill(0, k, v, places[0])),
+        "fill a paged cache": (0, lambda: paged.fill(0, k, v, places[1])),
         "concatenate heads": (1, lambda: layout.join(q)),
         "add to the residual": (2, lambda: ttnn.add(x, x, memory_config=x.memory_config())),
         "gated product": (1, lambda: ttnn.mul(gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU])),

@@ -17,7 +17,7 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     import ttnn
 
     from models.llama31_8b.reference.model.model import RotaryTable, rotate
-    from models.llama31_8b.tt.layer import Chunk, Pass
+    from models.llama31_8b.tt.layer import Pass
     from models.llama31_8b.tt.model import StepInputs, read
 
     config = config.with_layers(2)
@@ -65,11 +65,11 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     )
 
     # A whole prompt of one chunk: causal attention and the output projection.
-    begin = model.put_integers(torch.tensor([0]), "int32")
-    angles = model.rope.row_angles(model.put_integers(torch.arange(ROWS)[None], "uint32"))
-    rows = Pass(model.rows, angles, model.attention, StepInputs(begin, begin, begin))
+    chunk = model.chunk([0] * ROWS, 0, 0)
+    given = StepInputs(chunk.inputs.tokens, chunk.inputs.start, chunk.inputs.angles)
+    rows = Pass(model.rows, model.rope.row_angles(given.angles), model.attention, given)
     heads_output = ours.attention.attend_chunk(
-        ours.attention.project_qkv(put(x[None, None]), rows), model.cache, Chunk(0, 0), rows
+        ours.attention.project_qkv(put(x[None, None]), rows), model.cache, chunk, rows
     )
     got = read(ours.attention.project_output(heads_output, model.rows))[0, 0]
 

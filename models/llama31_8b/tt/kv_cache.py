@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -79,8 +80,21 @@ class KVCacheBase(ABC):
         return LayerCache(self.keys[layer], self.values[layer], self.table)
 
     @abstractmethod
-    def page_table(self, user: int) -> ttnn.Tensor:
-        """Return a user's page table for prefill, int32 [query groups, blocks], see `blocks` and `query_groups`."""
+    def page_table(self, user: int) -> torch.Tensor:
+        """Return a user's page table for prefill's attention, int32 [query groups, blocks], see `blocks` and
+        `query_groups`."""
+
+    @abstractmethod
+    def _pages_of(self, user: int) -> torch.Tensor:
+        """Return which of `keys`' first dimension hold a user's positions, in their order, int [pages]."""
+
+    def places(self, user: int, start: int, rows: int) -> torch.Tensor:
+        """Return where `fill` writes a user's positions from `start` on, int32 [1, heads * tiles]: all heads one after
+        the other, a tile's number among those of a layer's keys. start, rows: multiples of 32 within the capacity."""
+        _, heads, page, _ = self.keys[0].shape
+        position = torch.arange(start, start + rows, TILE)
+        row = self._pages_of(user)[position // page] * heads + torch.arange(heads)[:, None]
+        return (row * (page // TILE) + position % page // TILE).reshape(1, -1).to(torch.int32)
 
     @abstractmethod
     def query_groups(self, heads: int) -> tuple[int, int]:
@@ -91,10 +105,15 @@ class KVCacheBase(ABC):
         """View a layer's keys and values as prefill's attention reads them, [blocks, KV heads of a group, block,
         head_dim], without a copy."""
 
-    @abstractmethod
-    def fill(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, user: int, start: int) -> None:
-        """Write a prefill chunk, bfloat16 [1, kv heads, tokens, head_dim] each, at positions from `start`. tokens: a
-        multiple of 32 within the capacity. start: a multiple of 32; in pages, of `block`."""
+    def fill(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, places: Mapping[int, ttnn.Tensor]) -> None:
+        """Write a prefill chunk, bfloat16 [1, kv heads, rows, head_dim] each, at `places` by KV heads of a chip, which
+        the device reads."""
+        for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
+            # The op takes a start of whole blocks and ttnn.fill_cache one of the host: so a block is a tile of a head.
+            (pages, heads, page, width), rows = cache.shape, math.prod(tuple(new.shape)[:3])
+            tiles = ttnn.reshape(cache, (pages * heads * page // TILE, 1, TILE, width))
+            stored = ttnn.reshape(self._stored(new), (1, 1, rows, width))
+            ttnn.experimental.paged_fill_cache(tiles, stored, places[heads], batch_idx=0)
 
     def update(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
         """Write one token per user, [1, users, kv heads, head_dim] on one core per user, at int32 [users] `positions`;
@@ -151,20 +170,13 @@ class KVCache(KVCacheBase):
         self.heads = config.num_key_value_heads // mesh_shape.tp
         super().__init__(mesh, mesh_shape, config, dtype, (users, self.heads, capacity, config.head_dim), zeroed)
         self.users, self.capacity, self.block = users, capacity, cache_block(capacity)
-        self._tables = [
-            mesh_shape.put(mesh, self._page_table(user), "int32", "ROW_MAJOR_LAYOUT") for user in range(users)
-        ]
 
-    def _page_table(self, user: int) -> torch.Tensor:
-        """Return int32 [kv heads, blocks per head, padded]: a user's blocks in the cache seen as `blocks`."""
-        per_head = self.capacity // self.block
-        starts = (user * self.heads + torch.arange(self.heads)) * per_head
-        table = starts[:, None] + torch.arange(per_head)
-        padding = -per_head % ENTRY_ALIGNMENT
-        return torch.nn.functional.pad(table, (0, padding)).to(torch.int32)
+    def page_table(self, user: int) -> torch.Tensor:
+        first, blocks = user * self.heads, self.capacity // self.block
+        return _padded(torch.arange(first * blocks, (first + self.heads) * blocks).view(self.heads, -1))
 
-    def page_table(self, user: int) -> ttnn.Tensor:
-        return self._tables[user]
+    def _pages_of(self, user: int) -> torch.Tensor:
+        return torch.tensor([user])
 
     def query_groups(self, heads: int) -> tuple[int, int]:
         # The paged op takes one page table for all heads. With heads as its batch each has a table, and the plain cache
@@ -175,10 +187,6 @@ class KVCache(KVCacheBase):
         keys = self.keys[layer]
         shape = (math.prod(tuple(keys.shape)[:3]) // self.block, 1, self.block, keys.shape[3])
         return ttnn.reshape(keys, shape), ttnn.reshape(self.values[layer], shape)
-
-    def fill(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, user: int, start: int) -> None:
-        for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
-            ttnn.fill_cache(cache, self._stored(new), user, update_idx=start)
 
 
 class PagedKVCache(KVCacheBase):
@@ -216,10 +224,6 @@ class PagedKVCache(KVCacheBase):
         self.width = capacity // block
         self._host = torch.zeros(users, self.width, dtype=torch.int32)
         self.table: ttnn.Tensor = self._put(self._host)
-        # Of the prompt that is being cached: its user's row, and that row from the chunk's first block on.
-        self._row, self._rest = self._put(self._padded(self._host[:1])), self._put(self._host[:1])
-        self._row_user: int | None = None
-        self._rest_of: tuple[int, int] | None = None
 
     def set_page_table(self, table: torch.Tensor) -> None:
         """Give blocks to users: integers [users, up to `width`], in the order of positions. The device's table keeps
@@ -234,35 +238,23 @@ class PagedKVCache(KVCacheBase):
             return
         self._host = whole
         ttnn.copy_host_to_device_tensor(self._put(self._host, on_device=False), self.table)
-        self._row_user = self._rest_of = None
 
     def blocks(self, layer: int) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         return self.keys[layer], self.values[layer]
 
-    def page_table(self, user: int) -> ttnn.Tensor:
-        if self._row_user != user:
-            row = self._padded(self._host[user : user + 1])
-            ttnn.copy_host_to_device_tensor(self._put(row, on_device=False), self._row)
-            self._row_user = user
-        return self._row
+    def page_table(self, user: int) -> torch.Tensor:
+        return _padded(self._host[user : user + 1])
+
+    def _pages_of(self, user: int) -> torch.Tensor:
+        return self._host[user]
 
     def query_groups(self, heads: int) -> tuple[int, int]:
         return 1, heads
 
-    def fill(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, user: int, start: int) -> None:
-        if start % self.block:
-            raise ValueError(f"a chunk starts a block of {self.block} positions, this one at {start}")
-        if self._rest_of != (user, start):
-            rest = torch.zeros_like(self._host[:1])
-            rest[0, : self.width - start // self.block] = self._host[user, start // self.block :]
-            ttnn.copy_host_to_device_tensor(self._put(rest, on_device=False), self._rest)
-            self._rest_of = (user, start)
-        for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
-            ttnn.experimental.paged_fill_cache(cache, self._stored(new), self._rest, batch_idx=0)
-
-    def _padded(self, row: torch.Tensor) -> torch.Tensor:
-        """Pad a row to whole lines of 32 bytes, which prefill's attention wants."""
-        return torch.nn.functional.pad(row, (0, -row.shape[1] % ENTRY_ALIGNMENT))
-
     def _put(self, table: torch.Tensor, on_device: bool = True) -> ttnn.Tensor:
         return self.mesh_shape.put(self.mesh, table, "int32", "ROW_MAJOR_LAYOUT", on_device=on_device)
+
+
+def _padded(table: torch.Tensor) -> torch.Tensor:
+    """Pad a page table's rows to whole lines of 32 bytes, which prefill's attention wants."""
+    return torch.nn.functional.pad(table, (0, -table.shape[1] % ENTRY_ALIGNMENT)).to(torch.int32)

@@ -21,7 +21,6 @@ from .kv_cache import KVCacheBase
 from .layouts import Layout, Residual, Rows, add_into
 from .mesh import TILE
 from .modules import MLP, Angles, Projection, RMSNorm, Rope, kernel_config
-from .prefill import attention_size
 
 # Called with a layer's number and its input, bfloat16 [1, 1, rows, hidden], the same on every chip of a TP group.
 OnLayerInput = Callable[[int, ttnn.Tensor], None]
@@ -38,12 +37,28 @@ class Pass:
     on_input: OnLayerInput | None = None
 
 
-class Chunk(NamedTuple):
-    """A prefill chunk: one user's tokens from position `start`, after what is cached. The inputs of its pass have one
-    row per token and start as the one position."""
+class ChunkInputs(NamedTuple):
+    """What the chips read of a prefill chunk, a user's tokens after what is cached; all ROW_MAJOR and the same on every
+    chip.
 
-    user: int
-    start: int
+    tokens: uint32 [1, rows]. start: the first one's position, int32 [1]. angles: positions for the rotation, uint32
+    [1, rows]. pages, places by KV heads of a chip: int32, see KVCacheBase. tile: where the last token's tile begins in
+    [1, heads, rows, columns], int32 [4].
+    """
+
+    tokens: ttnn.Tensor
+    start: ttnn.Tensor
+    angles: ttnn.Tensor
+    pages: ttnn.Tensor
+    places: dict[int, ttnn.Tensor]
+    tile: ttnn.Tensor
+
+
+class Chunk(NamedTuple):
+    """A prefill chunk. piece: how many queries and keys a core attends with at once; it divides rows and start."""
+
+    inputs: ChunkInputs
+    piece: int
 
 
 class Attention:
@@ -75,15 +90,15 @@ class Attention:
         """Write a prefill chunk into the cache, and attend to it: bfloat16 [1, heads, tokens, head_dim]."""
         assert heads.keys is not None and heads.values is not None
         layout, tokens = step.layout, heads.queries.shape[2]
-        cache.fill(self.layer, heads.keys, heads.values, chunk.user, chunk.start)
+        cache.fill(self.layer, heads.keys, heads.values, chunk.inputs.places)
         # The scale is the op's default, 1 / sqrt(head_dim): its binding refuses numbers that are not exact in float32.
         group = (*cache.query_groups(layout.heads), tokens, layout.head_dim)
         out = ttnn.transformer.chunked_scaled_dot_product_attention(
             ttnn.reshape(heads.queries, group),
             *cache.blocks(self.layer),
-            cache.page_table(chunk.user),
-            chunk_start_idx_tensor=step.inputs.positions,
-            program_config=_prefill_program(layout, tokens, chunk.start),
+            chunk.inputs.pages,
+            chunk_start_idx_tensor=chunk.inputs.start,
+            program_config=_prefill_program(layout, chunk.piece),
             compute_kernel_config=kernel_config("bfloat8_b"),
         )
         return ttnn.reshape(out, (1, layout.heads, tokens, layout.head_dim))
@@ -133,21 +148,21 @@ class DecoderLayer:
         return step.layout.total(self.attention.project_output(out, step.layout))
 
     def prefill(
-        self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass, tile: int | None = None
+        self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass, last_tile: bool = False
     ) -> ttnn.Tensor:
-        """Run the layer over a prefill chunk; x: the residual, which is freed. tile: a row, after attention all but the
-        tile from there are left out. Returns x's shape, or that tile's."""
+        """Run the layer over a prefill chunk; x: the residual, which is freed. last_tile: after attention all but the
+        last token's tile are left out. Returns x's shape, or that tile's."""
         heads = self.project_qkv(Residual(x), step)
         output = self.attention.attend_chunk(heads, cache, chunk, step)
-        if tile is not None:
-            x, output = _tile_from(x, tile), _tile_from(output, tile)
+        if last_tile:
+            x, output = _tile_of(x, chunk.inputs.tile), _tile_of(output, chunk.inputs.tile)
         return self.after_attention(x, output, step).x
 
     def cache_chunk(self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> None:
         """Do of `prefill` only what writes the cache."""
         assert isinstance(step.layout, Rows)
         keys, values = self.attention.keys_and_values(self._normed(Residual(x), step), step.layout, step.angles)
-        cache.fill(self.attention.layer, keys, values, chunk.user, chunk.start)
+        cache.fill(self.attention.layer, keys, values, chunk.inputs.places)
 
     def _normed(self, entering: Residual, step: Pass) -> ttnn.Tensor:
         """Return the layer's normed input, for which a residual without it is gathered."""
@@ -165,19 +180,18 @@ class DecoderLayer:
         return layout.add(x, self.mlp(normed, layout), following)
 
 
-def _tile_from(rows: ttnn.Tensor, start: int) -> ttnn.Tensor:
-    """Cut a tile of rows, the third dimension, out of a tensor in DRAM."""
-    if rows.shape[2] == TILE:
-        return rows
-    return ttnn.slice(rows, [0, 0, start, 0], [1, rows.shape[1], start + TILE, rows.shape[3]])
+def _tile_of(rows: ttnn.Tensor, start: ttnn.Tensor) -> ttnn.Tensor:
+    """Cut a tile of rows, the third dimension, out of a tensor in DRAM. start: int32 [4], read on the device."""
+    tiles = rows.shape[2] // TILE
+    # The op reads no end: it cuts one of `num_devices` equal parts.
+    return rows if tiles == 1 else ttnn.slice(rows, start, start, slice_dim=2, num_devices=tiles)
 
 
-def _prefill_program(layout: Layout, tokens: int, start: int) -> Any:
+def _prefill_program(layout: Layout, piece: int) -> Any:
     grid = layout.mesh.compute_with_storage_grid_size()
-    size = attention_size(tokens, start, layout.heads, grid.x * grid.y)
     return ttnn.SDPAProgramConfig(
         compute_with_storage_grid_size=(grid.x, grid.y),
-        q_chunk_size=size,
-        k_chunk_size=size,
+        q_chunk_size=piece,
+        k_chunk_size=piece,
         exp_approx_mode=False,
     )

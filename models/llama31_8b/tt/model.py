@@ -23,11 +23,11 @@ from ..results import AttentionStatistics
 from .alspec import PairAlspec, alspec_step, plain_step
 from .attention_policies import AttentionPolicy, GuessAttention, StepInputs, exact_attention
 from .kv_cache import KVCache, KVCacheBase, PagedKVCache
-from .layer import Attention, Chunk, DecoderLayer, Pass
+from .layer import Attention, Chunk, ChunkInputs, DecoderLayer, Pass
 from .layouts import Layout, Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
 from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
-from .prefill import padded_rows
+from .prefill import attention_size, padded_rows
 from .settings import AttentionSettings, ModelSettings
 from .sharding import check_sharding_of_rows
 from .spec_decode.layer_parallel_step import LayerGroups, Refill, Write
@@ -266,11 +266,15 @@ class TtLlama:
     def prefill(
         self, tokens: Sequence[int], user: int, start: int, last: bool, gather_logits: bool = True
     ) -> ttnn.Tensor | None:
-        """Cache a chunk of one user's prompt at positions from `start`, after what is cached.
+        """Cache a chunk of one user's prompt at positions from `start`, after what is cached; see `chunk` and
+        `cache_chunk`. Raises ValueError."""
+        return self.cache_chunk(self.chunk(tokens, user, start), last, gather_logits)
+
+    def chunk(self, tokens: Sequence[int], user: int, start: int, on_device: bool = True) -> Chunk:
+        """Make a chunk of one user's prompt at positions from `start`, after what is cached.
 
         tokens: padded to `padded_rows`; later tokens overwrite what the padding writes before anything
-        reads it. start: a multiple of 32. last: return the logits of the chunk's last token, bfloat16 [1, 1, 32,
-        vocab], in row (len(tokens) - 1) % 32. gather_logits: see `decode`. Raises ValueError.
+        reads it. start: a multiple of 32. Raises ValueError.
         """
         if not 0 <= user < self.users:
             raise ValueError(f"user must be 0 to {self.users - 1}, got {user}")
@@ -281,22 +285,38 @@ class TtLlama:
             )
         rows = min(padded_rows(len(tokens)), self.capacity - start)
         padded = list(tokens) + [0] * (rows - len(tokens))
-        inputs = StepInputs(
-            self.put_integers(torch.tensor([padded]), "uint32"),
-            self.put_integers(torch.tensor([start]), "int32"),
-            self.put_integers(torch.arange(start, start + rows)[None], "uint32"),
+        stages = [] if self.groups is None else self.groups.parallel_stages
+        places = {
+            cache.keys[0].shape[1]: self.put_integers(cache.places(user, start, rows), "int32", on_device)
+            for cache in (self.cache, *(stage.cache for stage in stages))
+        }
+        inputs = ChunkInputs(
+            self.put_integers(torch.tensor([padded]), "uint32", on_device),
+            self.put_integers(torch.tensor([start]), "int32", on_device),
+            self.put_integers(torch.arange(start, start + rows)[None], "uint32", on_device),
+            self.put_integers(self.cache.page_table(user), "int32", on_device),
+            places,
+            self.put_integers(torch.tensor([0, 0, (len(tokens) - 1) // TILE * TILE, 0]), "int32", on_device),
         )
+        grid = self.mesh.compute_with_storage_grid_size()
+        return Chunk(inputs, attention_size(rows, start, self.rows.heads, grid.x * grid.y))
+
+    def cache_chunk(self, chunk: Chunk, last: bool, gather_logits: bool = True) -> ttnn.Tensor | None:
+        """Run a chunk through the layers. last: return the logits of its last token's tile, bfloat16 [1, 1, 32, vocab],
+        the token's in row (tokens - 1) % 32, else None. gather_logits: see `decode`."""
+        inputs = chunk.inputs
         angles = self.rows.angles(self.rope, inputs.angles)
         x = self.embedding(inputs.tokens, self.rows.memory)
-        refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, user, start))
-        step, chunk = Pass(self.rows, angles, self.attention, inputs, refill), Chunk(user, start)
+        refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, inputs.places))
+        given = StepInputs(inputs.tokens, inputs.start, inputs.angles)
+        step = Pass(self.rows, angles, self.attention, given, refill)
         for layer in self.layers[:-1]:
             x = layer.prefill(x, self.cache, chunk, step)
         # Of the last layer nothing is read but its cache and, of the last chunk, the last token's tile.
         if not last:
             self.layers[-1].cache_chunk(x, self.cache, chunk, step)
             return None
-        x = self.layers[-1].prefill(x, self.cache, chunk, step, (len(tokens) - 1) // TILE * TILE)
+        x = self.layers[-1].prefill(x, self.cache, chunk, step, last_tile=True)
         return self._logits(x, self.rows, gather_logits)
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
