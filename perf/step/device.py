@@ -13,27 +13,22 @@ from typing import Any
 
 import torch
 import ttnn
-from loguru import logger
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tt.alspec import PairAlspec
 from models.llama31_8b.tt.attention_policies import ExactAttention
-from models.llama31_8b.tt.layer_parallel import LayerAssignment
 from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
-from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
 from perf.lib.chip import replayed, simulated_timer
 from perf.lib.launch_labels import Labels
-from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, known_weights, walked_caches, walked_embeddings
+from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, known_weights
 from runtime_patches.profiling.timeline import ProgramSpan
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
 from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate, skip_compute
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode
-from tt_kernels.speculative_sampling.program import RESULT_HEAD
 from tt_kernels.tree_attention.op import ProgramConfig as TreeProgramConfig
 from tt_kernels.tree_attention.op import tree_attention
 
@@ -58,8 +53,8 @@ class ExactFlashDecode(ExactAttention):
 
 
 class ForcedSpeculation(PairAlspec):
-    """Speculation by a threshold per layer: infinite for a hit, 0 for a miss; without `hits` by its own. skipped:
-    priorities by which both rows skip what is gated, whatever they decide."""
+    """Speculation by a threshold per layer: infinite for a hit, 0 for a miss. skipped: priorities by which both rows
+    skip what is gated, whatever they decide."""
 
     hits: Sequence[bool] = ()
     skipped: ttnn.Tensor | None = None
@@ -86,17 +81,13 @@ class ForcedSpeculation(PairAlspec):
             ttnn.copy_host_to_device_tensor(host, masses)
 
 
-def fill(model: TtLlama, seed: int = SEED, walks: bool = False) -> None:
-    """Write random keys and values into the whole cache, the same on both rows. walks: as walks along the positions."""
+def fill(model: TtLlama, seed: int = SEED) -> None:
+    """Write random keys and values into the whole cache, the same on both rows."""
     tensors = [*model.cache.keys, *model.cache.values]
     shape = tuple(tensors[0].shape)
     generator = torch.Generator().manual_seed(seed)
-    contents = (
-        sum(walked_caches(len(model.cache.keys), shape, seed), [])
-        if walks
-        else [torch.randn(shape, generator=generator) for _ in tensors]
-    )
-    for tensor, content in zip(tensors, contents, strict=True):
+    for tensor in tensors:
+        content = torch.randn(shape, generator=generator)
         everywhere = ttnn.ReplicateTensorToMesh(model.mesh)
         host = ttnn.from_torch(content, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT, mesh_mapper=everywhere)
         ttnn.copy_host_to_device_tensor(host, tensor)
@@ -106,22 +97,19 @@ def measure_pair(
     mesh,
     shape: Shape,
     rates: Sequence[float],
-    own: float | None = None,
     done: Collection[str] = (),
     note: Callable[[str, dict], None] = lambda name, step: None,
 ) -> dict[str, dict]:
-    """Measure steps of a few layers: with exact attention on one row alone, with speculation at each forced hit rate,
-    and at the threshold `own` with the layers' own decisions. On a mesh of one row: the step with exact attention and
-    tensor parallelism.
+    """Measure steps of a few layers: with exact attention on one row alone, and with speculation at each forced hit
+    rate. On a mesh of one row: the step with exact attention and tensor parallelism.
 
     Args:
         done: names of steps that are not measured again.
         note: called with each step as soon as it is measured.
 
     Returns:
-        Steps by name: "exact", "0.5" ..., "own", or with a walk "own 0", "own 1" ...; a step is {"chips": per chip a
-        list of {"name", "layer", "start", "end"}, in cycles from the step's first program, "hits": per layer 1 or 0, as
-        the chips decided}.
+        Steps by name: "exact", "0.5" ...; a step is {"chips": per chip a list of {"name", "layer", "start", "end"}, in
+        cycles from the step's first program, "hits": per layer 1 or 0, as the chips decided}.
 
     Raises:
         RuntimeError: when the chips' outcomes are not the forced ones.
@@ -138,21 +126,16 @@ def measure_pair(
     if pair.speculation is None:
         return found
     wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in done}
-    own_steps = [] if own is None or set(shape.own_names()) <= set(done) else shape.own_steps()
-    if wanted or own_steps:
+    if wanted:
         pair.compile_speculation()
     for name, rate in wanted.items():
         pair.speculation.hits = hit_pattern(shape.layers, rate)
         if shape.chosen:
             pair.speculation.know(shape.chosen, shape.context)
-        step = pair.speculative_step(TOKEN, shape.context - 1)
+        step = pair.speculative_step()
         if step["hits"] != [int(hit) for hit in pair.speculation.hits]:
             raise RuntimeError(f"forced hits {pair.speculation.hits}, the chips decided {step['hits']}")
         add(name, step)
-    if own is not None:
-        pair.speculation.hits, pair.speculation.threshold = (), own
-    for name, token, position in own_steps:
-        add(name, pair.speculative_step(token, position) | {"threshold": own})
     return found
 
 
@@ -180,11 +163,8 @@ class _Pair:
             decode_sharding=shape.sharding,
             zeroed=False,
         )
-        state = random_state_dict(config, SEED)
-        if shape.walk:
-            state["model.embed_tokens.weight"] = walked_embeddings(config.vocab_size, config.hidden_size, SEED)
-        self.model = TtLlama.from_state_dict(config, state, mesh, settings)
-        fill(self.model, walks=shape.walk > 0)
+        self.model = TtLlama.from_state_dict(config, random_state_dict(config, SEED), mesh, settings)
+        fill(self.model)
         self.timer = simulated_timer(mesh)
 
     def exact_step(self) -> dict:
@@ -195,7 +175,7 @@ class _Pair:
         with contextlib.nullcontext() if alone else self._skipped_by((0, 1)):
             self._compile(model)
         with contextlib.nullcontext() if alone else self._skipped_by((1,)):
-            step = self._step(model, TOKEN, self.shape.context - 1)
+            step = self._step(model)
         return step if alone else {"chips": step["chips"][: self.mesh_shape.tp]}
 
     def compile_speculation(self) -> None:
@@ -204,10 +184,10 @@ class _Pair:
             self._compile(self.model.with_attention(self.speculation))
         self.speculation.skipped = None
 
-    def speculative_step(self, token: int, position: int) -> dict:
+    def speculative_step(self) -> dict:
         assert self.speculation is not None
         model = self.model.with_attention(self.speculation)
-        step = self._step(model, token, position)
+        step = self._step(model)
         model.check()
         rows = self.speculation.last_priorities()
         hits = [any(layer[0] == YIELDED for layer in layers) for layers in zip(*rows, strict=True)]
@@ -228,22 +208,22 @@ class _Pair:
 
     def _compile(self, model: TtLlama) -> None:
         """Launch a step, at the shortest context that speculates."""
-        self._prepared(model, TOKEN, 2 * self.shape.chunk_size - 1)()
+        self._prepared(model, 2 * self.shape.chunk_size - 1)()
         ttnn.synchronize_device(model.mesh)
 
-    def _step(self, model: TtLlama, token: int, position: int) -> dict:
-        labels, step = Labels(), self._prepared(model, token, position)
+    def _step(self, model: TtLlama) -> dict:
+        labels, step = Labels(), self._prepared(model, self.shape.context - 1)
         chips = replayed(model.mesh, self.timer, step, labels.of_model(model))
         return {"chips": [[_named(span, labels) for span in chip] for chip in chips]}
 
-    def _prepared(self, model: TtLlama, token: int, position: int) -> Callable[[], ttnn.Tensor]:
+    def _prepared(self, model: TtLlama, position: int) -> Callable[[], ttnn.Tensor]:
         """Return a step from `position` on, whose inputs are on the chips."""
         nodes = self.shape.nodes
         if not nodes:
-            inputs = model.step_inputs([token], [position])
+            inputs = model.step_inputs([TOKEN], [position])
             return lambda: model.decode(inputs, gather_logits=False)
         chain = TokenTreeBatch.stack([TokenTree.chain(nodes)])
-        tree = model.tree_inputs(torch.full((1, nodes), token), [position], chain.enter, chain.leave)
+        tree = model.tree_inputs(torch.full((1, nodes), TOKEN), [position], chain.enter, chain.leave)
         return lambda: model.decode(tree, gather_logits=False)
 
 
@@ -252,65 +232,3 @@ def _named(span: ProgramSpan, labels: Labels) -> dict:
     label = labels.of(span.number)
     name, layer = (label.part or label.name, label.layer) if label else ("other", None)
     return {"name": name, "layer": layer} | asdict(span)
-
-
-SEQUENTIAL, FUZZY, CALIBRATION = "draft step, sequential", "draft step, layer-parallel", "calibration"
-TARGET, COMMIT = "target step with verification and commit", "commit alone"
-
-
-def measure_drafting(mesh, layers: int, heads: int, drafted: int, context: int) -> dict[str, dict[str, int]]:
-    """Measure the parts of a round of token-level speculation on a row of chips. Caches are blank: programs take as
-    long whatever the numbers are.
-
-    Args:
-        layers: of the draft, all of them one group; the target has one.
-        heads: query and key/value heads alike.
-        drafted: tokens of a chain.
-        context: cached positions before the round.
-
-    Returns:
-        By part: cycles from its first program's start to its last one's end over all chips, and its programs.
-    """
-    mesh_shape = MeshShape(*mesh.shape)
-    width = 32 * heads
-    config = Shape(layers, width, width, heads=heads, kv_heads=heads, context=context + 32).config()
-
-    def llama(layers: int, assignment: LayerAssignment | None) -> TtLlama:
-        cut, capacity = config.with_layers(layers), config.max_position_embeddings
-        settings = ModelSettings(capacity=capacity, precision="bfloat16", layer_assignment=assignment)
-        return TtLlama.from_state_dict(cut, random_state_dict(cut, SEED), mesh, settings)
-
-    draft = llama(layers, LayerAssignment.make(config, mesh_shape, [list(range(layers))]))
-    target = llama(1, None)
-    groups, one = draft.groups, draft.step_inputs([TOKEN], [context])
-    chain = TokenTree.chain(drafted + 1)
-    tokens = [1] * len(chain)
-    nodes = draft.tree_inputs(torch.tensor([tokens]), [context], chain.enter[None], chain.leave[None])
-    step = TreeStep(target, len(chain), SamplingParams(0.0))
-    step.load({0: (chain, tokens)}, [context])
-
-    def sequential() -> None:
-        draft.groups = None
-        try:
-            draft.decode(one, gather_logits=False)
-        finally:
-            draft.groups = groups
-
-    prefix = target.put_integers(torch.tensor([context]), "int32")
-    outcome = step().result
-    parts: dict[str, Callable[[], object]] = {
-        SEQUENTIAL: sequential,
-        FUZZY: lambda: draft.decode(one, gather_logits=False),
-        CALIBRATION: lambda: draft.decode(nodes, gather_logits=False),
-        TARGET: step,
-        COMMIT: lambda: target.cache.commit(prefix, outcome, len(chain), first_column=RESULT_HEAD),
-    }
-    timer, found = simulated_timer(mesh), {}
-    for name, run in parts.items():
-        run()  # compiles
-        chips = replayed(mesh, timer, run)
-        spans = [span for chip in chips for span in chip]
-        cycles = max(span.end for span in spans) - min(span.start for span in spans)
-        found[name] = {"cycles": cycles, "programs": len(chips[0])}
-        logger.info("1x{}, {}: {}", mesh_shape.tp, name, found[name])
-    return found

@@ -14,7 +14,7 @@ from typing import Any
 from models.llama31_8b.latency import token_latency
 from perf.lib.chip import one_after_the_other
 from perf.lib.launch_labels import ATTENTION, EXCHANGE, GATE
-from perf.step.shapes import EXACT, OWN, is_own
+from perf.step.shapes import EXACT
 
 Span = Mapping[str, Any]
 Step = Mapping[str, Any]
@@ -90,7 +90,7 @@ def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
 
 
 def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None = None) -> list[Row]:
-    """Return a row per hit rate; steps in which the layers decide are one row, of their means.
+    """Return a row per hit rate.
 
     Args:
         steps: of `device.measure_pair`.
@@ -105,20 +105,15 @@ def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None
     layers = shape["layers"]
     parts, alone = parts_of(steps, layers), cycles_alone(steps)
     pitch_alone = layer_pitch({"chips": steps[EXACT]["chips"][:1]}, layers)
-    alike: dict[str, list[Step]] = {}
-    for name, step in steps.items():
-        alike.setdefault(OWN if is_own(name) else name, []).append(step)
-    del alike[EXACT]
     found = []
-    for name, several in alike.items():
-        rate = fmean(sum(step["hits"]) / layers for step in several)
-        took, formula = round(fmean(cycles(step) for step in several)), parts.formula(layers, rate)
-        promised = alone - formula
-        pitches = [pitch for step in several if (pitch := layer_pitch(step, layers)) is not None]
-        row: Row = {"own": name == OWN, "hit_rate": rate, "cycles": took, "exact": alone, "formula": round(formula)}
+    for step in (step for name, step in steps.items() if name != EXACT):
+        rate = sum(step["hits"]) / layers
+        took, formula = cycles(step), parts.formula(layers, rate)
+        promised, pitch = alone - formula, layer_pitch(step, layers)
+        row: Row = {"hit_rate": rate, "cycles": took, "exact": alone, "formula": round(formula)}
         row |= {"difference": took / formula - 1, "speedup": alone / took}
         row["share_of_gain"] = (alone - took) / promised if promised > 0 else None
-        row["layer_pitch"] = round(fmean(pitches)) if pitches else None
+        row["layer_pitch"] = None if pitch is None else round(pitch)
         row["layer_pitch_exact"] = None if pitch_alone is None else round(pitch_alone)
         row |= {f"part_{part}": round(value) for part, value in vars(parts).items()}
         if split is not None:
@@ -155,13 +150,9 @@ def both_levels(
     return found
 
 
-def title(name: str, step: Step) -> str:
+def title(name: str) -> str:
     """Return what a step is called where it is shown."""
-    if name == EXACT:
-        return "exact attention"
-    if is_own(name):
-        return f"own decisions at threshold {step['threshold']:g}, {sum(step['hits'])} of {len(step['hits'])} hit"
-    return f"{float(name):.0%} hits"
+    return "exact attention" if name == EXACT else f"{float(name):.0%} hits"
 
 
 def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
@@ -169,7 +160,7 @@ def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
     cycle."""
     events: list[dict[str, Any]] = []
     for process, (name, step) in enumerate(steps.items()):
-        events.append({"ph": "M", "pid": process, "name": "process_name", "args": {"name": title(name, step)}})
+        events.append({"ph": "M", "pid": process, "name": "process_name", "args": {"name": title(name)}})
         for chip, spans in enumerate(step["chips"]):
             track = {"pid": process, "tid": chip}
             events.append({"ph": "M", **track, "name": "thread_name", "args": {"name": f"chip {chip}"}})
@@ -200,7 +191,7 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
         axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
         axis.invert_yaxis()
         alone = " on one chip alone" if name == EXACT else ""
-        axis.set_title(title(name, step) + alone, fontsize=9, loc="left")
+        axis.set_title(title(name) + alone, fontsize=9, loc="left")
     axes[-1, 0].set_xlabel("cycles of the simulated chips")
     handles = [Patch(color=colour, label=label) for label, colour in colours.items()]
     figure.legend(handles=handles, loc="upper right", ncols=len(colours), fontsize=8)

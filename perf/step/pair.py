@@ -3,8 +3,8 @@
 """Measure what attention-level speculation gains in a decode step of two simulated chips.
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
-with exact attention on one chip alone, with speculation between the chips at forced hit rates, and with `--own
-THRESHOLD` at the layers' own decisions. A step is timed whole, from its first program to its last on both chips, and
+with exact attention on one chip alone, and with speculation between the chips at forced hit rates. A step is timed
+whole, from its first program to its last on both chips, and
 compared with one chip alone with exact attention; with appendix F's formula, given what attention, guess and the rest
 of a layer took in these very steps; and with `--tensor-parallel` with exact attention split over the same two chips.
 
@@ -28,11 +28,10 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Kept, markdown
-from perf.step.figures import Step, both_levels, chrome_trace, plot, rows, title
-from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, is_own, known_weights, part_of
+from perf.step.figures import Step, both_levels, chrome_trace, plot, rows
+from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, known_weights, part_of
 from runtime_patches.board.command_line import OneLineParser
 from runtime_patches.simulated_n150.grids import parse_grid
-from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
@@ -41,7 +40,6 @@ PAIRS_CORES = 2  # the output and the exchange core
 # What each kind of layers has options for: the other kind's are refused.
 SMALL_LAYERS: dict[str, Any] = {"intermediate": 96, "kv_heads": 1}
 FULL_SIZE: dict[str, Any] = {"tp": 1, "decode_sharding": "sharded"}
-MAX_WALK = 64  # each decodes a token of its own, and the smallest vocabulary has 96
 
 
 def run(
@@ -49,7 +47,6 @@ def run(
     rates: Sequence[float],
     mesh: tuple[int, int] = (2, 1),
     grid: str = SMALL_GRID,
-    own: float | None = None,
     kept: Path | None = None,
 ) -> dict[str, Step]:
     """Measure in a process of its own: see `device.measure_pair`.
@@ -62,24 +59,21 @@ def run(
     """
     done = Kept(kept, dict(shape)).steps
     names = [EXACT, *(f"{rate:g}" for rate in rates if mesh[0] == 2)]
-    names += [] if own is None else Shape(**shape).own_names()
     if not set(names) <= set(done):
-        asked: dict[str, Any] = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh), "own": own}
+        asked: dict[str, Any] = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh)}
         asked["kept"] = None if kept is None else str(kept.resolve())
         environment = Chip(grid, mesh, gated=True, timed=True).environment()
         done |= measure_apart("perf.step", {"work": "pair", "asked": asked}, environment)
     return {name: done[name] for name in names}
 
 
-def work(
-    shape: dict[str, Any], rates: Sequence[float], mesh: list[int], own: float | None, kept: str | None
-) -> Mapping[str, Step]:
+def work(shape: dict[str, Any], rates: Sequence[float], mesh: list[int], kept: str | None) -> Mapping[str, Step]:
     """Measure in this process."""
     from perf.step.device import measure_pair
 
     done = Kept(None if kept is None else Path(kept), shape)
     with Chip(FULL_GRID, (mesh[0], mesh[1]), timed=True).opened() as device:
-        return measure_pair(device, Shape(**shape), rates, own, done=list(done.steps), note=done.add)
+        return measure_pair(device, Shape(**shape), rates, done=list(done.steps), note=done.add)
 
 
 def grid_of(options: argparse.Namespace) -> str:
@@ -99,7 +93,7 @@ def _workers_on(grid: str) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Refuse options that make no sense, or that change nothing. Raises ValueError."""
-    own, walk, tree, chunk, context = (getattr(options, n) for n in ("own", "walk", "tree", "chunk_size", "context"))
+    tree, chunk, context = (getattr(options, name) for name in ("tree", "chunk_size", "context"))
     small = options.model is None
     kind, other = (SMALL_LAYERS, FULL_SIZE) if small else (FULL_SIZE, SMALL_LAYERS)
     for name in other:
@@ -109,12 +103,7 @@ def _check(options: argparse.Namespace) -> None:
     for name, default in kind.items():
         if getattr(options, name) is None:
             setattr(options, name, default)
-    last = min(MAX_WALK, context - 2 * chunk)
     for wrong, why in (
-        (
-            own is not None and not 0 <= own <= MAX_THRESHOLD,
-            f"--own must be a threshold from 0 to {MAX_THRESHOLD:g}, got {own}",
-        ),
         (tree is not None and not 1 <= tree <= MAX_NODES, f"--tree must be 1 to {MAX_NODES} nodes, got {tree}"),
         (tree is not None and options.steps, "--steps keeps steps of one token; it does not go with --tree"),
         (
@@ -125,24 +114,15 @@ def _check(options: argparse.Namespace) -> None:
             chunk < 32 or chunk % 32 or context < 2 * chunk,
             f"--chunk-size must be a multiple of 32 and --context at least twice it, got {chunk} and {context}",
         ),
-        (not options.hits and own is None, "--hits without rates needs --own THRESHOLD: else no step speculates"),
-        (
-            walk and (own is None or tree is not None),
-            f"--walk {walk} needs --own THRESHOLD, by which layers decide, and goes without --tree",
-        ),
-        (
-            not 0 <= walk <= last,
-            f"--walk must be 0 to {MAX_WALK} steps from at least twice --chunk-size on to --context, got {walk}",
-        ),
         (not small and options.tensor_parallel, "--tensor-parallel compares small layers; --model runs a chip's part"),
         (
             options.predictor == "budget" and tree is not None,
             f"--predictor {options.predictor} guesses one token at a time; --tree verifies several",
         ),
         (
-            bool(options.chosen) != (options.predictor == "budget" and bool(options.hits)),
-            "--predictor budget with forced --hits, and --chosen TILES, need each other; got "
-            f"--predictor {options.predictor} --hits {' '.join(map(str, options.hits))} --chosen {options.chosen}",
+            bool(options.chosen) != (options.predictor == "budget"),
+            f"--predictor budget and --chosen TILES need each other; got --predictor {options.predictor} --chosen "
+            f"{options.chosen}",
         ),
     ):
         if wrong:
@@ -154,7 +134,7 @@ def _check(options: argparse.Namespace) -> None:
 def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of `Shape` that are asked for. Raises ValueError for what no chip holds."""
     _check(options)
-    names = ("layers", "context", "chunk_size", "workers", "predictor", "chosen", "walk")
+    names = ("layers", "context", "chunk_size", "workers", "predictor", "chosen")
     step = {name: getattr(options, name) for name in names}
     kv_heads, grid = options.kv_heads, LARGER_GRID
     if options.model is not None:
@@ -203,11 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tensor-parallel", action="store_true", help=together)
     trees = "also steps over a chain of NODES tokens, which --write then holds"
     add("--tree", type=int, metavar="NODES", help=trees)
-    add("--hits", type=float, nargs="*", default=[0.0, 0.5, 1.0], help="hit rates, 0 to 1; may be none")
-    decide = "also a step in which the layers decide, by this threshold"
-    add("--own", type=float, metavar="THRESHOLD", help=decide)
-    walks = "with --own: so many steps that follow one another, over random walks in place of independent numbers"
-    add("--walk", type=int, default=0, metavar="STEPS", help=walks)
+    add("--hits", type=float, nargs="+", default=[0.0, 0.5, 1.0], help="hit rates, 0 to 1")
     add_write_option(parser, "--json")
     add("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
     add("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
@@ -225,7 +201,7 @@ def main(argv: Sequence[str]) -> int:
         grid = grid_of(options)
         if options.tensor_parallel:
             split = run(shape, (), (1, 2), grid)[EXACT]
-        steps = run(shape, options.hits, grid=grid, own=options.own, kept=options.steps)
+        steps = run(shape, options.hits, grid=grid, kept=options.steps)
         if options.tree is not None:
             trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
             levels = both_levels(steps, trees, shape, options.tree)
@@ -239,7 +215,7 @@ def main(argv: Sequence[str]) -> int:
     if options.plot:
         plot(steps, options.plot)
     shared = {*shape, *(name for name in found[0] if name.startswith("part_")), "exact", "tensor_parallel"}
-    print(markdown(found, shared), *(title(name, step) for name, step in steps.items() if is_own(name)), sep="\n")
+    print(markdown(found, shared))
     if levels is not None:
         print(f"\n{markdown(levels, {*shape, 'nodes', 'plain', 'trees'})}")
     return 0

@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What steps are of: shapes of layers, what one simulated chip runs of a whole model and what no chip holds, which
-layers hit, and random walks as the contents of caches."""
+"""What steps are of: shapes of layers, what one simulated chip runs of a whole model and what no chip holds, and which
+layers hit."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from models.llama31_8b.config import BUDGET, LlamaConfig
 from models.llama31_8b.tt.dram_budget import budget
@@ -15,17 +14,10 @@ from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import HEAD_TILES, ShardedDecodeConfig
 
-if TYPE_CHECKING:
-    import torch
-
 FULL_GRID = "8x8"  # columns and rows of an N150's compute cores that ops may use
 THIN_VOCABULARY = 384  # of steps whose LM head is not what is measured: a tile for each DRAM bank
 TOKEN = 5  # of a step that is decoded alone
-# Names of measured steps beside the hit rates that were forced: exact attention, and the layers' own decisions.
-EXACT, OWN = "exact", "own"
-# The part of the cache, and the tokens of the vocabulary, after which a row of a walk has little to do with another.
-# Keys are longer than independent ones, so that a query prefers some.
-CACHE_STRIDE, VOCABULARY_STRIDE, KEY_LENGTH = 0.25, 16, 3.0
+EXACT = "exact"  # name of the measured step with exact attention, beside the hit rates that were forced
 
 
 @dataclass(frozen=True)
@@ -35,9 +27,8 @@ class Shape:
     context: cached positions, the new token counted. workers: cores per key/value head for attention, exact and
     speculative alike; None: what either op chooses, and the exact one then has two more. precision: a preset's formats
     of layers before a model's last. sharding: of decode steps. nodes: of a step's tree, 0 for a step of one token.
-    predictor: what the guess reads. chosen: where outcomes are forced, tiles between both ends that a guess by a budget
-    reads for each head, by made-up weights. walk: so many steps follow one another with the layers' own decisions, over
-    keys, values and embeddings that are random walks; 0: one step, all numbers independent.
+    predictor: what the guess reads. chosen: tiles between both ends that a guess by a budget reads for each head, by
+    made-up weights.
     """
 
     layers: int = 2
@@ -55,17 +46,6 @@ class Shape:
     nodes: int = 0
     predictor: str = "ends"
     chosen: int = 0
-    walk: int = 0
-
-    def own_steps(self) -> list[tuple[str, int, int]]:
-        """Return name, token and position of the steps in which the layers decide."""
-        if not self.walk:
-            return [(OWN, TOKEN, self.context - 1)]
-        return [(name, step, self.context - self.walk + step) for step, name in enumerate(self.own_names())]
-
-    def own_names(self) -> list[str]:
-        """Return the names of these steps: one, or `walk` of them that follow one another."""
-        return [f"{OWN} {step}" for step in range(self.walk)] if self.walk else [OWN]
 
     def formats(self) -> PrecisionConfig:
         return precision_config(self.precision, self.layers + 1)
@@ -82,10 +62,6 @@ class Shape:
             max_position_embeddings=-(-(self.context + self.nodes) // 32) * 32,
             name="bench",
         )
-
-
-def is_own(name: str) -> bool:
-    return name.split()[0] == OWN
 
 
 def known_weights(tiles: range, chosen: int, total: int, budget: float = BUDGET) -> list[float]:
@@ -150,32 +126,3 @@ def check_fits(config: LlamaConfig, context: int, sharding: str) -> None:
         ShardedDecodeConfig.of(config, chip, 1)
     found = budget(config, chip, formats_of(config), context, 1, sharding)
     found.check(f"{config.name} with {context} positions, {sharding}")
-
-
-def random_walk(shape: tuple[int, ...], stride: float, generator: torch.Generator) -> torch.Tensor:
-    """Return normal numbers, float32 of `shape`, whose rows, along the last dimension but one, are steps of a
-    stationary walk: the correlation of two falls by a factor of e in `stride` rows."""
-    import torch
-
-    kept = math.exp(-1 / stride)
-    rows = torch.randn(shape, generator=generator)
-    for row in range(1, shape[-2]):
-        rows[..., row, :] = kept * rows[..., row - 1, :] + math.sqrt(1 - kept**2) * rows[..., row, :]
-    return rows
-
-
-def walked_embeddings(vocab: int, hidden: int, seed: int) -> torch.Tensor:
-    """Return an embedding table, float32 [vocab, hidden], as long as that of `random_state_dict`."""
-    import torch
-
-    return random_walk((vocab, hidden), VOCABULARY_STRIDE, torch.Generator().manual_seed(seed)) / hidden**0.5
-
-
-def walked_caches(layers: int, shape: tuple[int, ...], seed: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Return keys and values of each layer, float32 of `shape`, [users, kv_heads, tokens, head_dim], as a chip's cache
-    holds them: the numbers of a key that RoPE turns together are side by side."""
-    import torch
-
-    generator, stride = torch.Generator().manual_seed(seed), CACHE_STRIDE * shape[-2]
-    keys = [KEY_LENGTH * random_walk(shape, stride, generator) for _ in range(layers)]
-    return keys, [random_walk(shape, stride, generator) for _ in range(layers)]

@@ -72,27 +72,6 @@ def test_a_further_layer_adds_what_lies_between_two_attentions_that_begin_last()
     assert (row["layer_pitch"], row["layer_pitch_exact"]) == (360, 600)
 
 
-def test_the_layers_own_decisions_are_held_against_the_rate_that_they_gave():
-    own = steps()
-    own["own"] = own.pop("1") | {"threshold": 0.25}
-    (row,) = rows(own, LAYERS[1])
-    assert row["own"] and (row["hit_rate"], row["formula"]) == (1.0, 530)
-    own["own"]["hits"] = [0]
-    (row,) = rows(own, LAYERS[1])
-    assert row["hit_rate"] == 0.0 and row["formula"] == 150 + 310 + 300
-    names = [event["args"]["name"] for event in chrome_trace(own)["traceEvents"] if event["name"] == "process_name"]
-    assert names == ["exact attention", "own decisions at threshold 0.25, 0 of 1 hit"]
-
-
-def test_steps_that_follow_one_another_are_a_row_of_their_means():
-    hit = steps().pop("1") | {"threshold": 0.5}
-    slower = [[part | {"end": part["end"] + 100 * (part["name"] == "head")} for part in chip] for chip in hit["chips"]]
-    walk = {"exact": steps()["exact"], "own 0": hit, "own 1": hit | {"chips": slower, "hits": [0]}}
-    (row,) = rows(walk, LAYERS[1])
-    assert row["own"] and (row["hit_rate"], row["cycles"]) == (0.5, 600)
-    assert row["formula"] == round(parts_of(walk, 1).formula(1, 0.5))
-
-
 def test_the_trace_holds_every_program():
     ran = [event for event in chrome_trace(steps())["traceEvents"] if event["ph"] == "X"]
     assert len(ran) == 5 + 5 + 6 + 7
@@ -133,18 +112,12 @@ def test_words_of_cores_become_spans_of_programs():
     "arguments, words",
     [
         (["--hits", "1.5"], "hit rates 0 to 1"),
-        (["--own", "-1"], "--own must be a threshold from 0 to 1e+06, got -1"),
-        (["--own", "nan"], "got nan"),
-        (["--hits"], "--hits without rates needs --own THRESHOLD"),
-        (["--walk", "4"], "--walk 4 needs --own THRESHOLD"),
-        (["--walk", "4", "--own", "0.1", "--tree", "8"], "without --tree"),
-        (["--walk", "65", "--own", "0.1"], "--walk must be 0 to 64 steps"),
         (["--chunk-size", "48"], "multiple of 32"),
         (["--context", "100"], "at least twice it, got 64 and 100"),
         (["--workers", "7"], "must be 1 to 6, the cores of the grid 4x2 less two of the pair's own; got 7"),
         (["--kv-heads", "2", "--workers", "4"], "must be 1 to 6"),
         (["--tensor-parallel"], "an even number of --kv-heads for two chips, got 1"),
-        (["--predictor", "budget"], "need each other; got --predictor budget --hits 0.0 0.5 1.0 --chosen 0"),
+        (["--predictor", "budget"], "need each other; got --predictor budget --chosen 0"),
         (["--chosen", "3"], "need each other; got --predictor ends"),
         (["--predictor", "budget", "--chosen", "13"], "1 to 12 tiles between both ends, not 13"),
         (["--trace", "/nowhere/trace.json"], "does not exist"),
