@@ -14,6 +14,7 @@ from perf.__main__ import commands
 from perf.lib.data_file import save, without_outputs
 
 DOCUMENTS = docs.documents()
+MODULES = dict(commands())
 # Rows kept one by one, by several runs.
 KEPT = ("gemm", "long_context", "prefill_attention", "prefill_parts", "prefill_product")
 
@@ -28,7 +29,7 @@ def test_a_document_says_what_its_data_say(path):
 def test_a_data_file_says_what_made_it(path):
     facts, rows = docs.read(path)
     module = docs.module_of(facts["command"])
-    assert not facts["commit"].endswith("+changes") and (not module or module in dict(commands())), "is there"
+    assert not facts["commit"].endswith("+changes") and (not module or module in MODULES), "is there"
     assert facts["date"] >= "2026-11-22" and rows
     if path.stem not in KEPT:
         assert facts["seconds"] >= 0 and "python" in facts["versions"]
