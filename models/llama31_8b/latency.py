@@ -1,18 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode latency of Llama 3.1 8B on N150 chips: appendix F of the ALSpec paper over its tables 4 to 7.
+"""Decode latency of Llama 3.1 8B on N150 chips: appendix F of the ALSpec paper over parts executed on simulated chips.
 
 A token takes fixed + hits * (receiver + max(sender - receiver, layer)) + misses * (layer + sender), or with tensor
 parallelism alone fixed + 32 * (layer + FD). Two groups that speculate have the times of half of the chips. These are
-times of device kernels; the host's are left out. The paper prints flash decode at 1K tokens only; a longer cache costs
-
-    FD(K) = FD(1K) + (K - 1024) * 272 bytes per head * (heads of a chip / DRAM rate + 1 / head rate)
-
-The second term is what each head costs however few of them share a chip, which is why splitting attention by head
-yields less and less (appendix D). The head rate is fitted to published 64K runs on one, two and eight chips. A sender
-takes verify_ns more than flash decode (assumed); a receiver FD(1K), the rest of two chunks on one core, and one hop.
-All cores make a guess by a budget: with k keys a receiver takes FD(k) and one hop, and the step the choice of tiles.
-Tensor parallelism with its cache split over two rows takes FD(K / 2) and merge_ns.
+times of device kernels; the host's are left out. FD(K) is flash decode of K cached tokens; a sender takes verify_ns
+more. All cores make a guess: with k keys, at least MIN_CONTEXT, a receiver takes FD(k) and one hop, and by a budget
+the step also the choice of tiles. Tensor parallelism with its cache split over two rows takes FD(K / 2) and merge_ns.
 """
 
 from __future__ import annotations
@@ -23,19 +17,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 MIN_CONTEXT, MAX_CONTEXT = 1024, 131072
-CHUNK_SIZES = (128, 256, 512)
 LAYERS = 32
 MOST_CHIPS = 16  # of the meshes that a report estimates
 KV_HEADS = 8
-HEAD_DIM = 128
-# Keys and values in bfloat8_b: a tile of 1024 elements takes 1024 mantissa bytes and 64 shared exponents.
-BYTES_PER_POSITION_AND_HEAD = 2 * HEAD_DIM * 1088 // 1024
-# At 1K each worker has at most one chunk of this many positions (figure 7's chunk size), on 16 cores per head.
-ANCHOR_CHUNK = 256
-CORES_PER_HEAD = 16
-DRAM_BYTES_PER_S = 288e9  # a Wormhole's specification
-# Least squares over seven published pairs of short and 64K speeds (tests/perf/projection/test_published.py).
-HEAD_BYTES_PER_S = 68412202573.049286
 # Keys that a guess by a budget of 0.98 reads with 8K cached tokens, in the head of a layer that reads most, and their
 # growth with each doubling: SmolLM2's at 1K to 8K tokens (perf/data/quality/budgets.csv); beyond, an extrapolation.
 BUDGET_KEYS, BUDGET_KEYS_AT, BUDGET_KEYS_GROWTH = 1999, 8192, 1.5
@@ -60,14 +44,7 @@ class Costs:
     flash_decode_ns: float
 
 
-# By chips of a tensor-parallel row: the sums of the paper's tables 4 to 7, at 1K tokens.
-PAPER_COSTS = {
-    1: Costs(2313703, 846747, 69853),
-    2: Costs(1207678, 555015, 64309),
-    4: Costs(638529, 387584, 56024),
-    8: Costs(384460, 440451, 50096),
-}
-CHIP_COUNTS = tuple(PAPER_COSTS)
+CHIP_COUNTS = (1, 2, 4, 8)  # of a tensor-parallel row
 
 
 def _time(name: str, value: float | None) -> float:
@@ -78,83 +55,50 @@ def _time(name: str, value: float | None) -> float:
 
 @dataclass(frozen=True)
 class Times:
-    """Times of a row of chips by context, from the paper's tables. A subclass may have measured others.
+    """Times of a row of chips, a cycle of simulated ones a nanosecond.
 
-    dram_bytes_per_s: of a chip. head_bytes_per_s: of one KV head's share. verify_ns: what a sender takes beside flash
-    decode, two L2 norms over 32 x 128 values; assumed (the paper says "almost no"). hop_ns: one Ethernet hop of the
-    guess, 8 KiB, as tt-metal measured the exchange of two chips. pair_ns: what exchange and skipping add to a layer of
-    a pair, which appendix F leaves out. merge_ns: of two rows' partial attention, in a layer whose cache is split.
+    row_costs: by chips of a row, at the shortest context. attention: of a layer, by chips of a row and context; lines
+    are straight between contexts, and beyond the last ones. verify_ns: what a sender takes beside flash decode.
+    hop_ns: one Ethernet hop of the guess, 8 KiB, as tt-metal measured the exchange of two chips. pair_ns: what exchange
+    and skipping add to a layer of a pair, which appendix F leaves out. merge_ns: of two rows' partial attention, in a
+    layer whose cache is split.
     """
 
-    dram_bytes_per_s: float = DRAM_BYTES_PER_S
-    head_bytes_per_s: float = HEAD_BYTES_PER_S
-    verify_ns: float = 3000.0
+    verify_ns: float = 3000.0  # assumed: two L2 norms over 32 x 128 values, "almost no" time in the paper
     hop_ns: float = 5270.0
     pair_ns: float = 0.0
     merge_ns: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("dram_bytes_per_s", "head_bytes_per_s"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
-        for name in ("verify_ns", "hop_ns", "pair_ns", "merge_ns"):
-            _time(name, getattr(self, name))
-
-    def costs(self, tp_chips: int) -> Costs:
-        """Return what a token takes on a row of `tp_chips` chips at the shortest context."""
-        return PAPER_COSTS[tp_chips]
-
-    def ns_per_position(self, tp_chips: int) -> float:
-        """Return what one more cached position adds to the flash decode of a layer on each of `tp_chips` chips."""
-        per_byte = KV_HEADS / tp_chips / self.dram_bytes_per_s + 1 / self.head_bytes_per_s
-        return BYTES_PER_POSITION_AND_HEAD * per_byte * 1e9
-
-    def flash_decode_ns(self, context: int, tp_chips: int) -> float:
-        """Return FD(K) of one layer with its KV heads split over `tp_chips` chips; the table's at 1K."""
-        return self.costs(tp_chips).flash_decode_ns + (context - MIN_CONTEXT) * self.ns_per_position(tp_chips)
-
-    def sender_ns(self, context: int, tp_chips: int) -> float:
-        """Return SFD_S(K): flash decode and the verification."""
-        return self.flash_decode_ns(context, tp_chips) + self.verify_ns
-
-    def receiver_ns(self, context: int, tp_chips: int, chunk_size: int, keys: int | None = None) -> float:
-        """Return SFD_R(K), until the guess has arrived: launch, two chunks on one core, and one hop; with `keys` of a
-        budget, flash decode of so many and one hop.
-
-        FD(1K) holds the launch and one chunk of 256 per core; the rest of the two chunks goes at one core's share of
-        the head rate. It never exceeds the sender's time.
-        """
-        if keys is not None:
-            guess = self.flash_decode_ns(max(MIN_CONTEXT, keys), tp_chips) + self.hop_ns
-            return min(guess, self.sender_ns(context, tp_chips))
-        rest = max(2 * chunk_size - ANCHOR_CHUNK, 0) * BYTES_PER_POSITION_AND_HEAD
-        core_rate = self.head_bytes_per_s / CORES_PER_HEAD
-        guess = self.costs(tp_chips).flash_decode_ns + rest / core_rate * 1e9 + self.hop_ns
-        return min(guess, self.sender_ns(context, tp_chips))
-
-
-@dataclass(frozen=True)
-class ExecutedTimes(Times):
-    """Times of parts that simulated chips executed, a cycle a nanosecond. row_costs: by chips of a row. attention: of a
-    layer, by chips of a row and context; lines are straight between contexts, and beyond the last ones."""
-
     row_costs: Mapping[int, Costs] = field(default_factory=dict)
     attention: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("verify_ns", "hop_ns", "pair_ns", "merge_ns"):
+            _time(name, getattr(self, name))
 
     def costs(self, tp_chips: int) -> Costs:
         """Return what a token takes on a row of `tp_chips` chips at the shortest context."""
         return self.row_costs[tp_chips]
 
     def flash_decode_ns(self, context: int, tp_chips: int) -> float:
-        """Return attention of a layer."""
+        """Return FD(K) of a layer whose KV heads `tp_chips` chips share."""
         points = sorted(self.attention[tp_chips].items())
         end = next((i for i, (at, _) in enumerate(points) if i > 0 and context <= at), len(points) - 1)
         (start, first), (stop, last) = points[end - 1 : end + 1]
         return first + (context - start) * (last - first) / (stop - start)
 
+    def sender_ns(self, context: int, tp_chips: int) -> float:
+        """Return SFD_S(K): flash decode and the verification."""
+        return self.flash_decode_ns(context, tp_chips) + self.verify_ns
+
+    def receiver_ns(self, context: int, tp_chips: int, keys: int | None = None) -> float:
+        """Return SFD_R(K), until the guess has arrived; at most the sender's time. keys: of a guess by a budget, None
+        for one of both ends."""
+        guess = self.flash_decode_ns(max(MIN_CONTEXT, keys or 0), tp_chips) + self.hop_ns
+        return min(guess, self.sender_ns(context, tp_chips))
+
 
 # Of Llama 3.1 8B, as perf/projection/layouts.py has them from perf/data; it says what was executed and what assumed.
-EXECUTED = ExecutedTimes(
+EXECUTED = Times(
     verify_ns=8300,
     pair_ns=22747.5,
     merge_ns=11423,
@@ -257,7 +201,6 @@ class Estimate:
     context: int
     chips: int
     tp_chips: int
-    chunk_size: int
     layers: int
     hit_rate: float | None
     hits: int | None
@@ -289,8 +232,7 @@ def estimate(
     context: int,
     hit_rate: float | None,
     chips: int,
-    chunk_size: int = 256,
-    times: Times | None = None,
+    times: Times = EXECUTED,
     keys: int | None = None,
     split_cache: bool = False,
 ) -> Estimate:
@@ -300,8 +242,7 @@ def estimate(
         context: cached positions, MIN_CONTEXT to MAX_CONTEXT.
         hit_rate: 0 to 1 for two groups of half of the chips (SP+TP), None for one group of all (tensor parallelism).
         chips: 1, 2, 4 or 8 N150 of a group; twice as many for two groups or rows.
-        chunk_size: S, 128, 256 or 512.
-        times: of a row of chips, by default the paper's.
+        times: of a row of chips.
         keys: that a guess by a budget reads (budget_keys); None for a guess of both ends.
         split_cache: without a hit rate, over two rows of half of the chips, which merge their partial attention; at
             2K and below they take as long as at MIN_CONTEXT.
@@ -317,14 +258,12 @@ def estimate(
         raise ValueError(f"chips must be one of {', '.join(map(str, counts))}, got {chips!r}")
     if not isinstance(context, int) or not MIN_CONTEXT <= context <= MAX_CONTEXT:
         raise ValueError(f"context must be a whole number in {MIN_CONTEXT}..{MAX_CONTEXT}, got {context!r}")
-    if chunk_size not in CHUNK_SIZES:
-        raise ValueError(f"chunk_size must be one of {', '.join(map(str, CHUNK_SIZES))}, got {chunk_size!r}")
-    times, hits, misses, sender, receiver = times or Times(), None, None, None, None
+    hits, misses, sender, receiver = None, None, None, None
     tp_chips = chips // 2 if two_rows else chips
     if hit_rate is not None:
         hits, misses = split_layers(LAYERS, hit_rate)
         sender = times.sender_ns(context, tp_chips)
-        receiver = times.receiver_ns(context, tp_chips, chunk_size, keys)
+        receiver = times.receiver_ns(context, tp_chips, keys)
     costs = times.costs(tp_chips)
     per_layer = costs.per_layer_ns + (0 if hit_rate is None else times.pair_ns)
     if split_cache:
@@ -338,7 +277,6 @@ def estimate(
         context=context,
         chips=chips,
         tp_chips=tp_chips,
-        chunk_size=chunk_size,
         layers=LAYERS,
         hit_rate=hit_rate,
         hits=hits,
@@ -352,11 +290,9 @@ def estimate(
     )
 
 
-def step_ns(
-    hit_rate: float, context: int, chips: int, chunk_size: int, keys: int | None = None, times: Times | None = None
-) -> float:
+def step_ns(hit_rate: float, context: int, chips: int, keys: int | None = None, times: Times = EXECUTED) -> float:
     """Return the nanoseconds of an SP+TP step whose hit rate is a mean over tokens: the line from no hits to all."""
-    none, full = (estimate(context, rate, chips, chunk_size, times, keys).token_latency_ns for rate in (0.0, 1.0))
+    none, full = (estimate(context, rate, chips, times, keys).token_latency_ns for rate in (0.0, 1.0))
     return none + hit_rate * (full - none)
 
 
@@ -386,7 +322,7 @@ def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str 
         chips: of the machine, at least 1.
         context: cached tokens, up to MAX_CONTEXT; fewer than MIN_CONTEXT count as so many.
         hit_rate: share of the guesses that pass on two rows, by default HITS of `guess`.
-        guess: "budget" or "ends", what they read (S = 128).
+        guess: "budget" or "ends", what they read.
 
     Raises:
         ValueError: naming any of these that is out of range.
@@ -398,12 +334,12 @@ def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str 
     hit_rate = HITS[guess] if hit_rate is None else hit_rate
     check_hit_rate(hit_rate)
     context = max(context, MIN_CONTEXT)
-    keys, times = budget_keys(context) if guess == "budget" else None, EXECUTED
+    keys = budget_keys(context) if guess == "budget" else None
     found = []
     for count in (count for count in CHIP_COUNTS if count <= chips):
-        found.append(Layout(1, count, estimate(context, None, count, times=times).tokens_per_s_per_user))
+        found.append(Layout(1, count, estimate(context, None, count).tokens_per_s_per_user))
         if 2 * count <= chips:
-            speculative = step_ns(hit_rate, context, 2 * count, CHUNK_SIZES[0], keys, times)
+            speculative = step_ns(hit_rate, context, 2 * count, keys)
             found.append(Layout(2, count, 1e9 / speculative))
     return sorted(found, key=lambda layout: -layout.tokens_per_s)
 

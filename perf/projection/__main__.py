@@ -10,21 +10,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from models.llama31_8b import latency
-from models.llama31_8b.latency import (
-    CHIP_COUNTS,
-    CHUNK_SIZES,
-    MAX_CONTEXT,
-    MIN_CONTEXT,
-    Times,
-    check_hit_rate,
-)
+from models.llama31_8b.latency import CHIP_COUNTS, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
 from perf.lib.data_file import Questions, Row, new_file, read
 from perf.lib.tables import table
-from perf.projection import drafts, gains, layouts, prefill
+from perf.projection import gains, layouts, prefill
+from perf.projection.published import PaperTimes
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
+CHUNK_SIZES = (128, 256, 512)  # of swept pairs
 Answer = tuple[list[Row], str]  # rows of a data file, and what is printed
 
 
@@ -57,24 +51,23 @@ def _listed(sentences: Sequence[str]) -> str:
 def _tokens(options: argparse.Namespace) -> Answer:
     chips: Sequence[int] = CHIP_COUNTS
     contexts: Sequence[int] = FIGURE_CONTEXTS
-    times = Times()
+    times: Times = PaperTimes()
     costs = [{"chips": count} | asdict(times.costs(count)) for count in CHIP_COUNTS]
-    told = f"{latency.__doc__}\n{table(costs, 'chips fixed_ns per_layer_ns flash_decode_ns')}\n{times}"
+    told = f"{PaperTimes.__doc__}\n{table(costs, 'chips fixed_ns per_layer_ns flash_decode_ns')}\n{times}"
     if options.measured:
         from perf.projection.measured import load
 
-        times = sweep = load(options.measured, options.measured_only)
+        times = sweep = load(options.measured, options.measured_only, options.chunk_size or CHUNK_SIZES[1])
         chips = [n for n in CHIP_COUNTS if n in sweep.row_costs and (n == 1 or n // 2 in sweep.row_costs)]
         shortest, longest = sweep.shared_contexts()
         contexts = [at for at in FIGURE_CONTEXTS if shortest <= at <= longest] or [shortest]
         told = _listed(sweep.assumptions())
-    elif options.measured_only:
-        raise ValueError("--measured-only is of --measured; without it, it changes nothing")
+    elif options.measured_only or options.chunk_size:
+        raise ValueError("--measured-only and --chunk-size are of --measured; without it, they change nothing")
     points = gains.estimates(
         sorted(set(options.context or contexts)),
         sorted(set(options.chips or chips)),
         sorted(set(options.hit_rate or FIGURE_HIT_RATES)),
-        options.chunk_size,
         times,
     )
     if options.plot:
@@ -82,13 +75,6 @@ def _tokens(options: argparse.Namespace) -> Answer:
     rows = gains.estimate_rows(points)
     text = table(rows, "context chips mode hit_rate tokens_per_s_per_user over_tp")
     return rows, f"{text}\n\n{told}"
-
-
-def _gains(options: argparse.Namespace) -> Answer:
-    chips = [n for n in options.chips or CHIP_COUNTS if n > 1]
-    rates = options.hit_rate or gains.GAIN_HIT_RATES
-    rows = gains.gain_rows(options.context or gains.GAIN_CONTEXTS, chips, rates, options.chunk_size)
-    return rows, table(rows, " ".join(name for name in rows[0] if name != "chunk_size"))
 
 
 def _layouts(options: argparse.Namespace) -> Answer:
@@ -99,7 +85,7 @@ def _layouts(options: argparse.Namespace) -> Answer:
 
 
 def _hits(options: argparse.Namespace) -> Answer:
-    wanted = {"threshold": options.threshold, "chunk_size": options.chunk_size}
+    wanted = {"threshold": options.threshold, "chunk_size": 128}
     rows = gains.hit_rows(row for row in _read(options.files) if row.items() >= wanted.items())
     if not rows:
         raise ValueError(f"no row of {', '.join(map(str, options.files))} has {wanted}")
@@ -108,15 +94,8 @@ def _hits(options: argparse.Namespace) -> Answer:
 
 
 def _layers(options: argparse.Namespace) -> Answer:
-    rows = [row for path in options.files for row in gains.layer_rows(read(path)[1], options.chips)]
-    return rows, table(rows, "context hit_rate gain formula_gain estimator_gain")
-
-
-def _drafts(options: argparse.Namespace) -> Answer:
-    rows = drafts.draft_rows(options.chips, options.size, options.length)
-    names = "chips acceptance fuzzy_ms alone_ms calibration_ms target_ms over_tensor_parallel over_one_chip"
-    text = table(rows, f"{names} fuzzy_tokens_per_s fuzzy_gain")
-    return rows, f"{text}\n\n{drafts.DRAFT} drafts for {drafts.TARGET}, assuming that\n{_listed(drafts.ASSUMPTIONS)}"
+    rows = [row for path in options.files for row in gains.layer_rows(read(path)[1])]
+    return rows, table(rows, "context hit_rate gain formula_gain")
 
 
 def _prefill(options: argparse.Namespace) -> Answer:
@@ -144,13 +123,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         question.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of perf/data or your own")
 
     tokens = add("tokens", _tokens, "tokens/s by chips, context and hit rate: figure 7 of the ALSpec paper")
-    over = add("gains", _gains, "gains over tensor parallelism on as many chips, by hit rate")
-    for question in (tokens, over):
-        question.add_argument("--context", type=_context, nargs="+", metavar="K")
-        question.add_argument("--hit-rate", type=_hit_rate, nargs="+", metavar="R", help="0.875 or 87.5%%")
-        question.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS)
-        question.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=256, help="S (default 256)")
+    tokens.add_argument("--context", type=_context, nargs="+", metavar="K")
+    tokens.add_argument("--hit-rate", type=_hit_rate, nargs="+", metavar="R", help="0.875 or 87.5%%")
+    tokens.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS)
     tokens.add_argument("--measured", type=Path, metavar="CSV", help="a sweep (perf.sweep) for the paper's tables")
+    tokens.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, help="S of the swept pairs (default 256)")
     tokens.add_argument(
         "--measured-only", nargs="+", default=[], metavar="OPTION=VALUE", help="plan=, precision=, source="
     )
@@ -165,14 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     hits = add("hits", _hits, "what hit rates that perf.studies.quality measured are worth at long contexts")
     files(hits)
     hits.add_argument("--threshold", type=float, default=0.10, help="rows of this threshold (0.10)")
-    hits.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, default=128, help="rows of this S (128)")
     layers = add("layers", _layers, "what two layers that a pair executed (perf.step pair) make of a whole model")
     files(layers)
-    layers.add_argument("--chips", type=int, choices=(1, 2, 4), default=4, help="--tp of perf.step pair (4)")
-    draft = add("drafts", _drafts, "what a layer-parallel draft model would gain")
-    draft.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=[4, 8])
-    draft.add_argument("--size", type=int, default=4, help="layers in parallel (4)")
-    draft.add_argument("--length", type=int, default=4, help="drafted tokens of a round (4)")
     return questions.run(argv, (ValueError,))
 
 

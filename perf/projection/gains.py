@@ -11,9 +11,8 @@ from typing import Any
 
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
-    CHUNK_SIZES,
-    HITS,
     LAYERS,
+    MIN_CONTEXT,
     Estimate,
     Times,
     budget_keys,
@@ -24,8 +23,6 @@ from models.llama31_8b.latency import (
 )
 
 Row = dict[str, Any]
-GAIN_HIT_RATES = (0.5, 0.875, 0.95)
-GAIN_CONTEXTS = (1024, 32768, 65536, 131072)
 # How the quality study calls the product's guess by its default budget.
 BUDGET_WORDS = ("budget", "own decay=0.5 budget=0.98")
 LAYERS_HIT_RATES = (0.5, 0.625, 0.75, 0.875, 1.0)
@@ -43,11 +40,11 @@ HITS_ASSUMPTIONS = (
 
 
 def estimates(
-    contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], chunk_size: int, times: Times
+    contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], times: Times
 ) -> list[Estimate]:
     """Return figure 7's points: full tensor parallelism and SP+TP at each hit rate, by context and chips."""
     return [
-        estimate(context, rate, count, chunk_size, times)
+        estimate(context, rate, count, times)
         for context, count in product(contexts, chips)
         for rate in (None, *(hit_rates if count > 1 else ()))
     ]
@@ -59,71 +56,42 @@ def estimate_rows(points: Sequence[Estimate]) -> list[Row]:
     return [p.to_dict() | {"over_tp": full[p.context, p.chips] / p.token_latency_ns} for p in points]
 
 
-def gain_rows(
-    contexts: Sequence[int],
-    chips: Sequence[int],
-    hit_rates: Sequence[float],
-    chunk_size: int,
-) -> list[Row]:
-    """Return a row per number of chips and context: tokens/s/user with tensor parallelism over all and over half of
-    them, and the gain over the former of attention-level speculation: `ends` of a guess of both ends with HITS,
-    the others of a guess by the default budget at each hit rate, its keys and choice counted.
-
-    A hit rate is a mean over layers and tokens, so a step's time is on the line between no and all hits. `needed` is
-    the hit rate above which speculation is faster, None where no hit rate is.
-    """
-    rows = []
-    for count, context in product(chips, contexts):
-        tp, half = (estimate(context, None, n).token_latency_ns for n in (count, count // 2))
-        keys = budget_keys(context)
-        none, full = (step_ns(rate, context, count, chunk_size, keys) for rate in (0.0, 1.0))
-        needed = 0.0 if none < tp else None if full >= tp else (none - tp) / (none - full)
-        row: Row = {"chips": count, "context": context, "chunk_size": chunk_size, "tp_tokens_per_s": 1e9 / tp}
-        row |= {"half_tp_tokens_per_s": 1e9 / half, "keys": keys, "needed": needed}
-        steps = {"ends": step_ns(HITS["ends"], context, count, chunk_size)} | {
-            f"at_{100 * rate:g}".replace(".", "_"): step_ns(rate, context, count, chunk_size, keys)
-            for rate in hit_rates
-        }
-        rows.append(row | {name: tp / ns for name, ns in steps.items()})
-    return rows
-
-
-def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072), chips: int = 8) -> list[Row]:
+def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072), chips: int = 16) -> list[Row]:
     """Return what measured hit rates are worth at long contexts on `chips` chips, by HITS_ASSUMPTIONS.
 
     measured: rows of the quality study's `perplexity`, `budgets`, `trees` or `chains`; their windows are averaged.
     contexts: projected. A row has tokens/s/user, and the gains over exact attention in steps of as many nodes:
-    `over_tp` with full tensor parallelism on as many chips, `over_misses` with a pair that never hits. Raises
-    ValueError for rows without hit rates, or of a chunk size without estimates.
+    `over_tp` with tensor parallelism on as many chips, of which it uses eight at most, `over_misses` with a pair that
+    never hits. Raises ValueError for rows without hit rates, or of a guess of ends longer than MIN_CONTEXT.
     """
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in measured:
         if "budget" in str(row["predictor"]) and row["predictor"] not in BUDGET_WORDS:
             continue  # other budgets read another number of keys
-        if row.get("hit_rate") is None or row["chunk_size"] not in CHUNK_SIZES:
-            raise ValueError(f"wanted rows with a hit rate and S = {', '.join(map(str, CHUNK_SIZES))}, got {row}")
+        if row.get("hit_rate") is None or 2 * row["chunk_size"] > MIN_CONTEXT:
+            raise ValueError(f"wanted rows with a hit rate and S up to {MIN_CONTEXT // 2}, got {row}")
         row = {"nodes": 1} | row
         groups.setdefault(tuple(row.get(name) for name in GROUP), []).append(row)
     found = []
     for (key, rows), context in product(groups.items(), contexts):
-        share, size = sum(row["hit_rate"] for row in rows) / len(rows), rows[0]["chunk_size"]
+        share = sum(row["hit_rate"] for row in rows) / len(rows)
         # As measured, all nodes of a chain whose tokens are right, or one.
         counts = ("tokens_per_step", "exact_tokens_per_step")
         tokens, exact = (sum(row.get(name) or row["nodes"] for row in rows) / len(rows) for name in counts)
         keys = budget_keys(context) if str(rows[0]["predictor"]) in BUDGET_WORDS else None
-        ns = step_ns(share, context, chips, size, keys) / tokens
+        ns = step_ns(share, context, chips, keys) / tokens
         row = dict(zip(GROUP, key, strict=True)) | {"hit_rate": share, "tokens_per_step": tokens}
         row |= {"projected": context, "chips": chips, "tokens_per_s": 1e9 / ns}
-        row["over_tp"] = estimate(context, None, chips).token_latency_ns / exact / ns
-        found.append(row | {"over_misses": step_ns(0.0, context, chips, size, keys) / exact / ns})
+        row["over_tp"] = estimate(context, None, min(chips, CHIP_COUNTS[-1])).token_latency_ns / exact / ns
+        found.append(row | {"over_misses": step_ns(0.0, context, chips, keys) / exact / ns})
     return found
 
 
-def layer_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] = LAYERS_HIT_RATES) -> list[Row]:
-    """Return what two executed layers make of a whole model, beside appendix F and the estimate, by hit rate.
+def layer_rows(executed: Iterable[Row], hit_rates: Sequence[float] = LAYERS_HIT_RATES) -> list[Row]:
+    """Return what two executed layers make of a whole model, beside appendix F with their parts, by hit rate.
 
     Each further layer adds the cycles from one layer's attention to the next one's, exchange included, which appendix F
-    has not. Gains are over exact attention on a row of `chips`. executed: rows of perf.step pair --layers 2 at one
+    has not. Gains are over exact attention on one row. executed: rows of perf.step pair --layers 2 at one
     context. Raises ValueError unless there are a hit and a miss, of two layers or more.
     """
     found = {row["hit_rate"]: row for row in executed}
@@ -143,12 +111,9 @@ def layer_rows(executed: Iterable[Row], chips: int, hit_rates: Sequence[float] =
         hits, misses = split_layers(LAYERS, rate)
         pair = (hits * all_hit + misses * none_hit) / LAYERS
         formula = token_latency(fixed, per_layer, None, hit["part_sender"], hit["part_receiver"], LAYERS, rate)
-        tp = estimate(context, None, chips, hit["chunk_size"]).token_latency_ns
-        row = {"context": context, "layers": LAYERS, "chips": chips, "hit_rate": rate, "exact": exact}
+        row = {"context": context, "layers": LAYERS, "hit_rate": rate, "exact": exact}
         row |= {"pair": round(pair), "gain": exact / pair, "formula": formula}
-        row["formula_gain"] = token_latency(fixed, per_layer, hit["part_exact"]) / formula
-        pairs = estimate(context, rate, 2 * chips, hit["chunk_size"]).token_latency_ns
-        rows.append(row | {"estimator_gain": tp / pairs})
+        rows.append(row | {"formula_gain": token_latency(fixed, per_layer, hit["part_exact"]) / formula})
     return rows
 
 

@@ -14,11 +14,10 @@ from typing import Any
 from models.llama31_8b.config import preset
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
-    CHUNK_SIZES,
     HITS,
     MIN_CONTEXT,
     Costs,
-    ExecutedTimes,
+    Times,
     budget_keys,
     estimate,
     step_ns,
@@ -58,7 +57,7 @@ ASSUMPTIONS = (
 )
 
 
-def load() -> tuple[ExecutedTimes, set[tuple[int, int]]]:
+def load() -> tuple[Times, set[tuple[int, int]]]:
     """Return the times of perf/data, and the (chips of a row, context) all of whose parts were executed."""
     sweep, ops = cycles_of(read_sweep(CSV)), read(STEPS.with_name(f"{STEPS.stem}_ops.csv"))[1]
     ops = [op for op in ops if op["sharding"] == "sharded"]
@@ -68,7 +67,7 @@ def load() -> tuple[ExecutedTimes, set[tuple[int, int]]]:
     reduces = {row["chips"]: row["cycles"] for row in _bench(ALL_REDUCE.stem)}
     gathers = {n: sweep.get(_gather(n)) for n in CHIP_COUNTS[1:]}
     costs = {n: _costs(n, ops, pairs, reduces.get(n, 0), gathers.get(n) or gathers[4] or 0) for n in CHIP_COUNTS}
-    times = ExecutedTimes(
+    times = Times(
         verify_ns=BUDGET_SENDER_NS,
         pair_ns=_pair_ns(pairs) + caching_apart(),
         merge_ns=reduces[2],
@@ -174,7 +173,7 @@ def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS
             split = estimate(context, None, count, times=times, split_cache=True).token_latency_ns
 
             def speculative(rate: float, count=count, context=context, keys=keys) -> float:
-                return step_ns(rate, context, count, CHUNK_SIZES[0], keys, times)
+                return step_ns(rate, context, count, keys, times)
 
             speeds = {"TP": tp, "split cache": split, "ALSpec": speculative(HITS["budget"])}
             found: Row = {"chips": count, "context": context, "tp_tokens_per_s": 1e9 / tp}

@@ -31,13 +31,13 @@ class NotMeasured(ValueError):
 
 @dataclass(frozen=True)
 class MeasuredTimes(Times):
-    """Times of a sweep: `row_costs` by chips of a row, flash decode's ns as (context, ns) by chips of a row, and the
-    (context, sender, receiver) of pairs by (chips of a row, chunk size). What no pair measured is assumed as in Times,
-    with flash decode of two chunks for a guess."""
+    """Times of a sweep, and the (context, sender, receiver) of pairs by (chips of a row, chunk size). What no pair
+    measured is assumed as in Times, with flash decode of two chunks of `chunk_size` for a guess."""
 
     name: str = ""
+    chunk_size: int = 256
     row_costs: dict[int, Costs] = field(default_factory=dict)
-    flash: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
+    attention: dict[int, dict[int, float]] = field(default_factory=dict)
     pairs: dict[tuple[int, int], list[tuple[int, float, float]]] = field(default_factory=dict)
 
     def costs(self, tp_chips: int) -> Costs:
@@ -50,7 +50,7 @@ class MeasuredTimes(Times):
     def flash_decode_ns(self, context: int, tp_chips: int) -> float:
         """Return flash decode between swept contexts. Raises NotMeasured."""
         self.costs(tp_chips)
-        return _between(self.flash[tp_chips], context, f"1x{tp_chips}")
+        return _between(list(self.attention[tp_chips].items()), context, f"1x{tp_chips}")
 
     def sender_ns(self, context: int, tp_chips: int) -> float:
         """Return the sender's time, measured where a pair of such rows was swept with any chunk size."""
@@ -59,24 +59,24 @@ class MeasuredTimes(Times):
                 return _between([p[:2] for p in points], context, f"2x{chips}, chunks of {size}")
         return self.flash_decode_ns(context, tp_chips) + self.verify_ns
 
-    def receiver_ns(self, context: int, tp_chips: int, chunk_size: int, keys: int | None = None) -> float:
+    def receiver_ns(self, context: int, tp_chips: int, keys: int | None = None) -> float:
         """Return the receiver's time, measured where a pair of such rows was swept with this chunk size."""
         if keys is not None:
-            return super().receiver_ns(context, tp_chips, chunk_size, keys)
-        if points := self.pairs.get((tp_chips, chunk_size)):
-            guess = _between([(p[0], p[2]) for p in points], context, f"2x{tp_chips}, chunks of {chunk_size}")
+            return super().receiver_ns(context, tp_chips, keys)
+        if points := self.pairs.get((tp_chips, self.chunk_size)):
+            guess = _between([(p[0], p[2]) for p in points], context, f"2x{tp_chips}, chunks of {self.chunk_size}")
         else:
-            shortest = self.flash[tp_chips][0][0]
-            guess = self.flash_decode_ns(max(shortest, min(2 * chunk_size, context)), tp_chips) + self.hop_ns
+            shortest = min(self.attention[tp_chips])
+            guess = self.flash_decode_ns(max(shortest, min(2 * self.chunk_size, context)), tp_chips) + self.hop_ns
         return min(self.sender_ns(context, tp_chips), guess)
 
     def shared_contexts(self) -> tuple[int, int]:
         """Return the shortest and the longest context that every row was swept at."""
-        return max(points[0][0] for points in self.flash.values()), min(points[-1][0] for points in self.flash.values())
+        return max(map(min, self.attention.values())), min(map(max, self.attention.values()))
 
     def assumptions(self) -> list[str]:
         """Return what figures of this sweep are made of, one sentence each."""
-        meshes = (f"1x{n} at {', '.join(str(at) for at, _ in points)}" for n, points in sorted(self.flash.items()))
+        meshes = (f"1x{n} at {', '.join(map(str, points))}" for n, points in sorted(self.attention.items()))
         pairs = ", ".join(f"2x{chips} with chunks of {size}" for chips, size in sorted(self.pairs))
         return [
             f"all times are of {self.name}, kernels alone; between contexts lines are straight",
@@ -93,12 +93,13 @@ def _between(points: Sequence[tuple[int, float]], context: int, what: str) -> fl
     return float(np.interp(context, contexts, ns))
 
 
-def load(path: Path, filters: Sequence[str] = ()) -> MeasuredTimes:
+def load(path: Path, filters: Sequence[str] = (), chunk_size: int = 256) -> MeasuredTimes:
     """Load a sweep's CSV.
 
     Args:
         path: of the CSV.
         filters: option=value, where the file holds several plans, precisions or sources.
+        chunk_size: of the pairs that are estimated.
 
     Raises:
         NotMeasured: without a decode step of the model, or with several kinds of them.
@@ -121,14 +122,14 @@ def load(path: Path, filters: Sequence[str] = ()) -> MeasuredTimes:
             f"--measured-only, e.g. plan={kinds[0][1]}"
         )
     source, plan, precision, _ = kinds[0]
-    times = MeasuredTimes(name=f"{path.name} ({source}, plan {plan}, {precision})")
+    times = MeasuredTimes(name=f"{path.name} ({source}, plan {plan}, {precision})", chunk_size=chunk_size)
     for options, block in sorted(steps, key=lambda step: int(step[0]["context"])):
         rows, chips = map(int, options["mesh"].split("x"))
         context = int(options["context"])
         if rows == 1:
             costs = costs_in(block)
             times.row_costs.setdefault(chips, costs)
-            times.flash.setdefault(chips, []).append((context, costs.flash_decode_ns))
+            times.attention.setdefault(chips, {})[context] = costs.flash_decode_ns
         else:
             times.pairs.setdefault((chips, int(options["chunk_size"])), []).append((context, *pair_in(block)))
     if not times.row_costs:

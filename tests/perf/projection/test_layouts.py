@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.llama31_8b.latency import EXECUTED, LAYERS, ExecutedTimes, estimate
+from models.llama31_8b.latency import EXECUTED, LAYERS, Times, estimate
 from perf.lib.data_file import FOLDER, read
 from perf.ops.__main__ import FAMILIES, run
 from perf.projection.layouts import caching_apart, layout_rows, load, saved
@@ -44,7 +44,7 @@ def test_a_pairs_layer_is_within_three_percent_of_the_executed_ones(name, tp):
 
 
 def test_attention_lies_on_the_line_of_executed_contexts():
-    times = ExecutedTimes(attention={4: {1024: 10.0, 4096: 40.0, 8192: 60.0}})
+    times = Times(attention={4: {1024: 10.0, 4096: 40.0, 8192: 60.0}})
     found = [times.flash_decode_ns(context, 4) for context in (1024, 2560, 6144, 8192, 16384)]
     assert found == [10.0, 25.0, 50.0, 60.0, 100.0]
 

@@ -8,17 +8,17 @@ import shlex
 
 import pytest
 
-from models.llama31_8b.latency import CHIP_COUNTS, Times, estimate
+from models.llama31_8b.latency import CHIP_COUNTS, estimate
 from perf.lib.data_file import ROOT
 from perf.projection.__main__ import main
 from perf.projection.measured import NotMeasured, load
-from perf.projection.published import FLASH_DECODE_OP, LAYER, op_table
+from perf.projection.published import FLASH_DECODE_OP, LAYER, PaperTimes, op_table
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, FIRST, GROUP, KERNEL_NS, MID, PASS, ROLE, TAIL, Block, opened
 from perf.sweep.table import LAYER as LAYER_OF
 
 CONTEXTS = (1024, 65536, 131072)
-PAPER = Times()
+PAPER = PaperTimes()
 
 
 def rows_of(chips: int, attention: float, row: int = 0):
@@ -52,7 +52,7 @@ def write(path, *, plans=("sharded",), pairs=(), chips=CHIP_COUNTS, contexts=CON
                         "decode", mesh=f"2x{count}", context=context, plan=plan, attention="speculative"
                     )
                     rows = rows_of(count, PAPER.sender_ns(context, count))
-                    rows += rows_of(count, PAPER.receiver_ns(context, count, 256), row=1)
+                    rows += rows_of(count, PAPER.receiver_ns(context, count), row=1)
                     table.append(Block.make(c.name, "n150", PASS, rows=rows))
     return path
 
@@ -74,7 +74,7 @@ def test_without_pairs_the_assumptions_stand(tmp_path):
     flash = sweep.flash_decode_ns(65536, 4)
     assert flash == pytest.approx(PAPER.flash_decode_ns(65536, 4), abs=1)
     assert sweep.sender_ns(65536, 4) == flash + sweep.verify_ns
-    assert sweep.receiver_ns(65536, 4, 256) == sweep.flash_decode_ns(1024, 4) + sweep.hop_ns
+    assert sweep.receiver_ns(65536, 4) == sweep.flash_decode_ns(1024, 4) + sweep.hop_ns
     for what, call in {
         "outside what was swept of 1x4: 1024 to 131072": lambda: sweep.flash_decode_ns(512, 4),
         "no decode step on 1x8; meshes: 1x4": lambda: sweep.flash_decode_ns(1024, 8),
