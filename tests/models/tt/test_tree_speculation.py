@@ -25,8 +25,8 @@ from tests.support.tt_tolerances import MIN_PCC
 def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity: int, rounds: list[Round]) -> dict:
     """Run `rounds` after the users' prompts, the threshold of each where this dispatch has no traces. By round: the
     logits of both rows, float32 [users, nodes, vocab]; both rows' priorities by layer; accepted paths and tokens as
-    each row's chip tells them. Then what was counted, how often a trace was replayed, and both rows' caches, keys in
-    Hugging Face's order.
+    each row's chip tells them. Then what was counted, how often a trace was replayed, both rows' caches, keys in
+    Hugging Face's order, and of a pair `guarded_results`.
 
     prefilled: keys and values as of `load_cache`. ends: of the guess.
     """
@@ -71,7 +71,7 @@ def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity:
         ]
         for chip in chips
     ]
-    return told
+    return told | ({"guarded": guarded_results(model)} if model.mesh_shape.chips == 2 else {})
 
 
 def tree_texts(
@@ -79,8 +79,7 @@ def tree_texts(
 ) -> dict:
     """Greedy texts of one user, a run for each (drafter, threshold) of `runs`: chains of two tokens by "model", the
     same model under exact attention, whose rounds stay on the chips, or by "self", over its windows. By run the tokens
-    of the chips and of the reference's loop under the same rule, and the hits and misses of both; then the plain text,
-    and `guarded_results`.
+    of the chips and of the reference's loop under the same rule, and the hits and misses of both; then the plain text.
     """
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.reference import generate as by_reference
@@ -118,7 +117,6 @@ def tree_texts(
                 "failures": counted.failures,
             }
         )
-    told["guarded"] = guarded_results(model)
     told["plain"] = by_reference.generate(reference, [prompt], **request).token_ids[0]
     return told
 
@@ -238,26 +236,6 @@ def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, planned):
     )
     check_rounds(planned, told)
     assert told["replays"] == len(HITS) - 1
-
-
-@pytest.mark.sim
-@pytest.mark.timeout(1800)
-def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim_mesh):
-    """A model drafts on both rows, its rounds stay on the chips, and nothing is accepted: the plain text; then the
-    target drafts for itself, and a hit changes the text."""
-    state = random_state_dict(SMALLEST, 0)
-    generator = torch.Generator().manual_seed(11)
-    prompt = torch.randint(0, SMALLEST.vocab_size, (66,), generator=generator).tolist()
-    runs = [("model", 0.0), ("self", 0.58)]
-    told = sim_mesh((2, 1), "2x2").run(tree_texts, SMALLEST, state, prompt, 7, ENDS, 128, runs, timeout=LIMIT_S)
-    logger.info("{}", told)
-    for found in told["runs"]:
-        assert found["texts"][0] == found["texts"][1]
-        assert found["decisions"][0] == found["decisions"][1] and not found["failures"]
-        assert found["accepted"][0] == found["accepted"][1] > 0
-    exact, guessed = told["runs"]
-    assert exact["texts"][0] == told["plain"] != guessed["texts"][0]
-    assert [found["decisions"][0][0] for found in told["runs"]] == [0, 1]
     whole = [(0, [5, 7]), (0, [9])]
     assert told["guarded"] == [
         ([whole, whole], [[5, 7], [9]]),
@@ -266,6 +244,42 @@ def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim
             "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data",
         ),
     ], "no token is emitted from a broken step"
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_a_target_that_drafts_for_itself_writes_the_references_text(sim_mesh):
+    """A tree's guess is accepted, and changes the text."""
+    told = texts_on_a_pair(sim_mesh, 166, 4, [("self", 0.58)])
+    (guessed,) = told["runs"]
+    assert guessed["texts"][0] != told["plain"] and guessed["decisions"][0] == (1, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim_mesh):
+    """A model drafts on both rows, its rounds stay on the chips, and nothing is accepted: the plain text; then the
+    target drafts for itself, and a hit changes the text."""
+    told = texts_on_a_pair(sim_mesh, 11, 7, [("model", 0.0), ("self", 0.58)])
+    exact, guessed = told["runs"]
+    assert exact["texts"][0] == told["plain"] != guessed["texts"][0]
+    assert [found["decisions"][0][0] for found in told["runs"]] == [0, 1]
+
+
+def texts_on_a_pair(sim_mesh, seed: int, new_tokens: int, runs: list[tuple[str, float]]) -> dict:
+    """Return `tree_texts` after a prompt of 66 drawn tokens, those of the reference with its decisions."""
+    state = random_state_dict(SMALLEST, 0)
+    generator = torch.Generator().manual_seed(seed)
+    prompt = torch.randint(0, SMALLEST.vocab_size, (66,), generator=generator).tolist()
+    given = SMALLEST, state, prompt, new_tokens, ENDS, 128, runs
+    told = sim_mesh((2, 1), "2x2").run(tree_texts, *given, timeout=LIMIT_S)
+    logger.info("{}", told)
+    for found in told["runs"]:
+        assert found["texts"][0] == found["texts"][1]
+        assert found["decisions"][0] == found["decisions"][1] and not found["failures"]
+        assert found["accepted"][0] == found["accepted"][1] > 0
+    return told
 
 
 @pytest.mark.slow
