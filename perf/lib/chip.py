@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
@@ -28,15 +29,17 @@ Timer = Callable[[Callable[[], Any]], "list[list[ProgramSpan]]"]
 class Chip:
     """What the process of a measurement opens.
 
-    grid: columns x rows of cores. mesh: rows and columns of chips; None for one. gated: kernels start from stubs that
-    know the compute gate. timed: the firmware notes the start and end of every program, under fast dispatch; else every
-    core counts its kernels' cycles.
+    grid: columns x rows of cores; None for a mock chip, which builds programs and runs none. mesh: rows and columns of
+    chips; None for one. gated: kernels start from stubs that know the compute gate. timed: the firmware notes the start
+    and end of every program, under fast dispatch; else every core counts its kernels' cycles. library: a ttsim library
+    that simulates the one chip, without cycles.
     """
 
-    grid: str
+    grid: str | None
     mesh: tuple[int, int] | None = None
     gated: bool = False
     timed: bool = False
+    library: Path | None = None
 
     @property
     def dispatch(self) -> str:
@@ -47,9 +50,17 @@ class Chip:
         from runtime_patches import sgdc
         from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
         from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
-        from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
+        from runtime_patches.simulated_n150.environment import (
+            mock_environment,
+            process_environment,
+            simulated_environment,
+        )
 
         stubs = sgdc.overlays() if self.gated else {}
+        if self.grid is None:
+            return process_environment(mock_environment((1, 1), stubs))
+        if self.library is not None:
+            return process_environment(simulated_environment(self.grid, stubs, library=self.library))
         clocks, variables = (
             (timeline_overlays(), TIMELINE_VARIABLES) if self.timed else (cycle_overlays(), CYCLE_VARIABLES)
         )
@@ -80,6 +91,16 @@ class Chip:
             yield mesh
         finally:
             plan.close(mesh)
+
+
+def ttsim_library(path: str) -> Path:
+    """Return the ttsim library that --simulator names. Raises ValueError with what is missing to run on it."""
+    from runtime_patches.simulated_n150 import doctor
+    from runtime_patches.simulated_n150.library import check_library
+
+    if reason := doctor.why_not(doctor.LIBRARY, doctor.findings(path)):
+        raise ValueError(reason)
+    return check_library(path)
 
 
 def counted_from_start(device, launch: Callable[[], Any]) -> tuple[Counts, int]:

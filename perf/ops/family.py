@@ -46,21 +46,26 @@ class Family:
     about: what is compared, a line.
     options: of a point, with their defaults. choices: the values of those that have few.
     points: named lists of points, of which "default" is measured when none is asked for, each "OPTION=VALUE[,VALUE...]
-    ..." as on the command line. chip: what a point is measured on. measure: returns a point's rows, given the open
-    device. check: raises ValueError where a point cannot be measured. complete: returns columns that follow from
-    earlier rows. apart: each point has a process of its own.
+    ..." as on the command line. chip: what a point is measured on, None for this machine alone.
+    measure: returns a point's rows, given the open device. judge: returns the row whose columns `errors` a chip without
+    cycles gives, None where there are none. check: raises ValueError where a point cannot be measured.
+    complete: returns columns that follow from earlier rows. apart: each point has a process of its own. any_grid: the
+    chip's grid may be another.
     """
 
     about: str
     options: Mapping[str, Any]
     points: Mapping[str, Sequence[str]]
-    chip: Callable[[SimpleNamespace], Chip]
+    chip: Callable[[SimpleNamespace], Chip | None]
     measure: Callable[[Any, SimpleNamespace], Row | list[Row]]
+    judge: Callable[[Any, SimpleNamespace], Row] | None = None
+    errors: Sequence[str] = ()
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     check: Callable[[SimpleNamespace], Any] = lambda point: None
     complete: Callable[[Row, Sequence[Row]], Row] = lambda row, earlier: {}
     targets: Sequence[Target] = ()
     apart: bool = False
+    any_grid: bool = False
 
     def named(self, name: str) -> list[Point]:
         """Return the points of a list. Raises ValueError for another name."""

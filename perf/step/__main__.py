@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure decode steps and layers on simulated chips: a speculating pair, a layer of Llama 3.1 8B.
 
-`python -m perf.step pair` or `layer`, each with --help. The simulator's cost model is a floor,
+`python -m perf.step pair`, `layer` or `values`, each with --help. The simulator's cost model is a floor,
 and link times are guesses: read ratios of one run, not times.
 """
 
@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perf.lib.measuring_process import answered
-from perf.step import layer, pair
+from perf.step import layer, pair, values
 from runtime_patches.board.command_line import OneLineParser, run_command
 
-STEPS = {"pair": pair, "layer": layer}
+STEPS = {"pair": pair, "layer": layer, "values": values}
 
 
 def _work(work: str, asked: Mapping[str, Any]) -> Any:

@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A decode step of a few layers on one simulated chip, every program timed; its values judged against torch."""
+"""A decode step of a few layers on one simulated chip, every program timed, and a prefill; their values judged against
+torch."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from loguru import logger
 from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD, random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.model import TtLlama, read
 from models.llama31_8b.tt.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
 from models.llama31_8b.tt.settings import ModelSettings
@@ -26,7 +27,7 @@ from models.llama31_8b.tt.weights import WeightStore
 from perf.footprint.mesh_build import blank_weights
 from perf.lib.launch_labels import ATTENTION, Label, Labels, Tensor
 from perf.lib.tensors import errors_of
-from perf.step.device import fill
+from perf.step.device import SEED, fill
 from perf.step.shapes import TOKEN
 from runtime_patches.profiling.timeline import ProgramSpan, Timeline
 
@@ -94,13 +95,7 @@ def measure_layer(
     state, store = (
         blank_weights(config, mesh, MeshShape(*mesh.shape)) if blank else (random_state_dict(config), HeldWeights(mesh))
     )
-    capacity = -(-context // 128) * 128
-    settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding, zeroed=False)
-    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
-    fill(model)
-    caches = [
-        [read(cache).float()[:, :, : context - 1] for cache in part] for part in (model.cache.keys, model.cache.values)
-    ]
+    model, caches = _filled(mesh, config, formats, sharding, context, state, store)
     inputs = model.step_inputs([TOKEN], [context - 1])
     residual: list[ttnn.Tensor] = []
     timeline.start()
@@ -111,7 +106,47 @@ def measure_layer(
     programs = programs_of(spans, labels)
     if not isinstance(store, HeldWeights):
         return {"programs": programs, "values": {}}
-    return {"programs": programs, "values": _judged(store, config, state, caches, residual, logits)}
+    return {"programs": programs, "values": _judged(store, config, state, caches, [TOKEN], residual, logits)}
+
+
+def judge_layer(
+    mesh: ttnn.MeshDevice, config: LlamaConfig, formats: PrecisionConfig, sharding: str, context: int, prompt: int
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Decode token `context` as `measure_layer` does, then prefill `prompt` random tokens; nothing is timed.
+
+    Returns {"decode": ..., "prefill": ...}, each {"layer": ..., "logits": ...} as `measure_layer`'s values: the layer's
+    of the last token's tile, the logits of the last token.
+    """
+    state, store, residual = random_state_dict(config), HeldWeights(mesh), list[ttnn.Tensor]()
+    model, caches = _filled(mesh, config, formats, sharding, context, state, store)
+    logits: ttnn.Tensor | None
+    tokens = torch.randint(TABLE_ROWS, (prompt,), generator=torch.Generator().manual_seed(SEED)).tolist()
+    values = {}
+    with _kept(model, residual):
+        logits = model.decode(model.step_inputs([TOKEN], [context - 1]), gather_logits=False)
+        values["decode"] = _judged(store, config, state, caches, [TOKEN], residual, logits)
+        logits = model.prefill(tokens, user=0, start=0, last=True, gather_logits=False)
+    nothing = [[cache[:, :, :0] for cache in tensors] for tensors in caches]
+    return values | {"prefill": _judged(store, config, state, nothing, tokens, residual, logits)}
+
+
+def _filled(
+    mesh: ttnn.MeshDevice,
+    config: LlamaConfig,
+    formats: PrecisionConfig,
+    sharding: str,
+    context: int,
+    state: Mapping[str, torch.Tensor],
+    store: WeightStore,
+) -> tuple[TtLlama, list[list[torch.Tensor]]]:
+    """Return a model whose cache holds random numbers, and these: keys and values by layer, the `context` - 1 positions
+    before a step's."""
+    capacity = -(-context // 128) * 128
+    settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding, zeroed=False)
+    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
+    fill(model)
+    tensors = (model.cache.keys, model.cache.values)
+    return model, [[read(cache).float()[:, :, : context - 1] for cache in part] for part in tensors]
 
 
 def _judged(
@@ -119,18 +154,21 @@ def _judged(
     config: LlamaConfig,
     state: Mapping[str, torch.Tensor],
     caches: list[list[torch.Tensor]],
+    tokens: Sequence[int],
     residual: list[ttnn.Tensor],
-    logits: ttnn.Tensor,
+    logits: ttnn.Tensor | None,
 ) -> dict[str, dict[str, float]]:
-    """Return the errors of what left the last layer, and of the logits, against torch after `caches`: earlier keys and
-    values by layer, the positions before the step's."""
-    left = read(residual[-1]).float().flatten(0, 2)[:1, : config.hidden_size]
-    last = read(logits)[0, 0, 0, : config.vocab_size]
+    """Return the errors of what left the last layer, the last token's tile, and of the last token's logits, against
+    torch after `caches`."""
+    assert logits is not None
+    tile = (len(tokens) - 1) // TILE * TILE
+    left = read(residual[-1]).float().flatten(0, 2)[: len(tokens) - tile, : config.hidden_size]
+    last = read(logits)[0, 0, (len(tokens) - 1) % TILE, : config.vocab_size]
     values: dict[str, dict[str, float]] = {"layer": {}, "logits": {}}
     for name, weights in (("held", store.state(config, state)), ("given", state)):
-        wanted_last, states = reference(config, weights, caches)
+        wanted_last, states = reference(config, weights, caches, tokens)
         normed = F.rms_norm(left, (config.hidden_size,), weights["model.norm.weight"], config.rms_norm_eps)
-        for what, found, wanted in zip(values, (normed, last), (states, wanted_last), strict=True):
+        for what, found, wanted in zip(values, (normed, last), (states[tile:], wanted_last), strict=True):
             errors = errors_of(found, wanted)
             values[what] |= {f"{key}_{name}": errors[key] for key in ERRORS}
     return values
@@ -155,14 +193,12 @@ def _kept(model: TtLlama, residual: list[ttnn.Tensor]) -> Iterator[None]:
 
 
 def reference(
-    config: LlamaConfig, weights: Mapping[str, torch.Tensor], caches: list[list[torch.Tensor]]
+    config: LlamaConfig, weights: Mapping[str, torch.Tensor], caches: list[list[torch.Tensor]], tokens: Sequence[int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the logits [vocab] and the normed output of the last layer [1, hidden] of the same step in torch.
-
-    caches: earlier keys and values by layer as the chip holds them, [1, kv heads, positions, head_dim].
-    """
+    """Return the last logits [vocab] and the normed output of the last layer [tokens, hidden] of the same step in
+    torch. caches: earlier keys and values by layer as the chip holds them, [1, kv heads, positions, head_dim]."""
     model, earlier = ReferenceLlama.from_state_dict(config, weights), caches[0][0].shape[2]
-    cache = model.new_cache(1, earlier + 1)
+    cache = model.new_cache(1, earlier + len(tokens))
     for layer, (keys, values) in enumerate(zip(*caches, strict=True)):
         # The chip keeps the partners of a rotation side by side, the reference half a head apart.
         keys = keys.unflatten(3, (-1, 2)).transpose(3, 4).flatten(3)
@@ -170,7 +206,7 @@ def reference(
         cache.values[layer][:, :, :earlier] = values
     cache.reserve(earlier)
     cache.commit(earlier)
-    logits, states = model.forward(torch.tensor([[TOKEN]]), cache, hidden=True)
+    logits, states = model.forward(torch.tensor([list(tokens)]), cache, hidden=True)
     return logits[0, -1], states[0]
 
 
