@@ -30,7 +30,7 @@ HITS = {"budget": 0.95, "ends": 0.19}
 # does it: both data movement cores of each core.
 SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
 # A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
-# least squares over a projected floor (docs/results/prefill.md).
+# least squares over a projected floor (perf/data/projections/prefill.json).
 PREFILL_FROM = 2048
 PREFILL_NS = {1: (112220.0, 11.7916), 2: (133065.0, 5.9007), 4: (110559.0, 2.9513), 8: (76167.0, 1.7263)}
 

@@ -53,6 +53,8 @@ FAMILIES: dict[str, Family] = {
     "sgdc": sgdc.SGDC,
     "gemm": gemm.GEMM,
     "prefill_product": prefill.PRODUCT,
+    "prefill_attention": prefill.ATTENTION,
+    "prefill_parts": prefill.PARTS,
     "all_reduce": collectives.ALL_REDUCE,
     "gated_product": gated_product.GATED_PRODUCT,
     "rotated_heads": rotated_heads.ROTATED_HEADS,

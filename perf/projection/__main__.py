@@ -13,7 +13,7 @@ from pathlib import Path
 from models.llama31_8b.latency import CHIP_COUNTS, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
 from perf.lib.data_file import Questions, Row, new_file, read
 from perf.lib.tables import table
-from perf.projection import gains, layouts
+from perf.projection import gains, layouts, prefill
 from perf.projection.published import PaperTimes
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
@@ -93,6 +93,23 @@ def _hits(options: argparse.Namespace) -> Answer:
     return rows, f"{table(rows, names)}\n\nassuming that\n{_listed(gains.HITS_ASSUMPTIONS)}"
 
 
+def _layers(options: argparse.Namespace) -> Answer:
+    rows = [row for path in options.files for row in gains.layer_rows(read(path)[1])]
+    return rows, table(rows, "context hit_rate gain formula_gain")
+
+
+def _prefill(options: argparse.Namespace) -> Answer:
+    rows = prefill.rows_of(options.tokens, options.chips)
+    names = f"chips tokens {' '.join(prefill.PARTS)} ms tokens_per_s of_peak published of_published"
+    return rows, f"{table(rows, names)}\n\nmilliseconds, assuming that\n{_listed(prefill.ASSUMPTIONS)}"
+
+
+def _tokens_of_a_prompt(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= MAX_CONTEXT:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {MAX_CONTEXT}")
+    return int(text)
+
+
 def _read(files: Sequence[Path]) -> list[Row]:
     return [row for path in files for row in read(path)[1]]
 
@@ -101,6 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Return 0; 2 with one line for values that make no sense, or files that hold too little."""
     questions = Questions("python -m perf.projection", __doc__)
     add = questions.add
+
+    def files(question: argparse.ArgumentParser) -> None:
+        question.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of perf/data or your own")
 
     tokens = add("tokens", _tokens, "tokens/s by chips, context and hit rate: figure 7 of the ALSpec paper")
     tokens.add_argument("--context", type=_context, nargs="+", metavar="K")
@@ -116,9 +136,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     for question in (tokens, beside):
         question.add_argument("--plot", type=_plot, metavar="FILE", help="save the picture there")
+    first = add("prefill", _prefill, "a floor of the time to a prompt's first token by parts, beside published times")
+    first.add_argument("--tokens", type=_tokens_of_a_prompt, nargs="+", default=prefill.TOKENS, metavar="N")
+    first.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)
     hits = add("hits", _hits, "what hit rates that perf.studies.quality measured are worth at long contexts")
-    hits.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of perf/data or your own")
+    files(hits)
     hits.add_argument("--threshold", type=float, default=0.10, help="rows of this threshold (0.10)")
+    layers = add("layers", _layers, "what two layers that a pair executed (perf.step pair) make of a whole model")
+    files(layers)
     return questions.run(argv, (ValueError,))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What speculation gains on boards: appendix F of the ALSpec paper at assumed and measured hits."""
+"""What speculation gains on boards: appendix F of the ALSpec paper at assumed, measured and executed hits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from typing import Any
 
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
+    LAYERS,
     MIN_CONTEXT,
     Estimate,
     Times,
     budget_keys,
     estimate,
+    split_layers,
     step_ns,
+    token_latency,
 )
 
 Row = dict[str, Any]
 # How the quality study calls the product's guess by its default budget.
 BUDGET_WORDS = ("budget", "own decay=0.5 budget=0.98")
+LAYERS_HIT_RATES = (0.5, 0.625, 0.75, 0.875, 1.0)
 # What the rows of measured hits have in common; the rest is averaged over windows.
 GROUP = ("context", "chunk_size", "predictor", "threshold", "nodes", "rule")
 HITS_ASSUMPTIONS = (
@@ -81,6 +85,36 @@ def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072),
         row["over_tp"] = estimate(context, None, min(chips, CHIP_COUNTS[-1])).token_latency_ns / exact / ns
         found.append(row | {"over_misses": step_ns(0.0, context, chips, keys) / exact / ns})
     return found
+
+
+def layer_rows(executed: Iterable[Row], hit_rates: Sequence[float] = LAYERS_HIT_RATES) -> list[Row]:
+    """Return what two executed layers make of a whole model, beside appendix F with their parts, by hit rate.
+
+    Each further layer adds the cycles from one layer's attention to the next one's, exchange included, which appendix F
+    has not. Gains are over exact attention on one row. executed: rows of perf.step pair --layers 2 at one
+    context. Raises ValueError unless there are a hit and a miss, of two layers or more.
+    """
+    found = {row["hit_rate"]: row for row in executed}
+    if not {0.0, 1.0} <= set(found) or any(row["layers"] < 2 for row in found.values()):
+        layers = sorted({row["layers"] for row in found.values()})
+        raise ValueError(f"wanted steps of two layers with hits 1 and 0, got hits {sorted(found)} of {layers} layers")
+
+    def whole(row: Row, part: str, pitch: str) -> int:
+        return row[part] + (LAYERS - row["layers"]) * row[pitch]
+
+    hit, context = found[1.0], found[1.0]["context"]
+    exact = whole(hit, "exact", "layer_pitch_exact")
+    all_hit, none_hit = (whole(row, "cycles", "layer_pitch") for row in (hit, found[0.0]))
+    fixed, per_layer = hit["part_fixed"], hit["part_per_layer"]
+    rows = []
+    for rate in hit_rates:
+        hits, misses = split_layers(LAYERS, rate)
+        pair = (hits * all_hit + misses * none_hit) / LAYERS
+        formula = token_latency(fixed, per_layer, None, hit["part_sender"], hit["part_receiver"], LAYERS, rate)
+        row = {"context": context, "layers": LAYERS, "hit_rate": rate, "exact": exact}
+        row |= {"pair": round(pair), "gain": exact / pair, "formula": formula}
+        rows.append(row | {"formula_gain": token_latency(fixed, per_layer, hit["part_exact"]) / formula})
+    return rows
 
 
 def save_plot(points: Sequence[Estimate], path: Path) -> None:

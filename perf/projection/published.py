@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
 from models.llama31_8b.latency import CHIP_COUNTS, KV_HEADS, MIN_CONTEXT, Costs, Times
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
 from perf.lib.data_file import FOLDER, Row, read
 
 FLASH_DECODE_OP = "ScaledDotProductAttentionDecode"
 LAYER, FIXED = "per_layer", "fixed"
+ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 # Keys and values of 128 numbers in bfloat8_b: a tile of 1024 takes 1024 mantissa bytes and 64 shared exponents.
 BYTES_PER_POSITION_AND_HEAD = 2 * 128 * 1088 // 1024
 # Least squares over seven published pairs of short and 64K speeds (tests/perf/projection/test_published.py).
@@ -89,6 +92,28 @@ class PaperTimes(Times):
     def flash_decode_ns(self, context: int, tp_chips: int) -> float:
         """Return FD(K) of one layer with its KV heads split over `tp_chips` chips; the table's at 1K."""
         return self.costs(tp_chips).flash_decode_ns + (context - MIN_CONTEXT) * self.ns_per_position(tp_chips)
+
+
+def collective_ns(collective: str, chips: int, size: int) -> float:
+    """Return the kernel time of a collective, interpolated between the measured sizes.
+
+    Args:
+        collective: "all_gather", "reduce_scatter" or "all_to_all".
+        chips: of the row.
+        size: bytes of the un-sharded tensor. Below the smallest measured size only the start is left.
+
+    Raises:
+        ValueError: for chips or sizes that were not measured.
+    """
+    rows = [row for row in read_rows("ethernet_2026_09.csv") if row["collective"] == collective]
+    points = [(row["bytes"], 1000 * row["us"]) for row in rows if row["chips"] == chips]
+    if not points:
+        known = sorted({row["chips"] for row in rows})
+        raise ValueError(f"no time of {collective} on {chips} chips was measured, only on {known}")
+    sizes, ns = zip(*points, strict=True)
+    if not 0 < size <= sizes[-1]:
+        raise ValueError(f"{collective} was measured up to {sizes[-1]} bytes, got {size}")
+    return float(np.interp(size, sizes, ns))
 
 
 def published_tokens_per_s(chips: int, precision: str, context: int) -> float | None:

@@ -12,15 +12,12 @@ import pytest
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
     EXECUTED,
-    PREFILL_FROM,
     estimate,
     layouts,
-    prefill_ns,
     split_layers,
     step_ns,
     token_latency,
 )
-from perf.lib.data_file import FOLDER, read
 
 CONTEXTS = (1024, 5000, 32768, 65536, 98304, 131072)
 
@@ -94,16 +91,6 @@ def test_a_cache_split_over_two_rows_and_what_a_pair_adds_by_hand():
     assert shortest[0].token_latency_ns == shortest[1].token_latency_ns
     pair = [estimate(65536, 0.0, 16, times=one).token_latency_ns for one in (replace(times, pair_ns=0.0), times)]
     assert pair[1] == pytest.approx(pair[0] + 32 * 70)
-
-
-def test_what_a_prefill_takes_at_least_are_the_committed_figures():
-    rows = [row for row in read(FOLDER / "projections" / "prefill.json")[1] if row["tokens"] >= PREFILL_FROM]
-    assert {row["chips"] for row in rows} == set(CHIP_COUNTS) and len(rows) == 28
-    for row in rows:
-        assert prefill_ns(row["tokens"], row["chips"]) / 1e6 == pytest.approx(row["ms"], rel=0.005)
-        half = row["tokens"] // 2
-        parts = prefill_ns(half, row["chips"]) + prefill_ns(half, row["chips"], start=half)
-        assert parts == pytest.approx(prefill_ns(row["tokens"], row["chips"]))
 
 
 def test_latency_falls_with_the_hit_rate_and_grows_with_the_context():

@@ -290,9 +290,12 @@ def test_the_shortest_recorded_context_runs_again_as_recorded(library, tmp_path)
 
 @pytest.mark.slow
 @pytest.mark.sim
-def test_a_prefills_product_runs_again_as_recorded():
-    (point,) = FAMILIES["prefill_product"].asked("rows=128 outputs=512 program=banked_product".split())
-    rows = docs.read(FOLDER / "ops" / "prefill_product.json")[1]
-    (recorded,) = (row for row in rows if point.items() <= row.items())
-    (again,) = run("prefill_product", [point])
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("prefill_product", "rows=128 outputs=512 program=banked_product"), ("prefill_attention", "start=0 size=128")],
+)
+def test_rows_of_a_prefills_tables_run_again_as_recorded(name, asked):
+    (point,) = FAMILIES[name].asked(asked.split())
+    (recorded,) = (row for row in docs.read(FOLDER / "ops" / f"{name}.json")[1] if point.items() <= row.items())
+    (again,) = run(name, [point])
     assert again["cycles"] == pytest.approx(recorded["cycles"], rel=0.005)

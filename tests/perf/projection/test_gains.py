@@ -9,11 +9,11 @@ import pytest
 from models.llama31_8b.latency import EXECUTED, budget_keys, estimate, selection_ns, step_ns
 from perf.lib.data_file import FOLDER, ROOT, read
 from perf.projection.__main__ import main
-from perf.projection.gains import hit_rows
+from perf.projection.gains import hit_rows, layer_rows
 from perf.projection.published import PaperTimes
 
 
-@pytest.mark.parametrize("name", ["layouts", "hit_projection"])
+@pytest.mark.parametrize("name", ["layouts", "hit_projection", "layers_projection"])
 def test_a_recorded_command_gives_its_rows_again(name, tmp_path, monkeypatch, capsys):
     """To the last digit."""
     monkeypatch.chdir(ROOT)
@@ -38,6 +38,24 @@ def test_windows_are_averaged_and_tokens_divide_the_step():
     assert chain["tokens_per_step"] == 16 and chain["over_tp"] == pytest.approx(one["over_tp"])
 
 
+PARTS = {"part_fixed": 100, "part_per_layer": 50, "part_exact": 40, "part_sender": 44, "part_receiver": 10}
+TWO = {"layers": 2, "context": 65536, "chunk_size": 128, "exact": 281, "layer_pitch_exact": 91} | PARTS
+TWO_LAYERS = [
+    TWO | {"hit_rate": 1.0, "cycles": 235, "layer_pitch": 65},
+    TWO | {"hit_rate": 0.5, "cycles": 270, "layer_pitch": 66},
+    TWO | {"hit_rate": 0.0, "cycles": 307, "layer_pitch": 97},
+]
+
+
+def test_each_further_layer_adds_a_pitch_and_appendix_f_counts_the_rest_once():
+    half, full = layer_rows(TWO_LAYERS, (0.5, 1.0))
+    assert half["exact"] == full["exact"] == 281 + 30 * 91
+    assert full["pair"] == 235 + 30 * 65 and full["gain"] == pytest.approx(full["exact"] / full["pair"])
+    assert half["pair"] == (235 + 30 * 65 + 307 + 30 * 97) / 2
+    assert full["formula"] == 100 + 32 * 60 and half["formula"] == 100 + 16 * 60 + 16 * 94
+    assert full["formula_gain"] == pytest.approx(2980 / 2020)
+
+
 def test_a_budget_costs_its_keys_and_their_choice():
     """At 64K a guess of 6,747 keys arrives later than one of both ends, and the tiles are chosen first."""
     assert budget_keys(8192) == 1999 and budget_keys(65536) == 6747 and budget_keys(1024) < 1024
@@ -56,6 +74,8 @@ def test_a_budget_costs_its_keys_and_their_choice():
     [
         (lambda: hit_rows([HITS | {"hit_rate": 0.5, "chunk_size": 1024}]), "S up to 512"),
         (lambda: hit_rows([HITS]), "wanted rows with a hit rate"),
+        (lambda: layer_rows(TWO_LAYERS[1:]), "two layers with hits 1 and 0, got hits"),
+        (lambda: layer_rows([row | {"layers": 1} for row in TWO_LAYERS]), "two layers with hits 1 and 0, got hits"),
     ],
 )
 def test_rows_that_say_too_little_are_refused(make, why):

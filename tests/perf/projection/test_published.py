@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from models.llama31_8b.latency import KV_HEADS, estimate
@@ -12,6 +14,7 @@ from perf.projection.published import (
     BYTES_PER_POSITION_AND_HEAD,
     HEAD_BYTES_PER_S,
     PaperTimes,
+    collective_ns,
     read_rows,
 )
 
@@ -60,7 +63,17 @@ def test_the_head_rate_is_the_least_squares_fit_to_published_64k_runs():
     assert 180 < KV_HEADS * BYTES_PER_POSITION_AND_HEAD / PAPER.ns_per_position(1) < 191.25
 
 
-def test_a_hop_takes_what_an_exchange_of_8_kib_guesses_did():
-    exchange = {"collective": "all_to_all", "chips": 2, "bytes": 2 * 8192}
-    (row,) = (row for row in read_rows("ethernet_2026_09.csv") if row.items() >= exchange.items())
-    assert 1000 * row["us"] == PAPER.hop_ns
+def test_collectives_take_what_was_measured():
+    for row in read_rows("ethernet_2026_09.csv"):
+        told = collective_ns(row["collective"], row["chips"], row["bytes"])
+        assert told == pytest.approx(1000 * row["us"])
+    assert collective_ns("all_gather", 2, 98304) == pytest.approx((12200 + 17500) / 2)
+    assert collective_ns("all_gather", 8, 1) == 17610
+    assert collective_ns("all_to_all", 2, 2 * 8192) == PAPER.hop_ns, "an exchange of 8 KiB guesses"
+    for arguments, says in (
+        (("all_gather", 3, 8192), "no time of all_gather on 3 chips was measured, only on [2, 4, 8]"),
+        (("all_gather", 2, 2**21), "all_gather was measured up to 1048576 bytes, got 2097152"),
+        (("all_gather", 2, 0), "got 0"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(says)):
+            collective_ns(*arguments)

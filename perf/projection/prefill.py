@@ -1,0 +1,269 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""A floor of the time to a prompt's first token, by parts whose cycles were executed on a few simulated cores.
+
+What a part takes of all 64 cores is projected from what a core of the benches took, by the number of its blocks. No
+part is faster than the DRAM that it reads, nor than the matrix units. Collectives are published times, and beyond 1 MB
+lines through those of the smallest and the largest size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from models.llama31_8b.config import LlamaConfig, preset
+from models.llama31_8b.tt.mesh import TILE, MeshShape
+from models.llama31_8b.tt.precision import FIDELITY, LayerPrecision, bytes_of, precision_config
+from models.llama31_8b.tt.prefill import PREFILL_CHUNK, all_cores_read, attention_size, padded_rows, row_blocks
+from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES
+from perf.lib.data_file import FOLDER, Row, read
+from perf.projection.published import ALL_GATHER, REDUCE_SCATTER, collective_ns, read_rows
+from perf.step.shapes import head_pieces
+
+GRID = (8, 8)
+CORES = GRID[0] * GRID[1]
+# Rows and columns of a chip whose product was executed over two inner dimensions, and the longer one.
+SHORT, WIDE, LONG = 128, 6144, 1024
+TOKENS = (128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+PARTS = ("products", "attention", "others", "collectives", "head")
+# Ops that give a core whole rows of tiles; the others share all tiles among the cores.
+BY_ROWS = ("norm", "create heads", "concatenate heads")
+ASSUMPTIONS = (
+    "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 rows by banked_product, of two "
+    "tiles of rows per core by minimal_matmul with bfloat8_b weights, attention, the other ops of a layer, and the LM "
+    "head of a decode step",
+    "what banked_product takes beyond its start grows with rows along a line, from 128 on, and is no less for fewer "
+    "columns of a core than were executed",
+    "projected: how many blocks there are, all sums, and products of more rows, of which a block of the weight takes "
+    "the executed time, or that of the matrix unit at its peak if that is longer",
+    "a tile of a bfloat4_b weight is read in the time of a bfloat8_b one's",
+    "cores do not wait for each other's reads; a cycle is a nanosecond",
+    "ops that share tiles among the cores take a chip's part of them on several chips; norms and heads take as long",
+    "nothing is overlapped, and no time passes between programs, on the host or for the embedding",
+)
+
+
+@cache
+def _rows(name: str) -> tuple[Row, ...]:
+    return tuple(read(FOLDER / "ops" / name)[1])
+
+
+def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return start and slope of the line through two points."""
+    (x, y), (further, higher) = sorted(points)
+    slope = (higher - y) / (further - x)
+    return y - slope * x, slope
+
+
+def _products(program: str) -> list[Row]:
+    """Return a program's executed products on few cores, those with the longest inner dimension last."""
+    rows = [row for row in _rows("prefill_product.json") if row["program"] == program and row["cores"] == "4x4"]
+    return sorted(rows, key=lambda row: row["inputs"])
+
+
+def _between(points: Sequence[tuple[float, float]], at: float) -> float:
+    """Return the value at `at` of straight lines through sorted points, beyond the last in proportion to it."""
+    if at >= points[-1][0]:
+        return points[-1][1] * at / points[-1][0]
+    after = next(i for i, (place, _) in enumerate(points) if at < place)
+    start, slope = _line(points[after - 1 : after + 1])
+    return start + slope * at
+
+
+@cache
+def _blocks() -> dict[int, float]:
+    """Return the executed cycles of a tile of the weight that a core of minimal_matmul multiplies by so many tiles of
+    rows, its start included."""
+    found = {}
+    for row in _products("minimal_matmul"):
+        tiles = row["inputs"] / TILE * row["chip_outputs"] / TILE / GRID[0]
+        found[-(-row["chip_rows"] // TILE // GRID[1])] = row["cycles"] / tiles
+    return found
+
+
+@cache
+def banked_start() -> float:
+    """Return the cycles that banked_product takes to fill and drain, from products over two lengths of the inner
+    dimension."""
+    rows = [row for row in _products("banked_product") if (row["chip_rows"], row["chip_outputs"]) == (SHORT, WIDE)]
+    return _line([(row["inputs"], row["cycles"]) for row in rows])[0]
+
+
+def _step(row: Row) -> float:
+    return (row["cycles"] - banked_start()) / (row["inputs"] / TILE)
+
+
+@cache
+def _steps(dtype: str) -> list[tuple[float, float]]:
+    """Return columns of a core of banked_product, and the executed cycles of a tile of the inner dimension with SHORT
+    rows. Beside those of the format: that over the long inner dimension, of bfloat8_b, as a bound."""
+    found = {}
+    for row in _products("banked_product"):
+        long = (row["inputs"], row["chip_outputs"]) == (LONG, WIDE)
+        if row["chip_rows"] == SHORT and (long or row["dtype"] == dtype != "bfloat8_b"):
+            found[row["chip_outputs"] / TILE / CORES] = _step(row)
+    return sorted(found.items())
+
+
+@cache
+def _growth() -> tuple[float, float]:
+    """Return start and slope of banked_product's cycles of a tile by rows, as multiples of those of SHORT."""
+    steps = {row["chip_rows"]: _step(row) for row in _products("banked_product") if row["chip_outputs"] == WIDE}
+    return _line([(rows, step / steps[SHORT]) for rows, step in steps.items()])
+
+
+def _banked_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
+    columns, points, (less, growth) = -(-outputs // TILE // CORES), _steps(dtype), _growth()
+    step = _between(points, max(columns, points[0][0]))
+    took = inputs / TILE * step * (less + growth * max(rows, SHORT))
+    return banked_start() + max(took, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
+
+
+def product_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
+    """Return the cycles of a product [rows, inputs] @ [inputs, outputs] of the model on 64 cores."""
+    if all_cores_read(rows, dtype):
+        return _banked_cycles(rows, inputs, outputs, dtype)
+    blocks = row_blocks(rows, inputs, outputs, GRID, float32_sums=False)
+    high, wide = (-(-tiles // TILE // cores) for tiles, cores in ((rows, GRID[1]), (outputs, GRID[0])))
+    reads = -(-high // blocks.rows)  # of the weight
+    executed = max(height for height in _blocks() if height <= blocks.rows)
+    tile = max(_blocks()[executed], blocks.rows * TILE_CYCLES[FIDELITY[dtype]])
+    return max(reads * inputs // TILE * wide * tile, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
+
+
+@cache
+def _attention(size: int) -> tuple[float, float]:
+    """Return a program's start, and the cycles of `size` queries with as many keys."""
+    found = [row for row in _rows("prefill_attention.json") if row["size"] == size]
+    return _line([(_pairs(row["tokens"], row["start"], size), row["cycles"]) for row in found[:2]])
+
+
+def _pairs(tokens: int, start: int, size: int) -> int:
+    """Count the pieces of queries and keys of a head's chunk that attention multiplies."""
+    return sum((start + end) // size for end in range(size, tokens + 1, size))
+
+
+def attention_cycles(heads: int, rows: int, start: int) -> float:
+    """Return the cycles of a chunk's attention on 64 cores, which have whole pieces of a head's queries each."""
+    size = attention_size(rows, start, heads, CORES)
+    begin, piece = _attention(size)
+    pairs = heads * _pairs(rows, start, size)
+    longest = (start + rows) // size
+    read = 2 * pairs * bytes_of(size * preset("llama-3.1-8b").head_dim, "bfloat8_b")
+    return max(begin + piece * max(pairs / CORES, longest), read / BYTES_PER_CYCLE)
+
+
+def other_cycles(rows: int, tp: int) -> float:
+    """Return the cycles of a layer's other ops on 64 cores of one of `tp` chips."""
+    tiles = rows / TILE / CORES  # high, of a core
+    return sum(
+        row["a_layer"] * row["cycles"] * (math.ceil(tiles) if row["op"] in BY_ROWS else tiles / tp)
+        for row in _rows("prefill_parts.json")
+        if row["rows"] == TILE
+    )
+
+
+def collective_cycles(rows: int, tp: int, hidden: int) -> float:
+    """Return the nanoseconds of a layer's two gathers and two reductions of bfloat16 rows."""
+    if tp == 1:
+        return 0.0
+    size, total = 2 * rows * hidden, 0.0
+    for collective in (ALL_GATHER, REDUCE_SCATTER):
+        known = sorted(
+            row["bytes"]
+            for row in read_rows("ethernet_2026_09.csv")
+            if (row["collective"], row["chips"]) == (collective, tp)
+        )
+        if size <= known[-1]:
+            total += 2 * collective_ns(collective, tp, size)
+        else:
+            start, slope = _line([(at, collective_ns(collective, tp, at)) for at in (known[0], known[-1])])
+            total += 2 * (start + slope * size)
+    return total
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Milliseconds to the first token of a prompt, by PARTS."""
+
+    chips: int
+    tokens: int
+    ms: Mapping[str, float]
+
+    @property
+    def total(self) -> float:
+        return sum(self.ms.values())
+
+
+def products_of(config: LlamaConfig, formats: LayerPrecision, tp: int) -> list[tuple[int, int, str]]:
+    """Return inputs, outputs and format of a layer's products on one of `tp` chips."""
+    hidden, attended = config.hidden_size, config.num_attention_heads * config.head_dim
+    columns = attended + 2 * config.num_key_value_heads * config.head_dim
+    wide = config.intermediate_size // tp
+    return [
+        (hidden, columns // tp, formats.qkv),
+        (attended // tp, hidden, formats.wo),
+        (hidden, wide, formats.ff1),
+        (hidden, wide, formats.ff3),
+        (wide, hidden, formats.ff2),
+    ]
+
+
+def project(tokens: int, chips: int) -> Prompt:
+    """Project a prompt of Llama 3.1 8B in performance precision, alone on a row of `chips`."""
+    config = preset("llama-3.1-8b")
+    MeshShape(1, chips).check_model(config)
+    formats, heads = (
+        precision_config("performance", config.num_hidden_layers).layer,
+        config.num_attention_heads // chips,
+    )
+    ns, layers = dict.fromkeys(PARTS, 0.0), config.num_hidden_layers
+    products = products_of(config, formats, chips)
+    for start in range(0, tokens, PREFILL_CHUNK):
+        rows = padded_rows(min(PREFILL_CHUNK, tokens - start))
+        each = [product_cycles(rows, *product) for product in products]
+        ns["products"] += layers * sum(each)
+        ns["attention"] += layers * attention_cycles(heads, rows, start)
+        ns["others"] += layers * other_cycles(rows, chips)
+        ns["collectives"] += layers * collective_cycles(rows, chips, config.hidden_size)
+    ns["head"] = head_ns(chips)
+    return Prompt(chips, tokens, {part: took / 1e6 for part, took in ns.items()})
+
+
+def head_ns(tp: int) -> float:
+    """Return the cycles of the executed LM head's pieces on one of `tp` chips."""
+    rows = read(FOLDER / "steps" / "decode_layer.csv")[1]
+    piece = next(row["cycles"] for row in rows if row["stage"] == "head" and row["sharding"] == "sharded")
+    return head_pieces(preset("llama-3.1-8b")) * piece / tp
+
+
+def peak_ns(tokens: int, chips: int) -> float:
+    """Return what the matrix units of `chips` need for a prompt at the model's fidelities, causal attention."""
+    config = preset("llama-3.1-8b")
+    formats = precision_config("performance", config.num_hidden_layers).layer
+    cycles = sum(
+        tokens * inputs * outputs / TILE**3 * TILE_CYCLES[FIDELITY[dtype]]
+        for inputs, outputs, dtype in products_of(config, formats, 1)
+    )
+    pairs = config.num_attention_heads * tokens * (tokens + 1) / 2
+    cycles += 2 * pairs * config.head_dim / TILE**3 * TILE_CYCLES[FIDELITY["bfloat8_b"]]
+    return config.num_hidden_layers * cycles / CORES / chips
+
+
+def rows_of(tokens: Sequence[int], chips: Sequence[int]) -> list[dict[str, Any]]:
+    """Return a row per prompt and number of chips, with what is published, None where nothing is."""
+    published = {(row["chips"], row["tokens"]): row["ms"] for row in read_rows("published_prefill.csv")}
+    found = []
+    for count in chips:
+        for length in tokens:
+            prompt = project(length, count)
+            row: dict[str, Any] = {"chips": count, "tokens": length} | dict(prompt.ms) | {"ms": prompt.total}
+            row |= {"tokens_per_s": 1000 * length / prompt.total}
+            row |= {"of_peak": peak_ns(length, count) / 1e6 / prompt.total}
+            known = published.get((count, length))
+            found.append(row | {"published": known, "of_published": None if known is None else prompt.total / known})
+    return found
