@@ -11,17 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer, l1_bytes, largest_buffers
+from tt_kernels.common.circular_buffers import (
+    FIDELITY,
+    TILE_BYTES,
+    Buffer,
+    circular_buffer,
+    l1_bytes,
+    largest_buffers,
+)
 from tt_kernels.common.cores import check_on_device, core_set, l1_free, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, result_memory, unsupported_if_refused
+from tt_kernels.common.tensor_facts import UnsupportedError, check_rows, result_memory, unsupported_if_refused
 
 if TYPE_CHECKING:
     import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
-FIDELITY = {"BFLOAT8_B": "HiFi2", "BFLOAT4_B": "LoFi"}  # by weight: the fewest passes that use all its bits
+WEIGHTS = ("BFLOAT8_B", "BFLOAT4_B")
 PACKET_BYTES = 8192  # of the NoC
 BLOCK_ROWS = 32  # tiles of the rows that are multicast at once, at most
 MAX_INNER = 8  # of them side by side
@@ -98,16 +105,7 @@ def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
 
 
 def _check(x: Any, weight: Any) -> None:
-    found, other = facts("x", x), facts("weight", weight)
-    for name, tensor, dtypes in (("x", found, ("BFLOAT16",)), ("weight", other, tuple(FIDELITY))):
-        if not tensor.on_device or tensor.dtype not in dtypes or tensor.layout != "TILE":
-            where = "device" if tensor.on_device else "host"
-            raise UnsupportedError(
-                f"{name} must be {' or '.join(dtypes)} TILE on the device, it is {tensor.dtype} {tensor.layout} on the "
-                f"{where}"
-            )
-        if len(tensor.shape) != 4 or tensor.shape[:2] != (1, 1):
-            raise UnsupportedError(f"{name} must be [1, 1, rows, columns], got {tensor.shape}")
+    found, other = check_rows("x", x), check_rows("weight", weight, WEIGHTS)
     if not found.interleaved:
         raise UnsupportedError("x must be interleaved, it is sharded")
     memory = weight.memory_config()

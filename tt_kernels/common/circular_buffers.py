@@ -11,7 +11,12 @@ from typing import Any
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import Core
 
+# A block float tile adds an exponent byte for every 16 numbers.
 TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "BFLOAT4_B": 576, "FLOAT32": 4096}
+# Fidelity of products with weights of a format: the fewest passes that use all its bits. bfloat16 weights accumulate in
+# float32, with which HiFi4 gives single wrong outputs on Wormhole (tt-metal issue 38306); HiFi3 leaves out only the
+# product of both lower halves.
+FIDELITY = {"BFLOAT16": "HiFi3", "BFLOAT8_B": "HiFi2", "BFLOAT4_B": "LoFi"}
 
 
 @dataclass(frozen=True)

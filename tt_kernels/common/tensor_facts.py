@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -51,19 +52,29 @@ def facts_or_none(name: str, tensor: ttnn.Tensor | None) -> TensorFacts | None:
 MAX_USERS = 32  # a row each, one tile high
 
 
+def check_rows(name: str, tensor: ttnn.Tensor, dtypes: Collection[str] = ("BFLOAT16",)) -> TensorFacts:
+    """Return the facts of a matrix, [1, 1, rows, columns], TILE, on the device. Errors: UnsupportedError for any
+    other."""
+    found = facts(name, tensor)
+    if not found.on_device or found.dtype not in dtypes or found.layout != "TILE":
+        where = "device" if found.on_device else "host"
+        raise UnsupportedError(
+            f"{name} must be {' or '.join(dtypes).lower()} TILE on the device, it is {found.dtype} {found.layout} on "
+            f"the {where}"
+        )
+    if len(found.shape) != 4 or found.shape[:2] != (1, 1):
+        raise UnsupportedError(f"{name} must be [1, 1, rows, columns], got {found.shape}")
+    return found
+
+
 def check_user_rows(name: str, tensor: ttnn.Tensor) -> TensorFacts:
     """Return the facts of rows of 1 to 32 users, bfloat16 [1, 1, users, columns], TILE, on the device.
 
     Errors: UnsupportedError for any other tensor.
     """
-    found = facts(name, tensor)
-    if not found.on_device or (found.dtype, found.layout) != ("BFLOAT16", "TILE"):
-        where = "device" if found.on_device else "host"
-        raise UnsupportedError(
-            f"{name} must be bfloat16 TILE on the device, it is {found.dtype} {found.layout} on the {where}"
-        )
-    if len(found.shape) != 4 or found.shape[:2] != (1, 1) or not 1 <= found.shape[2] <= MAX_USERS:
-        raise UnsupportedError(f"{name} must be [1, 1, users, columns], 1 to {MAX_USERS} users, got {found.shape}")
+    found = check_rows(name, tensor)
+    if not 1 <= found.shape[2] <= MAX_USERS:
+        raise UnsupportedError(f"{name} must have 1 to {MAX_USERS} users, got {found.shape}")
     return found
 
 

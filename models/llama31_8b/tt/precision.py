@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from tt_kernels.common import circular_buffers
+
 TILE_ELEMENTS = 1024
-# A block float tile adds an exponent byte for every 16 numbers.
-TILE_BYTES = {"bfloat16": 2048, "bfloat8_b": 1088, "bfloat4_b": 576}
-# Fidelity of products with weights of a format. bfloat16 weights accumulate in float32, with which HiFi4 gives single
-# wrong outputs on Wormhole (tt-metal issue 38306); HiFi3 leaves out only the product of both lower halves.
-FIDELITY = {"bfloat16": "HiFi3", "bfloat8_b": "HiFi2", "bfloat4_b": "LoFi"}
+# By weight format, as the ops have them.
+FIDELITY = {dtype.lower(): fidelity for dtype, fidelity in circular_buffers.FIDELITY.items()}
+TILE_BYTES = {dtype: circular_buffers.TILE_BYTES[dtype.upper()] for dtype in FIDELITY}
 _LAYER_NUMBER = re.compile("0|[1-9][0-9]{0,5}")
 
 

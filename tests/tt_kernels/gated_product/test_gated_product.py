@@ -99,7 +99,7 @@ def test_what_is_refused_is_named(mock_mesh):
         "gate has been deallocated": (given(gone=True), good),
         "up must be bfloat16 TILE on the device, it is BFLOAT8_B TILE": (good, given(dtype="bfloat8_b")),
         "gate must be bfloat16 TILE on the device, it is BFLOAT16 TILE on the host": (given(memory="HOST"), good),
-        "gate must be [1, 1, users, columns], 1 to 32 users, got (1, 1, 33, 320)": (
+        "gate must have 1 to 32 users, got (1, 1, 33, 320)": (
             In(torch.zeros(1, 1, 33, CORES * COLUMNS), memory="L1"),
             good,
         ),
