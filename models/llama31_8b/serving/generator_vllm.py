@@ -125,11 +125,11 @@ class LlamaForCausalLM:
         return [[]]
 
     def warmup_model_prefill(self, kv_cache: list[Any], enable_trace: bool, can_sample_on_device: bool = False) -> None:
-        """Compile what prefills need; they are not traced. Raises ValueError for `can_sample_on_device`."""
+        """Run prefills: the first call compiles all, the second, with enable_trace, records that of a whole chunk.
+        Raises ValueError for `can_sample_on_device`."""
         if can_sample_on_device:
             raise ValueError(_DECODE_ONLY)
-        if not enable_trace:
-            self._ready().warm_up_prefill()
+        self._ready().warm_up_prefill(again=enable_trace)
 
     def warmup_model_decode(
         self,

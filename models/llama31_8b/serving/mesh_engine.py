@@ -20,7 +20,7 @@ from ..tt.prefill import PREFILL_CHUNK, padded_rows
 from ..tt.sampling.per_user import PerUserSampler, draws_among_candidates
 from ..tt.sampling.top_k import Sampler
 from ..tt.settings import ModelSettings
-from ..tt.trace import TracedStep, slow_dispatch, watch_programs, why_no_trace
+from ..tt.trace import TracedPrefill, TracedStep, slow_dispatch, why_no_trace
 from ..tt.weights import HostWeights
 from .draws import Draw
 
@@ -64,7 +64,8 @@ class MeshEngine:
         self._decoded = 0
         self._eager = why_no_trace(model.mesh)
         if self._eager is not None:
-            logger.info("decode steps run eagerly: {}", self._eager)
+            logger.info("decode steps and prefills run eagerly: {}", self._eager)
+        self._prefill = TracedPrefill(model, PREFILL_CHUNK, self._eager is not None)
         self._inputs = model.step_inputs([0] * self.users, [-1] * self.users)
         greedy = Sampler(model.mesh, model.mesh_shape, model.config, SamplingParams())
         self._drawn = PerUserSampler(model.mesh, model.mesh_shape, model.config, self.users)
@@ -81,11 +82,10 @@ class MeshEngine:
         table[0] = pages
         self._cache.set_page_table(table)
         self._log_counts()
-        with watch_programs(self.model.mesh, self._steps.values()):
-            prompt = [0] * start + list(tokens)
-            logits = cache_prompt(self.model, prompt, 0, PREFILL_CHUNK, start=start, logits=True)
-            assert logits is not None  # of a prompt that is not empty
-            return read(logits)[0, 0, (start + len(tokens) - 1) % TILE].float()
+        prompt = [0] * start + list(tokens)
+        logits = cache_prompt(self.model, prompt, 0, PREFILL_CHUNK, start=start, logits=True, prefill=self._prefill)
+        assert logits is not None  # of a prompt that is not empty
+        return read(logits)[0, 0, (start + len(tokens) - 1) % TILE].float()
 
     def decode(self, tokens: torch.Tensor, positions: torch.Tensor, pages: torch.Tensor) -> ttnn.Tensor:
         """Start a step of one token per slot, int [users] each; a position of -1 skips a slot. It yields logits."""
@@ -128,10 +128,13 @@ class MeshEngine:
         """Wait for a step and return the tokens that it chose, int64 [users, 1]."""
         return agreed_tokens(self.model, step).reshape(self.users, -1)
 
-    def warm_up_prefill(self) -> None:
-        """Compile what prompts of any length need."""
+    def warm_up_prefill(self, again: bool) -> None:
+        """Compile what prompts of any length need. again: capture the trace of a whole chunk instead, if there is
+        one."""
         pages = torch.zeros(self._cache.width, dtype=torch.int32)
         sizes = {padded_rows(count) for count in range(TILE, min(PREFILL_CHUNK, self.model.capacity) + 1, TILE)}
+        if again:
+            sizes = {PREFILL_CHUNK} if self._prefill.traces else set()
         for size in sorted(sizes):
             self.prefill([0] * min(size, self.model.capacity), 0, pages)
 
@@ -155,10 +158,7 @@ class MeshEngine:
     def _run(self, step: TracedStep[ttnn.Tensor], pages: torch.Tensor) -> ttnn.Tensor:
         self._decoded += 1
         self._cache.set_page_table(pages)
-        if step.runs:
-            return step()
-        with watch_programs(self.model.mesh, self._steps.values()):  # the first run compiles programs
-            return step()
+        return step()
 
     def _traced(self, launch: Callable[[], ttnn.Tensor]) -> TracedStep[ttnn.Tensor]:
         return TracedStep(self.model.mesh, launch, self._eager is not None)

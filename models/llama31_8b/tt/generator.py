@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Generator as Yielding
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -28,7 +29,7 @@ from .model import StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, re
 from .prefill import PREFILL_CHUNK, check_chunk
 from .sampling.top_k import Sampler, samples_on_chips
 from .spec_decode.tree_step import TreeStep
-from .trace import TracedStep, watch_programs, why_no_trace
+from .trace import TracedPrefill, TracedStep, why_no_trace
 
 
 class PlainSteps:
@@ -68,9 +69,9 @@ class PlainSteps:
 class ChipEngine(Engine):
     """A TtLlama on its mesh.
 
-    A step is captured as a trace after its first run if the mesh was opened with a trace region and fast dispatch;
-    otherwise, and with trace=False, every step runs eagerly and `why_eager` says why. `replays` counts the steps of the
-    last text that replayed a trace.
+    A step, and a prefill chunk of `prefill_chunk` tokens, is captured as a trace after its first run if the mesh was
+    opened with a trace region and fast dispatch; otherwise, and with trace=False, all run eagerly and `why_eager` says
+    why. `replays` counts the steps of the last text that replayed a trace.
 
     nodes: of every step over token trees, whatever the trees are, so that one trace serves all; 0 decodes one token per
     step. sample_on: "device" samples on the chips and reads back ids alone, "host" reads logits; both draw the same
@@ -143,14 +144,13 @@ class ChipEngine(Engine):
             self.release()
             self._sampler = self._make_sampler(sampling)
         if self.why_eager is not None:
-            logger.info("decode steps run eagerly: {}", self.why_eager)
+            logger.info("decode steps and prefills run eagerly: {}", self.why_eager)
         model.reset()
 
     def kept(self, user: int, cached: int) -> int:
         return kept_prefix(self.model, cached)
 
     def prefill(self, texts: Sequence[Sequence[int]], starts: Sequence[int]) -> Yielding[tuple[int, int], None, None]:
-        recorded = () if self._plain is None else (self._plain.traced,)
         done, total = 0, sum(map(len, texts)) - sum(starts)
 
         def count(tokens: int) -> None:
@@ -159,16 +159,16 @@ class ChipEngine(Engine):
             if self.on_prefill is not None:
                 self.on_prefill(done, total)
 
-        with watch_programs(self.model.mesh, recorded):
+        progress = None if self.on_prefill is None else count
+        with closing(self._traced_prefill()) as run:
             for user, (text, start) in enumerate(zip(texts, starts, strict=True)):
-                logits = self._cache_prompt(
-                    text, user, start, self._sampler is None, None if self.on_prefill is None else count
-                )
+                logits = self._cache_prompt(run, text, user, start, self._sampler is None, progress)
                 yield user, self._first(logits, user, (len(text) - 1) % TILE)
 
     def prompt_logits(self, prompt: Sequence[int], user: int) -> torch.Tensor:
         """Cache a prompt in chunks and return the last token's logits, float32 [vocab]."""
-        return read(self._cache_prompt(prompt, user))[0, 0, (len(prompt) - 1) % TILE].float()
+        with closing(self._traced_prefill()) as run:
+            return read(self._cache_prompt(run, prompt, user))[0, 0, (len(prompt) - 1) % TILE].float()
 
     def begin(self) -> None:
         model, eager = self.model, self.why_eager is not None
@@ -179,6 +179,7 @@ class ChipEngine(Engine):
             if self._plain is None:
                 self._plain = PlainSteps(model, self.draws.sampling, self._sampler, eager)
             self._plain.held, self._traced = {}, self._plain.traced
+            self._traced.refresh()
         self._before = self._traced.runs, self._traced.replays
 
     def step(
@@ -228,8 +229,12 @@ class ChipEngine(Engine):
     def statistics(self) -> AttentionStatistics | None:
         return self.model.statistics()
 
+    def _traced_prefill(self) -> TracedPrefill:
+        return TracedPrefill(self.model, self.prefill_chunk, self.why_eager is not None)
+
     def _cache_prompt(
         self,
+        run: TracedPrefill,
         text: Sequence[int],
         user: int,
         start: int = 0,
@@ -245,6 +250,7 @@ class ChipEngine(Engine):
             logits=True,
             gather_logits=gather_logits,
             progress=progress,
+            prefill=run,
         )
         assert logits is not None  # of a text that is not empty
         return logits

@@ -53,6 +53,10 @@ class ChunkInputs(NamedTuple):
     places: dict[int, ttnn.Tensor]
     tile: ttnn.Tensor
 
+    @property
+    def tensors(self) -> list[ttnn.Tensor]:
+        return [self.tokens, self.start, self.angles, self.pages, *self.places.values(), self.tile]
+
 
 class Chunk(NamedTuple):
     """A prefill chunk. piece: how many queries and keys a core attends with at once; it divides rows and start."""

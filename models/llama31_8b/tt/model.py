@@ -283,7 +283,7 @@ class TtLlama:
                 f"a chunk of {len(tokens)} tokens from position {start} is empty, does not start a tile "
                 f"of {TILE} positions, or exceeds the cache of {self.capacity}"
             )
-        rows = min(padded_rows(len(tokens)), self.capacity - start)
+        rows, piece = self.chunk_shape(len(tokens), start)
         padded = list(tokens) + [0] * (rows - len(tokens))
         stages = [] if self.groups is None else self.groups.parallel_stages
         places = {
@@ -298,8 +298,13 @@ class TtLlama:
             places,
             self.put_integers(torch.tensor([0, 0, (len(tokens) - 1) // TILE * TILE, 0]), "int32", on_device),
         )
-        grid = self.mesh.compute_with_storage_grid_size()
-        return Chunk(inputs, attention_size(rows, start, self.rows.heads, grid.x * grid.y))
+        return Chunk(inputs, piece)
+
+    def chunk_shape(self, tokens: int, start: int) -> tuple[int, int]:
+        """Return the rows of a chunk of so many tokens, padding included, and how many a core attends with at once:
+        chunks that have these in common run the same programs."""
+        rows, grid = min(padded_rows(tokens), self.capacity - start), self.mesh.compute_with_storage_grid_size()
+        return rows, attention_size(rows, start, self.rows.heads, grid.x * grid.y)
 
     def cache_chunk(self, chunk: Chunk, last: bool, gather_logits: bool = True) -> ttnn.Tensor | None:
         """Run a chunk through the layers. last: return the logits of its last token's tile, bfloat16 [1, 1, 32, vocab],
@@ -410,15 +415,16 @@ def cache_prompt(
     logits: bool = False,
     gather_logits: bool = True,
     progress: Callable[[int], None] | None = None,
+    prefill: Callable[..., ttnn.Tensor | None] | None = None,
 ) -> ttnn.Tensor | None:
     """Cache a user's prompt in chunks of `chunk` tokens; with `logits` return its last tile's (see TtLlama.prefill),
     else None. start: tokens already cached, from `kept_prefix`. progress(tokens): called once the
-    chips have cached a chunk of so many."""
-    found = None
+    chips have cached a chunk of so many. prefill: caches a chunk, by default TtLlama.prefill."""
+    found, prefill = None, prefill or model.prefill
     for begin in range(start, len(prompt), chunk):
         end = min(begin + chunk, len(prompt))
         last = logits and end == len(prompt)
-        found = model.prefill(prompt[begin:end], user, begin, last=last, gather_logits=gather_logits)
+        found = prefill(prompt[begin:end], user, begin, last=last, gather_logits=gather_logits)
         if progress is not None:
             ttnn.synchronize_device(model.mesh)
             progress(end - begin)

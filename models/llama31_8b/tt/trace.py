@@ -1,16 +1,19 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A step that is captured as a trace after its first run, and replayed."""
+"""Steps, and chunks of prompts, that are captured as a trace after their first run, and replayed."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Generic, TypeVar
 
 import ttnn
+
+from .layer import Chunk
+from .model import TtLlama, overwrite
 
 Result = TypeVar("Result")
 
@@ -18,19 +21,23 @@ Result = TypeVar("Result")
 class TracedStep(Generic[Result]):
     """Call `step`: eagerly the first time, which compiles its programs, then by a captured trace, unless eager. step:
     reads and writes tensors at fixed addresses and returns tensors that every replay overwrites: read them before
-    another step runs. runs: calls since creation or release; replays: runs of the trace."""
+    another step runs. runs: calls since creation or release; replays: runs of the trace. Programs that others compile
+    after the capture have it made anew: their kernels and semaphores may be where the trace writes."""
 
     def __init__(self, mesh: ttnn.MeshDevice, step: Callable[[], Result], eager: bool) -> None:
         self.mesh, self.step, self.eager = mesh, step, eager
         self.runs = self.replays = 0
         self._recorded: tuple[int, Result] | None = None
+        self._programs = 0  # that were compiled at the capture
 
     def __call__(self) -> Result:
+        self.refresh()
         self.runs += 1
         if self.eager or self.runs == 1:
             return self.step()
         if self._recorded is None:
             self._recorded = _capture(self.mesh, self.step)
+            self._programs = self.mesh.num_program_cache_entries()
         trace, output = self._recorded
         ttnn.execute_trace(self.mesh, trace, cq_id=0, blocking=False)
         self.replays += 1
@@ -41,10 +48,10 @@ class TracedStep(Generic[Result]):
         """Return whether the last call compiled and captured nothing."""
         return self.runs > (1 if self.eager else 2)
 
-    @property
-    def recorded(self) -> bool:
-        """Return whether a trace is held; lasting tensors must not be where it writes."""
-        return self._recorded is not None
+    def refresh(self) -> None:
+        """Release the trace if programs were compiled since its capture."""
+        if self._recorded is not None and self.mesh.num_program_cache_entries() != self._programs:
+            self.release()
 
     def release(self) -> None:
         """Release the trace; the step can be called again, starting with its first eager run."""
@@ -53,21 +60,47 @@ class TracedStep(Generic[Result]):
         self._recorded, self.runs = None, 0
 
 
-@contextmanager
-def watch_programs(mesh: ttnn.MeshDevice, steps: Iterable[TracedStep[Any]]) -> Iterator[None]:
-    """Release the recorded traces of `steps` if what runs meanwhile compiles new programs: their kernels and semaphores
-    may be where a trace writes."""
-    recorded = [step for step in steps if step.recorded]
-    if not recorded:
-        yield
-        return
-    before = mesh.num_program_cache_entries()
-    try:
-        yield
-    finally:
-        if mesh.num_program_cache_entries() != before:
-            for step in recorded:
-                step.release()
+class TracedPrefill:
+    """Cache chunks of prompts as TtLlama.prefill does: those of `rows` tokens, padding included, by a trace that the
+    second of them captures. Others run eagerly, and so do starts from which attention takes smaller pieces than from
+    0, as programs differ by piece. With `eager` all do.
+
+    Until `close` a trace may be held; lasting tensors must not be where it writes. Logits of a trace are overwritten by
+    its next replay.
+    """
+
+    def __init__(self, model: TtLlama, rows: int, eager: bool) -> None:
+        self.model, self._rows = model, rows
+        self._chunk: Chunk | None = None if eager or rows > model.capacity else model.chunk([0] * rows, 0, 0)
+        self._steps: dict[tuple[bool, bool], TracedStep[ttnn.Tensor | None]] = {}
+
+    def __call__(
+        self, tokens: Sequence[int], user: int, start: int, last: bool, gather_logits: bool = True
+    ) -> ttnn.Tensor | None:
+        """See TtLlama.prefill."""
+        model, held = self.model, self._chunk
+        if held is None or model.chunk_shape(len(tokens), start) != model.chunk_shape(self._rows, 0):
+            return model.prefill(tokens, user, start, last, gather_logits)
+        overwrite(held.inputs.tensors, model.chunk(tokens, user, start, on_device=False).inputs.tensors)
+        kind = last, gather_logits
+        if kind not in self._steps:
+            self._steps[kind] = TracedStep(model.mesh, partial(model.cache_chunk, held, *kind), eager=False)
+        return self._steps[kind]()
+
+    @property
+    def traces(self) -> bool:
+        """Return whether chunks of `rows` tokens are traced."""
+        return self._chunk is not None
+
+    @property
+    def replays(self) -> int:
+        """Return how many chunks replayed a trace."""
+        return sum(step.replays for step in self._steps.values())
+
+    def close(self) -> None:
+        """Release the traces."""
+        for step in self._steps.values():
+            step.release()
 
 
 def _capture(mesh: ttnn.MeshDevice, step: Callable[[], Result]) -> tuple[int, Result]:

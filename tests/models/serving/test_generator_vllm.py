@@ -165,7 +165,7 @@ def test_warm_ups_compile_before_they_trace(reference):
         adapter.warmup_model_decode(
             kv_cache=[[]], enable_trace=traced, max_batch_size=USERS, num_blocks=WIDTH, can_sample_on_device=True
         )
-    assert adapter.engine.warmed == ["prefill", "decode and sample", "decode and sample"]
+    assert adapter.engine.warmed == ["prefill", "decode and sample", "prefill again", "decode and sample"]
 
 
 def test_refusals(reference):

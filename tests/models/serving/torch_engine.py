@@ -104,8 +104,8 @@ class TorchEngine:
     def read_tokens(self, step):
         return self._result(step)
 
-    def warm_up_prefill(self):
-        self.warmed.append("prefill")
+    def warm_up_prefill(self, again):
+        self.warmed.append("prefill again" if again else "prefill")
 
     def warm_up_decode(self, sampling):
         self.warmed.append("decode and sample" if sampling else "decode")

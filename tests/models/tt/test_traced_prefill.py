@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whole chunks of prompts replay a trace, whatever their start and user; caches and logits are the eager ones, bit for
+bit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import pytest
+
+from tests.support.tt_tolerances import prompt
+
+
+@dataclass(frozen=True)
+class Case:
+    """prompts: user, tokens and how many chunks replay a trace."""
+
+    layers: int
+    chunk: int
+    prompts: tuple[tuple[int, int, int], ...]
+
+
+# The ends of the first prompts have new programs: traces are made anew.
+SMALL = Case(1, 32, ((0, 96, 1), (1, 64, 1)))
+LARGE = Case(2, 64, ((0, 148, 1), (1, 128, 0), (1, 192, 3), (0, 123, 2)))
+
+
+def caches_and_logits(mesh, case: Case) -> dict:
+    """In the worker: by prompt the replays so far; by way the logits after each and, at the end, all caches."""
+    import ttnn
+
+    from models.llama31_8b.tt.model import cache_prompt
+    from models.llama31_8b.tt.trace import TracedPrefill
+    from tests.support.tt_programs import TINY, build
+
+    config = replace(TINY.with_layers(case.layers), num_attention_heads=2, num_key_value_heads=2)
+    model, _ = build(mesh, config, users=2, capacity=3 * case.chunk)
+
+    def chips(tensor) -> list:
+        return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(tensor)]
+
+    told: dict = {"replays": []}
+    for way in ("traced", "eager"):
+        run = TracedPrefill(model, case.chunk, eager=way == "eager")
+        logits = []
+        for user, count, _ in case.prompts:
+            logits.append(chips(cache_prompt(model, prompt(count, count), user, case.chunk, logits=True, prefill=run)))
+            told["replays"].append(run.replays)
+        run.close()
+        told[way] = logits, [chips(tensor) for tensor in (*model.cache.keys, *model.cache.values)]
+        if way == "traced":
+            for tensor in (*model.cache.keys, *model.cache.values):
+                ttnn.copy(ttnn.zeros_like(tensor), tensor)
+    return told
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    "shape, grid, case",
+    [
+        ((1, 1), "2x1", SMALL),
+        pytest.param((1, 1), "2x1", LARGE, marks=pytest.mark.slow),
+        pytest.param((1, 2), "4x2", SMALL, marks=pytest.mark.slow),
+    ],
+    ids=["1x1", "1x1 two layers", "1x2"],
+)
+def test_traced_chunks_are_the_eager_ones(sim_device, sim_mesh, shape, grid, case):
+    import torch
+
+    worker = sim_device(grid, dispatch="fast") if shape == (1, 1) else sim_mesh(shape, grid, dispatch="fast")
+    told = worker.run(caches_and_logits, case, timeout=1400)
+    assert told["replays"] == [*accumulate(replays for *_, replays in case.prompts), *[0] * len(case.prompts)]
+    (traced, ours), (eager, theirs) = told["traced"], told["eager"]
+    for (_, count, _), first, second in zip(case.prompts, traced, eager, strict=True):
+        row = (count - 1) % 32
+        assert all(torch.equal(a[0, 0, row], b[0, 0, row]) for a, b in zip(first, second, strict=True)), count
+    assert len(ours) == len(theirs) == 2 * case.layers
+    for one, other in zip(ours, theirs, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.abs().max() > 0 and torch.equal(a, b)
