@@ -25,7 +25,7 @@ from runtime_patches.board.command_line import OneLineParser, run_command
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perf" / "data"
 PACKAGES = ("ttnn", "torch", "transformers", "wolfpine")
-OUTPUTS = ("--write", "--json", "--plot", "--trace", "--steps")  # name a file and leave the results as they are
+OUTPUTS = ("--write", "--json", "--plot", "--steps")  # name a file and leave the results as they are
 Row = dict[str, Any]
 _STARTED = time.monotonic()
 

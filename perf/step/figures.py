@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """What measured steps of a pair say: cycles, the parts of appendix F, gains beside its formula, both levels of
-speculation together, and the programs in time, as a Chrome / Perfetto trace and as a picture."""
+speculation together, and the programs in time as a picture."""
 
 from __future__ import annotations
 
@@ -153,22 +153,6 @@ def both_levels(
 def title(name: str) -> str:
     """Return what a step is called where it is shown."""
     return "exact attention" if name == EXACT else f"{float(name):.0%} hits"
-
-
-def chrome_trace(steps: Mapping[str, Step]) -> dict[str, Any]:
-    """Return all steps as a Chrome / Perfetto trace: a process per step, a track per chip; one microsecond is one
-    cycle."""
-    events: list[dict[str, Any]] = []
-    for process, (name, step) in enumerate(steps.items()):
-        events.append({"ph": "M", "pid": process, "name": "process_name", "args": {"name": title(name)}})
-        for chip, spans in enumerate(step["chips"]):
-            track = {"pid": process, "tid": chip}
-            events.append({"ph": "M", **track, "name": "thread_name", "args": {"name": f"chip {chip}"}})
-            for span in spans:
-                what = {"layer": span["layer"], "program": span["number"], "cores": span["cores"]}
-                timing = {"ts": span["start"], "dur": length(span)}
-                events.append({"ph": "X", **track, "name": span["name"], **timing, "args": what})
-    return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
 def plot(steps: Mapping[str, Step], path: Path) -> None:

@@ -15,7 +15,6 @@ leave out their collectives; `--steps FILE` lets a run go on where the last one 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Kept, markdown
-from perf.step.figures import Step, both_levels, chrome_trace, plot, rows
+from perf.step.figures import Step, both_levels, plot, rows
 from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, known_weights, part_of
 from runtime_patches.board.command_line import OneLineParser
 from runtime_patches.simulated_n150.grids import parse_grid
@@ -185,7 +184,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--tree", type=int, metavar="NODES", help=trees)
     add("--hits", type=float, nargs="+", default=[0.0, 0.5, 1.0], help="hit rates, 0 to 1")
     add_write_option(parser, "--json")
-    add("--trace", type=new_file, help="also write a Chrome / Perfetto trace there")
     add("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
     add("--steps", type=new_file, metavar="FILE", help="keep measured steps there, and take those that are there")
     return parser
@@ -210,8 +208,6 @@ def main(argv: Sequence[str]) -> int:
     found = rows(steps, shape, split)
     if options.write:
         write(options.write, parser, argv, found if levels is None else levels)
-    if options.trace:
-        options.trace.write_text(json.dumps(chrome_trace(steps)) + "\n")
     if options.plot:
         plot(steps, options.plot)
     shared = {*shape, *(name for name in found[0] if name.startswith("part_")), "exact", "tensor_parallel"}

@@ -21,13 +21,12 @@ from perf.ops.attention import LAYOUTS, tree_columns
 from perf.ops.family import Target, measurable, report
 from perf.ops.flash_decode import guess_name
 from perf.ops.sampling import bytes_moved, total_variation
-from perf.ops.sgdc import KERNEL_CYCLES, MARK_CORE, check_outcome, measure_exchange, measure_gate, overlap, spread
+from perf.ops.sgdc import KERNEL_CYCLES, measure_exchange, measure_gate
 from perf.ops.stock_decode import attention
 from runtime_patches import sgdc
-from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, cycle_overlays
+from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 from runtime_patches.simulated_n150.library import version
 from tt_kernels.common.circular_buffers import l1_bytes
-from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import choose_work_split
 from tt_kernels.speculative_sampling.reference import SigmoidModel
@@ -188,36 +187,6 @@ def test_bytes_moved():
     moved = bytes_moved(3, 2, 1000)
     assert moved["exact, accepted"] == 3 * 5 * 2000 and moved["exact, rejected"] == 3 * 2 * 2000
     assert moved["sigmoid, accepted"] == 3 * (2 * 64 + 2000) and moved["host"] == 3 * 6 * 2000
-
-
-def test_a_layer_with_another_outcome_than_asked_for_is_no_measurement():
-    check_outcome(True, 0, [YIELDED, HOLDS_GUESS])
-    check_outcome(False, 1, [HOLDS_GUESS, HOLDS_EXACT])
-    with pytest.raises(RuntimeError, match=r"are \['rejected', 'received'\].*give \['accepted', 'received'\]"):
-        check_outcome(True, 0, [HOLDS_EXACT, HOLDS_GUESS])
-
-
-@pytest.mark.parametrize("origin", [1000, 0xFFFFFFC0])
-def test_chips_on_one_clock(origin):
-    """A hit: chip 1 marks its start 10 cycles after chip 0, its MLP runs from 300 to 800, and chip 0, the sender, is at
-    its attention until 700. The clock may wrap."""
-
-    def span(start: int, end: int) -> Span:
-        return Span(end - start, 1, (origin + start) % (1 << 32), (origin + end) % (1 << 32))
-
-    def counts(mark: int, attention: int, mlp: tuple[int, int], end: int) -> dict:
-        program = span(end - 5, end)
-        work = {(x, 0): CoreCycles(program, None, None, None, span(0, attention), None) for x in range(1, 4)}
-        work[0, 0] = CoreCycles(program, None, None, None, span(*mlp), None)
-        work[MARK_CORE] = CoreCycles(program, None, span(mark, mark + 2), None, None, None)
-        return work
-
-    sender, receiver = counts(0, 700, (710, 715), 720), counts(10, 290, (300, 800), 820)
-    assert spread([sender, receiver]) == {"total": 820, "chip_0": 720, "chip_1": 820}
-    assert spread([receiver, sender]) == {"total": 820, "chip_0": 820, "chip_1": 720}
-    assert overlap(sender, receiver) == 400
-    assert overlap(counts(0, 250, (260, 265), 270), receiver) == 0
-    assert overlap(counts(0, 5000, (5010, 5015), 5020), receiver) == 500
 
 
 def gate_body(device):
