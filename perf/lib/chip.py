@@ -29,13 +29,12 @@ Timer = Callable[[Callable[[], Any]], "list[list[ProgramSpan]]"]
 class Chip:
     """What the process of a measurement opens.
 
-    grid: columns x rows of cores; None for a mock chip, which builds programs and runs none. mesh: rows and columns of
-    chips; None for one. gated: kernels start from stubs that know the compute gate. timed: the firmware notes the start
-    and end of every program, under fast dispatch; else every core counts its kernels' cycles. library: a ttsim library
-    that simulates the one chip, without cycles.
+    grid: columns x rows of cores. mesh: rows and columns of chips; None for one. gated: kernels start from stubs that
+    know the compute gate. timed: the firmware notes the start and end of every program, under fast dispatch; else every
+    core counts its kernels' cycles. library: a ttsim library that simulates the one chip, without cycles.
     """
 
-    grid: str | None
+    grid: str
     mesh: tuple[int, int] | None = None
     gated: bool = False
     timed: bool = False
@@ -50,15 +49,9 @@ class Chip:
         from runtime_patches import sgdc
         from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
         from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
-        from runtime_patches.simulated_n150.environment import (
-            mock_environment,
-            process_environment,
-            simulated_environment,
-        )
+        from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 
         stubs = sgdc.overlays() if self.gated else {}
-        if self.grid is None:
-            return process_environment(mock_environment((1, 1), stubs))
         if self.library is not None:
             return process_environment(simulated_environment(self.grid, stubs, library=self.library))
         clocks, variables = (

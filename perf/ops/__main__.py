@@ -48,8 +48,6 @@ FAMILIES: dict[str, Family] = {
     "tree_attention": attention.TREE_ATTENTION,
     "long_context": attention.LONG_CONTEXT,
     "sampling": sampling.SAMPLING,
-    "sampling_bytes": sampling.SAMPLING_BYTES,
-    "sigmoid": sampling.VARIATION,
     "sgdc": sgdc.SGDC,
     "gemm": gemm.GEMM,
     "prefill_product": prefill.PRODUCT,
@@ -62,26 +60,26 @@ FAMILIES: dict[str, Family] = {
 TIMEOUT_S = 3 * 3600.0
 
 
-def run(name: str, points: Sequence[Point], grid: str | None = None, kept: Path | None = None) -> list[Row]:
+def run(name: str, points: Sequence[Point], kept: Path | None = None) -> list[Row]:
     """Return the rows of points of a family, in their order.
 
     Args:
         points: with all of their options.
-        grid: columns x rows of the chip's cores; None for the family's.
         kept: a file of measured points, which are not measured again, and which takes the others when they are done.
 
     Raises:
         SystemExit: with what went wrong in a process. ValueError: for a file of another family.
     """
-    family, done = FAMILIES[name], Kept(kept, name if grid is None else f"{name} on {grid}")
+    family, done = FAMILIES[name], Kept(kept, name)
     left = [point for point in points if json.dumps(point) not in done.steps]
 
-    def place(point: Point) -> tuple[Chip | None, int | None]:
-        return _chip(family, point, grid), left.index(point) if family.apart else None
+    def place(point: Point) -> tuple[Chip, int | None]:
+        return family.chip(SimpleNamespace(**point)), left.index(point) if family.apart else None
 
     for (chip, _), group in groupby(left, key=place):
-        asked: dict[str, Any] = {"name": name, "points": (together := list(group)), "grid": grid}
-        answer = measure_apart("perf.ops", asked, chip.environment(), TIMEOUT_S) if chip else _work(**asked)
+        together = list(group)
+        asked: dict[str, Any] = {"name": name, "points": together}
+        answer = measure_apart("perf.ops", asked, chip.environment(), TIMEOUT_S)
         for point, found in zip(together, answer, strict=True):
             done.add(json.dumps(point), found)
     rows: list[Row] = []
@@ -90,11 +88,6 @@ def run(name: str, points: Sequence[Point], grid: str | None = None, kept: Path 
             row = point | found
             rows.append(row | family.complete(row, rows))
     return rows
-
-
-def _chip(family: Family, point: Point, grid: str | None) -> Chip | None:
-    chip = family.chip(SimpleNamespace(**point))
-    return chip if grid is None or chip is None else replace(chip, grid=grid)
 
 
 def judge(name: str, points: Sequence[Point], library: Path, file: Path) -> list[Row]:
@@ -109,8 +102,7 @@ def judge(name: str, points: Sequence[Point], library: Path, file: Path) -> list
         raise ValueError(f"{file} has no row of {missing[0]}")
     for point in points:
         chip = family.chip(SimpleNamespace(**point))
-        assert chip is not None
-        asked: dict[str, Any] = {"name": name, "points": [point], "grid": None, "judged": True}
+        asked: dict[str, Any] = {"name": name, "points": [point], "judged": True}
         ((judged,),) = measure_apart("perf.ops", asked, replace(chip, library=library).environment(), TIMEOUT_S)
         by = {"errors_by": f"ttsim {version(library)}", "errors_commit": commit()}
         found[json.dumps(point)].update({key: judged[key] for key in family.errors} | by)
@@ -118,14 +110,12 @@ def judge(name: str, points: Sequence[Point], library: Path, file: Path) -> list
     return [found[json.dumps(point)] for point in points]
 
 
-def _work(name: str, points: list[Point], grid: str | None, judged: bool = False) -> list[list[Row]]:
+def _work(name: str, points: list[Point], judged: bool = False) -> list[list[Row]]:
     """Measure points of one chip in this process. judged: their errors alone."""
-    family, chip = FAMILIES[name], _chip(FAMILIES[name], points[0], grid)
+    family = FAMILIES[name]
     measure = family.judge if judged else family.measure
     assert measure is not None
-    if chip is None:
-        return [_measured(measure, None, point) for point in points]
-    with chip.opened() as device:
+    with family.chip(SimpleNamespace(**points[0])).opened() as device:
         return [_measured(measure, device, point) for point in points]
 
 
@@ -154,7 +144,6 @@ def _parser() -> argparse.ArgumentParser:
         help="points of your own: every combination of these values; other options have their defaults",
     )
     parser.add_argument("--points", metavar="LIST", help="a named list of points (default: default)")
-    parser.add_argument("--grid", metavar="CxR", help="columns x rows of cores of the chip, of sampling")
     parser.add_argument(
         "--steps", type=new_file, metavar="FILE", help="keep measured points there, and take those there"
     )
@@ -180,13 +169,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.point and options.points:
             raise ValueError(f"--points {options.points} is a list of its own, without {' '.join(options.point)}")
         points = family.asked(options.point) if options.point else family.named(options.points or "default")
-        if options.grid is not None:
-            _check_grid(options.op, family, options.grid)
         os.environ.setdefault("OMP_NUM_THREADS", "2")
         if options.simulator or options.errors_into:
             print(report(family, judge(options.op, points, _check_judge(family, options), options.errors_into)))
             return 0
-        rows = run(options.op, points, options.grid, options.steps)
+        rows = run(options.op, points, options.steps)
     except ValueError as error:
         parser.error(str(error))
     if options.write:
@@ -201,18 +188,10 @@ def _check_judge(family: Family, options: argparse.Namespace) -> Path:
         raise ValueError("--simulator and --errors-into need each other")
     if family.judge is None:
         raise ValueError(f"--simulator gives errors and no cycles; {options.op} has none")
-    for name in ("grid", "steps", "write"):
+    for name in ("steps", "write"):
         if getattr(options, name):
             raise ValueError(f"--{name} changes nothing beside --errors-into")
     return ttsim_library(options.simulator)
-
-
-def _check_grid(op: str, family: Family, grid: str) -> None:
-    from runtime_patches.simulated_n150.grids import parse_grid
-
-    if not family.any_grid:
-        raise ValueError(f"--grid {grid} changes nothing: {op} has a grid of its own")
-    parse_grid(grid)
 
 
 if __name__ == "__main__":

@@ -46,17 +46,16 @@ class Family:
     about: what is compared, a line.
     options: of a point, with their defaults. choices: the values of those that have few.
     points: named lists of points, of which "default" is measured when none is asked for, each "OPTION=VALUE[,VALUE...]
-    ..." as on the command line. chip: what a point is measured on, None for this machine alone.
+    ..." as on the command line. chip: what a point is measured on.
     measure: returns a point's rows, given the open device. judge: returns the row whose columns `errors` a chip without
     cycles gives, None where there are none. check: raises ValueError where a point cannot be measured.
-    complete: returns columns that follow from earlier rows. apart: each point has a process of its own. any_grid: the
-    chip's grid may be another.
+    complete: returns columns that follow from earlier rows. apart: each point has a process of its own.
     """
 
     about: str
     options: Mapping[str, Any]
     points: Mapping[str, Sequence[str]]
-    chip: Callable[[SimpleNamespace], Chip | None]
+    chip: Callable[[SimpleNamespace], Chip]
     measure: Callable[[Any, SimpleNamespace], Row | list[Row]]
     judge: Callable[[Any, SimpleNamespace], Row] | None = None
     errors: Sequence[str] = ()
@@ -65,7 +64,6 @@ class Family:
     complete: Callable[[Row, Sequence[Row]], Row] = lambda row, earlier: {}
     targets: Sequence[Target] = ()
     apart: bool = False
-    any_grid: bool = False
 
     def named(self, name: str) -> list[Point]:
         """Return the points of a list. Raises ValueError for another name."""

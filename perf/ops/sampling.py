@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Benches of the verification of drafted tokens: cycles and bytes against stock ops, and what sigmoids lose.
+"""The bench of the verification of drafted tokens: cycles and bytes against stock ops.
 
 Ways: the exact op and the lossy sigmoid op, where all drafted tokens are accepted and where the first is rejected; and
 the same from stock ttnn ops, as one writes it without own kernels: softmax of both, gather, the residual of all rows,
@@ -10,13 +10,13 @@ its cumulative sum. The accepted length and the token would then still be the ho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip
 from perf.ops.family import Family, Row, Target
+from runtime_patches.simulated_n150.grids import parse_grid
 
 LOGIT_BYTES, PIECE_BYTES = 2, 32
 
@@ -52,9 +52,9 @@ def _tensor_bytes(tensor) -> int:
     return math.prod(tensor.padded_shape) * (2 if tensor.dtype == ttnn.bfloat16 else 4)
 
 
-def _measure(device, p: SimpleNamespace, executed: bool = True) -> Row:
-    """Return by way its cycles (of the slowest core, summed over its programs; not where programs are built only), the
-    bytes that it moves between DRAM and cores, and the most that it allocates beside its inputs."""
+def _measure(device, p: SimpleNamespace) -> Row:
+    """Return by way its cycles (of the slowest core, summed over its programs), the bytes that it moves between DRAM
+    and cores, and the most that it allocates beside its inputs."""
     from runtime_patches.profiling.cycles import measure
 
     found: Row = {}
@@ -66,15 +66,11 @@ def _measure(device, p: SimpleNamespace, executed: bool = True) -> Row:
             ledger.note()
             return held
 
-        found[name] = {}
-        if executed:
-            counts = measure(device, once)
-            found[name]["cycles"] = max(core.program.cycles for core in counts.values() if core.program is not None)
-        else:
-            once()
-        found[name] |= {"peak": ledger.peak, "moved": ledger.moved if moved is None else moved}
+        counts = measure(device, once)
+        cycles = max(core.program.cycles for core in counts.values() if core.program is not None)
+        found[name] = {"cycles": cycles, "peak": ledger.peak, "moved": ledger.moved if moved is None else moved}
         del once, run  # and with them inputs, before the next ledger looks
-    if executed and "stock" in found:
+    if "stock" in found:
         for way in found.values():
             way["of_stock"] = way["cycles"] / found["stock"]["cycles"]
     return found | {"host": bytes_moved(p.users, p.drafted, p.vocab)["host"]}
@@ -145,78 +141,17 @@ def bytes_moved(users: int, drafted: int, vocab: int) -> dict[str, int]:
     return {name: users * count for name, count in one_user.items()}
 
 
-_OPTIONS = {"users": 1, "drafted": 4, "vocab": 2048, "cores": 0, "ways": "all"}
 SAMPLING = Family(
     about="verification of drafted tokens against stock ops, cycles and bytes; cores: per user, 0 as the op chooses",
-    options=_OPTIONS,
+    options={"users": 1, "drafted": 4, "vocab": 2048, "cores": 0, "ways": "all", "grid": "1x1"},
     choices={"ways": ("all", "own")},
     points={"default": [""]},
-    chip=lambda point: Chip("1x1", gated=True),
+    check=lambda point: parse_grid(point.grid),
+    chip=lambda point: Chip(point.grid, gated=True),
     measure=_measure,
     targets=[
         Target(f"{op}, {outcome}.of_stock", limit)
         for op, limit in {"exact": 0.67, "sigmoid": 0.4}.items()
         for outcome in ("accepted", "rejected")
     ],
-    any_grid=True,
-)
-SAMPLING_BYTES = Family(
-    about="the same in bytes alone, for the ids of Llama 3.1 on a mock chip, whose programs are built and not run",
-    options=_OPTIONS | {"vocab": 128256},
-    choices={"ways": ("all", "own")},
-    points={"default": [""]},
-    chip=lambda point: Chip(None, gated=True),
-    measure=partial(_measure, executed=False),
-)
-
-
-def total_variation(target: Sequence[float], draft: Sequence[float], alpha: float, beta: float) -> dict[str, float]:
-    """Return how far the next token of a chain of one drafted token is from the target's distribution, in float64.
-
-    Args:
-        target, draft: logits, [vocabulary].
-        alpha, beta: the limits of the sigmoid approximation.
-
-    Returns:
-        Total variations "sigmoid", and "draft" of the draft alone; and the shares that the approximation accepts
-        ("accepted") and the exact rule ("accepted, exact").
-    """
-    import torch
-
-    z, w = torch.as_tensor(target).double(), torch.as_tensor(draft).double()
-    p, q = torch.softmax(z, 0), torch.softmax(w, 0)
-    p_hat, q_hat = (torch.sigmoid((logits - alpha) / (beta - alpha)) for logits in (z, w))
-    accepted = q * (p_hat / q_hat).clamp(max=1.0)
-    residual = (p_hat - q_hat).clamp(min=0)
-    drawn = residual / residual.sum() if residual.sum() > 0 else p
-    found = accepted + (1 - accepted.sum()) * drawn
-    return {
-        "sigmoid": float((found - p).abs().sum() / 2),
-        "draft": float((q - p).abs().sum() / 2),
-        "accepted": float(accepted.sum()),
-        "accepted, exact": float(torch.minimum(p, q).sum()),
-    }
-
-
-LOGITS = {"flat": (1.5, 0.5), "sharp": (4.0, 1.0), "unrelated": (2.0, None)}  # scale, and how far the draft is
-
-
-def _variation(device, p: SimpleNamespace) -> Row:
-    import torch
-
-    generator = torch.Generator().manual_seed(0)
-    (scale, apart), vocab = LOGITS[p.logits], 2048
-    target = scale * torch.randn(vocab, generator=generator)
-    noise = torch.randn(vocab, generator=generator)
-    draft = scale * noise if apart is None else target + apart * noise
-    return total_variation(target.tolist(), draft.tolist(), -p.limit, p.limit)
-
-
-VARIATION = Family(
-    about="total variation of the sigmoid approximation for random logits; limit: beta, and alpha's opposite",
-    options={"logits": "flat", "limit": 10},
-    choices={"logits": tuple(LOGITS)},
-    points={"default": ["logits=flat,sharp,unrelated limit=10,1000,10000"]},
-    chip=lambda point: None,
-    measure=_variation,
 )

@@ -20,7 +20,7 @@ from perf.ops.__main__ import FAMILIES, main, run
 from perf.ops.attention import LAYOUTS, tree_columns
 from perf.ops.family import Target, measurable, report
 from perf.ops.flash_decode import guess_name
-from perf.ops.sampling import bytes_moved, total_variation
+from perf.ops.sampling import bytes_moved
 from perf.ops.sgdc import KERNEL_CYCLES, measure_exchange, measure_gate
 from perf.ops.stock_decode import attention
 from runtime_patches import sgdc
@@ -29,12 +29,10 @@ from runtime_patches.simulated_n150.library import version
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.work_split import choose_work_split
-from tt_kernels.speculative_sampling.reference import SigmoidModel
 from tt_kernels.tree_attention.checks import check_intervals
 from tt_kernels.tree_attention.reference import path_of
 
 FREE_L1 = 1_201_824  # of a simulated chip's core, see test_speculative_flash_decode_host.py
-ROUNDS = 5_000
 JUDGED = ("--simulator", "none.so", "--errors-into", "rows.json")
 
 
@@ -56,15 +54,14 @@ def test_lists_of_points_are_whole_and_can_be_measured():
         (["flash_decode", "--points", "long", "context=64"], "--points long"),
         (["flash_decode", "contexts=64"], "cannot read 'contexts=64'"),
         (["flash_decode", "context=x"], "context must be a whole number, got 'x'"),
-        (["flash_decode", "--grid", "8x8"], "--grid 8x8 changes nothing"),
-        (["sampling_bytes", "--grid", "2x1"], "--grid 2x1 changes nothing"),
+        (["sampling", "grid=8"], "grid"),
         (["tree_attention", "shape=bush"], "one of balanced, skewed, chain, got bush"),
         (["tree_attention", "context=200"], "a multiple of 128"),
         *(
             (["long_context", f"context={context}"], f"above 256 and up to 131072, got {context}")
             for context in (0, 256, 1000, 262144)
         ),
-        (["sigmoid", "--write", "/nowhere/found.json"], "does not exist"),
+        (["sampling", "--write", "/nowhere/found.json"], "does not exist"),
         (["long_context", "--simulator", "none.so"], "--simulator and --errors-into need each other"),
         (["sgdc", *JUDGED], "--simulator gives errors and no cycles; sgdc has none"),
         (["long_context", *JUDGED, "--steps", "kept.json"], "--steps changes nothing beside --errors-into"),
@@ -78,21 +75,21 @@ def test_what_makes_no_sense_is_refused_in_a_line(arguments, says, capsys):
     assert says in error and len(error.splitlines()) == 1
 
 
-def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, capsys):
-    kept, written = tmp_path / "steps.json", tmp_path / "rows.json"
-    assert main(["sigmoid", "logits=sharp", "limit=10", "--steps", str(kept)]) == 0
-    steps = json.loads(kept.read_text())
-    (found,) = steps["steps"].values()
-    found[0]["sigmoid"] = 0.125
-    kept.write_text(json.dumps(steps))
-    asked = ["sigmoid", "logits=flat,sharp", "limit=10", "--steps", str(kept)]
-    assert main([*asked, "--write", str(written)]) == 0
-    rows = json.loads(written.read_text())["rows"]
-    assert [row["logits"] for row in rows] == ["flat", "sharp"] and rows[1]["sigmoid"] == 0.125
-    assert 0 < rows[0]["accepted, exact"] < rows[0]["accepted"] <= 1
+def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, capsys, monkeypatch):
+    kept, written, asked = tmp_path / "steps.json", tmp_path / "rows.json", []
+
+    def measured(module, what, environment, timeout_s):
+        asked.extend(what["points"])
+        return [[{"cycles": point["context"]}] for point in what["points"]]
+
+    monkeypatch.setattr(bench, "measure_apart", measured)
+    assert main(["tile_selection", "context=8192", "--steps", str(kept)]) == 0
+    assert main(["tile_selection", "context=65536,8192", "--steps", str(kept), "--write", str(written)]) == 0
+    assert [point["context"] for point in asked] == [8192, 65536]
+    assert [row["cycles"] for row in json.loads(written.read_text())["rows"]] == [65536, 8192]
     with pytest.raises(SystemExit):
         main(["flash_decode", "--steps", str(kept)])
-    assert "has steps of sigmoid" in capsys.readouterr().err
+    assert "has steps of tile_selection" in capsys.readouterr().err
 
 
 def test_rows_are_held_against_targets():
@@ -158,28 +155,6 @@ def test_both_ranks_of_a_pair_have_room_on_the_chip(cores):
         )
         assert max(l1_bytes(split.buffers).values()) <= FREE_L1
         assert len(split.assignment.groups) == (kv_heads if grid == ranks[0] else 1)
-
-
-def test_total_variation_is_what_verifications_show():
-    """Counts of the op's torch model, for drafts drawn from the draft's softmax. A count deviates by 0.005 of
-    the whole, and their half sum over 12 tokens by less than 0.03."""
-    generator = torch.Generator().manual_seed(3)
-    target, draft = (torch.randn(12, generator=generator).bfloat16() for _ in range(2))
-    found = total_variation(target.tolist(), draft.tolist(), -5.0, 5.0)
-    model = SigmoidModel([-1, 0], target.expand(2, -1), draft.expand(2, -1), 1.0, -5.0, 5.0)
-    drawn = torch.multinomial(torch.softmax(draft.double(), 0), ROUNDS, True, generator=generator)
-    words = torch.randint(0, 2**32, (ROUNDS, 2), generator=generator)
-    counts, accepted = torch.zeros(12), 0
-    for token, uniforms in zip(drawn.tolist(), words.tolist(), strict=True):
-        outcome = model.verify([0, token], uniforms)
-        accepted += len(outcome.path)
-        counts[token if outcome.path else outcome.bonus] += 1
-    p = torch.softmax(target.double(), 0)
-    assert (counts / ROUNDS - p).abs().sum() / 2 == pytest.approx(found["sigmoid"], abs=0.03)
-    assert accepted / ROUNDS == pytest.approx(found["accepted"], abs=0.02)
-    assert found["accepted, exact"] == pytest.approx(1 - found["draft"])
-    same = total_variation(target.tolist(), target.tolist(), -1e3, 1e3)
-    assert same["sigmoid"] == pytest.approx(0, abs=1e-12) and same["accepted"] == pytest.approx(1)
 
 
 def test_bytes_moved():
