@@ -5,7 +5,7 @@
 #   make test   sets everything up, lints and passes the tests
 #   make test-fast   the tests without simulator, mock mesh and board; make lint: style and types alone
 #   make docs   writes the tables of the documents from perf/data
-#   make clean  removes the environment; llama-alspec cache lists and clears what is outside this folder
+#   make clean  removes the environment; docs/using.md says how to clear what is outside this folder
 # PYTHON=/path/to/python3.12 chooses the interpreter; DEMO_ARGS and PYTEST_ARGS add options; JOBS is how many test
 # processes run at once (each holds three to six simulated chips or mock meshes of up to 1.5 GB, as memory allows).
 

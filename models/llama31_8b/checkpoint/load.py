@@ -274,6 +274,6 @@ def _open(file: Path) -> Any:
     try:
         return safe_open(file, framework="pt")
     except (SafetensorError, OSError) as error:
-        cached = "; `llama-alspec cache --clear` removes it" if file.is_relative_to(project_cache_dir()) else ""
+        cached = f"; remove {file.parent}" if file.is_relative_to(project_cache_dir()) else ""
         why = pointer(file) or error
         raise ModelLoadError(f"{file} is a truncated or damaged safetensors file ({why}){cached}") from error

@@ -63,7 +63,7 @@ def test_a_damaged_entry_is_named_with_the_way_to_remove_it(tmp_path, conversion
     write_gguf(tmp_path / "m.gguf")
     path = gguf.converted_folder(tmp_path / "m.gguf") / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(ModelLoadError, match=f"{path} is a truncated .*llama-alspec cache --clear"):
+    with pytest.raises(ModelLoadError, match=f"{path} is a truncated .*; remove {path.parent}"):
         load_model(tmp_path / "m.gguf")
 
 

@@ -216,4 +216,4 @@ def test_the_commands_themselves():
         assert "Assertion" not in done.stderr
         if arguments == ["--help"]:
             assert all(f" {flag_of(one.name)} " in done.stdout.replace("\n", " ") for one in table())
-            assert "{hits,plan,cache,check,serve}" in done.stdout and "<function" not in done.stdout
+            assert "{hits,plan,check,serve}" in done.stdout and "<function" not in done.stdout
