@@ -15,12 +15,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from .attention import ATTENTION_NAME, alspec_attention, alspec_mask
 from .scoring import TextScore, score
-from .speculation import (
-    AttentionSpeculation,
-    UnsupportedAttentionError,
-    speculation_of,
-    use_by_default,
-)
+from .speculation import AttentionSpeculation, UnsupportedAttentionError, speculation_of
 
 __all__ = [
     "ATTENTION_NAME",
@@ -29,7 +24,6 @@ __all__ = [
     "UnsupportedAttentionError",
     "score",
     "speculation_of",
-    "use_by_default",
 ]
 
 # Under one name: without a mask function of that name transformers passes no mask, and causality is lost.

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from loguru import logger
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -276,33 +275,21 @@ def unwrapped(model: nn.Module) -> PreTrainedModel:
 
 # In a module of attention, so that whatever copies the module copies its settings.
 _ATTRIBUTE = "_attention_speculation"
-_default: AttentionSpeculation | None = None
-
-
-def use_by_default(speculation: AttentionSpeculation) -> AttentionSpeculation:
-    """Make these the settings and counters of all models without attached ones, and return them."""
-    global _default
-    _default = speculation
-    return speculation
 
 
 def speculation_of(module: nn.Module) -> AttentionSpeculation:
-    """Return the settings and counters of an attention module or a whole model: what is attached, else the default. A
-    model that was saved and loaded again has none attached; the first use of a default that nobody chose is logged."""
+    """Return the settings and counters that are attached to an attention module or to any of a model's. Raises
+    UnsupportedAttentionError where none are, as after a model was saved and loaded again."""
     found = getattr(module, _ATTRIBUTE, None)
     if found is None and getattr(module, "layer_idx", None) is None:
         parts = (getattr(part, _ATTRIBUTE, None) for part in module.modules())
         found = next((part for part in parts if part is not None), None)
-    if found is not None:
-        return found
-    if _default is None:
-        logger.warning(
-            "a model has no settings of its own (AttentionSpeculation.attach): it shares {} and its counters with all "
-            "such models",
-            use_by_default(AttentionSpeculation()),
+    if found is None:
+        raise UnsupportedAttentionError(
+            f"{type(module).__name__} has no settings of attention-level speculation: call "
+            "AttentionSpeculation(...).attach(model) after loading it"
         )
-    assert _default is not None
-    return _default
+    return found
 
 
 # Features in a transformers config that change the attention in a way the guess does not know.

@@ -9,10 +9,8 @@ import io
 
 import pytest
 import torch
-from loguru import logger
 
 import models.llama31_8b.huggingface as alspec
-from models.llama31_8b.huggingface import speculation as settings
 from tests.models.huggingface.tiny_transformers import decoded, tiny_decoder
 
 THRESHOLD, CHUNK = 0.5, 32
@@ -48,24 +46,18 @@ def test_a_copy_has_the_settings_and_counters_of_its_own(make) -> None:
     assert torch.equal(mine.totals(), counts), "the copy counts for itself, all of its layers together"
 
 
-def test_a_model_that_is_loaded_again_says_that_it_has_no_settings(tmp_path, monkeypatch) -> None:
+def test_a_model_that_is_loaded_again_is_attached_again(tmp_path) -> None:
     from transformers import AutoModelForCausalLM
 
-    monkeypatch.setattr(settings, "_default", None)
     model = tiny_decoder()
     alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(model)
     model.save_pretrained(tmp_path)
     again = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="alspec", dtype=torch.float32)
-    said: list[str] = []
-    sink = logger.add(said.append, level="WARNING", format="{message}")
+    with pytest.raises(alspec.UnsupportedAttentionError, match="LlamaAttention has no settings .*attach"):
+        decoded(again, text(100), 70)
+    counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(again)
     decoded(again, text(100), 70)
-    decoded(model, text(100), 70)
-    logger.remove(sink)
-    assert said == [
-        "a model has no settings of its own (AttentionSpeculation.attach): it shares "
-        f"{alspec.AttentionSpeculation()!r} and its counters with all such models\n"
-    ]
-    assert alspec.speculation_of(again).totals().sum() == 3 * 30
+    assert alspec.speculation_of(again) is counted and counted.totals().sum() == 3 * 30
 
 
 def with_lora(model):

@@ -9,8 +9,8 @@ import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 import models.llama31_8b.huggingface as alspec
-from models.llama31_8b.huggingface import speculation as settings
 from models.llama31_8b.huggingface.attention import alspec_attention
+from models.llama31_8b.huggingface.speculation import _ATTRIBUTE
 from tests.models.huggingface.tiny_transformers import decoded, tiny_decoder
 
 THRESHOLD, CHUNK = 0.5, 32
@@ -54,22 +54,18 @@ def test_decisions_that_were_not_kept() -> None:
         alspec.AttentionSpeculation().decisions()
 
 
-def test_two_models_count_apart_and_others_by_default(monkeypatch) -> None:
-    monkeypatch.setattr(settings, "_default", settings._default)
-    first, second, third = (tiny_decoder(seed=seed) for seed in range(3))
+def test_two_models_count_apart() -> None:
+    first, second = (tiny_decoder(seed=seed) for seed in range(2))
     mine = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(first)
     yours = alspec.AttentionSpeculation(0.2, CHUNK).attach(second)
-    default = alspec.use_by_default(alspec.AttentionSpeculation(float("inf"), CHUNK))
-    for model in (first, second, third):
+    for model in (first, second):
         decoded(model, text(100), 70)
-    assert [own.totals().sum() for own in (mine, yours, default)] == [90, 90, 90]
-    assert default.hit_rate == 1 and yours.hit_rate < mine.hit_rate < 1
-    assert alspec.speculation_of(first) is mine and alspec.speculation_of(third) is default
+    assert [own.totals().sum() for own in (mine, yours)] == [90, 90] and yours.hit_rate < mine.hit_rate < 1
 
 
 @pytest.mark.parametrize("queries", [1, 4])
 @pytest.mark.parametrize("masked", [False, True])
-def test_no_step_waits_for_the_device(queries: int, masked: bool, monkeypatch) -> None:
+def test_no_step_waits_for_the_device(queries: int, masked: bool) -> None:
     """By torch's fake tensors, which have no values to wait for and refuse tensors of two devices. Layer 0 is on the
     host and layer 1 on a GPU, as accelerate spreads a model; counts of both add up where they are read."""
 
@@ -79,9 +75,9 @@ def test_no_step_waits_for_the_device(queries: int, masked: bool, monkeypatch) -
         def __init__(self, layer: int) -> None:
             super().__init__()
             self.layer_idx = layer
+            setattr(self, _ATTRIBUTE, counted)
 
-    monkeypatch.setattr(settings, "_default", settings._default)
-    counted = alspec.use_by_default(alspec.AttentionSpeculation(THRESHOLD, CHUNK))
+    counted = alspec.AttentionSpeculation(THRESHOLD, CHUNK)
     shapes = ((2, 4, queries, 16), (2, 2, 100, 16), (2, 2, 100, 16))
     with FakeTensorMode():
         for layer, device in enumerate(("cpu", "cuda")):

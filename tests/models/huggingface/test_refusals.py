@@ -9,6 +9,7 @@ import torch
 
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface.attention import alspec_attention
+from models.llama31_8b.huggingface.speculation import _ATTRIBUTE
 from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.huggingface.tiny_transformers import tiny_decoder
 
@@ -77,6 +78,7 @@ def attend(mask=None, module: torch.nn.Module | None = None, queries: int = 1, k
     query, key = torch.randn(1, 4, queries, 16), torch.randn(1, 2, keys, 16)
     module = Layer() if module is None else module
     module.num_key_value_groups = 2
+    setattr(module, _ATTRIBUTE, alspec.AttentionSpeculation())
     return alspec_attention(module, query, key, key, mask, **{"scaling": 0.25, **options})
 
 
