@@ -53,11 +53,6 @@ def both(*edits: Edit) -> Edit:
     return lambda folder: [edit(folder) for edit in edits]
 
 
-def sharded(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    write_hf_folder(folder, untied(eos_token_ids=()), shards=2)
-
-
 def added_token(folder: Path) -> None:
     """A word of its own, matched before all others; its id is among the model's rows."""
     path = folder / "tokenizer.json"
@@ -151,7 +146,6 @@ SAME: dict[str, Edit] = {
         tensors(lambda state: state.update({"lm_head.weight": state["model.embed_tokens.weight"]})),
     ),
     "stale index": stale_index,
-    "bfloat16": tensors(lambda state: state.update({name: part.bfloat16() for name, part in state.items()})),
     "theta in rope_parameters": config(rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 5e4}),
     "both generations agree": config(
         rope_scaling=LLAMA3, rope_theta=1e4, rope_parameters={**LLAMA3, "rope_theta": 1e4}
@@ -159,9 +153,7 @@ SAME: dict[str, Edit] = {
     "linear by its old name": config(rope_scaling={"type": "linear", "factor": 2.0}),
     "no head_dim": config(head_dim=None),
     "no RoPE field but theta": config(rope_scaling=None, rope_parameters=None, rope_theta=2e4),
-    "tied without a head": both(config(tie_word_embeddings=True), tensors(lambda state: state.pop("lm_head.weight"))),
     "float64": tensors(lambda state: state.update({name: part.double() for name, part in state.items()})),
-    "shards": sharded,
     "an added word": added_token,
     "BOS by the post-processor": begins_with_bos,
     "templates by name": edited(

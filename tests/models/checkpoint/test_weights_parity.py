@@ -34,102 +34,50 @@ def ours():
 
 
 @pytest.fixture(scope="module")
-def loaded(ours):
-    """What transformers reads of the file; the skeleton it wants for its name mapping comes from our config."""
+def theirs(ours):
+    """What transformers reads of the file, and its tokenizer, by one parse, which takes most of this module's time. The
+    skeleton it wants for its name mapping comes from our config."""
     import gguf
-    from transformers import LlamaConfig, LlamaForCausalLM
-    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, modeling_gguf_pytorch_utils
 
     with torch.device("meta"):
         skeleton = LlamaForCausalLM(LlamaConfig(**ours[0].to_hf_dict()))
-    path = str(weights.default_gguf())
+    path = weights.default_gguf()
     with pytest.MonkeyPatch.context() as patch:
         # Asked for each module of the skeleton, and made anew each time: half of the time without this.
         patch.setattr(gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map))
         # Its reader takes a quarter of a million slices of the file, for which a memmap takes twice an array's time.
         patch.setattr(np, "memmap", lambda file, mode: np.fromfile(file, np.uint8))
-        return load_gguf_checkpoint(path, return_tensors=True, model_to_load=skeleton)
-
-
-@pytest.fixture(scope="module")
-def theirs(loaded):
-    return loaded["config"], loaded["tensors"]
-
-
-@pytest.fixture(scope="module")
-def parsed(loaded):
-    """The same without the tensors."""
-    return {part: content for part, content in loaded.items() if part != "tensors"}
-
-
-@pytest.fixture(scope="module")
-def their_tokenizer(parsed):
-    """Made from the same parse of the file: it takes most of this module's time, and the tokenizer parses twice."""
-    from transformers import AutoTokenizer, modeling_gguf_pytorch_utils
-
-    path = weights.default_gguf()
-    with pytest.MonkeyPatch.context() as patch:
+        read = modeling_gguf_pytorch_utils.load_gguf_checkpoint
+        loaded = read(str(path), return_tensors=True, model_to_load=skeleton)
+        parsed = {part: content for part, content in loaded.items() if part != "tensors"}
         patch.setattr(modeling_gguf_pytorch_utils, "load_gguf_checkpoint", lambda *_, **__: deepcopy(parsed))
-        return AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        return loaded, AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
 
 
 def test_every_tensor_is_identical(ours, theirs):
-    mine, other = ours[1], theirs[1]
+    mine, other = ours[1], theirs[0]["tensors"]
     assert set(mine) == set(other) and len(mine) == 272
     for name, tensor in mine.items():
         assert tensor.dtype == torch.float32 and torch.equal(tensor, other[name]), name
 
 
 def test_config_agrees(ours, theirs):
-    mine, other = ours[0], theirs[0]
-    for field in (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "head_dim",
-        "max_position_embeddings",
-        "tie_word_embeddings",
-        "bos_token_id",
-    ):
-        assert getattr(mine, field) == other[field], field
+    mine, other = ours[0], theirs[0]["config"]
+    written = mine.to_hf_dict()
+    same = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "head_dim"}
+    same |= {"num_key_value_heads", "max_position_embeddings", "tie_word_embeddings", "bos_token_id"}
+    assert {name: written[name] for name in same} == {name: other[name] for name in same}
     assert mine.rms_norm_eps == pytest.approx(other["rms_norm_eps"], rel=1e-6)
-    assert mine.rope_theta == other["rope_theta"]
-    assert mine.eos_token_ids == (other["eos_token_id"],)
+    assert (mine.rope_theta, mine.eos_token_ids) == (other["rope_theta"], (other["eos_token_id"],))
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_tokenizer_agrees(ours, their_tokenizer, text):
-    text, mine = TEXTS[text], ours[2]
-    ids = their_tokenizer.encode(text, add_special_tokens=False)
+def test_tokenizer_agrees(ours, theirs, text):
+    text, mine, other = TEXTS[text], ours[2], theirs[1]
+    ids = other.encode(text, add_special_tokens=False)
     assert mine.encode(text) == ids
-    assert mine.decode(ids) == their_tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-
-
-def test_chat_template_agrees(ours, their_tokenizer):
-    mine = ours[2]
-    for messages in (
-        [{"role": "user", "content": "Why is the sky blue? 🌈"}],
-        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{ not a template }}"}],
-        [
-            {"role": "user", "content": "a"},
-            {"role": "assistant", "content": "b"},
-            {"role": "user", "content": "c\n"},
-        ],
-    ):
-        for prompt in (True, False):
-            text = their_tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=prompt)
-            assert mine.render_chat(messages, add_generation_prompt=prompt) == text
-            ids = their_tokenizer.apply_chat_template(messages, add_generation_prompt=prompt, return_dict=False)
-            assert mine.apply_chat_template(messages, add_generation_prompt=prompt) == ids
-
-
-def test_special_ids(ours):
-    tokenizer = ours[2]
-    assert (tokenizer.vocab_size, tokenizer.bos_token_id, tokenizer.eos_token_ids) == (49152, 1, (2,))
-    assert not tokenizer.adds_bos
+    assert mine.decode(ids) == other.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
 def test_every_digit_of_the_model_is_split(ours):

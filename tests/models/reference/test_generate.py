@@ -44,20 +44,6 @@ def test_a_batch_of_different_prompts_decodes_as_full_forwards_do(model: Referen
     assert result.statistics is None
 
 
-def test_texts_end_at_eos_and_stop_ids_while_others_go_on(model: ReferenceLlama) -> None:
-    plain = generate(model, PROMPTS, max_new_tokens=20).token_ids
-    eos, stop = plain[0][5], plain[1][9]
-    result = generate(model, PROMPTS, max_new_tokens=20, eos_token_ids=[eos], stop_token_ids=[stop])
-    for user, (tokens, reason) in enumerate(zip(result.token_ids, result.finish_reason)):
-        ends = [i for i, token in enumerate(plain[user]) if token in (eos, stop)]
-        if not ends:
-            assert tokens == plain[user] and reason == "length"
-            continue
-        assert tokens == plain[user][: ends[0] + 1]
-        assert reason == ("eos" if tokens[-1] == eos else "stop")
-    assert result.finish_reason[0] == "eos" and len(set(result.finish_reason)) > 1
-
-
 def test_the_config_names_the_default_eos() -> None:
     plain = ReferenceLlama.random(tiny_config(), seed=4)
     token = generate(plain, [PROMPTS[0]], max_new_tokens=8).token_ids[0][3]
@@ -102,18 +88,6 @@ def test_speculation_statistics_come_with_the_result(model: ReferenceLlama) -> N
     assert [len(tokens) for tokens in decisions] == [29] * 3
     # User 1 starts with 7 tokens: steps with 8 to 31 cached tokens are bypassed.
     assert [tokens.count(None) for tokens in decisions] == [0, 24, 0]
-
-
-def test_sampling_is_seeded_by_user_and_free_of_its_neighbours(model: ReferenceLlama) -> None:
-    sampling = SamplingParams(temperature=1.0, top_k=40, top_p=0.95, seed=3)
-    together = generate(model, PROMPTS, max_new_tokens=12, sampling=sampling).token_ids
-    assert generate(model, PROMPTS, max_new_tokens=12, sampling=sampling).token_ids == together
-    alone = generate(model, PROMPTS[:1], max_new_tokens=12, sampling=sampling).token_ids
-    assert alone[0] == together[0]
-    assert (
-        generate(model, PROMPTS, max_new_tokens=12, sampling=SamplingParams(temperature=1.0, seed=9)).token_ids
-        != together
-    )
 
 
 def test_bad_requests_are_named(model: ReferenceLlama) -> None:
