@@ -157,38 +157,16 @@ def self_step_cost(config: LlamaConfig, window: int, cached: int) -> float:
 class StepCosts:
     """Costs in units of one plain target step.
 
-    draft_level: one more drafted level. draft_start: what drafting costs besides its levels. verify_row: one
-    more row in the target pass (0 where a pass is bound by reading the weights, as on the device up to 32
-    rows).
+    draft_level: one more drafted level. verify_row: one more row in the target pass (0 where a pass is bound by reading
+    the weights, as on the device up to 32 rows).
     """
 
     draft_level: float
-    draft_start: float = 0.0
     verify_row: float = 0.0
 
     def of_step(self, levels: int, rows: int) -> float:
         """Return the cost of a step with `levels` drafted levels and `rows` rows in the target pass."""
-        draft = self.draft_start + levels * self.draft_level if levels else 0.0
-        return draft + 1.0 + self.verify_row * (rows - 1)
-
-
-class FixedDraftLength:
-    """Always the same length."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def next_length(self) -> int:
-        return self.length
-
-    def observe(
-        self,
-        levels: int,
-        rows: int,
-        accepted: list[tuple[int, int]],
-        seconds: tuple[float, float] | None,
-    ) -> None:
-        """Do nothing."""
+        return levels * self.draft_level + 1.0 + self.verify_row * (rows - 1)
 
 
 class AdaptiveDraftLength:
@@ -223,7 +201,6 @@ class AdaptiveDraftLength:
         self.trials = [self.PRIOR[0]] * maximum
         self.hits = [self.PRIOR[1]] * maximum
         self.off_for = 0
-        self.turned_off = 0
         self._plain: float | None = None
         self._timed_drafts = 0
 
@@ -237,7 +214,6 @@ class AdaptiveDraftLength:
             self.off_for = 0
             return length
         if not self.off_for:
-            self.turned_off += 1
             logger.info(
                 "drafting is off: the best draft length would give {:.2f}x of plain decoding (first token "
                 "accepted {:.0%}, a drafted level costs {:.2f} target steps)",
@@ -272,7 +248,6 @@ class AdaptiveDraftLength:
         weight = max(0.2, 1.0 / (1 + self._timed_drafts))
         self._timed_drafts += 1
         level = draft / self._plain / levels
-        self.costs.draft_start = 0.0
         self.costs.draft_level += weight * (level - self.costs.draft_level)
         if rows > 1:
             row = max(0.0, (target / self._plain - 1.0) / (rows - 1))

@@ -80,7 +80,7 @@ def _within_budget(root: int, sequences: list[list[int]], budget: int) -> tuple[
         kept.append(sequence[: len(sequence) - excess] if excess > 0 else sequence)
         if excess >= 0:
             break
-    return merge_sequences(root, kept, budget)
+    return merge_sequences(root, kept)
 
 
 class Scores(Protocol):

@@ -25,7 +25,7 @@ from ..config import LlamaConfig
 from ..generation.request import SequenceState, TokenCallback, open_sequences
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, make_generators
 from ..results import AttentionStatistics, GenerationResult, TokenSpeculationMetrics
-from .draft_settings import AdaptiveDraftLength, DraftShape, FixedDraftLength, StepCosts
+from .draft_settings import AdaptiveDraftLength, DraftShape, StepCosts
 from .tree import ROOT, TokenTree
 
 
@@ -310,7 +310,7 @@ class Generator:
         engine, metrics, rule = self.engine, self._metrics, self._length_rule()
         while active := [sequence for sequence in sequences if sequence.finish_reason is None]:
             began = time.perf_counter()
-            drafts, length = self._draft(active, rule.next_length())
+            drafts, length = self._draft(active, self.shape.length if rule is None else rule.next_length())
             drafted = time.perf_counter()
             step = engine.step(drafts.tokens, drafts.trees, {s.user: self._lengths[s.user] for s in active})
             outcomes = engine.verify(step, drafts)
@@ -336,9 +336,10 @@ class Generator:
                 drafted = self.drafter.drafted_at(drafted)
                 metrics.calibration_seconds += self.drafter.calibration_seconds
             metrics.record_step(len(active), given, drafted - began, ended - drafted)
-            warm, rows = engine.warm and self.drafter.warm, max(map(len, drafts.trees.values()))
-            seconds = (drafted - began, ended - drafted) if warm else None
-            rule.observe(length, 1 if engine.flat else rows, accepted, seconds)
+            if rule is not None:
+                warm, rows = engine.warm and self.drafter.warm, max(map(len, drafts.trees.values()))
+                seconds = (drafted - began, ended - drafted) if warm else None
+                rule.observe(length, 1 if engine.flat else rows, accepted, seconds)
 
     def _draft(self, active: Sequence[SequenceState], length: int) -> tuple[Drafts, int]:
         """Draft at most `length` levels, fewer where all texts or a context are about to end. Return the drafts and how
@@ -362,10 +363,11 @@ class Generator:
                 return drafts, length
         return Drafts.roots({user: self._texts[user][-1] for user in users}), 0
 
-    def _length_rule(self) -> FixedDraftLength | AdaptiveDraftLength:
+    def _length_rule(self) -> AdaptiveDraftLength | None:
+        """Return what chooses the draft length, None where it is always the shape's."""
         shape, flat = self.shape, self.engine.flat
         if self.drafter is None or not self.adaptive or shape.length == 0:
-            return FixedDraftLength(0 if self.drafter is None else shape.length)
+            return None
         rows = 0.0 if flat else 1.0 if shape.width == 1 else (shape.budget - 1) / shape.length
         greedy, first = self._draws.sampling.greedy, shape.length if flat else 0
         return AdaptiveDraftLength(shape.length, StepCosts(self.drafter.step_cost), rows, measured=greedy, first=first)

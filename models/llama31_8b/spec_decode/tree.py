@@ -23,31 +23,13 @@ import torch
 from .draft_settings import DEFAULT_TREE_BUDGET, DraftShape
 
 
-class TokenTreeError(ValueError):
-    """A parent array that is not a tree, or a tree over its budget; the message names the offending values."""
-
-
-def _checked_parents(parents: Sequence[int] | torch.Tensor, budget: int | None) -> list[int]:
-    if isinstance(parents, torch.Tensor):
-        if parents.ndim != 1 or parents.is_floating_point() or parents.dtype == torch.bool:
-            raise TokenTreeError(
-                f"parents must be a vector of integers, got {parents.dtype} of shape {list(parents.shape)}"
-            )
-        parents = parents.tolist()
+def _checked_parents(parents: Sequence[int]) -> list[int]:
     values = list(parents)
     if not values:
-        raise TokenTreeError("a token tree needs at least one node, got an empty parent array")
-    if budget is not None and len(values) > budget:
-        raise TokenTreeError(f"the tree has {len(values)} nodes, over its budget of {budget}")
+        raise ValueError("a token tree needs at least one node, got an empty parent array")
     for node, parent in enumerate(values):
-        if isinstance(parent, bool) or not isinstance(parent, int):
-            raise TokenTreeError(f"parents[{node}] = {parent!r} is not an integer")
-        if parent < -1:
-            raise TokenTreeError(f"parents[{node}] = {parent}: must be -1 (a root) or an earlier node")
-        if parent >= node:
-            raise TokenTreeError(
-                f"parents[{node}] = {parent}: a parent must come before its child, so this array is unordered or cyclic"
-            )
+        if not -1 <= parent < node:
+            raise ValueError(f"parents[{node}] = {parent}: not -1 (a root) nor an earlier node: unordered or cyclic")
     return values
 
 
@@ -56,7 +38,7 @@ class TokenTree:
     """One tree or forest of N nodes, in an order where parents come before children.
 
     parents: [N] int32, -1 for a root. enter, leave: [N] int32 in [0, N), the first and last visiting time
-    inside the node's subtree; enter is a permutation. depth: [N] int32, 0 for a root. Raises TokenTreeError.
+    inside the node's subtree; enter is a permutation. depth: [N] int32, 0 for a root. Raises ValueError.
     """
 
     parents: torch.Tensor
@@ -65,9 +47,9 @@ class TokenTree:
     depth: torch.Tensor = field(repr=False)
 
     @classmethod
-    def from_parents(cls, parents: Sequence[int] | torch.Tensor, budget: int | None = None) -> TokenTree:
+    def from_parents(cls, parents: Sequence[int]) -> TokenTree:
         """Check the array and walk it once, O(N), without recursion."""
-        values = _checked_parents(parents, budget)
+        values = _checked_parents(parents)
         n = len(values)
         subtree = [1] * n
         for node in range(n - 1, 0, -1):
@@ -146,15 +128,15 @@ class TokenTreeBatch:
 
     @classmethod
     def stack(cls, trees: Sequence[TokenTree], width: int | None = None) -> TokenTreeBatch:
-        """Stack one tree per user, padded to `width` nodes, by default to the largest. Raises TokenTreeError."""
+        """Stack one tree per user, padded to `width` nodes, by default to the largest. Raises ValueError."""
         if not trees:
-            raise TokenTreeError("a batch of trees needs at least one tree, got none")
+            raise ValueError("a batch of trees needs at least one tree, got none")
         largest = max(len(tree) for tree in trees)
         width = largest if width is None else width
         if len(trees) > 1 and largest == width and all(tree is trees[0] for tree in trees):
             return cls.shared(trees[0], len(trees))
         if largest > width:
-            raise TokenTreeError(f"a tree of {largest} nodes does not fit a width of {width}")
+            raise ValueError(f"a tree of {largest} nodes does not fit a width of {width}")
         columns = torch.arange(width, dtype=torch.int32)
 
         def padded(name: str, filler: torch.Tensor) -> torch.Tensor:
@@ -219,13 +201,10 @@ class TokenTreeBatch:
         return self._sibling_lists[1]
 
 
-def merge_sequences(
-    root_token: int, sequences: Sequence[Sequence[int]], budget: int | None = None
-) -> tuple[TokenTree, list[int]]:
+def merge_sequences(root_token: int, sequences: Sequence[Sequence[int]]) -> tuple[TokenTree, list[int]]:
     """Merge several drafted continuations of one root into one tree, common prefixes shared (SpecInfer's merge).
 
     Siblings are in order of first appearance. Returns the tree, root included as node 0, and its N tokens.
-    Raises TokenTreeError when the merged tree has more than `budget` nodes.
     """
     tokens, parents = [int(root_token)], [-1]
     child_of: dict[tuple[int, int], int] = {}
@@ -238,7 +217,7 @@ def merge_sequences(
                 tokens.append(int(token))
                 parents.append(node)
             node = child_of[key]
-    return TokenTree.from_parents(parents, budget), tokens
+    return TokenTree.from_parents(parents), tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,9 +245,9 @@ class TreeShape:
 
 def _check_shape(depth: int, branching: int, budget: int, min_budget: int) -> None:
     if depth < 1 or branching < 1:
-        raise TokenTreeError(f"a tree shape needs depth and branching of at least 1, got {depth} and {branching}")
+        raise ValueError(f"a tree shape needs depth and branching of at least 1, got {depth} and {branching}")
     if budget < min_budget:
-        raise TokenTreeError(f"a tree of depth {depth} needs a budget of at least {min_budget} nodes, got {budget}")
+        raise ValueError(f"a tree of depth {depth} needs a budget of at least {min_budget} nodes, got {budget}")
 
 
 @lru_cache(maxsize=256)
@@ -277,7 +256,7 @@ def fixed_shape(depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET) -
 
     When the full tree has more than `budget` nodes (root included), the chain of first candidates is kept to
     full depth, and then the nodes of smallest sum of (rank + 1) along their path: the most probable ones when
-    each candidate is half as likely as the one before it. Raises TokenTreeError for a budget below depth + 1.
+    each candidate is half as likely as the one before it. Raises ValueError for a budget below depth + 1.
     """
     _check_shape(depth, branching, budget, min_budget=depth + 1)
     spine = [(0,) * d for d in range(1, depth + 1)]
@@ -291,7 +270,7 @@ def fixed_shape(depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET) -
                 heapq.heappush(heap, (cost + rank + 1, level + 1, (*path, rank)))
     ordered = sorted(chosen, key=lambda path: (len(path), path))
     index = {path: node for node, path in enumerate(ordered)}
-    tree = TokenTree.from_parents([index[path[:-1]] if path else -1 for path in ordered], budget)
+    tree = TokenTree.from_parents([index[path[:-1]] if path else -1 for path in ordered])
     rank = torch.tensor([path[-1] if path else 0 for path in ordered])
     starts = [next(i for i, path in enumerate(ordered) if len(path) == d) for d in range(depth + 1)]
     levels = tuple(range(a, b) for a, b in zip(starts, [*starts[1:], len(ordered)]))

@@ -14,7 +14,6 @@ from models.llama31_8b.spec_decode import draft_settings as fuzzy
 from models.llama31_8b.spec_decode.draft_settings import (
     AdaptiveDraftLength,
     DraftShape,
-    FixedDraftLength,
     StepCosts,
     VocabularyMismatchError,
     check_vocabularies,
@@ -158,7 +157,7 @@ def test_drafting_that_does_not_pay_is_turned_off_and_says_so():
     logger.remove(sink)
     assert lengths[60:].count(0) >= 125 and set(lengths[60:]) <= {0, 1}
     assert 1 in lengths[60:], "it must look now and then whether things have changed"
-    assert rule.turned_off >= 1 and any("drafting is off" in m and "0.50 target steps" in m for m in messages)
+    assert any("drafting is off" in m and "0.50 target steps" in m for m in messages)
 
 
 def test_drafting_comes_back_when_it_pays():
@@ -184,7 +183,6 @@ def test_measured_costs_decide(level, expected_on):
         assert rule.costs.verify_row == pytest.approx(0.01, rel=0.2)
 
 
-def test_fixed_length_is_fixed():
-    assert run(FixedDraftLength(3), 5, 0.0) == [3] * 5
+def test_an_adaptive_draft_has_a_length():
     with pytest.raises(ValueError, match="got 0"):
         AdaptiveDraftLength(0, StepCosts(0.1))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama31_8b.spec_decode.tree import ConfidenceTree, TokenTreeBatch, TokenTreeError, fixed_shape
+from models.llama31_8b.spec_decode.tree import ConfidenceTree, TokenTreeBatch, fixed_shape
 
 
 @settings(max_examples=200, deadline=None)
@@ -40,9 +40,9 @@ def test_fixed_shape_prefers_first_candidates():
     [(0, 2, 8, "got 0 and 2"), (2, 0, 8, "got 2 and 0"), (4, 2, 1, "budget of at least . nodes, got 1")],
 )
 def test_impossible_shapes_are_refused(depth, branching, budget, words):
-    with pytest.raises(TokenTreeError, match=words):
+    with pytest.raises(ValueError, match=words):
         fixed_shape(depth, branching, budget)
-    with pytest.raises(TokenTreeError, match=words):
+    with pytest.raises(ValueError, match=words):
         ConfidenceTree(torch.tensor([1]), depth, branching, budget)
 
 
