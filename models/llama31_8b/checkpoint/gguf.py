@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from tqdm import tqdm
 from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..config import LlamaConfig, ModelLoadError, RopeScaling, UnsupportedModelError
+from ..rope_frequencies import inverse_frequencies
 from .cache import made_once
 from .gguf_tokenizer import build_tokenizer
 from .tensor_shapes import check_finite, check_shapes
@@ -80,42 +80,29 @@ def _convert(path: Path, folder: Path) -> None:
 
 
 def _write_shards(source: GgufModel, folder: Path) -> None:
-    shards: list[list[str]] = []
-    pending: dict[str, torch.Tensor] = {}
+    shards: list[list[str]] = [[]]
     size = 0
-
-    def flush() -> None:
-        nonlocal pending, size
-        if pending:
-            save_file(pending, folder / f"shard-{len(shards)}.safetensors", metadata={"format": "pt"})
-            shards.append(list(pending))
-            pending, size = {}, 0
-
-    bar = tqdm(
-        source.tensors(),
-        total=len(source.names),
-        desc=f"dequantise {source.path.name}",
-        unit="tensor",
-        file=sys.stderr,
-        disable=not sys.stderr.isatty(),
-    )
-    for name, tensor in bar:
-        check_finite(tensor, name, source.path)
-        if size + tensor.nbytes > _SHARD_BYTES:
-            flush()
-        pending[name] = tensor
-        size += tensor.nbytes
-    flush()
-    if len(shards) == 1:
-        (folder / "shard-0.safetensors").rename(folder / "model.safetensors")
-        return
+    for name in source.names:
+        if size + source.stored_bytes(name) > _SHARD_BYTES and shards[-1]:
+            shards.append([])
+            size = 0
+        shards[-1].append(name)
+        size += source.stored_bytes(name)
+    title, silent = f"dequantise {source.path.name}", not sys.stderr.isatty()
     weight_map = {}
-    for number, names in enumerate(shards):
-        final = f"model-{number + 1:05d}-of-{len(shards):05d}.safetensors"
-        (folder / f"shard-{number}.safetensors").rename(folder / final)
-        weight_map.update(dict.fromkeys(names, final))
-    total = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    _write_json(folder / "model.safetensors.index.json", {"metadata": {"total_size": total}, "weight_map": weight_map})
+    with tqdm(total=len(source.names), desc=title, unit="tensor", file=sys.stderr, disable=silent) as bar:
+        for number, names in enumerate(shards, 1):
+            file = f"model-{number:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else "model.safetensors"
+            state = {}
+            for name in names:
+                state[name] = source.tensor(name)
+                check_finite(state[name], name, source.path)
+                bar.update()
+            save_file(state, folder / file, metadata={"format": "pt"})
+            weight_map.update(dict.fromkeys(names, file))
+    if len(shards) > 1:
+        index = {"metadata": {"total_size": source.stored_bytes()}, "weight_map": weight_map}
+        _write_json(folder / "model.safetensors.index.json", index)
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -175,11 +162,13 @@ class GgufModel:
         """Hugging Face names of all tensors of the model."""
         return list(self._source_names)
 
-    def stored_bytes(self) -> int:
-        """Return the bytes that all tensors take once dequantised: two per weight for F16 and BF16, four for the
-        rest."""
-        tensors = (self._tensors[name] for name in self._source_names.values())
-        return sum(int(t.n_elements) * (2 if t.tensor_type.name in ("F16", "BF16") else 4) for t in tensors)
+    def stored_bytes(self, name: str | None = None) -> int:
+        """Return the bytes that a tensor, or all of them, take once dequantised: two per weight for F16 and BF16, four
+        for the rest."""
+        if name is None:
+            return sum(map(self.stored_bytes, self._source_names))
+        tensor = self._tensors[self._source_names[name]]
+        return int(tensor.n_elements) * (2 if tensor.tensor_type.name in ("F16", "BF16") else 4)
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return a tensor by its Hugging Face name, `[out, in]` or `[hidden]`; float32 unless F16 or BF16."""
@@ -203,11 +192,6 @@ class GgufModel:
         if source.name.endswith("attn_k.weight"):
             return half_split_rows(value, self.config.num_key_value_heads)
         return value
-
-    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield all (Hugging Face name, tensor) pairs, one at a time so that memory holds only one."""
-        for name in self._source_names:
-            yield name, self.tensor(name)
 
     def _refuse_foreign(self) -> None:
         architecture = self.metadata.get("general.architecture")
@@ -252,9 +236,8 @@ class GgufModel:
             )
         if "token_embd.weight" not in self._tensors:
             raise ModelLoadError(f"{self.path}: tensor token_embd.weight is missing")
-        theta = float(meta.get("llama.rope.freq_base", 10000.0))
         bos = meta.get("tokenizer.ggml.bos_token_id")
-        return LlamaConfig(
+        config = LlamaConfig(
             vocab_size=int(self._tensors["token_embd.weight"].shape[1]),
             hidden_size=hidden,
             intermediate_size=self._uniform("llama.feed_forward_length", self._required("llama.feed_forward_length")),
@@ -265,13 +248,13 @@ class GgufModel:
             max_position_embeddings=int(self._required("llama.context_length")),
             # GGUF holds float32: seven digits bring back 1e-05 from 9.999999747378752e-06.
             rms_norm_eps=float(f"{self._required('llama.attention.layer_norm_rms_epsilon'):.7g}"),
-            rope_theta=theta,
-            rope_scaling=self._rope_scaling(theta, head_dim),
+            rope_theta=float(meta.get("llama.rope.freq_base", 10000.0)),
             tie_word_embeddings="output.weight" not in self._tensors,
             bos_token_id=None if bos is None else int(bos),
             eos_token_ids=self._eos_token_ids(),
             name=str(meta.get("general.name", self.path.stem)),
         )
+        return replace(config, rope_scaling=self._rope_scaling(config))
 
     def _eos_token_ids(self) -> tuple[int, ...]:
         keys = ("eos_token_id", "eot_token_id", "eom_token_id")
@@ -281,14 +264,14 @@ class GgufModel:
             ids += [index for index, token in enumerate(tokens) if token in _LLAMA3_ENDS]
         return tuple(dict.fromkeys(ids))
 
-    def _rope_scaling(self, theta: float, head_dim: int) -> RopeScaling:
+    def _rope_scaling(self, config: LlamaConfig) -> RopeScaling:
         meta = self.metadata
         kind = meta.get("llama.rope.scaling.type", "linear")  # as llama.cpp, which scales by no factor if it is "none"
         factor = float(meta.get("llama.rope.scaling.factor", meta.get("llama.rope.scale_linear", 1.0)))
         if ROPE_FREQS in self._tensors:
             factors = np.array(self._tensors[ROPE_FREQS].data, dtype=np.float64).reshape(-1)
             original = int(meta.get("llama.rope.scaling.original_context_length", 8192))
-            scaling = llama3_scaling_of(factors, theta, head_dim, original)
+            scaling = llama3_scaling_of(factors, config, original)
             if scaling is None:
                 raise UnsupportedModelError(
                     f"{self.path}: the frequency factors in {ROPE_FREQS} are not llama3 RoPE scaling with "
@@ -312,12 +295,6 @@ class GgufModel:
                 mapped[f"model.layers.{block[1]}.{_IN_BLOCK[block[2]]}.weight"] = name
             elif name != ROPE_FREQS:
                 raise UnsupportedModelError(f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers")
-        expected = ["token_embd.weight", "output_norm.weight"]
-        expected += [f"blk.{layer}.{part}.weight" for layer in range(layers) for part in _IN_BLOCK]
-        missing = [name for name in expected if name not in self._tensors]
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise ModelLoadError(f"{self.path}: tensor {missing[0]}{more} is missing")
         # GGUF lists dimensions fastest first.
         shapes = {hf: tuple(int(n) for n in reversed(self._tensors[name].shape)) for hf, name in mapped.items()}
         check_shapes(self.config, shapes, str(self.path))
@@ -334,32 +311,17 @@ def half_split_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
     return pairs.transpose(1, 2).reshape(rows, columns).contiguous()
 
 
-def llama3_frequency_factors(scaling: RopeScaling, theta: float, head_dim: int) -> np.ndarray:
-    """Return what llama3 scaling divides each base frequency by, float64 [head_dim / 2]: llama.cpp's rope_freqs."""
-    frequencies = theta ** -(np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
-    # Turns a frequency makes over the original context: with many it stays, with few it is divided.
-    turns = scaling.original_max_position_embeddings * frequencies / (2 * math.pi)
-    smooth = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
-    smooth = np.clip(smooth, 0.0, 1.0)
-    return 1.0 / ((1.0 - smooth) / scaling.factor + smooth)
-
-
-def llama3_scaling_of(factors: np.ndarray, theta: float, head_dim: int, original: int) -> RopeScaling | None:
-    """Return the llama3 RopeScaling whose frequency factors are `factors` [head_dim / 2], or None if there is none with
-    low_freq_factor 1 and high_freq_factor 4 (those of every released Llama 3.x)."""
-    if factors.shape != (head_dim // 2,) or not np.isfinite(factors).all() or factors.max() < 1.0:
+def llama3_scaling_of(factors: np.ndarray, config: LlamaConfig, original: int) -> RopeScaling | None:
+    """Return the llama3 RopeScaling by which `factors` [head_dim / 2] divide the frequencies of a config without any,
+    or None if there is none with low_freq_factor 1 and high_freq_factor 4 (those of every released Llama 3.x)."""
+    if factors.shape != (config.head_dim // 2,) or not np.isfinite(factors).all() or factors.max() < 1.0:
         return None
     if np.all(factors == 1.0):
         return RopeScaling()
-    scaling = RopeScaling(
-        "llama3",
-        factor=float(f"{factors.max():.6g}"),
-        low_freq_factor=1.0,
-        high_freq_factor=4.0,
-        original_max_position_embeddings=original,
-    )
-    expected = llama3_frequency_factors(scaling, theta, head_dim)
-    return scaling if np.allclose(factors, expected, rtol=1e-4, atol=0.0) else None
+    scaling = RopeScaling("llama3", float(f"{factors.max():.6g}"), 1.0, 4.0, original)
+    scaled = inverse_frequencies(replace(config, rope_scaling=scaling))
+    expected = (inverse_frequencies(config) / scaled).double()
+    return scaling if torch.allclose(torch.from_numpy(factors), expected, rtol=1e-4, atol=0.0) else None
 
 
 def _open(path: Path) -> Any:
