@@ -88,23 +88,7 @@ def test_settings_reach_the_model():
 
 
 def test_command_line_and_environment(tmp_path):
-    options = cli._parse(
-        [
-            "--plugin",
-            "p",
-            "--device",
-            "sim",
-            "--mesh",
-            "2x1",
-            "--attention",
-            "alspec",
-            "--users",
-            "2",
-            "--",
-            "--seed",
-            "3",
-        ]
-    )
+    options = cli._parse("--plugin p --device sim --mesh 2x1 --attention alspec --users 2 -- --seed 3".split())
     line = cli.command(Path("python"), "folder", options, {"attention": "alspec"})
     server = line[line.index("--") + 1 :]
     assert line[:4] == ["python", "-m", "runtime_patches.simulated_n150", "run"]
