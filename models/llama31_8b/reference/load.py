@@ -23,7 +23,6 @@ class LoadedModel(Checkpoint):
 def load_model(
     source: str | Path | None = None,
     dtype: torch.dtype | None = None,
-    revision: str | None = None,
     max_context: int | None = None,
     layers: int | None = None,
     device: str | torch.device | None = None,
@@ -31,11 +30,11 @@ def load_model(
     """Load the config, reference model and tokenizer of a checkpoint.
 
     Args:
-        source, revision, max_context, layers: As of `Checkpoint.open`, which raises.
+        source, max_context, layers: As of `Checkpoint.open`, which raises.
         dtype: Of the weights in memory; float32 by default.
         device: Of the weights; None for torch's default device, on which the model's other tensors are made.
     """
-    found = Checkpoint.open(source, revision, max_context, layers)
+    found = Checkpoint.open(source, max_context, layers)
     dtype = dtype or torch.float32
     device = torch.get_default_device() if device is None else device
     stored = load_state_dict(found.folder, found.whole, layers)
