@@ -14,7 +14,7 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends.reference_session import ReferenceSession
+from models.llama31_8b.demo.backends.cpu import ReferenceSession
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.text import TextPrinter

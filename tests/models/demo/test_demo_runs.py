@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends.reference_session import ReferenceSession
+from models.llama31_8b.demo.backends.cpu import ReferenceSession
 from models.llama31_8b.demo.options import DemoOptions, UserError
 from models.llama31_8b.demo.text import TextPrinter, encode_prompts, token_callback
 from models.llama31_8b.reference.load import load_model

@@ -5,26 +5,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from loguru import logger
 
-from ..options import DemoOptions
+from ...checkpoint.load import resolve_source
+from ...spec_decode.draft_settings import DraftShape, VocabularyMismatchError
+from ..chat import chat, check_chat
+from ..options import DemoOptions, UserError
+from ..session import OnToken, Session, run_prompts
+from ..text import encode_prompts
+
+if TYPE_CHECKING:
+    from ...reference.load import LoadedModel
+    from ...results import AttentionStatistics, GenerationResult
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     """Generate for the prompts `texts`, or chat where there are none; return the exit code. Raises UserError, and what
     `load_model` raises."""
-    from ...checkpoint.load import resolve_source
-
     # What is not there is refused before torch is read, and before the model is.
     if options.draft_kind == "model":
         resolve_source(options.drafter)
     resolve_source(options.model)
     from ...reference.load import load_model
-    from ..chat import chat, check_chat
-    from ..session import run_prompts
-    from ..text import encode_prompts
-    from .reference_session import ReferenceSession
 
     loaded = load_model(options.model, max_context=options.max_context, layers=options.layers)
     options.check_static_layers(loaded.source, loaded.config.num_hidden_layers)
@@ -37,3 +41,52 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     counts = " + ".join(str(len(ids)) for ids in prompts)
     logger.info("{}: {} prompt tokens, {} attention{}", loaded.source, counts, options.attention, drafts)
     return run_prompts(session, options, prompts)[1]
+
+
+class ReferenceSession(Session):
+    """The reference model on this machine. chat: one user's cache is kept from text to text."""
+
+    def __init__(self, loaded: LoadedModel, options: DemoOptions, chat: bool = False) -> None:
+        """Load a draft model, if any. Raises UserError for drafts that do not go with the model, and what loading a
+        checkpoint raises."""
+        import torch
+
+        from ...reference.alspec import policies
+        from ...reference.generate import TorchEngine, drafter_for
+        from ...spec_decode.loop import Generator
+
+        super().__init__()
+        self.checkpoint, self.options = loaded, options
+        self.policy = policy = policies.by_name(*options.attention_settings().named)
+        limit = loaded.config.max_position_embeddings
+        self.capacity = options.chat_context(limit) if chat else limit
+        self.engine = TorchEngine(loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._bar)
+        self.drafter, shape = None, DraftShape()
+        try:
+            if options.drafter != "none":
+                self.drafter, shape = drafter_for(loaded, options.drafter, fuzzy=options.fuzzy), options.draft_shape()
+            self.generator = Generator(self.engine, self.drafter, shape, adaptive=options.adapt)
+        except VocabularyMismatchError as error:
+            raise UserError(f"--draft {options.drafter}: {error}") from error
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        self.threads = torch.get_num_threads()
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        on_token: OnToken,
+        context: Sequence[Sequence[int]] | None = None,
+    ) -> GenerationResult:
+        statistics = self.policy.statistics
+        steps = statistics.step_count if statistics else 0
+        try:
+            return super().generate(prompts, on_token, context)
+        except KeyboardInterrupt:
+            if statistics:
+                statistics.forget_after(steps)
+            raise
+
+    @property
+    def statistics(self) -> AttentionStatistics | None:
+        return self.policy.statistics
