@@ -94,27 +94,26 @@ def alspec_attention(
     guess_range, layer = speculation.guess_range, _layer_of(module)
     if attention_mask is None and not speculation.scores_texts:
         _check_position(layer, cached, options.get("position_ids"), speculation)
-    eligible: torch.Tensor | bool
     if speculation.by_budget is not None:
         visible = None if attention_mask is None else attention_mask[:, 0, :, :cached].expand(len(query), -1, -1)
         guess, seen = speculation.by_budget.guess(layer, query, key, value, visible, scaling)
         eligible = seen >= guess_range.bypass_below
     elif cached < guess_range.bypass_below:
-        speculation.bypass(layer, len(query), queries, query.device)
+        none = torch.zeros(len(query), queries, dtype=torch.bool, device=query.device)
+        speculation.record(layer, none, none)
         return exact, None
     elif speculation.scores_texts:
         guess = (speculation.text_guess or guess_of_text)(query, key, value, guess_range, scaling)
         eligible = torch.arange(1, queries + 1, device=query.device) >= guess_range.bypass_below
         eligible = eligible.expand(len(query), -1)
     elif attention_mask is None:
-        guess, eligible = guess_of_one(query, key, value, guess_range, scaling), True
+        guess = guess_of_one(query, key, value, guess_range, scaling)
+        eligible = torch.ones(len(query), 1, dtype=torch.bool, device=query.device)
     else:
         geometry = _geometry(attention_mask, len(query), cached, guess_range)
         guess, eligible = guess_of_rows(query, key, value, geometry, scaling), geometry.eligible
     accepted = accept_guess(guess.flatten(2).flatten(0, 1), exact.flatten(2).flatten(0, 1), speculation.threshold)
-    accepted = accepted.view(len(query), queries)
-    if eligible is not True:
-        accepted = accepted & eligible
+    accepted = accepted.view(len(query), queries) & eligible
     if speculation.by_budget is not None:
         speculation.by_budget.decided(accepted)
     speculation.record(layer, accepted, eligible)

@@ -28,18 +28,11 @@ class UnsupportedAttentionError(ValueError):
 
 @dataclass
 class _LayerCounts:
-    """Hold what one layer decided.
+    """Hold what one layer decided: hits, misses and bypassed queries, int64 [rows, 3] on the layer's device, and on
+    request (accepted, verified), bool [rows, tokens] each, of every step."""
 
-    hits, verified: int64 [rows] on the layer's device. seen, verified_all: per row on the host, queries of all steps,
-    and of those steps in which every query was verified (they cost no kernel).
-    """
-
-    hits: torch.Tensor
-    verified: torch.Tensor
-    seen: list[int]
-    verified_all: list[int]
-    accepted_steps: list[torch.Tensor] = field(default_factory=list)
-    verified_steps: list[torch.Tensor | tuple[int, int, bool]] = field(default_factory=list)
+    totals: torch.Tensor
+    steps: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
 
 class AttentionSpeculation:
@@ -147,50 +140,27 @@ class AttentionSpeculation:
         finally:
             self.scores_texts, self.text_guess = before
 
-    def record(self, layer: int, accepted: torch.Tensor, verified: torch.Tensor | bool) -> None:
-        """Count one layer's decisions. accepted: bool [rows, tokens]; verified: likewise, or one bool for all."""
-        rows, tokens = accepted.shape
-        counts = self._rows_of(layer, rows, accepted.device)
-        counts.hits[:rows] += accepted.sum(1)
-        if isinstance(verified, torch.Tensor):
-            counts.verified[:rows] += verified.sum(1)
-        for row in range(rows):
-            counts.seen[row] += tokens
-            counts.verified_all[row] += tokens * (verified is True)
+    def record(self, layer: int, accepted: torch.Tensor, verified: torch.Tensor) -> None:
+        """Count one layer's decisions. accepted, verified: bool [rows, tokens]."""
+        rows = len(accepted)
+        new = torch.stack((accepted, verified & ~accepted, ~verified), dim=2).sum(1)
+        counts = self._layers.setdefault(layer, _LayerCounts(new.new_zeros(0, 3)))
+        if (more := rows - len(counts.totals)) > 0:
+            counts.totals = torch.cat((counts.totals, counts.totals.new_zeros(more, 3)))
+        counts.totals[:rows] += new
         if self.keep_decisions:
-            counts.accepted_steps.append(accepted)
-            counts.verified_steps.append(verified if isinstance(verified, torch.Tensor) else (rows, tokens, verified))
-
-    def bypass(self, layer: int, rows: int, tokens: int, device: torch.device) -> None:
-        """Count a step of one layer in which no query speculated."""
-        self.record(layer, torch.zeros(rows, tokens, dtype=torch.bool, device=device), False)
+            counts.steps.append((accepted, verified))
 
     def reset(self) -> None:
         """Forget all counts and decisions."""
         self._layers.clear()
 
-    def _rows_of(self, layer: int, rows: int, device: torch.device) -> _LayerCounts:
-        counts = self._layers.get(layer)
-        if counts is None:
-            none = torch.zeros(0, dtype=torch.int64, device=device)
-            counts = self._layers[layer] = _LayerCounts(none, none.clone(), [], [])
-        more = rows - len(counts.seen)
-        if more > 0:
-            pad = torch.zeros(more, dtype=torch.int64, device=counts.hits.device)
-            counts.hits, counts.verified = torch.cat((counts.hits, pad)), torch.cat((counts.verified, pad))
-            counts.seen += [0] * more
-            counts.verified_all += [0] * more
-        return counts
-
     def totals(self) -> torch.Tensor:
         """Return int64 [layers, rows, 3] on the host: hits, misses, bypassed. Waits for the devices."""
-        layers = max(self._layers, default=-1) + 1
-        rows = max((len(counts.seen) for counts in self._layers.values()), default=0)
-        table = torch.zeros((layers, rows, 3), dtype=torch.int64)
+        rows = max((len(counts.totals) for counts in self._layers.values()), default=0)
+        table = torch.zeros((max(self._layers, default=-1) + 1, rows, 3), dtype=torch.int64)
         for layer, counts in self._layers.items():
-            hits, seen = counts.hits.cpu(), torch.tensor(counts.seen)
-            verified = counts.verified.cpu() + torch.tensor(counts.verified_all)
-            table[layer, : len(hits)] = torch.stack((hits, verified - hits, seen - verified), dim=1)
+            table[layer, : len(counts.totals)] = counts.totals.cpu()
         return table
 
     def totals_per_layer(self) -> torch.Tensor:
@@ -208,20 +178,12 @@ class AttentionSpeculation:
         """
         if not self.keep_decisions or not self._layers:
             raise ValueError("no decisions were kept: set keep_decisions=True and run a decode step")
-        batches = {len(step) for counts in self._layers.values() for step in counts.accepted_steps}
+        batches = {len(accepted) for counts in self._layers.values() for accepted, _ in counts.steps}
         if len(batches) != 1:
             raise ValueError(f"the number of rows changed between steps ({sorted(batches)}): reset in between")
-        accepted = [
-            torch.cat([step.cpu() for step in self._layers[layer].accepted_steps], dim=1)
-            for layer in sorted(self._layers)
-        ]
-        verified = torch.cat(
-            [
-                step.cpu() if isinstance(step, torch.Tensor) else torch.full(step[:2], step[2])
-                for step in self._layers[min(self._layers)].verified_steps
-            ],
-            dim=1,
-        )
+        steps = [self._layers[layer].steps for layer in sorted(self._layers)]
+        accepted = [torch.cat([hits.cpu() for hits, _ in layer], dim=1) for layer in steps]
+        verified = torch.cat([queries.cpu() for _, queries in steps[0]], dim=1)
         return torch.stack(accepted), verified
 
     def _sums(self) -> list[int]:
