@@ -56,6 +56,14 @@ def tiny_vocabulary(size: int = 320) -> tuple[list[str], list[int], list[str]]:
     return tokens + padding, types, merges
 
 
+def tokenizer_tables(size: int = 320, **changes: Any) -> dict[str, Any]:
+    """Return the tokenizer of `tiny_vocabulary` by GGUF keys. changes: other tables; None removes one."""
+    tokens, types, merges = tiny_vocabulary(size)
+    tables = {"model": "gpt2", "pre": "smollm", "tokens": tokens, "token_type": types, "merges": merges}
+    tables |= {"bos_token_id": 1, "eos_token_id": 2, **changes}
+    return {f"tokenizer.ggml.{key}": value for key, value in tables.items() if value is not None}
+
+
 def interleaved_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
     """Put half-split rows of each head in llama.cpp's order: row 2i is i, row 2i + 1 is d / 2 + i."""
     d = weight.shape[0] // n_heads
@@ -112,7 +120,6 @@ def write_gguf(
     """
     state = random_state_dict(config, seed)
     writer = gguf.GGUFWriter(path, architecture)
-    tokens, types, merges = tiny_vocabulary(config.vocab_size)
     facts: dict[str, Any] = {
         "general.name": "tiny",
         "llama.block_count": config.num_hidden_layers,
@@ -124,14 +131,7 @@ def write_gguf(
         "llama.attention.layer_norm_rms_epsilon": config.rms_norm_eps,
         "llama.rope.dimension_count": config.head_dim,
         "llama.rope.freq_base": config.rope_theta,
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "smollm",
-        "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": types,
-        "tokenizer.ggml.merges": merges,
-        "tokenizer.ggml.bos_token_id": 1,
-        "tokenizer.ggml.eos_token_id": 2,
-        "tokenizer.ggml.add_bos_token": False,
+        **tokenizer_tables(config.vocab_size, add_bos_token=False),
         "tokenizer.chat_template": CHAT_TEMPLATE,
         **(metadata or {}),
     }
@@ -186,19 +186,7 @@ def write_hf_folder(
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: tensor.to(dtype) for name, tensor in random_state_dict(config, seed).items()}
     (folder / "config.json").write_text(json.dumps(config.to_hf_dict()))
-    tokens, types, merges = tiny_vocabulary(config.vocab_size)
-    tables = {
-        "tokens": tokens,
-        "token_type": types,
-        "merges": merges,
-        "model": "gpt2",
-        "pre": "smollm",
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "add_bos_token": False,
-    }
-    metadata = {f"tokenizer.ggml.{key}": value for key, value in tables.items()}
-    metadata["tokenizer.chat_template"] = CHAT_TEMPLATE
+    metadata = tokenizer_tables(config.vocab_size, add_bos_token=False) | {"tokenizer.chat_template": CHAT_TEMPLATE}
     tokenizer, tokenizer_config = build_tokenizer(metadata, folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))

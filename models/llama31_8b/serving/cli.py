@@ -26,7 +26,7 @@ from ..tt.mesh import MeshError, MeshShape
 from ..tt.prefill import PREFILL_CHUNK
 from .environment import ServingEnvironmentError, check_plugin, interpreter
 from .on_simulator import SERVER
-from .settings import model_settings
+from .settings import SETTINGS, model_settings
 
 PROG = "llama-alspec serve"
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     plugin = check_plugin(options.plugin)
-    overrides = {name: value for name, value in _settings(options).items() if value is not None}
+    overrides = {name: getattr(options, name) for name in SETTINGS if getattr(options, name, None) is not None}
     model_settings(overrides, None, options.users)
     cache = project_cache_dir() / "serving"
     python = interpreter(cache, plugin)
@@ -92,17 +92,6 @@ def environment(mesh: MeshShape) -> dict[str, str]:
         "EXTRA_MODELS_DIR": str(EXTRA_MODELS),
         "TT_VLLM_BUILTIN_MODELS": "0",
         "MESH_DEVICE": f"({mesh.sp}, {mesh.tp})",
-    }
-
-
-def _settings(options: argparse.Namespace) -> dict[Any, Any]:
-    return {
-        "attention": options.attention,
-        "chunk_size": options.chunk_size,
-        "threshold": options.threshold,
-        "predictor": options.predictor,
-        "budget": options.budget,
-        "precision": options.precision,
     }
 
 

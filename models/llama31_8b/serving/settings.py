@@ -14,7 +14,7 @@ from ..tt.precision import PRECISIONS
 from ..tt.settings import AttentionSettings, ModelSettings
 
 _OF_ALSPEC = ("chunk_size", "threshold", "predictor", "budget")
-_NAMES = ("attention", *_OF_ALSPEC, "decode_sharding", "precision")
+SETTINGS = ("attention", *_OF_ALSPEC, "decode_sharding", "precision")
 
 
 def model_settings(overrides: Mapping[str, Any] | None, optimizations: str | None, users: int) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def model_settings(overrides: Mapping[str, Any] | None, optimizations: str | Non
     overrides: `alspec` of the Hugging Face config, None if absent. optimizations: vllm-tt-plugin's, "performance",
     "accuracy" or None. users: slots. Raises ValueError for an unknown name or value, or two that contradict."""
     given = dict(overrides or {})
-    if unknown := sorted(set(given) - set(_NAMES)):
-        raise ValueError(f"alspec has no setting {unknown[0]!r}; settings: {', '.join(_NAMES)}")
+    if unknown := sorted(set(given) - set(SETTINGS)):
+        raise ValueError(f"alspec has no setting {unknown[0]!r}; settings: {', '.join(SETTINGS)}")
     if "precision" in given and optimizations is not None:
         raise ValueError(f"precision {given['precision']!r} and optimizations {optimizations!r}: name one of them")
     precision = given.get("precision", optimizations or "performance")

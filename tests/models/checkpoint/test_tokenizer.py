@@ -16,28 +16,13 @@ from loguru import logger
 from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
 from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.config import ModelLoadError, UnsupportedModelError
-from tests.support.gguf_files import CHAT_TEMPLATE, tiny_vocabulary, write_hf_folder
+from tests.support.gguf_files import CHAT_TEMPLATE, tiny_vocabulary, tokenizer_tables, write_hf_folder
 
 SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-def tables(**changes) -> dict:
-    tokens, types, merges = tiny_vocabulary()
-    values = {
-        "model": "gpt2",
-        "pre": "smollm",
-        "tokens": tokens,
-        "token_type": types,
-        "merges": merges,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        **changes,
-    }
-    return {f"tokenizer.ggml.{key}": value for key, value in values.items() if value is not None}
-
-
 def make(chat_template: str | None = CHAT_TEMPLATE, **changes) -> Tokenizer:
-    backend, config = build_tokenizer(tables(**changes), Path("test.gguf"))
+    backend, config = build_tokenizer(tokenizer_tables(**changes), Path("test.gguf"))
     special = {key: value for key, value in config.items() if key in SPECIAL}
     return Tokenizer(backend, special_tokens=special, chat_template=chat_template)
 
@@ -80,7 +65,7 @@ def test_llama3_words_are_those_of_its_pattern():
     """Against Python's own engine on the ASCII part of the pattern Meta publishes for Llama 3."""
     pattern = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]|[^\r\nA-Za-z0-9]?[A-Za-z]+|[0-9]{1,3}"
     pattern += r"| ?[^\sA-Za-z0-9]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-    backend, _ = build_tokenizer(tables(pre="llama-bpe"), Path("test.gguf"))
+    backend, _ = build_tokenizer(tokenizer_tables(pre="llama-bpe"), Path("test.gguf"))
     rng = random.Random(7)
     for _ in range(300):
         text = "".join(
@@ -119,7 +104,9 @@ def test_control_tokens_are_those_of_ids_and_template_whatever_their_type():
     """Files whose types mark none, or that have no types: as with the types, and one line says so."""
     said = []
     sink = logger.add(said.append, format="{message}")
-    backend, _ = build_tokenizer(tables(token_type=None) | {"tokenizer.chat_template": CHAT_TEMPLATE}, Path("a.gguf"))
+    backend, _ = build_tokenizer(
+        tokenizer_tables(token_type=None) | {"tokenizer.chat_template": CHAT_TEMPLATE}, Path("a.gguf")
+    )
     logger.remove(sink)
     text = "<|im_start|>the<|im_end|>"
     assert backend.encode(text).ids == make().encode(text) and backend.decode(backend.encode(text).ids) == "the"
