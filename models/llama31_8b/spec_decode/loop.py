@@ -214,11 +214,17 @@ class Generator:
         self._lengths: list[int] = []  # of them, cached tokens
         self._known: list[int] = []  # of them, tokens that the drafter has seen
         self._given: list[int] = []  # new tokens of all users, by step
+        self._ended = [0.0]  # when the prefill had ended, and each step
 
     @property
     def warm_up_tokens(self) -> int:
         """Return the tokens, over all users, of the last call's first steps, which compiled or recorded a trace."""
         return sum(self._given[: self.engine.warm_up_steps])
+
+    @property
+    def warm_up_seconds(self) -> float:
+        """Return what these steps took, from the end of the prefill on."""
+        return self._ended[: self.engine.warm_up_steps + 1][-1] - self._ended[0]
 
     def cached_ids(self, user: int) -> list[int]:
         """Return the ids that a user's cache holds since the last `generate`, even an interrupted one: `context` may be
@@ -291,6 +297,7 @@ class Generator:
         for text, sequence in zip(texts, sequences):
             text += sequence.token_ids
         decoding, whole = time.perf_counter(), False
+        self._ended = [decoding]
         try:
             engine.begin()
             if drafter is not None:
@@ -330,6 +337,7 @@ class Generator:
                     metrics.record_draft(tree.max_depth, len(tree) - 1, len(path))
                     accepted.append((tree.max_depth, len(path)))
             self._given.append(given)
+            self._ended.append(time.perf_counter())
             if self.drafter is None:
                 continue
             if length or self.drafter.min_length:

@@ -390,19 +390,6 @@ def test_users_take_memory_and_rows():
         plan(fast, (1, 2), users=4)
 
 
-def test_the_clock_of_texts_measures_their_first_decoded_tokens(monkeypatch):
-    """Prefills are no decode steps: of six tokens of three users three are decoded, the first two by the step that
-    compiles."""
-    for users, times, expected in (
-        ((0, 0, 0, 0), [10.0, 13.0, 14.0, 14.5], {0: (0, 0.0), 1: (1, 3.0), 2: (2, 4.0), 9: (3, 4.5)}),
-        ((0, 1, 2, 0, 2, 0), [10.0, 11.0, 12.0, 15.0, 15.5, 16.0], {0: (0, 0.0), 2: (2, 3.5), 9: (3, 4.0)}),
-    ):
-        monkeypatch.setattr(n150.time, "perf_counter", iter(times).__next__)
-        clock = n150.TokenClock(lambda user, token: token == 3, users=len(set(users)))
-        assert [clock(user, number) for number, user in enumerate(users)] == [n == 3 for n in range(len(users))]
-        assert {count: clock.first_tokens(count) for count in expected} == expected
-
-
 # Simulated chips.
 
 

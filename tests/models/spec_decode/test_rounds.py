@@ -5,6 +5,8 @@ many nodes whatever the drafts are."""
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from models.llama31_8b.generation.sampling import SamplingParams
@@ -20,7 +22,7 @@ LENGTH, CAPACITY, FIRST = 3, 64, 0
 class Scripted(Engine):
     """outcomes: the new tokens of each user in each round, by user in text order."""
 
-    config, capacity, spare, flat = TINY, CAPACITY, LENGTH + 1, True
+    config, capacity, spare, flat, warm_up_steps = TINY, CAPACITY, LENGTH + 1, True, 2
 
     def __init__(self, *outcomes: dict[int, list[int]]) -> None:
         self.outcomes, self.drafted, self.positions = list(outcomes), [], []
@@ -66,10 +68,11 @@ def generated(engine: Scripted, prompts, drafter: Zeros, adaptive: bool = False,
     return generator, generator.generate(prompts, **{"max_new_tokens": 20, "eos_token_ids": ()} | request)
 
 
-def test_a_text_ends_inside_an_accepted_path_and_others_go_on():
+def test_a_text_ends_inside_an_accepted_path_and_others_go_on(monkeypatch):
     """The first user ends by the token of the path's middle; what was accepted after it is not text. The second goes
     on alone, and its drafter is told what its own round decided."""
     engine, drafter = Scripted({0: [5, 9, 6, 7], 1: [1, 2]}, {1: [3, 4, 5, 6]}, {1: [9]}), Zeros()
+    monkeypatch.setattr("time.perf_counter", count().__next__)
     generator, result = generated(engine, [prompt(7, 1), prompt(5, 2)], drafter, eos_token_ids=(9,))
     assert result.token_ids == [[FIRST, 5, 9], [FIRST, 1, 2, 3, 4, 5, 6, 9]]
     assert result.finish_reason == ["eos", "eos"] and drafter.ended and not engine.outcomes
@@ -79,6 +82,7 @@ def test_a_text_ends_inside_an_accepted_path_and_others_go_on():
     counts = result.speculation
     assert (counts.num_drafts, counts.num_accepted_tokens, counts.num_target_steps) == (4, 3 + 1 + 3, 4)
     assert counts.num_output_tokens == 2 + 2 + 4 + 1
+    assert generator.warm_up_tokens == 2 + 2 + 4 and generator.warm_up_seconds == 2 * 4, "four readings a step"
 
 
 def test_a_length_and_a_callback_end_texts_in_the_middle_of_a_round():

@@ -8,8 +8,7 @@ Everything that can be refused is, before a board is opened: make a `Plan`, open
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -466,11 +465,10 @@ class BoardSession(Session):
         expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)
         if expected is not None:
             logger.info("{}", expected)
-        clock = TokenClock(on_token, len(prompts))
-        result = super().generate(prompts, clock, context)
-        tokens, seconds = clock.first_tokens(self.generator.warm_up_tokens)
+        result = super().generate(prompts, on_token, context)
         assert self.warm_up is not None
-        self.warm_up = self.warm_up[0] + tokens, self.warm_up[1] + seconds
+        tokens, seconds = self.warm_up
+        self.warm_up = tokens + self.generator.warm_up_tokens, seconds + self.generator.warm_up_seconds
         if result.statistics is not None:
             self._counted.append(result.statistics)
         return result
@@ -479,21 +477,3 @@ class BoardSession(Session):
     def statistics(self) -> AttentionStatistics | None:
         """Return the sums over all texts; the chips count from zero in each."""
         return type(self._counted[0]).merged(self._counted) if self._counted else None
-
-
-class TokenClock:
-    """Call back for every token of `users` users, and remember its time."""
-
-    def __init__(self, on_token: Callable[[int, int], bool], users: int = 1) -> None:
-        self._on_token, self._users = on_token, users
-        self._times: list[float] = []
-
-    def __call__(self, user: int, token: int) -> bool:
-        self._times.append(time.perf_counter())
-        return self._on_token(user, token)
-
-    def first_tokens(self, count: int) -> tuple[int, float]:
-        """Return how many of the first `count` decoded tokens there were, and the seconds they took. Each user's first
-        token comes from the prefill."""
-        taken = self._times[self._users - 1 : self._users + count]
-        return max(len(taken) - 1, 0), taken[-1] - taken[0] if taken else 0.0
