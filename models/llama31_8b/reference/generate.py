@@ -58,6 +58,7 @@ class TorchEngine(Engine):
 
     def open(self, texts: int, positions: int, draws: Draws) -> None:
         self.policy.reset()
+        self._counted = 0 if self.policy.statistics is None else self.policy.statistics.step_count
         self.draws, cache = draws, self.cache
         if cache is None or cache.batch != texts or not self._keeps:
             wanted = self.capacity if self._keeps else min(positions, self.capacity)
@@ -121,6 +122,11 @@ class TorchEngine(Engine):
         self._view.keep(row, nodes)
         if statistics is not None and statistics.steps[-1].counted.shape[1] > 1:
             statistics.keep_queries(row, nodes)
+
+    def end(self, whole: bool) -> None:
+        """Forget what an interrupted call has counted."""
+        if not whole and self.policy.statistics is not None:
+            self.policy.statistics.forget_after(self._counted)
 
     def statistics(self) -> AttentionStatistics | None:
         return self.policy.statistics

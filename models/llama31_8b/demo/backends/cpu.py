@@ -13,12 +13,12 @@ from ...checkpoint.load import resolve_source
 from ...spec_decode.draft_settings import DraftShape, VocabularyMismatchError
 from ..chat import chat, check_chat
 from ..options import DemoOptions, UserError
-from ..session import OnToken, Session, run_prompts
+from ..session import Session, run_prompts
 from ..text import encode_prompts
 
 if TYPE_CHECKING:
     from ...reference.load import LoadedModel
-    from ...results import AttentionStatistics, GenerationResult
+    from ...results import AttentionStatistics
 
 
 def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
@@ -71,21 +71,6 @@ class ReferenceSession(Session):
         except ValueError as error:
             raise UserError(str(error)) from error
         self.threads = torch.get_num_threads()
-
-    def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        on_token: OnToken,
-        context: Sequence[Sequence[int]] | None = None,
-    ) -> GenerationResult:
-        statistics = self.policy.statistics
-        steps = statistics.step_count if statistics else 0
-        try:
-            return super().generate(prompts, on_token, context)
-        except KeyboardInterrupt:
-            if statistics:
-                statistics.forget_after(steps)
-            raise
 
     @property
     def statistics(self) -> AttentionStatistics | None:
