@@ -81,9 +81,7 @@ class Conversation:
         """Print the figures over all turns."""
         session = self.session
         context = len(self.cached_ids) or max(result.prefill_tokens for result in self.results)
-        of_session = session.checkpoint, self.options, self.results, context
-        made = make_report(*of_session, session.statistics, session.warm_up, session.threads)
-        print_report(made, ReportConsole())
+        print_report(make_report(session, self.results, context), ReportConsole())
 
 
 def check_chat(checkpoint: Checkpoint) -> None:

@@ -21,8 +21,9 @@ from .text import BY_CALLBACK
 
 if TYPE_CHECKING:
     from ..checkpoint.load import Checkpoint
-    from ..results import AttentionStatistics, GenerationResult
+    from ..results import GenerationResult
     from .options import DemoOptions
+    from .session import Session
 
 _BAR_WIDTH = 20
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -107,17 +108,9 @@ class RunReport:
         }
 
 
-def make_report(
-    checkpoint: Checkpoint,
-    options: DemoOptions,
-    results: Sequence[GenerationResult],
-    context: int,
-    statistics: AttentionStatistics | None,
-    warm_up: tuple[int, float] | None = None,
-    threads: int | None = None,
-) -> RunReport:
-    """Sum up runs. statistics: what the attention policy counted over them, None where nothing is verified. Others: as
-    of RunReport."""
+def make_report(session: Session, results: Sequence[GenerationResult], context: int) -> RunReport:
+    """Sum up the runs of a session. context: as of RunReport."""
+    checkpoint, options, statistics = session.checkpoint, session.options, session.statistics
     drafted = [figures for result in results if (figures := getattr(result, "speculation", None)) is not None]
     speculation = {"drafter": options.drafter, **type(drafted[0]).merged(drafted).to_dict()} if drafted else None
     levels = ("hit_rate_per_step", "hit_rate_of_roots_alone")
@@ -139,10 +132,10 @@ def make_report(
         hit_rate_per_layer=statistics.hit_rate_per_layer if statistics else [],
         speculation=speculation,
         both=both,
-        warm_up=warm_up,
+        warm_up=session.warm_up,
         exchange=getattr(statistics, "exchange", None),
         users=max((len(result.token_ids) for result in results), default=1),
-        threads=threads,
+        threads=session.threads,
         estimates=checkpoint.config.num_hidden_layers == checkpoint.whole.num_hidden_layers
         and not of_random_weights(checkpoint.whole),
     )

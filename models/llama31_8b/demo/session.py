@@ -104,14 +104,6 @@ def run_prompts(
     with EndAtToken(token_callback(session.checkpoint, options, printer.push)) as ending:
         result = session.generate(prompts, ending)
     printer.finish(result.token_ids)
-    report = make_report(
-        session.checkpoint,
-        options,
-        [result],
-        longest(prompts, result.token_ids),
-        session.statistics,
-        session.warm_up,
-        session.threads,
-    )
+    report = make_report(session, [result], longest(prompts, result.token_ids))
     show_result(session.checkpoint, options, result, report, interrupted=ending.ended)
     return result, 130 if ending.asked else 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -62,7 +63,8 @@ def test_hits_of_random_weights_or_of_some_layers_estimate_nothing(config, layer
     run = config if layers is None else config.with_layers(layers)
     checkpoint = Checkpoint(run, None, "m", None, config)
     options = DemoOptions(attention="alspec", threshold=0.7)
-    report = make_report(checkpoint, options, [], 200, None)
+    session = SimpleNamespace(checkpoint=checkpoint, options=options, statistics=None, warm_up=None, threads=None)
+    report = make_report(session, [], 200)
     report = replace(report, speculates=True, hit_rate=0.75, hit_rate_per_layer=[0.75])
     assert bool(report.to_dict()["estimate"]) == told
     assert ("projected tokens/s" in shown(report)) == told != ("tell nothing of Llama 3.1 8B" in shown(report))
