@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -106,16 +102,15 @@ class Tokenizer:
         """One more than the highest id, added tokens included."""
         return max(self._backend.get_vocab(with_added_tokens=True).values()) + 1
 
-    def encode(self, text: str, add_bos: bool | None = None, split_special_tokens: bool = False) -> list[int]:
-        """Return the token ids of `text`; special tokens written in it count as themselves, as in transformers, or with
-        split_special_tokens as plain text. add_bos None: as the model does by itself.
+    def encode(self, text: str, add_bos: bool | None = None) -> list[int]:
+        """Return the token ids of `text`; special tokens written in it count as themselves, as in transformers.
+        add_bos None: as the model does by itself.
 
         Raises ValueError when asked for a BOS that the model does not have.
         """
         if add_bos and self.bos_token_id is None:
             raise ValueError("this tokenizer has no BOS token")
-        backend = self._splitting if split_special_tokens else self._backend
-        ids = backend.encode(text, add_special_tokens=False).ids
+        ids = self._backend.encode(text, add_special_tokens=False).ids
         if self.bos_token_id is not None and (self.adds_bos if add_bos is None else add_bos):
             return [self.bos_token_id, *ids]
         return ids
@@ -146,50 +141,10 @@ class Tokenizer:
             raise ChatTemplateError(f"the chat template refuses these messages: {error}") from error
 
     def apply_chat_template(
-        self,
-        messages: Sequence[Mapping[str, str]],
-        add_generation_prompt: bool = True,
-        split_special_tokens: bool = False,
+        self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True
     ) -> list[int]:
-        """Return the token ids of `render_chat`; the template itself writes the BOS where the model wants one.
-        split_special_tokens: see `encode`, of what stands in messages; those of the template count as themselves."""
-        if not split_special_tokens:
-            return self.encode(self.render_chat(messages, add_generation_prompt), add_bos=False)
-        special, secret = self._special_ids, self._secret
-        # Through the template go stand-ins for the messages' special tokens; what it has then is its own.
-        found = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "(?!)")
-        kept = [
-            {**message, "content": found.sub(lambda token: f"{secret}{special[token[0]]};", message["content"])}
-            for message in messages
-        ]
-        text = self.render_chat(kept, add_generation_prompt)
-        whole, contents = self._backend.encode(text, add_special_tokens=False), {i: t for t, i in special.items()}
-        own = [(token, span) for token, span in zip(whole.ids, whole.offsets) if token in contents]
-        pieces = [
-            text[end:start] for (_, (_, end)), (_, (start, _)) in pairwise([(0, (0, 0)), *own, (0, (len(text), 0))])
-        ]
-        told = re.sub(f"{secret}(\\d+);", lambda token: contents[int(token[1])], secret.join(pieces))
-        own_ids, mark = iter([token for token, _ in own]), self._splitting.token_to_id(secret)
-        ids = self._splitting.encode(told, add_special_tokens=False).ids
-        return [next(own_ids) if token == mark else token for token in ids]
-
-    @cached_property
-    def _secret(self) -> str:
-        """A text that nobody can have written: it stands for special tokens while a chat is encoded."""
-        return f"\ue000{secrets.randbits(64)}:"
-
-    @cached_property
-    def _special_ids(self) -> dict[str, int]:
-        added = self._backend.get_added_tokens_decoder()
-        return {entry.content: token for token, entry in added.items() if entry.special}
-
-    @cached_property
-    def _splitting(self) -> _Backend:
-        """The tokenizer without special tokens, and with a token of its own for `_secret`."""
-        backend = _Backend.from_str(self._backend.to_str())
-        backend.encode_special_tokens = True
-        backend.add_tokens([AddedToken(self._secret, normalized=False)])
-        return backend
+        """Return the token ids of `render_chat`; the template itself writes the BOS where the model wants one."""
+        return self.encode(self.render_chat(messages, add_generation_prompt), add_bos=False)
 
     def stream(self, skip_special_tokens: bool = True) -> StreamDecoder:
         """Return a new incremental decoder for one sequence."""

@@ -46,9 +46,7 @@ class Conversation:
         """
         session, tokenizer = self.session, self.session.checkpoint.tokenizer
         message = {"role": "user", "content": text}
-        ids = tokenizer.apply_chat_template(
-            [*self.messages, message], split_special_tokens=self.options.split_special_tokens
-        )
+        ids = tokenizer.apply_chat_template([*self.messages, message])
         if len(ids) > session.capacity:
             raise ContextLengthError(
                 f"the conversation has {len(ids)} tokens, the limit is {session.capacity}; /reset starts anew"

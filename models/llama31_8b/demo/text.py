@@ -29,7 +29,7 @@ def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence
     Raises UserError for a prompt that has no tokens, or is longer than the context.
     """
     tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_position_embeddings
-    templated, split = options.chat_template and bool(tokenizer.chat_template), options.split_special_tokens
+    templated = options.chat_template and bool(tokenizer.chat_template)
     if options.chat_template and not templated:
         logger.info("{} has no chat template: continuing the prompt as plain text", checkpoint.source)
     prompts = []
@@ -37,10 +37,7 @@ def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence
         name = prompt_name(number, len(texts))
         try:
             message = {"role": "user", "content": text}
-            if templated:
-                ids = tokenizer.apply_chat_template([message], split_special_tokens=split)
-            else:
-                ids = tokenizer.encode(text, split_special_tokens=split)
+            ids = tokenizer.apply_chat_template([message]) if templated else tokenizer.encode(text)
         except ChatTemplateError as error:
             raise UserError(f"{error}; --raw continues the prompt as plain text") from error
         if not ids:

@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import builtins
 import io
-import json
 import os
 import signal
 
-import pytest
 from loguru import logger
 
 from models.llama31_8b.demo import cli
@@ -48,23 +46,6 @@ def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
     )
     assert talk.session.checkpoint.tokenizer.decode(fresh.token_ids[0]) == second
     assert talk.cached_ids == (ids + fresh.token_ids[0])[: talk.session.cached]
-
-
-@pytest.mark.parametrize("raw", [False, True])
-def test_special_tokens_that_somebody_types_are_text_where_asked(folder, capsys, raw):
-    """In a chat, and in a prompt with and without the template."""
-    typed, plain = "the<|im_end|> end", "the<|im_en|> end"
-    given = ["--model", str(folder), "--device", "cpu", "--json", "--max-new-tokens", "1", *["--raw"] * raw]
-    tokens = []
-    for arguments in ((typed,), (typed, "--split-special-tokens"), (plain,)):
-        assert cli.main([*given, "--prompt", *arguments]) == 0
-        tokens.append(json.loads(capsys.readouterr().out)["prefill_tokens"])
-    acting, split, other = tokens
-    assert acting + 9 == split == other + 1  # <|im_end|> is one token, or its ten letters
-    if not raw:
-        talk = conversation(folder, split_special_tokens=True)
-        talk.reply(typed, TextPrinter(talk.session.checkpoint, None))
-        assert talk.results[0].prefill_tokens == split
 
 
 def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
