@@ -97,8 +97,10 @@ def test_texts_that_cannot_be_scored() -> None:
     model = tiny_decoder()
     with pytest.raises(ValueError, match=r"one text of 2 tokens and more.*\[1\]"):
         alspec.score(model, text(1))
+    scaled = tiny_decoder("cohere")
+    alspec.AttentionSpeculation().attach(scaled)
     with pytest.raises(alspec.UnsupportedAttentionError, match="'cohere'.*scales its logits .logit_scale=0.0625"):
-        alspec.score(tiny_decoder("cohere"), text(20))
+        alspec.score(scaled, text(20))
     speculation = alspec.AttentionSpeculation().attach(model)
     mask = torch.ones((1, 20), dtype=torch.int64)
     mask[0, :3] = 0
