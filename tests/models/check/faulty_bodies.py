@@ -53,6 +53,12 @@ def without_driver(context: Context) -> list[Check]:
 # On the device.
 
 
+def tiny_layer(context: Context) -> list[Check]:
+    """A layer of the tiny model, which takes a third of the stage's time on simulated chips."""
+    with mock.patch.object(with_model, "BANKED", with_model.TINY.with_layers(1)):
+        return with_model.interleaved(context)
+
+
 def wrong_ones(context: Context) -> list[Check]:
     """An addition that gives one wrong value."""
     import ttnn
