@@ -46,6 +46,7 @@ def test_the_chip_of_priority_0_skips(sim_mesh):
     assert sim_mesh((1, 2), overlays=sgdc.overlays()).run(gated_pair.negate) == [1.0, -1.0]
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(1200)
 def test_a_tiny_llama_speculates_on_a_pair(sim_mesh):
