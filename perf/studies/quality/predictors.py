@@ -38,8 +38,6 @@ class Predictor:
             first and last keys alone, and no other parameter but `exact` and `every` says anything.
         own: go by the exact passes of this rank alone, as the chips of a pair must; else by those of every token.
         decay: the part of the past in a moving average over these passes; 0 goes by the last pass alone.
-        cap: at most so many tiles per key/value head.
-        oracle: choose by the weights of the step itself, which no guess can know: a bound for the others.
         every: take the guess without verification, but for an exact pass at every so many tokens, whose weights are
             then the known ones. This is what a single chip could do.
         exact: go on with the exact output, so that all such guesses are judged on the same states.
@@ -51,8 +49,6 @@ class Predictor:
     budget: float | None = None
     own: bool = False
     decay: float = 0.0
-    cap: int | None = None
-    oracle: bool = False
     every: int | None = None
     exact: bool = False
     mean: bool = False
@@ -60,20 +56,16 @@ class Predictor:
     def __post_init__(self) -> None:
         if self.budget is not None:
             check_budget(self.budget)
-        elif self.own or self.decay or self.oracle or self.mean or self.cap is not None:
-            raise ValueError("own, decay, cap, oracle and mean say how a budget is filled: they go with budget=VALUE")
+        elif self.own or self.decay or self.mean:
+            raise ValueError("own, decay and mean say how a budget is filled: they go with budget=VALUE")
         if not 0 <= self.decay < 1:
             raise ValueError(f"decay must be at least 0 and below 1, got {self.decay}")
-        if self.cap is not None and self.cap < 1:
-            raise ValueError(f"cap must be at least 1, got {self.cap}")
         if self.every is not None and (self.every < 2 or self.own or self.exact):
             raise ValueError(f"every must be at least 2 and goes with neither own nor exact, got {self.every}")
-        if self.oracle and (self.own or self.decay):
-            raise ValueError("oracle knows the step itself: it goes with neither own nor decay")
 
     @classmethod
     def parse(cls, text: str) -> Predictor:
-        """Return the predictor that words such as "own decay=0.5 budget=0.98 cap=64" describe.
+        """Return the predictor that words such as "own decay=0.5 budget=0.98" describe.
 
         Raises ValueError naming the word that is no parameter.
         """
@@ -196,7 +188,7 @@ class PredictedGuess(AttentionPolicy):
         if span.budget is None:
             return span.reads(keys, roots[:, None])[None]
         known = self._known(layer, tokens, tile_masses(weights), roots)
-        return keys_by_budget(known[None], span, roots[None], keys[None], self.predictor.cap)[0]
+        return keys_by_budget(known[None], span, roots[None], keys[None])[0]
 
     def _known(self, layer: int, tokens: slice, passes: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
         """Return the weights that each query's guess knows, [m, t, tiles], and keep what the next block needs.
@@ -206,8 +198,6 @@ class PredictedGuess(AttentionPolicy):
         how, roots = self.predictor, slice(None, None, self.nodes)
         by_node = passes.unflatten(1, (-1, self.nodes))
         passes = by_node.mean(2) if how.mean else by_node[:, :, 0]
-        if how.oracle:
-            return passes.repeat_interleave(self.nodes, dim=1)
         cached, eligible = cached[roots], self._eligible[tokens][roots]
         ranks, sender = (2, self._sender[tokens][roots]) if how.own else (1, torch.zeros_like(cached))
         before = self._averages.get(layer, passes.new_zeros(ranks, len(passes), 0))

@@ -132,26 +132,12 @@ def test_an_interrupted_apply_is_told_apart_and_completed(interrupt, checkout: P
     assert not list(checkout.rglob("*.sgdc-draft"))
 
 
-def test_an_edited_stub_beside_patched_ones_is_refused(checkout: Path):
-    sgdc.apply_to_checkout(checkout)
-    stub = checkout / STUBS[0].path
-    stub.write_bytes(stub.read_bytes() + b"// changed\n")
-    assert sgdc.state(checkout) is sgdc.GateState.OTHER
-    with pytest.raises(sgdc.StubMismatchError, match=r"brisck\.cc has SHA-256 .*restore the file"):
-        sgdc.apply_to_checkout(checkout)
-
-
 def test_the_installed_package_and_roots_of_links_stay_untouched():
     with pytest.raises(ValueError, match="installed package"):
         sgdc.apply_to_checkout(find_ttnn_dir())
     with pytest.raises(ValueError, match="runtime root"):
         sgdc.apply_to_checkout(sgdc.build_patched_root())
     assert sgdc.state(find_ttnn_dir()) is sgdc.GateState.STOCK
-
-
-def test_a_folder_that_is_no_tree_is_refused(tmp_path: Path):
-    with pytest.raises(ValueError, match="no tree of tt-metal"):
-        sgdc.state(tmp_path)
 
 
 def test_command_line(checkout: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
@@ -223,48 +209,6 @@ def test_a_source_build_is_served(source_build: Path, monkeypatch: pytest.Monkey
         assert str(source_build) in (out := capsys.readouterr().out)
     assert out == export
     assert sgdc.overlays()[GATE_HEADER] == (source_build / GATE_HEADER).read_bytes()
-
-
-def test_a_package_that_looks_like_a_source_build_is_patched_as_a_package(tmp_path, monkeypatch):
-    """`pip install --target` makes one: ttnn looks two folders up, where nothing is."""
-    package = tmp_path / "target" / "libraries" / "ttnn"
-    copy_tree(package)
-    (package / "__init__.py").touch()
-    info = package.parent / "ttnn-0.81.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ttnn\nVersion: 0.81.1\n")
-    import_ttnn_from(package.parent, monkeypatch)
-    assert sgdc.runtime_in_use() == tmp_path / "target"
-    with pytest.raises(sgdc.UnpatchedRuntimeError, match="no tree of tt-metal"):
-        sgdc.require_patched()
-    monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", str(sgdc.build_patched_root()))
-    assert sgdc.state(sgdc.require_patched()) is sgdc.GateState.PATCHED
-
-
-def damaged_stub(root: Path) -> None:
-    (root / STUBS[0].path).write_bytes(b"// cut sho")
-
-
-def no_header(root: Path) -> None:
-    (root / GATE_HEADER).unlink()
-
-
-def no_link(root: Path) -> None:
-    (root / MEMORY_MAP).parents[1].unlink()
-
-
-@pytest.mark.parametrize("damage", [damaged_stub, no_header, no_link])
-def test_apply_repairs_a_damaged_root(damage, monkeypatch: pytest.MonkeyPatch, capsys):
-    root = sgdc.build_patched_root()
-    monkeypatch.setenv("TT_METAL_RUNTIME_ROOT", str(root))
-    damage(root)
-    with pytest.raises(sgdc.UnpatchedRuntimeError):
-        sgdc.require_patched()
-    assert main(["apply"]) == 0
-    assert capsys.readouterr().out == f"export TT_METAL_RUNTIME_ROOT={root}\n"
-    assert main(["check"]) == 0
-    assert sgdc.require_patched() == root
-    assert sgdc.state(find_ttnn_dir()) is sgdc.GateState.STOCK
 
 
 def test_an_unpatched_runtime_is_refused_with_the_command_that_fixes_it(monkeypatch: pytest.MonkeyPatch):

@@ -53,13 +53,11 @@ def running_averages(
     return torch.cat((before[..., None, :], after[..., :-1, :]), dim=-2), after[..., -1, :]
 
 
-def tiles_by_budget(
-    known: torch.Tensor, budget: float, first: int, end: torch.Tensor, most: int | None = None
-) -> torch.Tensor:
+def tiles_by_budget(known: torch.Tensor, budget: float, first: int, end: torch.Tensor) -> torch.Tensor:
     """Choose tiles by weight: bool [..., tiles].
 
     The heaviest tiles of [first, end), the lower one first where two are equal, until at most 1 - budget of all known
-    weight lies in unread tiles of that range; never a tile without weight, and with `most` at most so many.
+    weight lies in unread tiles of that range; never a tile without weight.
 
     known: [..., tiles], not negative. end: integer tensor that broadcasts against [..., 1].
     """
@@ -68,7 +66,7 @@ def tiles_by_budget(
     weight, order = known.double().masked_fill(~between, 0.0).sort(dim=-1, descending=True, stable=True)
     left = weight.flip(-1).cumsum(-1).flip(-1)  # unread before this tile is read
     taken = (left > (1 - budget) * known.double().sum(-1, keepdim=True)) & (weight > 0)
-    return torch.zeros_like(taken).scatter_(-1, order, taken if most is None else taken & (tile < most))
+    return torch.zeros_like(taken).scatter_(-1, order, taken)
 
 
 def keys_by_budget(
@@ -76,17 +74,16 @@ def keys_by_budget(
     guess_range: GuessRange,
     cached: torch.Tensor,
     position: torch.Tensor,
-    most: int | None = None,
 ) -> torch.Tensor:
     """Return which keys each query's guess reads, of those it sees: bool [u, k, t, n].
 
     known: [u, k, t, tiles]. cached: [u, t], tokens that each query attends to, itself included. position: int64 [u or
-    1, n], of each key. guess_range: with a budget. most: tiles of a head, as in tiles_by_budget.
+    1, n], of each key. guess_range: with a budget.
     """
     assert guess_range.budget is not None
     own = cached[:, None, :, None]
     end = guess_range.tail_start(own) // TILE
-    chosen = tiles_by_budget(known, guess_range.budget, guess_range.first // TILE, end, most)
+    chosen = tiles_by_budget(known, guess_range.budget, guess_range.first // TILE, end)
     tile = (position // TILE)[:, None, None].expand(*chosen.shape[:-1], -1)
     return guess_range.reads(position[:, None, None], own) | chosen.gather(-1, tile)
 

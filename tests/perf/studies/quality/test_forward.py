@@ -18,7 +18,7 @@ from perf.studies.quality.predictors import PredictedGuess, Predictor
 from tests.support.attention_cases import random_tokens, tiny_config
 
 CONFIG = tiny_config(max_position_embeddings=1024)
-BUDGET = Predictor.parse("own decay=0.5 budget=0.8 cap=2")
+BUDGET = Predictor.parse("own decay=0.5 budget=0.6")
 POLICIES = {
     "alspec": lambda: ALSpecAttention(0.6, 32),
     "alignment 1": lambda: ALSpecAttention(0.6, 48, 1),

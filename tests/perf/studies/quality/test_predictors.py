@@ -22,8 +22,8 @@ from tests.support.attention_cases import random_tokens, tiny_config
 THRESHOLD_OF_TREES = 0.42
 S, TOKENS, LAYERS, KV_HEADS, GROUP, DIM = 64, 400, 3, 2, 3, 8
 CASES = (
-    *("exact", "budget=0.9", "own decay=0.5 budget=0.98", "own decay=0.5 budget=0.95 cap=2", "own budget=0.95"),
-    *("oracle budget=0.95", "every=4 decay=0.5 budget=0.95", "every=2", "exact own budget=0.9"),
+    *("exact", "budget=0.9", "own decay=0.5 budget=0.98", "own budget=0.95"),
+    *("every=4 decay=0.5 budget=0.95", "every=2", "exact own budget=0.9"),
 )
 
 
@@ -61,15 +61,15 @@ def oracle(how: Predictor, threshold: float) -> tuple[np.ndarray, list[np.ndarra
                 weights[head, :, :cached] = shares / shares.sum(1, keepdims=True)
             mass = np.pad(weights.sum(1), ((0, 0), (0, tiles * 32 - TOKENS))).reshape(KV_HEADS, tiles, 32).sum(2)
             mine = rank if how.own else 0
-            known = mass if how.oracle else average[index, mine]
+            known = average[index, mine]
             tail = cached // 32 * 32 - last
             between = [tile for tile in range(tiles) if first <= 32 * tile < tail]
             chosen: list[tuple[int, int]] = []
             for h in range(KV_HEADS) if how.budget is not None else ():
                 order = sorted((tile for tile in between if known[h, tile] > 0), key=lambda tile: -known[h, tile])
                 left, total = sum(known[h, tile] for tile in order), known[h].sum()
-                for taken, tile in enumerate(order):
-                    if left <= (1 - how.budget) * total or taken == how.cap:
+                for tile in order:
+                    if left <= (1 - how.budget) * total:
                         break
                     chosen.append((h, tile))
                     left -= known[h, tile]
@@ -154,13 +154,11 @@ def test_the_products_guesses_are_two_of_them(tiny, how, reference):
     [
         ("", "'' is no parameter"),
         ("turned", "'turned' is no parameter of a predictor: budget=VALUE, own"),
-        ("cap=1.5 budget=0.9", "'cap=1.5' is no parameter"),
+        ("every=1.5", "'every=1.5' is no parameter"),
         ("decay=1 budget=0.9", "decay must be at least 0 and below 1, got 1.0"),
         ("budget=1", "budget must be a number between 0 and 1, got 1.0"),
-        ("cap=4", "they go with budget=VALUE"),
-        ("cap=0 budget=0.9", "cap must be at least 1, got 0"),
+        ("decay=0.5", "they go with budget=VALUE"),
         ("every=4 own budget=0.9", "every must be at least 2 and goes with neither own nor exact"),
-        ("oracle own budget=0.9", "oracle knows the step itself"),
     ],
 )
 def test_words_that_describe_no_guess_are_refused(words, why):

@@ -16,7 +16,7 @@ from perf.studies.quality.study import split_rates
 DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
 TOLERANCE = {"rel": 5e-3, "abs": 2e-3}
-BUDGET, LAST = "own decay=0.5 budget=0.98", "own budget=0.95 cap=1"
+BUDGET = "own decay=0.5 budget=0.98"
 LONG = ("--chunk-sizes", "64", "--contexts", "256", "--thresholds", "0.1")
 
 
@@ -42,7 +42,7 @@ def long(tmp_path_factory) -> Path:
         given = ["--quick", "--parts", *cli.LONG, "--out", str(out), *LONG]
         assert cli.main([*given, "--predictors", "ends", "budget"]) == 0
     given = ["--quick", "--parts", "perplexity", "baselines", "--out", str(out), *LONG]
-    assert cli.main([*given, "--predictors", "ends", "budget", LAST, BUDGET]) == 0
+    assert cli.main([*given, "--predictors", "ends", "budget", BUDGET]) == 0
     return out
 
 
@@ -95,11 +95,10 @@ def test_a_second_run_measures_nothing_again(folder, monkeypatch):
 @pytest.mark.model
 def test_one_file_holds_all_predictors(long):
     found = {row["predictor"]: row for row in rows(long / "perplexity.csv")}
-    assert list(found) == ["ends", "budget", LAST, BUDGET]
+    assert list(found) == ["ends", "budget", BUDGET]
     assert found[BUDGET]["hit_rate"] == found["budget"]["hit_rate"] != found["ends"]["hit_rate"]
-    assert 96 <= float(found[LAST]["keys_read"]) <= float(found[LAST]["slowest_head"]) < 160
     assert float(found[BUDGET]["keys_read"]) < float(found[BUDGET]["slowest_head"]) < 256
-    assert float(found[BUDGET]["hit_rate"]) > float(found[LAST]["hit_rate"]) and found["ends"]["keys_read"] == ""
+    assert found["ends"]["keys_read"] == ""
     methods = {(row["predictor"], row["method"]) for row in rows(long / "baselines.csv")}
     assert {(name, method) for name in found for method in ("dynamic", "matched")} <= methods
     assert {name for name, method in methods if method in ("share", "sink")} == {"ends"}
@@ -145,14 +144,11 @@ def test_committed_files_name_their_command():
     "arguments,why",
     [
         (("--thresholds", "-1"), "must be a number >= 0 or inf, got '-1'"),
-        (("--thresholds", "nan"), "must be a number >= 0 or inf, got 'nan'"),
         (("--contexts", "0"), "whole number of at least 1, got '0'"),
         (("--chunk-sizes", "48"), "48 is not a multiple of"),
-        (("--parts", "taste"), "invalid choice: 'taste'"),
         (("--quick", "--text", "x"), "--text does not go with it"),
         (("--predictors", "taste"), "'taste' is no parameter of a predictor"),
         (("--predictors", "ends", "budget", "--tail-alignment", "1"), "no other --tail-alignment"),
-        (("--predictors", "budget", "--chunk-sizes", "48"), "last 48 is not a multiple"),
     ],
 )
 def test_options_out_of_range_are_refused(arguments, why, capsys):
