@@ -153,22 +153,6 @@ def self_step_cost(config: LlamaConfig, window: int, cached: int) -> float:
     return (weights + entry * min(cached, 2 * window)) / (weights + entry * cached)
 
 
-@dataclass
-class StepCosts:
-    """Costs in units of one plain target step.
-
-    draft_level: one more drafted level. verify_row: one more row in the target pass (0 where a pass is bound by reading
-    the weights, as on the device up to 32 rows).
-    """
-
-    draft_level: float
-    verify_row: float = 0.0
-
-    def of_step(self, levels: int, rows: int) -> float:
-        """Return the cost of a step with `levels` drafted levels and `rows` rows in the target pass."""
-        return levels * self.draft_level + 1.0 + self.verify_row * (rows - 1)
-
-
 class AdaptiveDraftLength:
     """The length with the most expected tokens per cost; 0, drafting off, when no length beats a plain step.
 
@@ -176,9 +160,11 @@ class AdaptiveDraftLength:
     levels is expected to yield 1 + a_1 + a_1 a_2 + ... tokens. While off, one short draft every `probe_every` steps
     tests whether things have changed, unless drafting could not pay even if all tokens were accepted.
 
-    measured: follow the clock instead of the given costs. Lengths then vary from run to run, which changes
-    nothing in a greedy text but would change which random draw decides what in a sampled one; so the loop
-    measures only when decoding is greedy. first: the length until a step has been timed.
+    Costs are in units of one plain target step. draft_level: one more drafted level. rows_per_level: rows that it adds
+    to the target's pass; one costs nothing at first, since a pass is bound by reading the weights. measured: follow the
+    clock instead. Lengths then vary from run to run, which changes nothing in a greedy text but would change which
+    random draw decides what in a sampled one; so the loop measures only when decoding is greedy. first: the length
+    until a step has been timed.
     """
 
     DECAY = 0.97
@@ -187,7 +173,7 @@ class AdaptiveDraftLength:
     def __init__(
         self,
         maximum: int,
-        costs: StepCosts,
+        draft_level: float,
         rows_per_level: float = 1.0,
         *,
         measured: bool = False,
@@ -196,7 +182,7 @@ class AdaptiveDraftLength:
     ) -> None:
         if maximum < 1:
             raise ValueError(f"an adaptive draft needs a maximum length of at least 1, got {maximum}")
-        self.maximum, self.costs, self.rows_per_level = maximum, costs, rows_per_level
+        self.maximum, self.draft_level, self.rows_per_level, self.verify_row = maximum, draft_level, rows_per_level, 0.0
         self.measured, self.first, self.probe_every = measured, first, probe_every
         self.trials = [self.PRIOR[0]] * maximum
         self.hits = [self.PRIOR[1]] * maximum
@@ -219,7 +205,7 @@ class AdaptiveDraftLength:
                 "accepted {:.0%}, a drafted level costs {:.2f} target steps)",
                 gain,
                 self.hits[0] / self.trials[0],
-                self.costs.draft_level,
+                self.draft_level,
             )
         self.off_for += 1
         return 1 if self.off_for % self.probe_every == 0 and self._could_pay() else 0
@@ -248,17 +234,17 @@ class AdaptiveDraftLength:
         weight = max(0.2, 1.0 / (1 + self._timed_drafts))
         self._timed_drafts += 1
         level = draft / self._plain / levels
-        self.costs.draft_level += weight * (level - self.costs.draft_level)
+        self.draft_level += weight * (level - self.draft_level)
         if rows > 1:
             row = max(0.0, (target / self._plain - 1.0) / (rows - 1))
-            self.costs.verify_row += weight * (row - self.costs.verify_row)
+            self.verify_row += weight * (row - self.verify_row)
 
     def _gain(self, rates: list[float], length: int) -> float:
         tokens, reach = 1.0, 1.0
         for rate in rates[:length]:
             reach *= rate
             tokens += reach
-        return tokens / self.costs.of_step(length, 1 + round(length * self.rows_per_level))
+        return tokens / (1.0 + length * self.draft_level + round(length * self.rows_per_level) * self.verify_row)
 
     def _best(self) -> tuple[int, float]:
         """Return (length, gain); length 0 when nothing gains, with the best gain below 1."""

@@ -25,7 +25,7 @@ from ..config import LlamaConfig
 from ..generation.request import SequenceState, TokenCallback, open_sequences
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, make_generators
 from ..results import AttentionStatistics, GenerationResult, TokenSpeculationMetrics
-from .draft_settings import AdaptiveDraftLength, DraftShape, StepCosts
+from .draft_settings import AdaptiveDraftLength, DraftShape
 from .tree import ROOT, TokenTree
 
 
@@ -378,7 +378,7 @@ class Generator:
             return None
         rows = 0.0 if flat else 1.0 if shape.width == 1 else (shape.budget - 1) / shape.length
         greedy, first = self._draws.sampling.greedy, shape.length if flat else 0
-        return AdaptiveDraftLength(shape.length, StepCosts(self.drafter.step_cost), rows, measured=greedy, first=first)
+        return AdaptiveDraftLength(shape.length, self.drafter.step_cost, rows, measured=greedy, first=first)
 
     def _whole_texts(
         self, prompts: Sequence[Sequence[int]], context: Sequence[Sequence[int]] | None

@@ -14,7 +14,6 @@ from models.llama31_8b.spec_decode import draft_settings as fuzzy
 from models.llama31_8b.spec_decode.draft_settings import (
     AdaptiveDraftLength,
     DraftShape,
-    StepCosts,
     VocabularyMismatchError,
     check_vocabularies,
 )
@@ -134,25 +133,25 @@ def run(rule, rounds, rate, seed=0, clock=None):
 
 
 def test_adaptive_length_follows_acceptance():
-    good = run(AdaptiveDraftLength(8, StepCosts(0.1)), 200, 0.95)
-    poor = run(AdaptiveDraftLength(8, StepCosts(0.1)), 200, 0.35)
+    good = run(AdaptiveDraftLength(8, 0.1), 200, 0.95)
+    poor = run(AdaptiveDraftLength(8, 0.1), 200, 0.35)
     assert min(good[50:]) >= 5 and 1 <= max(poor[50:]) <= 3
 
 
 def test_times_that_are_no_steps_alone_are_left_out():
     """The first rounds on chips compile and capture: until one is timed the longest drafts are tried."""
-    rule = AdaptiveDraftLength(4, StepCosts(0.1), rows_per_level=0.0, measured=True, first=4)
+    rule = AdaptiveDraftLength(4, 0.1, rows_per_level=0.0, measured=True, first=4)
     for _ in range(3):
         assert rule.next_length() == 4
         rule.observe(4, 1, [(4, 0)], None)
     rule.observe(4, 1, [(4, 0)], (4.0, 1.0))
-    assert rule.costs.draft_level == 1.0 and rule.next_length() == 0, "a level takes as long as a step"
+    assert rule.draft_level == 1.0 and rule.next_length() == 0, "a level takes as long as a step"
 
 
 def test_drafting_that_does_not_pay_is_turned_off_and_says_so():
     messages = []
     sink = logger.add(messages.append, level="INFO", format="{message}")
-    rule = AdaptiveDraftLength(4, StepCosts(0.5), probe_every=16)
+    rule = AdaptiveDraftLength(4, 0.5, probe_every=16)
     lengths = run(rule, 200, 0.1)
     logger.remove(sink)
     assert lengths[60:].count(0) >= 125 and set(lengths[60:]) <= {0, 1}
@@ -161,28 +160,28 @@ def test_drafting_that_does_not_pay_is_turned_off_and_says_so():
 
 
 def test_drafting_comes_back_when_it_pays():
-    rule = AdaptiveDraftLength(4, StepCosts(0.1), probe_every=4)
+    rule = AdaptiveDraftLength(4, 0.1, probe_every=4)
     assert 0 in run(rule, 300, 0.0)[-20:]
     assert min(run(rule, 300, 1.0)[-20:]) >= 3
 
 
 def test_drafting_that_can_never_pay_is_not_even_probed():
-    rule = AdaptiveDraftLength(4, StepCosts(1.2), probe_every=8)
+    rule = AdaptiveDraftLength(4, 1.2, probe_every=8)
     assert run(rule, 100, 1.0) == [0] * 100
 
 
 @pytest.mark.parametrize(("level", "expected_on"), [(0.05, True), (1.5, False)])
 def test_measured_costs_decide(level, expected_on):
     """The clock says what a level costs, whatever was estimated."""
-    rule = AdaptiveDraftLength(6, StepCosts(0.4), measured=True)
+    rule = AdaptiveDraftLength(6, 0.4, measured=True)
     lengths = run(rule, 100, 0.8, clock=lambda k: (2.0 * level * k, 2.0 + 0.02 * k))
     assert lengths[0] == 0, "the first step is plain: it is the unit"
     assert (lengths[-1] > 0) == expected_on
-    assert rule.costs.draft_level == pytest.approx(level, rel=0.1)
+    assert rule.draft_level == pytest.approx(level, rel=0.1)
     if expected_on:
-        assert rule.costs.verify_row == pytest.approx(0.01, rel=0.2)
+        assert rule.verify_row == pytest.approx(0.01, rel=0.2)
 
 
 def test_an_adaptive_draft_has_a_length():
     with pytest.raises(ValueError, match="got 0"):
-        AdaptiveDraftLength(0, StepCosts(0.1))
+        AdaptiveDraftLength(0, 0.1)
