@@ -103,7 +103,7 @@ def alspec_attention(
         speculation.record(layer, none, none)
         return exact, None
     elif speculation.scores_texts:
-        guess = (speculation.text_guess or guess_of_text)(query, key, value, guess_range, scaling)
+        guess = guess_of_text(query, key, value, guess_range, scaling)
         eligible = torch.arange(1, queries + 1, device=query.device) >= guess_range.bypass_below
         eligible = eligible.expand(len(query), -1)
     elif attention_mask is None:

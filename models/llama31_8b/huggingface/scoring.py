@@ -19,7 +19,7 @@ from torch import nn
 
 from ..reference.model.step import GuessRange
 from ..reference.model.text_attention import guess_reads, text_guess
-from .speculation import AttentionSpeculation, TextGuess, UnsupportedAttentionError, speculation_of, unwrapped
+from .speculation import AttentionSpeculation, UnsupportedAttentionError, speculation_of, unwrapped
 
 FLEX_TILE = 128  # rows and columns of flex_attention's tiles
 HEAD_BLOCK = 1024  # tokens whose next-token scores are in memory at once
@@ -45,13 +45,13 @@ class TextScore:
 
 
 @torch.inference_mode()
-def score(model: nn.Module, ids: torch.Tensor, guess: TextGuess | None = None) -> TextScore:
+def score(model: nn.Module, ids: torch.Tensor) -> TextScore:
     """Run one text through a model loaded with attn_implementation="alspec", by its settings; its counts stay as they
     are.
 
-    model: may be wrapped, by PEFT for example. ids: int64 [T], T >= 2. guess: what computes it in place of
-    guess_of_text. Raises ValueError for another shape, and UnsupportedAttentionError for a model that scales its
-    logits, puts learned prompts before a text or has another attention.
+    model: may be wrapped, by PEFT for example. ids: int64 [T], T >= 2. Raises ValueError for another shape, and
+    UnsupportedAttentionError for a model that scales its logits, puts learned prompts before a text or has another
+    attention.
     """
     if ids.ndim != 1 or len(ids) < 2:
         raise ValueError(f"one text of 2 tokens and more is scored, got ids of shape {list(ids.shape)}")
@@ -63,7 +63,7 @@ def score(model: nn.Module, ids: torch.Tensor, guess: TextGuess | None = None) -
     model = unwrapped(model)
     head = _plain_head(model)
     own = AttentionSpeculation(settings.threshold, settings.guess_range, keep_decisions=True)
-    with own.attached(model), own.scoring(guess):
+    with own.attached(model), own.scoring():
         text = ids[None].to(model.device)
         # Without this mask transformers 4.57 looks for packed texts, and makes a mask of T x T.
         whole = torch.ones_like(text)

@@ -18,9 +18,6 @@ from .budget import RowBudgets
 
 ATTENTION_NAME = "alspec"
 
-# (query [B, H, T, d], key, value [B, K, T, d], guess_range, scale) -> the guess of every position, [B, T, H, d].
-TextGuess = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, GuessRange, "float | None"], torch.Tensor]
-
 
 class UnsupportedAttentionError(ValueError):
     """The model, cache or mask has a feature that the guess does not know; the message names it and its value."""
@@ -80,7 +77,6 @@ class AttentionSpeculation:
         check_positive("step_tokens", step_tokens)
         self.step_tokens, self.keep_decisions = step_tokens, keep_decisions
         self.scores_texts = False
-        self.text_guess: TextGuess | None = None
         self.by_budget = None if self.guess_range.budget is None else RowBudgets(self.guess_range)
         self.last_unmasked = 0  # keys of the last step without a mask, for the check against static caches
         self._layers: dict[int, _LayerCounts] = {}
@@ -128,17 +124,13 @@ class AttentionSpeculation:
                     setattr(module, _ATTRIBUTE, speculation)
 
     @contextmanager
-    def scoring(self, guess: TextGuess | None = None) -> Iterator[AttentionSpeculation]:
-        """Let a forward over whole texts treat every token as a decode step, as in section 5.1 of the paper.
-
-        guess: what computes the guess of every position, in place of scoring.guess_of_text.
-        """
-        before = self.scores_texts, self.text_guess
-        self.scores_texts, self.text_guess = True, guess
+    def scoring(self) -> Iterator[AttentionSpeculation]:
+        """Let a forward over whole texts treat every token as a decode step, as in section 5.1 of the paper."""
+        before, self.scores_texts = self.scores_texts, True
         try:
             yield self
         finally:
-            self.scores_texts, self.text_guess = before
+            self.scores_texts = before
 
     def record(self, layer: int, accepted: torch.Tensor, verified: torch.Tensor) -> None:
         """Count one layer's decisions. accepted, verified: bool [rows, tokens]."""
