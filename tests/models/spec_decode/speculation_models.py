@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 from loguru import logger
+from scipy.stats import chisquare
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
@@ -77,3 +78,21 @@ def same_greedy_text(model, texts, plain, speculative, policy=ExactAttention, ti
         assert abs(a - b) < tie and max(a, b) >= float(logits.max()) - tie, "not a tie: a real difference"
         broken += 1
     return broken
+
+
+def rand(*shape, seed: int) -> torch.Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def p_value(cells: torch.Tensor, distribution: torch.Tensor) -> float:
+    """Chi-squared of observed cells, by number, against a distribution; rare cells count as one."""
+    expected = distribution.double().flatten()
+    observed = torch.bincount(cells, minlength=len(expected))
+    if bool((observed[expected == 0] > 0).any()):
+        return 0.0
+    expected = expected / expected.sum() * len(cells)
+    rare = expected < 8
+    observed = torch.cat([observed[~rare], observed[rare].sum().reshape(1)])
+    expected = torch.cat([expected[~rare], expected[rare].sum().reshape(1)])
+    kept = expected > 0
+    return float(chisquare(observed[kept], expected[kept]).pvalue)

@@ -9,7 +9,6 @@ from functools import lru_cache
 import pytest
 import torch
 from loguru import logger
-from scipy.stats import chisquare
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
@@ -26,6 +25,7 @@ from models.llama31_8b.reference.spec_decode.draft_verification import verify_ex
 from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.drafters import NGramDrafter
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
+from tests.models.spec_decode.speculation_models import p_value, rand
 
 VOCAB, DRAWS, PROMPT = 8, 100_000, [3, 1, 4, 1, 5, 2, 6, 5]
 CONFIG = LlamaConfig(VOCAB, 16, 24, 4, 2, 1, 8, 64)
@@ -56,23 +56,6 @@ def path_logits(name: str) -> list[torch.Tensor]:
 
 def distributions(name: str, params: SamplingParams) -> list[torch.Tensor]:
     return [warp_logits(logits, params) for logits in path_logits(name)]
-
-
-def rand(*shape, seed):
-    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def p_value(cells: torch.Tensor, distribution: torch.Tensor) -> float:
-    expected = distribution.double().flatten()
-    observed = torch.bincount(cells, minlength=len(expected))
-    if bool((observed[expected == 0] > 0).any()):
-        return 0.0
-    expected = expected / expected.sum() * len(cells)
-    rare = expected < 8
-    observed = torch.cat([observed[~rare], observed[rare].sum().reshape(1)])
-    expected = torch.cat([expected[~rare], expected[rare].sum().reshape(1)])
-    kept = expected > 0
-    return float(chisquare(observed[kept], expected[kept]).pvalue)
 
 
 LOOPS = {

@@ -8,7 +8,6 @@ import math
 import pytest
 import torch
 from loguru import logger
-from scipy.stats import chisquare
 
 from models.llama31_8b.generation.sampling import (
     SamplingParams,
@@ -19,6 +18,7 @@ from models.llama31_8b.generation.sampling import (
 from models.llama31_8b.reference.spec_decode import draft_verification as verification
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact, verify_greedy, verify_sigmoid
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch, fixed_shape
+from tests.models.spec_decode.speculation_models import p_value, rand
 
 VOCAB, DRAWS, ROOT = 8, 40_000, 3
 SETTINGS = {
@@ -26,10 +26,6 @@ SETTINGS = {
     "t0.6-p0.9": SamplingParams(0.6, top_p=0.9),
     "t1.5-k5": SamplingParams(1.5, top_k=5),
 }
-
-
-def rand(*shape, seed):
-    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def drawn_without_replacement(probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
@@ -84,18 +80,9 @@ def two_tokens(verified, tokens: torch.Tensor, p: torch.Tensor, seed: int) -> to
     return first * VOCAB + second
 
 
-def p_value(cells: torch.Tensor, p: torch.Tensor) -> float:
-    """Chi-squared of observed pairs against p(first | root) p(second | first)."""
-    expected = (p[ROOT].double().unsqueeze(1) * p.double()).flatten()
-    observed = torch.bincount(cells, minlength=VOCAB * VOCAB)
-    if bool((observed[expected == 0] > 0).any()):
-        return 0.0
-    expected = expected / expected.sum() * len(cells)
-    rare = expected < 10
-    bins = [(observed[~rare], expected[~rare])]
-    if bool(rare.any()) and float(expected[rare].sum()) > 0:
-        bins.append((observed[rare].sum().reshape(1), expected[rare].sum().reshape(1)))
-    return float(chisquare(*(torch.cat(v) for v in zip(*bins))).pvalue)
+def pairs(p: torch.Tensor) -> torch.Tensor:
+    """Return p(first | root) p(second | first)."""
+    return p[ROOT].double().unsqueeze(1) * p.double()
 
 
 SHAPES = {
@@ -119,7 +106,7 @@ def test_output_has_the_targets_distribution(form, kind, setting):
         rand(*tokens.shape, seed=2),
         with_replacement=kind == "independent",
     )
-    value = p_value(two_tokens(verified, tokens, p, seed=3), p)
+    value = p_value(two_tokens(verified, tokens, p, seed=3), pairs(p))
     accepted = float(verified.lengths.double().mean())
     logger.info("{} {} {}: p = {:.3f}, {:.2f} tokens per step", form, kind, setting, value, 1 + accepted)
     assert accepted > 0.2, "the draft must matter for this test to mean anything"
@@ -133,7 +120,7 @@ def test_siblings_beyond_the_drafts_support_are_skipped():
     assert int((q[ROOT] > 0).sum()) < 3
     trees, tokens = draft_tree(SHAPES["star"], q, "distinct", seed=1)
     verified = verify_exact(trees, tokens, p[tokens], q[tokens], rand(*tokens.shape, seed=2))
-    assert p_value(two_tokens(verified, tokens, p, seed=3), p) > 1e-3
+    assert p_value(two_tokens(verified, tokens, p, seed=3), pairs(p)) > 1e-3
 
 
 def test_siblings_raise_acceptance():
@@ -165,7 +152,7 @@ def test_wrong_verifiers_fail_the_same_test(form, mistake, monkeypatch):
     elif mistake == "wrong-draft-distribution":
         claimed = warp_logits(q.log(), SamplingParams(0.8))
     verified = verify_exact(trees, tokens, p[tokens], claimed[tokens], rand(*tokens.shape, seed=2))
-    assert p_value(two_tokens(verified, tokens, p, seed=3), p) < 1e-9
+    assert p_value(two_tokens(verified, tokens, p, seed=3), pairs(p)) < 1e-9
 
 
 def test_distinct_siblings_checked_as_independent_ones_fail():
@@ -173,7 +160,7 @@ def test_distinct_siblings_checked_as_independent_ones_fail():
     trees, tokens = draft_tree(SHAPES["star"], q, "distinct", seed=1)
     uniforms = rand(*tokens.shape, seed=2)
     verified = verify_exact(trees, tokens, p[tokens], q[tokens], uniforms, with_replacement=True)
-    assert p_value(two_tokens(verified, tokens, p, seed=3), p) < 1e-6
+    assert p_value(two_tokens(verified, tokens, p, seed=3), pairs(p)) < 1e-6
 
 
 @pytest.mark.parametrize("form", SHAPES)
