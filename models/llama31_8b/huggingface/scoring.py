@@ -62,12 +62,15 @@ def score(model: nn.Module, ids: torch.Tensor) -> TextScore:
         )
     model = unwrapped(model)
     head = _plain_head(model)
-    own = AttentionSpeculation(settings.threshold, settings.guess_range, keep_decisions=True)
-    with own.attached(model), own.scoring():
-        text = ids[None].to(model.device)
-        # Without this mask transformers 4.57 looks for packed texts, and makes a mask of T x T.
-        whole = torch.ones_like(text)
-        states = model.base_model(input_ids=text, attention_mask=whole, use_cache=False)[0][0]
+    text = ids[None].to(model.device)
+    # Without this mask transformers 4.57 looks for packed texts, and makes a mask of T x T.
+    whole = torch.ones_like(text)
+    own = AttentionSpeculation(settings.threshold, settings.guess_range, keep_decisions=True).attach(model)
+    try:
+        with own.scoring():
+            states = model.base_model(input_ids=text, attention_mask=whole, use_cache=False)[0][0]
+    finally:
+        settings.attach(model)
     accepted, verified = own.decisions()
     return TextScore(*next_tokens(head, states, ids), accepted[:, 0], verified[0])
 

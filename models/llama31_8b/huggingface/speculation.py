@@ -110,20 +110,6 @@ class AttentionSpeculation:
         return self
 
     @contextmanager
-    def attached(self, model: nn.Module) -> Iterator[AttentionSpeculation]:
-        """Attach for as long as the context lasts."""
-        before = {module: getattr(module, _ATTRIBUTE, None) for module in _modules_with_layer(model)}
-        self.attach(model)
-        try:
-            yield self
-        finally:
-            for module, speculation in before.items():
-                if speculation is None:
-                    delattr(module, _ATTRIBUTE)
-                else:
-                    setattr(module, _ATTRIBUTE, speculation)
-
-    @contextmanager
     def scoring(self) -> Iterator[AttentionSpeculation]:
         """Let a forward over whole texts treat every token as a decode step, as in section 5.1 of the paper."""
         before, self.scores_texts = self.scores_texts, True
