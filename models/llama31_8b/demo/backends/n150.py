@@ -134,7 +134,7 @@ def plan_run(
         return (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
 
     def capacity_for(positions: int) -> int:
-        return min(_whole(positions, max(BLOCKS)), most_positions(config, nodes))
+        return min(-(-positions // max(BLOCKS)) * max(BLOCKS), most_positions(config, nodes))
 
     def check_memory(positions: int) -> None:
         capacity = capacity_for(positions)
@@ -168,21 +168,11 @@ def plan_run(
             limit = longest
             notice = f"a context of {limit} positions{for_users} is the longest that fits; {config.name} has {context}"
         capacity = capacity_for(wanted(limit))
-        check_attention(options, mesh, config, capacity, users)
+        replace(options, attention=options.attention or "exact").attention_settings().check(mesh, users, capacity)
+        options.check_static_layers(config.name, config.num_hidden_layers)
     except (MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError) as error:
         raise UserError(f"--device n150: {error}") from error
     return Plan(mesh, precision, capacity, limit, drafts, layers, decode_sharding, users, notice)
-
-
-def check_attention(options: DemoOptions, mesh: MeshShape, config: LlamaConfig, capacity: int, users: int = 1) -> None:
-    """Raises SpeculationError and UserError if chips cannot decode with this attention policy."""
-    settings = replace(options, attention=options.attention or "exact").attention_settings()
-    settings.check(mesh, users, capacity)
-    options.check_static_layers(config.name, config.num_hidden_layers)
-
-
-def _whole(count: int, step: int) -> int:
-    return -(-count // step) * step
 
 
 def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
