@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import io
-import json
 import subprocess
 import sys
 
@@ -13,7 +12,7 @@ import pytest
 
 from models.llama31_8b.demo.cli import main
 from models.llama31_8b.demo.options import DemoOptions, flag_of, parse, table
-from tests.support.gguf_files import TINY, write_gguf, write_hf_folder
+from tests.support.gguf_files import edit_json, write_gguf, write_hf_folder
 
 
 @pytest.fixture
@@ -145,23 +144,15 @@ def test_a_conversation_gives_no_object(capsys, no_model, terminal):
 
 
 def test_models_that_cannot_be_loaded(tmp_path, capsys, monkeypatch):
+    """One of each kind of error; tests/models/checkpoint has the others."""
     monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
-    write_gguf(tmp_path / "whole.gguf")
-    (tmp_path / "cut.gguf").write_bytes((tmp_path / "whole.gguf").read_bytes()[:-1000])
-    write_gguf(tmp_path / "qwen.gguf", architecture="qwen2")
-    write_hf_folder(tmp_path / "cut")
-    weights = tmp_path / "cut" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1000])
+    write_gguf(tmp_path / "cut.gguf")
+    (tmp_path / "cut.gguf").write_bytes((tmp_path / "cut.gguf").read_bytes()[:-1000])
     write_hf_folder(tmp_path / "foreign")
-    (tmp_path / "foreign" / "config.json").write_text(
-        json.dumps({**TINY.to_hf_dict(), "architectures": ["GemmaForCausalLM"]})
-    )
+    edit_json(tmp_path / "foreign" / "config.json", architectures=["GemmaForCausalLM"])
     for model, message in {
         "absent": "no model {}: neither a folder, nor a .gguf file",
-        "absent.gguf": "no GGUF file {}",
         "cut.gguf": "{} is a truncated or damaged GGUF file",
-        "qwen.gguf": "{}: GGUF architecture 'qwen2' is not supported",
-        "cut": "{}/model.safetensors is a truncated or damaged safetensors file",
         "foreign": "{}/config.json: architecture 'GemmaForCausalLM' is not supported",
     }.items():
         path = str(tmp_path / model)

@@ -74,10 +74,3 @@ def test_bad_requests_are_one_line(model, file, capsys, change, words):
     assert hits.main([file, "--model", model, *change]) == 2
     shown = capsys.readouterr()
     assert shown.err.startswith("llama-alspec hits: error: ") and words in shown.err and not shown.out
-
-
-def test_files_that_cannot_be_read(tmp_path, capsys):
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    for name, words in {"absent.txt": "No such file", "latin.txt": "latin.txt is not UTF-8 text"}.items():
-        assert hits.main([str(tmp_path / name)]) == 2
-        assert words in capsys.readouterr().err
