@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from models.llama31_8b.latency import CHIP_COUNTS, MAX_CONTEXT, MIN_CONTEXT, Times, check_hit_rate
+from models.llama31_8b.latency import CHIP_COUNTS, MAX_CONTEXT, MIN_CONTEXT, check_hit_rate
 from perf.lib.data_file import Questions, Row, new_file, read
 from perf.lib.tables import table
 from perf.projection import gains, layouts, prefill
@@ -18,7 +18,6 @@ from perf.projection.published import PaperTimes
 
 FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
 FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
-CHUNK_SIZES = (128, 256, 512)  # of swept pairs
 Answer = tuple[list[Row], str]  # rows of a data file, and what is printed
 
 
@@ -49,24 +48,11 @@ def _listed(sentences: Sequence[str]) -> str:
 
 
 def _tokens(options: argparse.Namespace) -> Answer:
-    chips: Sequence[int] = CHIP_COUNTS
-    contexts: Sequence[int] = FIGURE_CONTEXTS
-    times: Times = PaperTimes()
+    times = PaperTimes()
     costs = [{"chips": count} | asdict(times.costs(count)) for count in CHIP_COUNTS]
-    told = f"{PaperTimes.__doc__}\n{table(costs, 'chips fixed_ns per_layer_ns flash_decode_ns')}\n{times}"
-    if options.measured:
-        from perf.projection.measured import load
-
-        times = sweep = load(options.measured, options.measured_only, options.chunk_size or CHUNK_SIZES[1])
-        chips = [n for n in CHIP_COUNTS if n in sweep.row_costs and (n == 1 or n // 2 in sweep.row_costs)]
-        shortest, longest = sweep.shared_contexts()
-        contexts = [at for at in FIGURE_CONTEXTS if shortest <= at <= longest] or [shortest]
-        told = _listed(sweep.assumptions())
-    elif options.measured_only or options.chunk_size:
-        raise ValueError("--measured-only and --chunk-size are of --measured; without it, they change nothing")
     points = gains.estimates(
-        sorted(set(options.context or contexts)),
-        sorted(set(options.chips or chips)),
+        sorted(set(options.context or FIGURE_CONTEXTS)),
+        sorted(set(options.chips or CHIP_COUNTS)),
         sorted(set(options.hit_rate or FIGURE_HIT_RATES)),
         times,
     )
@@ -74,6 +60,7 @@ def _tokens(options: argparse.Namespace) -> Answer:
         gains.save_plot(points, options.plot)
     rows = gains.estimate_rows(points)
     text = table(rows, "context chips mode hit_rate tokens_per_s_per_user over_tp")
+    told = f"{PaperTimes.__doc__}\n{table(costs, 'chips fixed_ns per_layer_ns flash_decode_ns')}\n{times}"
     return rows, f"{text}\n\n{told}"
 
 
@@ -126,11 +113,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     tokens.add_argument("--context", type=_context, nargs="+", metavar="K")
     tokens.add_argument("--hit-rate", type=_hit_rate, nargs="+", metavar="R", help="0.875 or 87.5%%")
     tokens.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS)
-    tokens.add_argument("--measured", type=Path, metavar="CSV", help="a sweep (perf.sweep) for the paper's tables")
-    tokens.add_argument("--chunk-size", type=int, choices=CHUNK_SIZES, help="S of the swept pairs (default 256)")
-    tokens.add_argument(
-        "--measured-only", nargs="+", default=[], metavar="OPTION=VALUE", help="plan=, precision=, source="
-    )
     beside = add(
         "layouts", _layouts, "TP, a cache split over two rows, and speculation beside each other, by executed parts"
     )

@@ -9,7 +9,6 @@ four chips, a ring of eight).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
@@ -58,16 +57,6 @@ def op_table(chips: int) -> tuple[TableOp, ...]:
     return tuple(TableOp(row["section"], row["op"], row["ns"], row["role"]) for row in read_rows(name))
 
 
-def costs_of(ops: Sequence[TableOp]) -> Costs:
-    """Return the sums of a table: outside the layers, a layer without its flash decode, flash decode."""
-    attention = sum(op.ns for op in ops if op.name == FLASH_DECODE_OP)
-    return Costs(
-        sum(op.ns for op in ops if op.section == FIXED),
-        sum(op.ns for op in ops if op.section == LAYER) - attention,
-        attention,
-    )
-
-
 @dataclass(frozen=True)
 class PaperTimes(Times):
     """Times of the paper's tables 4 to 7.
@@ -81,8 +70,11 @@ class PaperTimes(Times):
     """
 
     def costs(self, tp_chips: int) -> Costs:
-        """Return the sums of a table."""
-        return costs_of(op_table(tp_chips))
+        """Return the sums of a table: outside the layers, a layer without its flash decode, flash decode."""
+        ops = op_table(tp_chips)
+        attention = sum(op.ns for op in ops if op.name == FLASH_DECODE_OP)
+        layer = sum(op.ns for op in ops if op.section == LAYER) - attention
+        return Costs(sum(op.ns for op in ops if op.section == FIXED), layer, attention)
 
     def ns_per_position(self, tp_chips: int) -> float:
         """Return what one more cached position adds to the flash decode of a layer on each of `tp_chips` chips."""
