@@ -44,7 +44,8 @@ def decode_by_budget(
     workers: int | None = None,
 ) -> dict:
     """Return, per step, the logits of both ranks, the priorities of both after each layer, and each rank's bitmaps
-    of chosen tiles and masses of each layer, int64 [users, kv_heads, words]; and both ranks' caches at the end.
+    of chosen tiles and masses of each layer, int64 [users, kv_heads, words]; and both ranks' caches and, after a
+    reset, masses at the end.
     workers: per head, by default by shapes; with them also the logits of the last step by every chip alone, with exact
     attention over the same tiles."""
     import ttnn
@@ -104,4 +105,10 @@ def decode_by_budget(
         [(half_split(k.float()), v.float()) for k, v in zip(by_rank(keys), by_rank(values), strict=True)]
         for keys, values in zip(model.cache.keys, model.cache.values, strict=True)
     ]
-    return {"steps": steps, "alone": [rank[0, 0, :users].float() for rank in alone], "caches": caches}
+    attend.reset()
+    return {
+        "steps": steps,
+        "alone": [rank[0, 0, :users].float() for rank in alone],
+        "caches": caches,
+        "forgotten": [[rank.long() for rank in by_rank(layer)] for layer in attend.by_budget.masses],
+    }

@@ -112,14 +112,16 @@ def launch_steps(mesh, precision: str, decode_sharding: str) -> int:
 
 
 def launch_speculation(mesh, decode_sharding: str) -> int:
-    """In the worker: a speculating decode step and the guard of its tokens."""
+    """In the worker: a speculating decode step and the guard of its tokens. Of the sizes of test_speculation_mesh.py,
+    whose compiled kernels then serve here."""
     import torch
 
     from perf.footprint.mesh_build import build_model
 
-    model = build_model(mesh, "performance", 1, CAPACITY, LAYERS, 128, decode_sharding=decode_sharding)
-    model.decode(model.step_inputs([0], [CAPACITY - 1]))
-    model.guard_tokens(model.put_integers(torch.zeros(1, 1), "uint32"))
+    users, capacity, how = 8, 4096, {"decode_sharding": decode_sharding, "predictor": "budget"}
+    model = build_model(mesh, "performance", users, capacity, LAYERS, 128, **how)
+    model.decode(model.step_inputs([0] * users, [capacity - 1] * users))
+    model.guard_tokens(model.put_integers(torch.zeros(1, users), "uint32"))
     return mesh.num_program_cache_entries()
 
 
