@@ -35,7 +35,6 @@ def byte_rows(
     contexts: Sequence[int],
     precisions: Sequence[str],
     users: int = 1,
-    overrides: str | None = None,
     shardings: Sequence[str] = ("interleaved",),
 ) -> list[Row]:
     """Return a row per combination: what a chip must hold and a decode step read, and the speed that 288 GB/s allow.
@@ -45,13 +44,13 @@ def byte_rows(
     """
     config, rows = preset(model), []
     for name, precision_name, sharding, context in product(meshes, precisions, shardings, contexts):
-        mesh, precision = MeshShape.parse(name), precision_config(precision_name, config.num_hidden_layers, overrides)
+        mesh, precision = MeshShape.parse(name), precision_config(precision_name, config.num_hidden_layers)
         found, refused = budget(config, mesh, precision, context, users, sharding), None
         try:
             found.check(f"{model} on {mesh} in {precision.name}, {sharding}, with {users} x {context} positions")
         except DoesNotFit as error:
             refused = str(error)
-        known = model == MODEL and users == 1 and mesh.sp == 1 and overrides is None
+        known = model == MODEL and users == 1 and mesh.sp == 1
         rows.append(
             {"mesh": str(mesh), "sp": mesh.sp, "tp": mesh.tp, "precision": precision.name, "decode_sharding": sharding}
             | {"context": context, "users": users, **asdict(found)}
@@ -137,7 +136,7 @@ def _needs_mock_meshes() -> None:
 
 
 def _bytes(options: argparse.Namespace) -> tuple[list[Row], str]:
-    given = (options.mesh, options.context, options.precision, options.users, options.precision_overrides)
+    given = (options.mesh, options.context, options.precision, options.users)
     rows = byte_rows(options.model, *given, options.decode_sharding)
     refused = [row["refused"] for row in rows if row["refused"]]
     if len(refused) == len(rows):
@@ -206,7 +205,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     counted.add_argument("--model", default=MODEL, choices=sorted(PRESETS))
     counted.add_argument("--context", nargs="+", type=int, default=CONTEXTS, metavar="N", help="cached positions")
     counted.add_argument("--precision", nargs="+", default=("performance", "accuracy"), choices=PRECISIONS)
-    counted.add_argument("--precision-overrides", metavar="FILE", help="JSON, see models/llama31_8b/tt/precision.py")
     memory = add("memory", _memory, "DRAM and L1 of a chip as ttnn allocates them on mock meshes")
     memory.add_argument("--precision", nargs="+", default=("performance",), choices=PRECISIONS)
     memory.add_argument("--users", type=int, default=USERS, help=f"decoded together (default {USERS})")

@@ -82,11 +82,6 @@ class Block(NamedTuple):
         cells = ({**dict.fromkeys(HEADER, ""), **{c: cell(value) for c, value in row.items()}} for row in rows)
         return cls(name, source, status, reason, tuple(cells))
 
-    def options(self) -> Row:
-        """Return the options by name, with the family."""
-        family, *pairs = self.name.split(" ")
-        return {"family": family, **dict(pair.partition("=")[::2] for pair in pairs)}
-
     def text(self, first: int) -> str:
         """Return its lines of the CSV. first: number of its signpost among all rows, which orders them."""
         own: dict[str, object] = {NAME: self.name, TIME_SOURCE: self.source, STATUS: self.status}

@@ -26,7 +26,6 @@ def build(
     users=1,
     capacity=128,
     seed=0,
-    overrides=None,
     fuzzy=None,
     decode_sharding="interleaved",
 ):
@@ -44,7 +43,7 @@ def build(
     settings = ModelSettings(
         users=users,
         capacity=capacity,
-        precision=precision_config(precision, config.num_hidden_layers, overrides),
+        precision=precision_config(precision, config.num_hidden_layers),
         decode_sharding=decode_sharding,
         layer_assignment=None if fuzzy is None else LayerAssignment.make(config, MeshShape(*mesh.shape), fuzzy),
     )

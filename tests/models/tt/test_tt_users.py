@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from unittest import mock
 
 import pytest
@@ -100,31 +99,6 @@ def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
     return found
 
 
-def formats(mesh, overrides: str) -> dict:
-    """Formats that the weights and the cache of a two-layer model have on the device, and the largest error
-    of each layer's gate against the checkpoint's."""
-    from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.modules import dtype_name
-
-    model, reference = build(mesh, TINY, "performance", overrides=overrides)
-    told: dict = {
-        "lm_head": dtype_name(model.head.blocks[0].weight),
-        "kv_cache": dtype_name(model.cache.keys[1]),
-    }
-    for index, layer in enumerate(model.layers):
-        parts = {
-            "qkv": layer.attention.qkv.weight,
-            "wo": layer.attention.wo.weight,
-            "ff1": layer.mlp.ff1.weight,
-            "ff3": layer.mlp.ff3.weight,
-            "ff2": layer.mlp.ff2.weight,
-        }
-        told[index] = {name: dtype_name(tensor) for name, tensor in parts.items()}
-        gate = reference.layers[index].gate_up.weight.chunk(2)[0].t()
-        told[index]["error"] = float((read(layer.mlp.ff1.weight)[0, 0].float() - gate).abs().max() / gate.abs().max())
-    return told
-
-
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 MIN_PCC = 0.99
 
@@ -159,25 +133,3 @@ def test_prompts_around_a_tile_and_a_chunk(sim_device):
         logger.info("{}", row)
         assert row["finished"] == [32] and row["logits"]["pcc"] >= MIN_PCC
         assert len(row["cache"]) == 2 and all(part["pcc"] >= MIN_PCC for part in row["cache"])
-
-
-def test_overrides_decide_what_is_on_the_device(sim_device, tmp_path):
-    plan = {
-        "layer": {"ff2": "bfloat4_b"},
-        "layers": {"0": {"ff1": "bfloat16", "wo": "bfloat4_b"}},
-        "lm_head": "bfloat16",
-    }
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    told = sim_device("2x1").run(formats, str(tmp_path / "plan.json"))
-    logger.info("{}", told)
-    assert (told["lm_head"], told["kv_cache"]) == ("bfloat16", "bfloat8_b")
-    first, last = told[0], told[1]
-    assert [first[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2")] == [
-        "bfloat8_b",
-        "bfloat4_b",
-        "bfloat16",
-        "bfloat4_b",
-        "bfloat4_b",
-    ]
-    assert [last[name] for name in ("qkv", "wo", "ff1", "ff3", "ff2")] == ["bfloat8_b"] * 4 + ["bfloat4_b"]
-    assert first["error"] < 0.004 < last["error"] < 0.02, "bfloat16, and bfloat8_b, of the largest weight"

@@ -120,14 +120,10 @@ def test_what_does_not_fit_is_refused_with_its_bytes(capsys):
         (["bytes", "--mesh", "3x3"], "3x3"),
         (["bytes", "--users", "33"], "users must be 1 to 32, got 33"),
         (["bytes", "--context", "131073"], "context must be 1 to 131072, got 131073"),
-        (["bytes", "--precision-overrides", "x"], "x"),
-        (["bytes", "--precision-overrides", "plan.json"], "plan.json: layers.0.ff1 is ['x']; formats: "),
         (["programs", "--context", "100"], "--context a multiple of 32, got 1 and 100"),
     ],
 )
-def test_bad_arguments_end_before_any_output(arguments, named, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "plan.json").write_text('{"layers": {"0": {"ff1": ["x"]}}}')
+def test_bad_arguments_end_before_any_output(arguments, named, capsys):
     assert main(arguments) == 2
     said = capsys.readouterr()
     assert not said.out and said.err.count("\n") == 1 and named in said.err
