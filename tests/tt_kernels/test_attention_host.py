@@ -123,7 +123,6 @@ def test_the_rows_alone_decide_who_sends():
     assert sender([[2], [2]], 1) == 0 and sender([[1], [2]], 1) == 1
     with pytest.raises(NobodyError):
         sender([[0, 2], [0, 2]], 1)
-    assert sender([[0], [0]], 1, somebody=False) == 0
 
 
 def test_the_kernels_decide_who_sends_as_the_reference_does(tmp_path):

@@ -26,14 +26,13 @@ def sends(mine: int, peers: int, sp_rank: int) -> bool:
     return mine > peers or (mine == peers and sp_rank == 0)
 
 
-def sender(priorities: Sequence[Sequence[int]], users: int, *, somebody: bool = True) -> int:
+def sender(priorities: Sequence[Sequence[int]], users: int) -> int:
     """Return the rank that sends: the one with the highest priority over its users; rank 0 on a tie.
 
-    somebody: whether a tie of 0 is an error, as it is for the exchange. The speculative attention then lets rank 0
-        send: its priorities come from an exchange, which has reported the error. Errors: NobodyError.
+    Errors: NobodyError for a tie of 0.
     """
     first, second = (highest(row, users) for row in priorities)
-    if somebody and first == second == YIELDED:
+    if first == second == YIELDED:
         raise NobodyError("both ranks have priority 0")
     return 0 if sends(first, second, 0) else 1
 

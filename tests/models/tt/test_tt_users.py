@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Several users, prompt lengths and formats by layer, of a small TT-NN Llama on the simulated chip."""
+"""Several users and prompt lengths of a small TT-NN Llama on the simulated chip."""
 
 from __future__ import annotations
 
