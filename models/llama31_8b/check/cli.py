@@ -29,7 +29,6 @@ def main(argv: Sequence[str] | None = None, stages: Sequence[Stage] = STAGES) ->
 
 
 def _check(options: argparse.Namespace, stages: Sequence[Stage]) -> int:
-    description = _description(options)
     findings: list[Finding] = []
     try:
         for finding in run_stages(stages, options.device, options.level, options.simulator):
@@ -44,7 +43,7 @@ def _check(options: argparse.Namespace, stages: Sequence[Stage]) -> int:
         _show(findings[-1])
     if higher := sum(finding.why.startswith(HIGHER) for finding in findings):
         print(f"{SKIPPED:14}{higher} stages of higher levels")
-    report, folder = make(findings, options.device, options.level, description), options.report
+    report, folder = make(findings, options.device, options.level, options.describe), options.report
     try:
         write(folder, report)
     except OSError as error:
@@ -65,16 +64,6 @@ def _show(finding: Finding) -> None:
             print(f"{'':14}{check.name}: {check.measured}", flush=True)
 
 
-def _description(options: argparse.Namespace) -> str:
-    """Return --describe, else a line that the user types; nothing is asked where no one can answer."""
-    if options.describe is not None or not sys.stdin or not sys.stdin.isatty():
-        return options.describe or ""
-    try:
-        return input("One line on what you are trying, for whoever reads the report: ").strip()
-    except EOFError:
-        return ""
-
-
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = OneLineParser(
         prog=PROG, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
@@ -87,7 +76,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--report", type=Path, default=Path("llama-alspec-check"), metavar="DIR",
         help="folder of report.json and report.md (%(default)s)",
     )  # fmt: skip
-    add("--describe", metavar="TEXT", help="one line for the report (default: asked in a terminal)")
+    add("--describe", metavar="TEXT", default="", help="one line for the report on what you are trying")
     options = parser.parse_args(argv)
     if options.simulator and options.device != "sim":
         parser.error(f"--simulator is for --device sim, got --device {options.device}")
