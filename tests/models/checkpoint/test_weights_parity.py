@@ -50,7 +50,8 @@ def theirs(ours):
         patch.setattr(np, "memmap", lambda file, mode: np.fromfile(file, np.uint8))
         read = modeling_gguf_pytorch_utils.load_gguf_checkpoint
         loaded = read(str(path), return_tensors=True, model_to_load=skeleton)
-        parsed = {part: content for part, content in loaded.items() if part != "tensors"}
+    parsed = {part: content for part, content in loaded.items() if part != "tensors"}
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(modeling_gguf_pytorch_utils, "load_gguf_checkpoint", lambda *_, **__: deepcopy(parsed))
         return loaded, AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
 
