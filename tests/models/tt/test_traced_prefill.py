@@ -35,7 +35,8 @@ def caches_and_logits(mesh, case: Case) -> dict:
     from models.llama31_8b.tt.trace import TracedPrefill
     from tests.support.tt_programs import TINY, build
 
-    config = replace(TINY.with_layers(case.layers), num_attention_heads=2, num_key_value_heads=2)
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    config = replace(TINY.with_layers(case.layers), intermediate_size=64, **heads)
     model, _ = build(mesh, config, users=2, capacity=3 * case.chunk)
 
     def chips(tensor) -> list:
