@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 # What ttnn keeps on each core for programs in flight, unless a device is opened with another worker_l1_size.
@@ -134,12 +135,10 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         "tree_attention, head_dim 64, bfloat16",
         lambda: tree_attention(narrow_tree, narrow_k, narrow_v, position, intervals),
     )
-    yield (
-        "speculative_tree_attention",
-        lambda: speculative_tree_attention(
-            tree, k, v, position, intervals, chunk_size=chunk, priority=priority, peer=peer, tp_group=group
-        ),
-    )
+    speculating: dict[str, Any] = {"chunk_size": chunk, "priority": priority, "peer": peer, "tp_group": group}
+    for of_name, options in (("", {}), (" by a budget", {"guess_range": range_, "chosen": chosen})):
+        launch = partial(speculative_tree_attention, tree, k, v, position, intervals, **speculating, **options)
+        yield f"speculative_tree_attention{of_name}", launch
     keys, values = (tile(1, kv_heads, users * nodes, head_dim, dtype="bfloat8_b") for _ in range(2))
     yield "write_nodes", lambda: write_nodes(k, v, keys, values, position, nodes)
     result = words(users, 4 + 2 * nodes, dtype="int32")

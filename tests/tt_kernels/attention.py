@@ -184,7 +184,7 @@ def wanted(
         held = sender_priorities(*numbers, at, chunk_size=32, threshold=threshold, guess_range=guess_range)
         return Wanted(found.exact[0].transpose(0, 1), found.guess[0].transpose(0, 1), *numbers, held)
     trees = parents or case.parents()
-    tree = speculative_tree_attention_reference(q, k, v, at, trees, guess_range, threshold, scale=scale)
+    tree = speculative_tree_attention_reference(q, k, v, at, trees, guess_range, threshold, scale=scale, chosen=chosen)
     held = [
         YIELDED if accepted or prefix < 0 else HOLDS_EXACT_UNVERIFIED if bypassed else HOLDS_EXACT
         for prefix, accepted, bypassed in zip(at, tree.accepted, tree.bypassed, strict=True)

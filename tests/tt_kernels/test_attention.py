@@ -90,19 +90,21 @@ WORKERS = {
         f"1: {workers}": (
             Case(1, 4, 2, 64, 256, users=2, workers=workers, grid=(4, 2) if workers > 3 else (workers + 1, 1)),
             [[32, 249]] * (2 if workers == 7 else 1),
+            BOTH,
         )
         for workers in (1, 2, 4, 5, 7)
     },
-    # Most of seven have nothing: partial results pass through them. Of four the second has the guess: beside a part of
-    # the middle, alone, and all there is.
-    "4: 7": (Case(4, 2, 1, 64, 256, grid=(4, 2), workers=7, key_chunk=32), [[0], [30], [96], [129], [250]]),
-    "16: 4": (Case(16, 4, 1, 64, 512, grid=(4, 2), workers=4, key_chunk=64), [[490], [150], [0]]),
+    # Most of seven have nothing: partial results pass through them. Of four the first two share the guess, which is
+    # merged before the rest; or the first has it: beside shares of the middle, and all there is.
+    "4: 7": (Case(4, 2, 1, 64, 256, grid=(4, 2), workers=7, key_chunk=32), [[0], [30], [96], [129], [250]], BOTH),
+    "16: 4": (Case(16, 4, 1, 64, 512, grid=(4, 2), workers=4, key_chunk=64), [[490], [150], [0]], GuessRange(192, 224)),
 }
 
 
-@pytest.mark.parametrize("case, calls", WORKERS.values(), ids=WORKERS)
-def test_partial_results_of_any_number_of_workers_are_merged(sim_device, case, calls):
-    results = run_speculating(sim_device(CHIP), case, [{"at": at, "threshold": 0.6} for at in calls])
+@pytest.mark.parametrize("case, calls, guess_range", WORKERS.values(), ids=WORKERS)
+def test_partial_results_of_any_number_of_workers_are_merged(sim_device, case, calls, guess_range):
+    options = {"threshold": 0.6, "guess_range": guess_range}
+    results = run_speculating(sim_device(CHIP), case, [{"at": at} | options for at in calls])
     if calls[0] in calls[1:]:  # a second call gives the same bits
         for name in ("exact", "guess", "distance_sq", "norm_sq"):
             assert torch.equal(results[0][name], results[1][name]), name

@@ -66,27 +66,28 @@ def bits_of(rows: torch.Tensor) -> list[list[list[int]]]:
 
 
 @pytest.mark.sim
-def test_the_guess_reads_the_chosen_tiles_and_nothing_twice(sim_device):
+@pytest.mark.parametrize("nodes", [1, 9], ids=["token", "tree, two passes a head"])
+def test_the_guess_reads_the_chosen_tiles_and_nothing_twice(sim_device, nodes):
     """And a guess alone reads nothing else: what it does not read is NaN."""
-    case = replace(CHOOSING, workers=3)
-    parts = case.random(21)
-    q, *caches = parts
-    dirty = [unread_is_nan(part, CHOOSING_AT, CHOSEN) for part in caches]
+    case = replace(CHOOSING, nodes=nodes, workers=3, query_tiles=1)
+    at = [min(position, case.max_tokens - nodes) for position in CHOOSING_AT]
+    q, *caches = parts = case.random(21)
     options, inputs = {"priority": priorities(2)}, case.inputs(*parts)
     chosen = chosen_tiles()
-    some, none, alone = run_ops(
-        sim_device(CHIP),
-        [
-            case.call("speculate", inputs, CHOOSING_AT, chosen=chosen, **options),
-            case.call("speculate", inputs, CHOOSING_AT, chosen=words(chosen.values * 0, "uint32"), **options),
-            case.call("guess", case.inputs(q, *dirty), CHOOSING_AT, chosen=chosen),
-        ],
-    )
-    right = wanted(case, *parts, CHOOSING_AT, chosen=CHOSEN)
-    check(case, some, right, CHOOSING_AT)
-    check(case, none, wanted(case, *parts, CHOOSING_AT), CHOOSING_AT)
+    calls = [
+        case.call("speculate", inputs, at, chosen=bits, **options)
+        for bits in (chosen, words(chosen.values * 0, "uint32"))
+    ]
+    if not case.trees:
+        dirty = [unread_is_nan(part, at, CHOSEN) for part in caches]
+        calls.append(case.call("guess", case.inputs(q, *dirty), at, chosen=chosen))
+    some, none, *alone = run_ops(sim_device(CHIP), calls)
+    right = wanted(case, *parts, at, chosen=CHOSEN)
+    check(case, some, right, at)
+    check(case, none, wanted(case, *parts, at), at)
     assert not torch.equal(some["guess"], none["guess"])
-    check_rows("guess alone", case.rows(alone["out"]), right.guess, PCC[case.cache], CHOOSING_AT)
+    for found in alone:
+        check_rows("guess alone", case.rows(found["out"]), right.guess, PCC[case.cache], at)
 
 
 TILES = 40  # of the cache below, in words of 32 bits: one and a quarter
@@ -105,32 +106,34 @@ POSITIONS = st.one_of(
 @pytest.mark.sim
 @settings(max_examples=2)
 @given(data=st.data())
-@pytest.mark.parametrize("workers", [1, 5])
-def test_any_bits_at_any_positions(sim_device, workers, data):
+@pytest.mark.parametrize(("nodes", "workers"), [(1, 1), (1, 5), (6, 5)])
+def test_any_bits_at_any_positions(sim_device, nodes, workers, data):
     """None, one, all, few and any; the ends and what is past the cache among them. Guess and exact result against
     torch, and the exact result against those of the ends, of exact attention alone, and of all tiles."""
-    case = Case(
-        1, 4, 2, 64, 32 * TILES, users=2, grid=(4, 2) if workers > 2 else (3, 1), workers=workers, key_chunk=128
-    )
-    at = data.draw(st.lists(POSITIONS, min_size=2, max_size=2), "positions")
+    grid = (4, 2) if workers > 2 else (3, 1)
+    case = Case(nodes, 4, 2, 64, 32 * TILES, users=2, grid=grid, workers=workers, key_chunk=128)
+    positions = POSITIONS.map(lambda position: min(position, case.max_tokens - nodes))
+    at = data.draw(st.lists(positions, min_size=2, max_size=2), "positions")
     drawn = [data.draw(BITS, "bits") for _ in range(4)]
     rows = torch.tensor([[bits >> 32 * word & 0xFFFFFFFF for word in range(8)] for bits in drawn]).view(2, 2, 8)
     tiles = bits_of(rows)
     q, k, v = case.random(data.draw(st.integers(0, 99), "seed"))
-    dirty = [unread_is_nan(part, at, tiles) for part in (k, v)]
     inputs, chosen, options = case.inputs(q, k, v), words(rows, "uint32"), {"guess_range": BOTH, "threshold": 0.5}
     calls = [
         case.call("speculate", inputs, at, chosen=chosen, priority=priorities(2), **options),
         case.call("speculate", inputs, at, priority=priorities(2), **options),
         case.call("speculate", inputs, at, chosen=words(rows * 0 + 0xFFFFFFFF, "uint32"), **options),
         case.call("exact", inputs, at),
-        case.call("guess", case.inputs(q, *dirty), at, chosen=chosen, guess_range=BOTH),
     ]
-    some, ends, everything, exact, alone = run_ops(sim_device(CHIP), calls)
+    if not case.trees:
+        dirty = [unread_is_nan(part, at, tiles) for part in (k, v)]
+        calls.append(case.call("guess", case.inputs(q, *dirty), at, chosen=chosen, guess_range=BOTH))
+    some, ends, everything, exact, *alone = run_ops(sim_device(CHIP), calls)
     right = wanted(case, q, k, v, at, threshold=0.5, chosen=tiles)
     check(case, some, right, at, 0.5)
     check(case, ends, wanted(case, q, k, v, at, threshold=0.5), at, 0.5)
-    check_rows("guess alone", case.rows(alone["out"]), right.guess, PCC[case.cache], at)
+    for found in alone:
+        check_rows("guess alone", case.rows(found["out"]), right.guess, PCC[case.cache], at)
     assert torch.equal(everything["guess"], everything["exact"]), "nothing is left"
     for other in (ends["exact"], everything["exact"], exact["out"]):
         apart = (some["exact"] - other).abs().max().item() / max(other.abs().max().item(), 1e-9)

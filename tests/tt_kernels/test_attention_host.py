@@ -294,40 +294,6 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         assert (bool(has_guess), bool(has_rest)) == (bool(part.guess), bool(part.middle)), case
 
 
-def test_trees_split_of_key_tiles_has_one_worker_for_the_guess(tmp_path):
-    """All workers together read each tile once, about as many each; the guess's worker more only for the guess."""
-    body = r"""
-        const attention::GuessRange guess{uint32_t(in[1]), uint32_t(in[2]), in[3] != 0};
-        for (uint32_t worker = 0; worker < in[4]; ++worker) {
-            const auto p = attention::part_of(in[0], guess, worker, in[4], in[5] < in[4] ? in[5] : attention::nobody);
-            const attention::Range ranges[] = {p.first, p.last, p.middle};
-            for (const auto& range : ranges) std::printf("%u %u ", range.begin, range.end);
-        }
-    """
-    cases = [
-        (tokens, guess, count, speculative)
-        for tokens, guess, count in product(TOKENS, RANGES, (1, 2, 3, 7, 31))
-        for speculative in {0, min(1, count - 1), count - 1, count}
-    ]
-    given = [(t, g.first_tiles, g.last_tiles, int(g.whole_tail), *rest) for t, g, *rest in cases]
-    for case, found in zip(cases, run_header(tmp_path, f"{KERNELS}/chunk_split.hpp", 6, body, given), strict=True):
-        tokens, guess, count, speculative = case
-        total = -(-tokens // 32)
-        ranges = [range(begin, end) for begin, end in zip(found[::2], found[1::2], strict=True)]
-        split = [flash.Part(*ranges[3 * worker : 3 * worker + 3]) for worker in range(count)]
-        assert sorted(tile for part in split for tile in part.tiles()) == list(range(total)), case
-        tail = guess.tail_tiles(tokens)
-        ends = sorted({*range(min(guess.first_tiles, total)), *range(max(total - tail, 0), total)})
-        for worker, part in enumerate(split):
-            assert sorted(part.guess) == (ends if worker == speculative else []), case
-        loads = [len(part.tiles()) for part in split]
-        others = [load for worker, load in enumerate(loads) if worker != speculative]
-        assert not others or max(others) - min(others) <= 1, case
-        assert max(loads) <= max(-(-total // count) + 1, len(ends)), case
-        if others and speculative < count:
-            assert loads[speculative] <= max(len(ends), min(others)), case
-
-
 # ------------------------------------------------------------------------------ the merge of partial results
 
 

@@ -240,7 +240,7 @@ class KernelSet:
 
     def per_worker(self, values: Callable[[Rank], Values], *cores: str) -> dict[Core, Values]:
         """Return what each worker is given: its place, `values`, and of the cores on the NoC those named in `cores`:
-        receiver_core, reducer_core, deciding_core, exchange_core, group_cores."""
+        receiver_core, deciding_core, exchange_core, group_cores."""
         found: dict[Core, Values] = {}
         for rank in self.ranks:
             place, groups = rank.assignment, rank.assignment.groups
@@ -249,7 +249,6 @@ class KernelSet:
                 for worker, core in enumerate(workers):
                     places = {
                         "receiver_core": on_noc[merge_tree.parent_of(worker)],
-                        "reducer_core": on_noc[0],
                         "deciding_core": self.noc_core_or_none(place.decider),
                         "exchange_core": self.noc_core_or_none(place.exchange),
                         "group_cores": [part for other in on_noc for part in other],

@@ -18,8 +18,10 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 WORKER, DECIDER, EXCHANGE = "worker", "decider", "exchange"
 
 CONTROL_BYTES = 64  # kernels/attention_control.hpp
+SHARE_BYTES = 48  # kernels/head_share.hpp
 SCRATCH_BYTES = 3 * 4 * MAX_USERS  # kernels/fetch_control.hpp, kernels/guess_verdict.hpp
 HANDOVER_BYTES = 16
+ALIGNMENT = 16
 REGISTERS = 4  # destination tiles, float32 in half-sync mode
 # Each chunk rounds the softmax state to 9 bits (kernels/online_softmax.hpp). The roundings of random scores add up as
 # the root of their number: 0.58 % of the result after 128 of them, 0.46 % after 64.
@@ -109,6 +111,18 @@ def worker_tiles(shape: AttentionShape, workers: int, key_tiles: int, query_tile
     return tiles
 
 
+def aligned(size: int) -> int:
+    """Return the least multiple of ALIGNMENT that is not below `size`."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def control_words(chosen: int, rounds: int) -> dict[str, int]:
+    """Return the bytes of the buffers of control pages, by name, and of bitmaps (kernels/chosen_heads.hpp). chosen: the
+    words of one, 0 where no tiles are chosen; rounds: jobs that a group does one after another."""
+    words = {"control": CONTROL_BYTES, "control_writer": CONTROL_BYTES, "scratch": SCRATCH_BYTES}
+    return words | ({"chosen": 8 * rounds * chosen} if chosen else {})
+
+
 def buffers_of(
     indices: Mapping[str, int],
     tiles: Mapping[str, tuple[str, int]],
@@ -124,6 +138,8 @@ def buffers_of(
     for name, size in words.items():
         roles = frozenset(on.get(name, {WORKER}))
         found[f"cb_{name}"] = Buffer(indices[f"cb_{name}"], "UINT32", size, 1, roles)
+    for name in ("cb_share", "cb_share_writer"):  # of the head at work and the next one
+        found[name] = Buffer(indices[name], "UINT32", SHARE_BYTES, 2, frozenset({WORKER}))
     return found
 
 

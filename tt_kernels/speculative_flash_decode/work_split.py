@@ -17,17 +17,17 @@ from loguru import logger
 from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.attention_split import (
-    CONTROL_BYTES,
     DECIDER,
     EXCHANGE,
     HANDOVER_BYTES,
-    SCRATCH_BYTES,
     WORKER,
     WorkSplit,
+    aligned,
     assign_cores,
     buffers_of,
     check_key_chunk,
     check_workers,
+    control_words,
     lengthened,
     ones_fit,
     worker_tiles,
@@ -39,14 +39,13 @@ from tt_kernels.speculative_flash_decode.checks import Problem
 from tt_kernels.speculative_flash_decode.guess_range import LINE_WORDS, chosen_words
 
 MAX_COLUMNS = 24  # key tiles of a chunk whose masses are handed out (common/kernels/mass_columns.hpp)
-ALIGNMENT = 16
 
 # Indices, and so the binaries, do not depend on which buffers a program has. The runtime places buffers in the order of
 # the list it is given, which is the order of the indices.
 _NAMES = (
     "guess exact outgoing gathered gathered_row_max totals handover query keys values mask ones "
     "scores weights state row_max_a row_max_b rescale rescale_other norms control "
-    "control_writer scratch pages chosen masses mass_weights mass_line"
+    "control_writer share share_writer scratch pages chosen masses mass_weights mass_line"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -188,32 +187,25 @@ def make_buffers(
         on |= {"guess": on["exact"], "norms": {DECIDER}}
     if peer:
         tiles["outgoing"] = results
-    control = CONTROL_BYTES + (_aligned(4 * rounds) if problem.with_chosen else 0)
-    words = {"control": control, "control_writer": control, "scratch": SCRATCH_BYTES}
+    words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
     if problem.paging is not None:
         words["pages"] = problem.paging.row_bytes
-    if problem.with_chosen:
-        words["chosen"] = 8 * rounds * chosen_words(problem.max_tokens)
     if masses:
         if not ones_fit(head):
             tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
         rows = problem.group_heads
         words |= {
-            "totals": _aligned(4 * (4 + 2 * rows)),
-            "mass_weights": _aligned(4 * rows * most_tiles(problem, workers)),
+            "totals": aligned(4 * (4 + 2 * rows)),
+            "mass_weights": aligned(4 * rows * most_tiles(problem, workers)),
             "mass_line": -(-problem.cache_tiles // LINE_WORDS) * LINE_WORDS * 4,
         }
     if levels or masses:
         words["handover"] = HANDOVER_BYTES
     found = buffers_of(INDICES, tiles, words, on)
     if masses:
-        page = _aligned(TILE_BYTES["FLOAT32"] + 4 * problem.group_heads)
+        page = aligned(TILE_BYTES["FLOAT32"] + 4 * problem.group_heads)
         found["cb_masses"] = Buffer(INDICES["cb_masses"], "FLOAT32", page, 2, frozenset({WORKER}))
     return found
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def most_tiles(problem: Problem, workers: int) -> int:

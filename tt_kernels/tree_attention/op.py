@@ -28,7 +28,7 @@ from tt_kernels.common.attention_program import (
 from tt_kernels.common.cores import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.kernel import Values, float_bits, require_ungated
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, check_chips, gathered_of, mesh_program
-from tt_kernels.common.tensor_facts import UnsupportedError, facts
+from tt_kernels.common.tensor_facts import UnsupportedError, facts, facts_or_none
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_chunk, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
@@ -110,14 +110,17 @@ def problem_of(
     program_config: Any,
     page_table: Any = None,
     priority: ttnn.Tensor | None = None,
+    chosen: ttnn.Tensor | None = None,
 ) -> Problem:
     """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
     check_config(program_config, ProgramConfig)
     named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
-    if page_table is not None:
-        named["page_table"] = page_table
-    problem = check_problem(*(facts(name, tensor) for name, tensor in named.items()))
-    check_devices(named, priority)
+    optional = {"page_table": page_table, "chosen": chosen}
+    problem = check_problem(
+        *(facts(name, tensor) for name, tensor in named.items()),
+        *(facts_or_none(name, tensor) for name, tensor in optional.items()),
+    )
+    check_devices(named | {name: tensor for name, tensor in optional.items() if tensor is not None}, priority)
     return problem
 
 
@@ -168,6 +171,7 @@ def speculative_tree_attention(
     *,
     chunk_size: int,
     guess_range: GuessRange | None = None,
+    chosen: ttnn.Tensor | None = None,
     page_table: ttnn.Tensor | None = None,
     threshold: float = 0.1,
     scale: float | None = None,
@@ -176,12 +180,14 @@ def speculative_tree_attention(
     tp_group: TpGroup | None = None,
     program_config: ProgramConfig | None = None,
 ) -> Decoded:
-    """Compute `tree_attention`, and before it a guess that attends to the first and the last cached tokens only, and to
-    all nodes that a node sees.
+    """Compute `tree_attention`, and before it a guess that attends to the first, the last and chosen cached tokens
+    only, and to all nodes that a node sees.
 
     q, k, v, prefix, intervals, page_table, scale, program_config: as for `tree_attention`; one core of the grid
         decides. chunk_size, guess_range: what the guess reads of the tokens up to the tree's root, prefix + 1, as in
         `speculative_flash_decode`.
+    chosen: the tiles that the guess of each key/value head reads besides, for all nodes of a user: as for
+        `speculative_flash_decode`; bits of the ends and past the root count for nothing.
     threshold: a user's guess is accepted where ||guess - exact|| < threshold * ||exact|| over all nodes and heads; 0
         accepts nothing. Nodes outside the tree of the user's first one do not count: they fill narrower trees up.
     priority: this chip's priorities (common/priority.py), updated in place as by the sender of
@@ -195,7 +201,7 @@ def speculative_tree_attention(
     launch.
     """
     gathered = gathered_of(peer)
-    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table, priority)
+    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table, priority, chosen)
     if guess_range is None:
         check_chunk(chunk_size, problem.max_tokens)
         guess_range = GuessRange.both_ends(chunk_size)
@@ -204,7 +210,7 @@ def speculative_tree_attention(
     check_chips(OP, peer, tp_group, priority, q.device())
 
     decoded = empty_outputs(q, problem.users)
-    tensors = Tensors(q, k, v, prefix, *decoded, priority, gathered, page_table, intervals=intervals)
+    tensors = Tensors(q, k, v, prefix, *decoded, priority, gathered, page_table, chosen, intervals=intervals)
     launch(replace(problem, guess=guess_range), tensors, scale, program_config, threshold, peer, tp_group)
     return decoded
 
@@ -220,7 +226,7 @@ def fill_program(
     kernels = KernelSet(
         *(KERNELS, problem, settings, [rank], split, noc_core),
         guess=problem.guess,
-        constants=INDICES | SEMAPHORES,
+        constants=INDICES | SEMAPHORES | {"with_chosen": int(problem.with_chosen)},
         shapes={
             "nodes": problem.nodes,
             "query_tiles": split.query_tiles,
@@ -231,15 +237,15 @@ def fill_program(
         },
         ungated=ungated,
     )
-    places = {"queries": "q", "keys": "k", "values": "v", "pages": "pages"}
+    places = {"queries": "q", "keys": "k", "values": "v", "pages": "pages", "chosen": "chosen"}
     read: Values = {name: tensors.address(of) for name, of in places.items()} | kernels.control(rank)
     written: Values = tensors.addresses("intervals", "exact", "guess")
     numbers = {"scale": float_bits(settings.scale), "threshold_sq": float_bits(settings.threshold**2)}
-    of_reader = {"query": tensors.q, "cache": tensors.k, "pages": tensors.described("pages")}
-    of_reader |= kernels.control_accessors()
+    of_reader = {"query": tensors.q, "cache": tensors.k} | kernels.control_accessors()
+    of_reader |= {name: tensors.described(name) for name in ("pages", "chosen")}
     of_writer = {"intervals": tensors.intervals, "output": tensors.exact}
     reads, computes = kernels.per_worker(lambda _: read, "group_cores"), kernels.per_worker(lambda _: numbers)
-    writes = kernels.per_worker(lambda _: written, "receiver_core", "reducer_core", "deciding_core", "exchange_core")
+    writes = kernels.per_worker(lambda _: written, "receiver_core", "deciding_core", "exchange_core")
     built = [
         kernels.kernel("reader.cpp", ttnn.ReaderConfigDescriptor(), of_reader, reads),
         kernels.kernel("writer.cpp", ttnn.WriterConfigDescriptor(), of_writer, writes),

@@ -36,29 +36,32 @@ def tree_attention_reference(
     parents: Sequence[Sequence[int]],
     *,
     scale: float | None = None,
-    cached: Callable[[int], Sequence[int]] = range,
+    cached: Callable[[int, int], Sequence[int]] | None = None,
 ) -> torch.Tensor:
     """Return float64 [1, h, b * n, d], zeros for skipped users.
 
     q: [1, h, b * n, d], row u * n + i is node i of user u. k, v: [b, k, s, d]; those of node i of user u at position
         prefix[u] + i. prefix: cached tokens before the tree, -1 for a user to skip. parents: n per user, -1 for a root.
-        scale: default 1 / sqrt(d). cached: the cached tokens that all nodes see, by their number.
+        scale: default 1 / sqrt(d). cached: the cached tokens that all nodes see, by user and key/value head; all of
+        them by default.
     """
-    _, heads, _, head_dim = q.shape
+    heads, head_dim = q.shape[1], q.shape[3]
     users, kv_heads = k.shape[:2]
-    nodes = len(parents[0])
+    nodes, share = len(parents[0]), heads // k.shape[1]
     scale = 1 / math.sqrt(head_dim) if scale is None else scale
     found = torch.zeros(q.shape, dtype=torch.float64)
     for user in range(users):
         if prefix[user] < 0:
             continue
-        for node in range(nodes):
-            seen = [*cached(prefix[user]), *(prefix[user] + n for n in path_of(parents[user], node))]
-            keys, values = k[user, :, seen].double(), v[user, :, seen].double()
-            row = user * nodes + node
-            queries = q[0, :, row].double().view(kv_heads, heads // kv_heads, head_dim)
-            weights = (scale * queries @ keys.mT).softmax(-1)
-            found[0, :, row] = (weights @ values).view(heads, head_dim)
+        for head in range(kv_heads):
+            before = range(prefix[user]) if cached is None else cached(user, head)
+            own = slice(head * share, (head + 1) * share)
+            for node in range(nodes):
+                seen = [*before, *(prefix[user] + n for n in path_of(parents[user], node))]
+                keys, values = k[user, head, seen].double(), v[user, head, seen].double()
+                row = user * nodes + node
+                weights = (scale * q[0, own, row].double() @ keys.mT).softmax(-1)
+                found[0, own, row] = weights @ values
     return found
 
 
@@ -74,12 +77,12 @@ class SpeculatedTrees(NamedTuple):
     bypassed: torch.Tensor
 
 
-def guessed_tokens(prefix: int, guess: GuessRange) -> list[int]:
+def guessed_tokens(prefix: int, guess: GuessRange, chosen: Sequence[int] = ()) -> list[int]:
     """Return the cached tokens that the guess of a tree after `prefix` cached ones reads: those that its root, with
-    prefix + 1 tokens, would read alone."""
+    prefix + 1 tokens, would read alone, and those of `chosen` tiles."""
     own = prefix + 1
     tiles = -(-own // TILE) - guess.tail_tiles(own)
-    return [token for token in range(prefix) if token < guess.first or token >= tiles * TILE]
+    return [token for token in range(prefix) if token < guess.first or token >= tiles * TILE or token // TILE in chosen]
 
 
 def speculative_tree_attention_reference(
@@ -92,13 +95,17 @@ def speculative_tree_attention_reference(
     threshold: float,
     *,
     scale: float | None = None,
+    chosen: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> SpeculatedTrees:
     """Return what the op computes and decides. Arguments as for tree_attention_reference; norms are over the heads of
-    all nodes of the tree of a user's first node."""
+    all nodes of the tree of a user's first node. chosen: tiles that the guess reads besides, by user and key/value
+    head."""
+
+    def cached(user: int, head: int) -> list[int]:
+        return guessed_tokens(prefix[user], guess, () if chosen is None else chosen[user][head])
+
     exact = tree_attention_reference(q, k, v, prefix, parents, scale=scale)
-    guessed = tree_attention_reference(
-        q, k, v, prefix, parents, scale=scale, cached=lambda count: guessed_tokens(count, guess)
-    )
+    guessed = tree_attention_reference(q, k, v, prefix, parents, scale=scale, cached=cached)
     nodes = len(parents[0])
     distances, norms = [], []
     for user, tree in enumerate(parents):

@@ -11,29 +11,29 @@ from functools import lru_cache
 from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.attention_split import (
-    CONTROL_BYTES,
     DECIDER,
     EXCHANGE,
     HANDOVER_BYTES,
-    SCRATCH_BYTES,
     WORKER,
     WorkSplit,
     assign_cores,
     buffers_of,
     check_key_chunk,
     check_workers,
+    control_words,
     lengthened,
     worker_tiles,
 )
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 from tt_kernels.tree_attention.checks import MAX_NODES, Problem
 
 _NAMES = (
     "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
-    "row_max_b rescale rescale_other output control control_writer scratch intervals guess measured_guess "
-    "measured_exact norms sums pages outgoing"
+    "row_max_b rescale rescale_other output control control_writer share share_writer scratch intervals guess "
+    "measured_guess measured_exact norms sums pages chosen outgoing"
 )
 SUMS_BYTES = 16  # of a job (kernels/job_sums.hpp)
 TILES_IN_FLIGHT = 16  # kernels/config.hpp
@@ -61,11 +61,11 @@ def rest_tiles(problem: Problem, key_tiles: int) -> int:
 
 
 def make_buffers(
-    problem: Problem, workers: int, query_tiles: int, key_tiles: int, peer: bool = False
+    problem: Problem, workers: int, query_tiles: int, key_tiles: int, peer: bool = False, rounds: int = 1
 ) -> dict[str, Buffer]:
     """Return every circular buffer by its name in kernels/config.hpp. workers, query_tiles: per job. key_tiles: tiles
     of keys a worker processes at once, to which rest_tiles() are added. Buffers that other cores write into come first,
-    at the same address everywhere. peer: with an exchange core.
+    at the same address everywhere. peer: with an exchange core. rounds: jobs that a group does one after another.
     """
     head = problem.head_tiles
     key_tiles += rest_tiles(problem, key_tiles)
@@ -74,7 +74,7 @@ def make_buffers(
         "key_times": ("BFLOAT16", 2 * times_tiles(problem, key_tiles)),
         "output": ("BFLOAT16", 2 * head),
     }
-    words = {"control": CONTROL_BYTES, "control_writer": CONTROL_BYTES, "scratch": SCRATCH_BYTES}
+    words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
     words["intervals"] = 4 * 2 * MAX_NODES
     on: dict[str, set[str]] = {}
     if problem.guess is not None:
@@ -157,8 +157,13 @@ def choose_work_split(
     wanted = (key_chunk or min(DEFAULT_KEY_CHUNK, problem.max_tokens)) // TILE
     key_sizes = [wanted] if key_chunk else range(min(wanted, max_tiles), 0, -1)
 
+    def made(workers: int, tiles: int, keys: int) -> dict[str, Buffer]:
+        jobs = problem.items * -(-problem.query_tiles // tiles)
+        rounds = -(-jobs // min(jobs, max(len(cores) // workers, 1)))
+        return make_buffers(problem, workers, tiles, keys, exchange is not None, rounds)
+
     def fits(workers: int, tiles: int, keys: int) -> bool:
-        return l1_bytes(make_buffers(problem, workers, tiles, keys, exchange is not None))[WORKER] <= l1_free
+        return l1_bytes(made(workers, tiles, keys))[WORKER] <= l1_free
 
     best, best_cost = None, 0.0
     for tiles in [query_tiles] if query_tiles else job_sizes(problem.query_tiles):
@@ -171,8 +176,7 @@ def choose_work_split(
             assignment = assign_cores(cores, jobs, workers, decider, exchange)
             time = cost(problem, jobs, len(assignment.groups), workers, tiles, keys)
             if best is None or time < best_cost:
-                buffers = make_buffers(problem, workers, tiles, keys, exchange is not None)
-                best = JobSplit(assignment, keys, buffers, tiles, passes)
+                best = JobSplit(assignment, keys, made(workers, tiles, keys), tiles, passes)
                 best_cost = time
     if best is None:
         check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
@@ -181,7 +185,7 @@ def choose_work_split(
         return best
     workers, tiles = best.assignment.workers_per_group, best.query_tiles
     keys = lengthened(wanted, max_tiles, workers, lambda keys: fits(workers, tiles, keys))
-    return replace(best, key_tiles=keys, buffers=make_buffers(problem, workers, tiles, keys, exchange is not None))
+    return replace(best, key_tiles=keys, buffers=made(workers, tiles, keys))
 
 
 def group_sizes(cores: int, jobs: int) -> list[int]:

@@ -22,6 +22,7 @@ def attention_calls(nodes: int, workers: int) -> dict[str, Call]:
         inputs = case.inputs(*case.random())
         return {
             "speculate": case.call("speculate", inputs, at, guess_range=SHORT),
+            "chosen": case.call("speculate", inputs, at, guess_range=SHORT, chosen=chosen_tiles(case, [[[1, 3]]])),
             "exact": case.call("exact", inputs, at),
         }
     case, at = replace(CHOOSING, workers=workers), CHOOSING_AT

@@ -93,11 +93,12 @@ def test_decoding_from_pages(sim_device, cache):
 
 
 def tree_calls(case: Case, q, caches, new, table, blocks, prefixes, parents, paths) -> list[Call]:
-    """Return calls that write nodes, attend to them and guess, and commit paths; on plain caches, then on paged
-    ones."""
+    """Return calls that write nodes, attend to them and guess from chosen tiles, and commit paths; on plain caches,
+    then on paged ones."""
     block, calls = CAPACITY // table.shape[1], []
     fresh = [In(rows, case.cache) for rows in new]
     path = words([each + [-1] * (case.nodes - len(each)) for each in paths])
+    chosen = chosen_rows([[[1], []][: case.kv_heads]] * case.users, CAPACITY)
     for paged in (False, True):
         held = [in_blocks(cache, table, block, blocks) if paged else cache for cache in caches]
         inputs = case.inputs(q, *held)
@@ -105,7 +106,8 @@ def tree_calls(case: Case, q, caches, new, table, blocks, prefixes, parents, pat
         more = {"page_table": words(table)} if paged else {}
         prefix, op = words(prefixes), "tt_kernels.tree_cache.op"
         calls.append(Call(f"{op}:write_nodes", *inputs[1:], *fresh, prefix, case.nodes, **more))
-        calls.append(case.call("speculate", inputs, prefixes, parents, program_config=None, **more))
+        guess = {"program_config": None, "chosen": words(chosen, "uint32")} | more
+        calls.append(case.call("speculate", inputs, prefixes, parents, **guess))
         calls.append(Call(f"{op}:commit_path", inputs[1:], prefix, path, case.nodes, **more))
     return calls
 

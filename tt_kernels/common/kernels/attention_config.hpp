@@ -22,6 +22,7 @@ constexpr uint32_t head_tiles = get_named_compile_time_arg_val("head_tiles");
 constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
 constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
 constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
+constexpr bool with_chosen = get_named_compile_time_arg_val("with_chosen") == 1;  // chosen_tiles.hpp
 
 // Shapes. A group of `workers` cores shares one head of one user at a time.
 inline uint32_t users() { return COMMON_ARG(users); }
@@ -54,7 +55,10 @@ constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gath
 constexpr uint32_t cb_handover = get_named_compile_time_arg_val("cb_handover");
 constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");  // attention_control.hpp
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");
+constexpr uint32_t cb_share = get_named_compile_time_arg_val("cb_share");  // head_share.hpp
+constexpr uint32_t cb_share_writer = get_named_compile_time_arg_val("cb_share_writer");
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
+constexpr uint32_t cb_chosen = get_named_compile_time_arg_val("cb_chosen");  // chosen_heads.hpp
 constexpr uint32_t cb_pages = get_named_compile_time_arg_val("cb_pages");
 // With speculation; the last one on the exchange core.
 constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which key tiles each worker of a head reads, and in which order (ALSpec paper, algorithm 3, lines 12-19).
-// All units are tiles of 32 cached tokens. Every RISC-V of every core derives its part from the token count alone, so
-// nothing about the split is ever sent. tt_kernels/speculative_flash_decode/work_split.py mirrors it on the host.
+// All units are tiles of 32 cached tokens. Every worker derives its part from the numbers of tokens and of chosen tiles, so
+// nothing about the split is ever sent between cores. tt_kernels/speculative_flash_decode/work_split.py mirrors it on the
+// host.
 
 #pragma once
 
@@ -39,14 +40,6 @@ inline uint32_t min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 inline uint32_t max(uint32_t a, uint32_t b) { return a < b ? b : a; }
 
 inline uint32_t tiles_of(uint32_t tokens) { return (tokens + tile_tokens - 1) / tile_tokens; }
-
-// The share of the `index`th of `count` workers in `tiles` dealt evenly, the larger shares first.
-inline Range share_of(uint32_t tiles, uint32_t index, uint32_t count) {
-    const uint32_t share = tiles / count;
-    const uint32_t larger = tiles % count;
-    const uint32_t begin = index * share + min(index, larger);
-    return {begin, begin + share + (index < larger ? 1 : 0)};
-}
 
 // The tiles of the workers [first, first + index) of [first, first + count) that share `tiles` evenly. The larger shares go
 // first to workers of even numbers, to which the others send their partial results (merge_tree.hpp). Of fewer tiles than
@@ -93,7 +86,8 @@ struct Ends {
 // that with the guess, its merges and its emission they are busy as long; who is busy longer anyway has none of it.
 class EvenSplit {
 public:
-    EvenSplit(const Ends& ends, uint32_t workers) :
+    // few_tiles: of a guess; one worker has read them sooner than two have read their halves and merged.
+    EvenSplit(const Ends& ends, uint32_t workers, uint32_t few_tiles = 5) :
         first_end_(ends.first_end), guess_(ends.guess()), rest_(ends.rest()), workers_(workers) {
         if (guess_ == 0) {
             return;
@@ -131,8 +125,6 @@ public:
 private:
     // The tiles that a worker could read while it merges a partial result; and emits the guess, the reducer.
     static constexpr uint32_t tiles_of_merge = 2, tiles_of_emission = 2;
-    // Of a guess: one worker has read them sooner than two have read their halves and merged.
-    static constexpr uint32_t few_tiles = 5;
 
     uint32_t guess_before(uint32_t worker) const {
         return worker < dealt_ ? shared_before(guess_, worker, dealt_, 0) : guess_;
@@ -157,42 +149,6 @@ private:
     uint32_t busy_ = 0;   // of all, in tiles, where that counts
     uint32_t idle_ = 0;   // the first workers, without a part of the rest
 };
-
-// For a head whose guess one worker makes, which receives nothing in the merge if there are several. As the speculative worker: there is none.
-constexpr uint32_t nobody = 0xFFFFFFFF;
-
-// The part of `worker` of `workers` for a user with `tokens` cached tokens. speculative_worker: the one that has the
-// guess, or `nobody`: the middle is everything then. Tiles are dealt so that all workers read about the same number; the
-// speculative worker, which also emits the guess, reads more than the others only if the guess itself is more. The
-// reducer's slice is empty only if the middle is.
-inline Part part_of(
-    uint32_t tokens,
-    const GuessRange& guess,
-    uint32_t worker,
-    uint32_t workers,
-    uint32_t speculative_worker) {
-    const bool speculate = speculative_worker != nobody;
-    const Ends ends = speculate ? Ends(tokens, guess) : Ends(tokens);
-    const uint32_t middle = ends.rest();
-
-    // The speculative worker fills up to an even share and takes its slice from the end of the middle.
-    uint32_t speculative_share = 0;
-    if (speculate) {
-        const uint32_t even = ends.total / workers;
-        speculative_share =
-            workers == 1 ? middle : (even > ends.guess() ? min(even - ends.guess(), middle) : 0);
-    }
-    if (speculate && worker == speculative_worker) {
-        return {
-            {0, ends.first_end},
-            {ends.last_begin, ends.total},
-            {ends.last_begin - speculative_share, ends.last_begin}};
-    }
-    const uint32_t others = speculate ? workers - 1 : workers;
-    const uint32_t index = speculate && worker > speculative_worker ? worker - 1 : worker;
-    const Range share = share_of(middle - speculative_share, index, others);
-    return {{0, 0}, {0, 0}, {ends.first_end + share.begin, ends.first_end + share.end}};
-}
 
 // Columns of the last tile that hold cached tokens: 1 to 32.
 inline uint32_t tokens_in_last_tile(uint32_t tokens) { return (tokens - 1) % tile_tokens + 1; }

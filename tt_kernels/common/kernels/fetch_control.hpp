@@ -47,19 +47,16 @@ inline void fetch(uint32_t page) {
 }
 
 // Fetches the page and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
-// readable at the start of cb_control, to which nothing else is pushed. add(words) may add to it before, and returns how
-// many words the page has.
-template <typename Add>
-inline void share(const Add& add) {
+// readable at the start of cb_control, to which nothing else is pushed.
+inline void share() {
     cb_reserve_back(config::cb_control, 1);
     cb_reserve_back(config::cb_control_writer, 1);
     const uint32_t page = get_write_ptr(config::cb_control);
     fetch(page);
-    volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(page);
-    const uint32_t count = add(words);
+    const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
     volatile tt_l1_ptr uint32_t* copy =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control_writer));
-    for (uint32_t i = 0; i < count; ++i) {
+    for (uint32_t i = 0; i < words_end; ++i) {
         copy[i] = words[i];
     }
     cb_push_back(config::cb_control, 1);

@@ -84,6 +84,36 @@ inline void adopt(uint32_t index, uint32_t row_max) {
     cb_wait_front(row_max, 1);
 }
 
+// Lays the row maxima of rows [begin, end) in tile `index` of `row_max` out side by side, where raise_row_max() goes on from
+// them: a merge leaves them in column 0 alone. Those of other rows become the lowest. They have been waited for.
+inline void lay_out(
+    [[maybe_unused]] uint32_t row_max,
+    [[maybe_unused]] uint32_t index,
+    [[maybe_unused]] uint32_t begin,
+    [[maybe_unused]] uint32_t end) {
+    UNPACK(({
+        constexpr uint32_t lowest = 0xFF00, rows = tile_rows::face_rows;
+        const uint32_t tile =
+            (get_local_cb_interface(row_max).fifo_rd_ptr << 4) + index * tile_rows::tile_bytes;
+        const auto at = [&](uint32_t row) { return tile + mass_columns::row_offset(row) / 2; };
+        for (uint32_t first = 0; first < 2 * rows; first += rows) {
+            for (uint32_t pair = 0; pair < rows; pair += 2) {
+                const auto maximum = [&](uint32_t row) -> uint32_t {
+                    return row >= begin && row < end
+                               ? *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(at(row))
+                               : lowest;
+                };
+                // Row `first` has its own in both places.
+                const uint32_t both = maximum(first + pair) | maximum(first + pair + 1) << 16;
+                volatile tt_l1_ptr uint32_t* const to =
+                    reinterpret_cast<volatile tt_l1_ptr uint32_t*>(at(first) + 2 * pair);
+                *to = both;
+                (void)*to;  // read back: it has reached L1
+            }
+        }
+    }));
+}
+
 // Calls visit(level) for the levels in `sources`, once what arrives there has landed, then frees all slots, each of
 // `partials` partial results.
 template <typename Visit>

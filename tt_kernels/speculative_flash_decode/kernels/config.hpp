@@ -9,7 +9,6 @@
 
 namespace config {
 
-constexpr bool with_chosen = get_named_compile_time_arg_val("with_chosen") == 1;  // chosen_tiles.hpp
 constexpr bool hands_out_masses = get_named_compile_time_arg_val("masses") == 1;  // tile_mass.hpp
 
 inline bool guess_alone() { return COMMON_ARG(guess_alone) != 0; }
@@ -18,7 +17,6 @@ constexpr uint32_t query_tiles() { return 1; }
 inline uint32_t items() { return users() * kv_heads(); }
 
 constexpr uint32_t cb_mask = get_named_compile_time_arg_val("cb_mask");
-constexpr uint32_t cb_chosen = get_named_compile_time_arg_val("cb_chosen");
 constexpr uint32_t cb_masses = get_named_compile_time_arg_val("cb_masses");  // mass_columns.hpp
 constexpr uint32_t cb_mass_weights = get_named_compile_time_arg_val("cb_mass_weights");
 constexpr uint32_t cb_mass_line = get_named_compile_time_arg_val("cb_mass_line");

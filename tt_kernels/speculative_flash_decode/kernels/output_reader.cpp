@@ -44,7 +44,7 @@ void kernel_main() {
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share([](auto*) { return control::words_end; });
+    control::share();
     if (words[control::receiving]) {
         return;
     }

@@ -25,7 +25,6 @@ constexpr uint32_t elements = 32;  // of a row of a tile
 constexpr uint16_t one = 0x3F80, sign = 0x8000;
 constexpr uint16_t bound = 0x7000;   // 2^97: of 2^128 times the least element of a probe
 constexpr uint16_t broken = 0x7F00;  // 2^127: finite, so that differences of it are
-constexpr uint16_t lowest = 0xFF00;
 
 inline uint32_t offset_of(uint32_t row, uint32_t face) {
     return (row / tile_rows::face_rows * tile_rows::faces_across + face) * tile_rows::face_bytes +
@@ -112,26 +111,6 @@ inline bool mark(
     }));
     PACK((found = ckernel::mailbox_read(ckernel::ThreadId::UnpackThreadId)));
     return found;
-}
-
-// Lays the row maxima of rows [begin, end) out side by side too, where raise_row_max() goes on from them: a merge leaves
-// them in column 0 alone. Those of other rows become the lowest. `row_max` is waited for.
-inline void lay_out(
-    [[maybe_unused]] uint32_t row_max, [[maybe_unused]] uint32_t begin, [[maybe_unused]] uint32_t end) {
-    UNPACK(({
-        for (uint32_t first = 0; first < tile_height; first += tile_rows::face_rows) {
-            for (uint32_t pair = 0; pair < tile_rows::face_rows; pair += 2) {
-                const auto maximum = [&](uint32_t row) -> uint32_t {
-                    return row >= begin && row < end ? *in_column_0(row_max, row) : lowest;
-                };
-                // Row `first` has its own in both places.
-                const uint32_t both = maximum(first + pair) | maximum(first + pair + 1) << 16;
-                const uint32_t at = address_of(row_max, offset_of(first, 0)) + 2 * pair;
-                *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(at) = both;
-                (void)*reinterpret_cast<volatile tt_l1_ptr uint32_t*>(at);  // read back: it has reached L1
-            }
-        }
-    }));
 }
 
 // Tells the packer's thread whether a row maximum of rows [begin, end) is broken, after merges.

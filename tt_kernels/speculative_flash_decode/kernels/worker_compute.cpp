@@ -15,9 +15,9 @@
 
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
-#include "control.hpp"
 #include "probe_rows.hpp"
-#include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/attention_control.hpp"
+#include "tt_kernels/common/kernels/head_share.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
 #include "tt_kernels/common/kernels/softmax_steps.hpp"
 
@@ -158,19 +158,14 @@ void kernel_main() {
 
     State state;
     const bool reduces = worker == attention::reducer;
-    uint32_t round = 0;
-    for (uint32_t item = group; item < config::items(); item += groups, ++round) {
+    for (uint32_t item = group; item < config::items(); item += groups) {
         const uint32_t user = item / config::kv_heads();
         const uint32_t tokens = read_tile_value(config::cb_control, 0, control::first_tokens + user);
         if (tokens == 0) {
             continue;
         }
-        uint32_t chosen = 0;
-        if constexpr (config::with_chosen) {
-            chosen = read_tile_value(config::cb_control, 0, control::first_chosen + round);
-        }
-        const control::Head head(tokens, chosen);
-        const attention::Part part = head.part(worker);
+        const attention::Share share = head_share::take();
+        const attention::Part& part = share.part;
         state.first_row = first_row_of(item);
         state.bands = register_rows::bands_of(state.first_row, state.first_row + config::group_heads());
         if (part.tiles() > 0) {
@@ -182,20 +177,19 @@ void kernel_main() {
         state.attend(part.last, tokens, emits);
         bool attended = part.guess_tiles() > 0;
         if (merges_guess) {
-            const uint32_t sources = head.guess_sources(worker);
-            state.end_part(attended, sources, reduces);
+            state.end_part(attended, share.guess_sources, reduces);
             attended = false;
             if (reduces) {
                 State::emit(config::cb_guess, state.bands, state.broken);
-                if (sources != 0) {
-                    probe_rows::lay_out(state.row_max(), state.first_row, state.end_row());
+                if (share.guess_sources != 0) {
+                    partial_merge::lay_out(state.row_max(), 0, state.first_row, state.end_row());
                 }
             } else {
                 state.hand_over_and_drop();
             }
         }
         state.attend(part.middle, tokens, false);
-        state.end_part(attended || part.middle.size() > 0, head.sources(worker), reduces);
+        state.end_part(attended || part.middle.size() > 0, share.sources, reduces);
         if (part.tiles() > 0) {
             cb_pop_front(config::cb_query, head_tiles);
         }

@@ -13,9 +13,9 @@
 #include "masses.hpp"
 #include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
-#include "tt_kernels/common/kernels/chosen_tiles.hpp"
-#include "tt_kernels/common/kernels/chunk_split.hpp"
+#include "tt_kernels/common/kernels/chosen_heads.hpp"
 #include "tt_kernels/common/kernels/fetch_control.hpp"
+#include "tt_kernels/common/kernels/head_share.hpp"
 #include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
@@ -26,19 +26,6 @@ namespace {
 using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
-
-// Keeps of the bits of each of the group's heads those in the middle, whose number goes into the control page. Returns
-// the words of that page.
-uint32_t count_chosen(volatile tt_l1_ptr uint32_t* words, uint32_t group, uint32_t groups) {
-    const attention::GuessRange guess = config::guess();
-    uint32_t at = control::first_chosen;
-    for (uint32_t item = group; item < config::items(); item += groups) {
-        const attention::Ends ends(words[control::first_tokens + item / config::kv_heads()], guess);
-        const auto bits = control::chosen_words(at - control::first_chosen);
-        words[at++] = chosen_tiles::keep(bits, control::words_of_chosen(), ends.first_end, ends.last_begin);
-    }
-    return at;
-}
 
 // Starts to read the bands of rows with the queries of a head, and writes the probes beside them. The other rows hold
 // nothing.
@@ -73,20 +60,9 @@ void kernel_main() {
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
     if constexpr (config::with_chosen) {
         const auto chosen = TensorAccessor(ACCESSOR_ARGS(chosen), RUNTIME_ARG(chosen));
-        uint32_t round = 0;
-        for (uint32_t item = group; item < config::items(); item += groups) {
-            noc_async_read(
-                chosen.get_noc_addr(item), reinterpret_cast<uint32_t>(control::chosen_words(round++)),
-                control::words_of_chosen() * sizeof(uint32_t));
-        }
+        chosen_heads::fetch(chosen, group, groups, 1);
     }
-    control::share([&](auto* page) {
-        if constexpr (config::with_chosen) {
-            return count_chosen(page, group, groups);
-        } else {
-            return control::first_chosen;
-        }
-    });
+    control::share();
     if (words[control::receiving]) {
         return;
     }
@@ -108,9 +84,11 @@ void kernel_main() {
         if (tokens == 0) {
             continue;
         }
-        const uint32_t chosen = control::chosen_of(words, round);
-        const control::Head head(tokens, chosen);
-        const attention::Part part = head.part(worker);
+        const uint32_t chosen = chosen_heads::keep(control::ends_of(tokens), round);
+        const attention::HeadSplit head = control::split_of(tokens, chosen);
+        const attention::Share share = head.share(worker, chosen);
+        head_share::pass_on(share);
+        const attention::Part& part = share.part;
         const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
         if (part.tiles() > 0) {
             if constexpr (config::paged) {
@@ -134,10 +112,10 @@ void kernel_main() {
             }
         }
 
-        using Order = decltype(control::order_of(tokens, chosen, round));
+        using Order = decltype(chosen_heads::order_of(control::ends_of(tokens), chosen, round));
         const chosen_tiles::Rearranged<Rows, Order> rows{
             head_rows::of<head_tiles, config::paged>(shape, user, item % config::kv_heads(), blocks),
-            control::order_of(tokens, chosen, round)};
+            chosen_heads::order_of(control::ends_of(tokens), chosen, round)};
         cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
             {keys, values, rows, tokens});
         // Reads chunks of `range`, the first only or the others too; returns what is left. Not inlined, as a kernel's
@@ -159,12 +137,12 @@ void kernel_main() {
         if (config::speculate && config::workers() > 1) {
             in_turn.finish();
             rest = read(rest, true);  // keys, while the guess is merged
-            partials.receive(head.guess_sources(worker), credit_of);
+            partials.receive(share.guess_sources, credit_of);
         }
         read(rest);
         in_turn.finish();
 
-        partials.receive(head.sources(worker), credit_of);
+        partials.receive(share.sources, credit_of);
         if constexpr (config::hands_out_masses) {
             if (worker == attention::reducer && config::workers() > 1) {
                 totals.take(item % config::kv_heads() * config::group_heads());

@@ -10,8 +10,9 @@
 #include "config.hpp"
 #include "control.hpp"
 #include "masses.hpp"
-#include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
+#include "tt_kernels/common/kernels/chosen_heads.hpp"
+#include "tt_kernels/common/kernels/head_share.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
@@ -160,16 +161,15 @@ void kernel_main() {
             }
             continue;
         }
-        const uint32_t chosen = control::chosen_of(words, round);
-        const control::Head tiles(tokens, chosen);
-        const attention::Part part = tiles.part(worker);
+        const attention::Share share = head_share::take();
+        const attention::Part& part = share.part;
         const auto send_guess_or_partial = [&] {
             if (!config::speculate) {
                 return;
             }
             if (reduces) {
                 send_guess(head, output, exchange);
-            } else if (tiles.sends_guess(worker)) {
+            } else if (share.sends_guess) {
                 partials.send(head.begin, head.end);
             }
         };
@@ -180,7 +180,7 @@ void kernel_main() {
         if constexpr (config::hands_out_masses) {
             using Chunks = masses::Keeper::Chunks;
             keeper.begin(head.begin);
-            auto order = control::order_of(tokens, chosen, round);
+            auto order = chosen_heads::order_of(control::ends_of(tokens), share.chosen, round);
             keeper.fetch(part, order, mass_lines.get_noc_addr(item));
             // The guess goes before the masses of its last chunk are kept.
             keeper.keep(part.first, last_is_empty ? Chunks::all_but_last : Chunks::all);
@@ -200,7 +200,7 @@ void kernel_main() {
             send_guess_or_partial();
         }
         if (!reduces) {
-            if (tiles.sends(worker)) {
+            if (share.sends) {
                 partials.send(head.begin, head.end);
             }
             if constexpr (config::hands_out_masses) {
@@ -226,7 +226,7 @@ void kernel_main() {
                 if (alone || !reduces) {
                     keeper.take_totals();
                 }
-                auto order = control::order_of(tokens, chosen, round);
+                auto order = chosen_heads::order_of(control::ends_of(tokens), share.chosen, round);
                 keeper.write(part, order, mass_lines.get_noc_addr(item), alone);
             }
         }

@@ -3,8 +3,8 @@
 //
 // The compute kernel: attention of the query tiles of each job over this worker's keys, by online softmax. Every chunk
 // of keys serves all query tiles of the job before it is popped. Then the merge with the partial results of other
-// workers (merge_tree.hpp). With speculation one worker starts with the guess's keys and emits their result, and the
-// reducer measures the distance of guess and exact result.
+// workers (merge_tree.hpp). With speculation its share of the guess and a merge of that come first; the reducer emits
+// the guess, adds the rest to it, and measures the distance of guess and exact result.
 
 #include <cstdint>
 
@@ -13,6 +13,7 @@
 #include "jobs.hpp"
 #include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/guess_distance.hpp"
+#include "tt_kernels/common/kernels/head_share.hpp"
 #include "tt_kernels/common/kernels/partial_merge.hpp"
 #include "tt_kernels/common/kernels/softmax_steps.hpp"
 
@@ -51,24 +52,33 @@ struct State : Steps<TreeStep, State> {
 
     bool handed_over = false;  // the state before, which the writer may still be reading
 
-    // Takes a chunk of `rows` key tiles. ends_guess: the state after it is the guess.
-    void attend(const jobs::Job& job, uint32_t rows, uint32_t unmasked, bool ends_guess) {
-        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            TreeStep step{};
-            step.tile = tile;
-            step.rows = rows;
-            step.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
-            step.last = tile + 1 == job.tiles();
-            if constexpr (config::speculate) {
-                step.emits = ends_guess;
-                step.end_tile = job.tiles();
+    // Takes the key tiles of `range`, as many at a time as the buffers hold. emits: the state after it is the guess. Not
+    // inlined, like others here, as a kernel's code must stay small.
+    __attribute__((noinline)) void attend(
+        const jobs::Job& job, const jobs::Span& span, const attention::Range& range, bool emits) {
+        jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
+            for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+                TreeStep step{};
+                step.tile = tile;
+                step.rows = chunk.size();
+                step.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
+                step.last = tile + 1 == job.tiles();
+                if constexpr (config::speculate) {
+                    step.emits = emits && chunk.end == range.end;
+                    step.end_tile = job.tiles();
+                }
+                step.unmasked = span.unmasked(chunk);
+                take(step);
             }
-            step.unmasked = unmasked;
-            take(step);
-        }
+        });
     }
 
-    void before_raise(const TreeStep&) { await_handover(); }
+    // The first state of a job is packed beside the last ones handed over, what follows in their place.
+    void before_raise(const TreeStep& step) {
+        if (!step.first || step.tile > 0) {
+            await_handover();
+        }
+    }
 
     void await_handover() {
         if (handed_over) {
@@ -86,7 +96,11 @@ struct State : Steps<TreeStep, State> {
 
     // The guess of a query tile, whose state is the newest of those that take turns in their buffer.
     static void emit(const TreeStep& step) {
-        const uint32_t before = step.first ? step.tile : step.end_tile - 1u;
+        emit_guess(step.first ? step.tile : step.end_tile - 1u, step.bands());
+    }
+
+    // The guess of a query tile with so many states before its own.
+    static __attribute__((noinline)) void emit_guess(uint32_t before, Bands bands) {
         cb_wait_front(config::cb_state, (before + 1) * config::partial_tiles);
         [[maybe_unused]] uint32_t first = before * config::partial_tiles;
         UNPACK(({
@@ -95,7 +109,16 @@ struct State : Steps<TreeStep, State> {
                 first -= (config::query_tiles() + 1) * config::partial_tiles;
             }
         }));
-        emit_tile(first, step.bands(), config::cb_guess, no_copy);
+        emit_tile(first, bands, config::cb_guess, no_copy);
+    }
+
+    // Those of all query tiles, whose merged states go on with the rest.
+    __attribute__((noinline)) void emit_guesses(const jobs::Job& job) {
+        cb_wait_front(row_max(), config::query_tiles());
+        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+            emit_guess(tile, register_rows::bands_of(0, job.rows_of(tile)));
+            partial_merge::lay_out(row_max(), tile, 0, job.rows_of(tile));
+        }
     }
 
     // A function of its own, as the stages are: in one, the compiler would keep the vector constants of both in
@@ -119,6 +142,7 @@ struct State : Steps<TreeStep, State> {
         }
         const uint32_t slots = config::query_tiles();
         partial_merge::for_each_received(sources, slots, [&](uint32_t level) {
+            await_handover();
             if (config::speculate && empty) {
                 adopt(job, level);
                 return;
@@ -135,7 +159,6 @@ struct State : Steps<TreeStep, State> {
     }
 
     void adopt(const jobs::Job& job, uint32_t level) {
-        await_handover();
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             partial_merge::adopt(level * config::query_tiles() + tile, other_row_max());
         }
@@ -158,9 +181,8 @@ struct State : Steps<TreeStep, State> {
         swap_row_maxima();
     }
 
-    // A page for each tile of a slot; those that the job has not repeat its last. guesses: the states are the guess too,
-    // which comes after them.
-    void hand_over(const jobs::Job& job, bool guesses) {
+    // A page for each tile of a slot; those that the job has not repeat its last.
+    __attribute__((noinline)) void hand_over(const jobs::Job& job) {
         const uint32_t tiles = job.tiles();
         for (uint32_t page = 0; page < config::query_tiles(); ++page) {
             const uint32_t tile = page < tiles ? page : tiles - 1;
@@ -169,9 +191,6 @@ struct State : Steps<TreeStep, State> {
         handed_over = true;
         for (uint32_t tile = 0; tile < tiles; ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
-            if (guesses) {
-                emit_tile(0, register_rows::bands_of(0, job.rows_of(tile)), config::cb_guess, no_copy);
-            }
             cb_pop_front(config::cb_state, config::partial_tiles);
         }
         drop_row_maxima();
@@ -227,7 +246,7 @@ void kernel_main() {
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
 
-    const bool speculates = config::speculate && worker == jobs::speculative_worker();
+    const bool reduces = worker == attention::reducer;
     State state;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
@@ -236,27 +255,37 @@ void kernel_main() {
             continue;
         }
         const jobs::Span span = jobs::span_of(own);
-        const attention::Part part = span.part(worker);
-        if (part.tiles() > 0) {
-            uint32_t guess_end = 0;  // tile
-            if (speculates && !jobs::guess_is_last(part, worker)) {
-                guess_end = part.last.size() > 0 ? part.last.end : part.first.end;
-            }
-            jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
-                state.attend(job, chunk.size(), span.unmasked(chunk), chunk.end == guess_end);
-            });
-            state.finish();
-            pop_chunk(config::cb_query, config::query_tiles() * head_tiles);
-            if (span.masks(part)) {
-                cb_pop_front(config::cb_query_times, config::query_tiles());
+        const attention::Share share = head_share::take();
+        const attention::Part& part = share.part;
+        if constexpr (config::speculate) {
+            const bool emits = reduces && share.guess_sources == 0;  // in its turn
+            state.attend(job, span, part.first, emits && part.last.size() == 0);
+            state.attend(job, span, part.last, emits);
+            if (!emits && share.sends_guess) {
+                state.finish();
+                state.receive(job, share.guess_sources);
+                if (reduces) {
+                    state.emit_guesses(job);
+                } else {
+                    state.hand_over(job);
+                }
             }
         }
-        const uint32_t sources = span.sources(worker);
-        state.receive(job, sources);
-        if (worker == attention::reducer) {
+        state.attend(job, span, part.middle, false);
+        if (!state.empty) {
+            state.finish();
+        }
+        if (part.tiles() > 0) {
+            pop_chunk(config::cb_query, config::query_tiles() * head_tiles);
+        }
+        if (span.masks(part)) {
+            cb_pop_front(config::cb_query_times, config::query_tiles());
+        }
+        state.receive(job, share.sources);
+        if (reduces) {
             state.emit_results(job);
-        } else if (part.tiles() > 0 || sources != 0) {
-            state.hand_over(job, speculates && jobs::guess_is_last(part, worker));
+        } else if (!state.empty) {
+            state.hand_over(job);
         }
     }
 }

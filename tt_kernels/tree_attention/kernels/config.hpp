@@ -12,11 +12,9 @@ namespace config {
 inline uint32_t nodes() { return COMMON_ARG(nodes); }  // per tree
 // The split. A group of workers does one job at a time.
 inline uint32_t query_tiles() { return COMMON_ARG(query_tiles); }  // per job
+inline uint32_t chunk_tiles() { return COMMON_ARG(chunk_tiles); }  // of keys, at a time
 inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs per key/value head
-inline uint32_t chunk_tiles() {
-    return COMMON_ARG(chunk_tiles);
-}  // key_tiles without the rest of the guess's end
-inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }  // of key_tiles, those that can hold nodes
+inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }    // of key_tiles, those that can hold nodes
 constexpr uint32_t max_nodes = 256;
 constexpr uint32_t tiles_in_flight = 16;  // on the exchange core
 
@@ -29,8 +27,7 @@ constexpr uint32_t cb_measured_guess = get_named_compile_time_arg_val("cb_measur
 constexpr uint32_t cb_measured_exact = get_named_compile_time_arg_val("cb_measured_exact");
 constexpr uint32_t cb_sums = get_named_compile_time_arg_val("cb_sums");
 
-// Jobs whose guess is in DRAM, on their reducer and on the exchange core; jobs whose sums have landed on the deciding
-// core.
+// Jobs whose guess is in DRAM, on the exchange core; jobs whose sums have landed on the deciding core.
 constexpr uint32_t sem_guessed = get_named_compile_time_arg_val("sem_guessed");
 constexpr uint32_t sem_measured = get_named_compile_time_arg_val("sem_measured");
 

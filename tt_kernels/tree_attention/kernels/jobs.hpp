@@ -12,7 +12,7 @@
 
 #include "config.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
-#include "tt_kernels/common/kernels/merge_tree.hpp"
+#include "tt_kernels/common/kernels/head_split.hpp"
 
 namespace jobs {
 
@@ -44,17 +44,6 @@ inline Job job_of(uint32_t index) {
         pass == 0};
 }
 
-// The worker of a group that has the guess, and with it perhaps more keys than the others. Its partial result should be
-// merged late: the last one's is, but in a full merge tree, where it has all levels before it; the second's there waits
-// in the reducer for those that pass several levels.
-inline uint32_t speculative_worker() {
-    if constexpr (!config::speculate) {
-        return attention::nobody;
-    }
-    const uint32_t last = config::workers() - 1;
-    return (config::workers() & last) == 0 ? attention::min(last, 1) : last;
-}
-
 // The cached tokens that a user's nodes attend to: `prefix` tokens that all see, then the nodes' own, cut off at the
 // end of the cache.
 struct Span {
@@ -76,25 +65,26 @@ struct Span {
 
     // What the guess reads: what that of the tree's root reads, and all nodes.
     attention::GuessRange guess() const {
-        if constexpr (!config::speculate) {
-            return {0, 0, false};
-        }
         attention::GuessRange guess = config::guess();
         guess.after = tokens - attention::min(prefix + 1, tokens);
         return guess;
     }
     bool bypassed() const { return guess().bypassed(tokens); }
 
-    // The key tiles that `worker` reads. Without speculation only the last workers may have none. Not inlined, as a
-    // kernel's code must stay small.
-    __attribute__((noinline)) attention::Part part(uint32_t worker) const {
-        return attention::part_of(tokens, guess(), worker, config::workers(), speculative_worker());
+    attention::Ends ends() const {
+        return config::speculate ? attention::Ends(tokens, guess()) : attention::Ends(tokens);
     }
 
-    // The levels at which `worker` receives partial results (merge_tree.hpp).
-    uint32_t sources(uint32_t worker) const {
-        return merge_tree::sources_of(
-            worker, config::workers(), [this](uint32_t other) { return part(other).tiles() > 0; });
+    // What each worker reads: the guess, and then the rest. `chosen` tiles count as some more of the first ones.
+    attention::HeadSplit split(uint32_t chosen) const {
+        attention::Ends all = ends();
+        if constexpr (config::with_chosen) {
+            attention::GuessRange range = guess();
+            range.first += chosen;
+            all = {tokens, range};
+        }
+        constexpr uint32_t few_tiles = 10;  // for some tiles of queries, a merge takes longer than for one
+        return {{all, config::workers(), few_tiles}};
     }
 };
 
@@ -104,36 +94,17 @@ inline Span span_of(uint32_t own) {
     return {prefix, attention::min(prefix + config::nodes(), config::cache_tiles() * tile_tokens)};
 }
 
-// Calls visit(chunk) for the tiles of `range`: chunk_tiles at a time, the rest with the last of them if the buffers hold
-// both.
-template <typename Visit>
-inline void for_each_chunk(const attention::Range& range, Visit visit) {
-    for (uint32_t begin = range.begin; begin < range.end;) {
-        const uint32_t left = range.end - begin;
-        const uint32_t tiles = left <= config::key_tiles() ? left : config::chunk_tiles();
-        visit(attention::Range{begin, begin + tiles});
-        begin += tiles;
-    }
+// Takes the next chunk from the start of `range`: chunk_tiles, or the rest with the last of them if the buffers hold both.
+inline attention::Range next_chunk(attention::Range& range) {
+    const uint32_t begin = range.begin, left = range.size();
+    range.begin += left <= config::key_tiles() ? left : config::chunk_tiles();
+    return {begin, range.begin};
 }
-
-// The same for the ranges of `part`: those of the guess, then the middle. One loop, as code for each range would not
-// fit.
 template <typename Visit>
-inline void for_each_chunk(const attention::Part& part, Visit visit) {
-    if constexpr (config::speculate) {
-        const attention::Range* const ranges[] = {&part.first, &part.last, &part.middle};
-        for (const attention::Range* range : ranges) {
-            for_each_chunk(*range, visit);
-        }
-    } else {
-        for_each_chunk(part.middle, visit);
+inline void for_each_chunk(attention::Range range, Visit visit) {
+    while (range.size() > 0) {
+        visit(next_chunk(range));
     }
-}
-
-// Whether the speculative worker has the guess's keys only, and another one to merge it: it hands its partial results
-// over first.
-inline bool guess_is_last(const attention::Part& part, uint32_t worker) {
-    return part.middle.size() == 0 && worker != attention::reducer;
 }
 
 }  // namespace jobs

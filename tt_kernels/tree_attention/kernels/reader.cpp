@@ -12,12 +12,16 @@
 #include "jobs.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
+#include "tt_kernels/common/kernels/chosen_heads.hpp"
 #include "tt_kernels/common/kernels/fetch_control.hpp"
+#include "tt_kernels/common/kernels/head_share.hpp"
 #include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 
 namespace {
+
+using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
@@ -49,7 +53,11 @@ void kernel_main() {
 
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control));
-    control::share([](auto*) { return control::words_end; });
+    if constexpr (config::with_chosen) {
+        const auto chosen = TensorAccessor(ACCESSOR_ARGS(chosen), RUNTIME_ARG(chosen));
+        chosen_heads::fetch(chosen, group, groups, config::passes());
+    }
+    control::share();
     if (words[control::receiving]) {
         return;
     }
@@ -60,42 +68,64 @@ void kernel_main() {
         return get_noc_addr(
             get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), get_semaphore(config::sem_credit));
     };
-    for (uint32_t index = group; index < jobs::count(); index += groups) {
+    uint32_t round = 0;
+    for (uint32_t index = group; index < jobs::count(); index += groups, ++round) {
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = words[control::first_tokens + job.user];
         if (own == 0) {
             continue;
         }
         const jobs::Span span = jobs::span_of(own);
-        const attention::Part part = span.part(worker);
-        if (part.tiles() == 0) {
-            partials.receive(span.sources(worker), credit_of);
-            continue;
-        }
-        bool first = true;
-        const uint32_t query_tiles = config::query_tiles();
-        cb_reserve_back(config::cb_query, query_tiles * head_tiles);
+        const uint32_t chosen = chosen_heads::keep(span.ends(), round);
+        const attention::Share share = span.split(chosen).share(worker, chosen);
+        head_share::pass_on(share);
+        const attention::Part& part = share.part;
         const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
-        if constexpr (config::paged) {
-            head_rows::fetch(pages, shape, job.user, span.tokens, blocks);
-        }
-        gather_queries(query, job, 0, 1);  // with a barrier
-        const Rows head = head_rows::of<head_tiles, config::paged>(shape, job.user, job.kv_head, blocks);
-        cache_rows::InTurn<std::remove_const_t<decltype(keys)>, Rows> in_turn(
-            {keys, values, head, span.tokens});
-        jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
-            in_turn.read(chunk);
-            if (first && query_tiles > 1) {
-                // In the order in which steps need them: two are scored before the first takes in values.
-                const uint32_t early = attention::min(query_tiles, 3);
-                gather_queries(query, job, 1, early);
-                in_turn.finish();
-                gather_queries(query, job, early, query_tiles);
+        uint32_t gathered = config::query_tiles();  // none, where there are no keys
+        if (part.tiles() > 0) {
+            cb_reserve_back(config::cb_query, gathered * head_tiles);
+            if constexpr (config::paged) {
+                head_rows::fetch(pages, shape, job.user, span.tokens, blocks);
             }
-            first = false;
-        });
+            gather_queries(query, job, 0, 1);  // with a barrier
+            gathered = 1;
+        }
+        using Order = decltype(chosen_heads::order_of(span.ends(), chosen, round));
+        const chosen_tiles::Rearranged<Rows, Order> rows{
+            head_rows::of<head_tiles, config::paged>(shape, job.user, job.kv_head, blocks),
+            chosen_heads::order_of(span.ends(), chosen, round)};
+        cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
+            {keys, values, rows, span.tokens});
+        // Reads chunks of `range`, the first only or the others too; returns what is left. Not inlined, as a kernel's
+        // code must stay small.
+        const auto read = [&](Range range, bool first_only = false) __attribute__((noinline)) {
+            while (range.size() > 0) {
+                in_turn.read(jobs::next_chunk(range));
+                if (const uint32_t query_tiles = config::query_tiles(); gathered < query_tiles) {
+                    // In the order in which steps need them: two are scored before the first takes in values.
+                    const uint32_t early = attention::min(query_tiles, 3);
+                    gather_queries(query, job, gathered, early);
+                    in_turn.finish();
+                    gather_queries(query, job, early, query_tiles);
+                    gathered = query_tiles;
+                }
+                if (first_only) {
+                    break;
+                }
+            }
+            return range;
+        };
+        read(part.first);
+        read(part.last);
+        Range rest = part.middle;
+        if (config::speculate && config::workers() > 1) {
+            in_turn.finish();
+            rest = read(rest, true);  // keys, while the guess is merged
+            partials.receive(share.guess_sources, credit_of);
+        }
+        read(rest);
         in_turn.finish();
-        partials.receive(span.sources(worker), credit_of);
+        partials.receive(share.sources, credit_of);
     }
     noc_async_atomic_barrier();
 }

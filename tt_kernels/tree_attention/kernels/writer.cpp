@@ -3,7 +3,7 @@
 //
 // The writer (BRISC): makes the constant tile and, for each job of its group, the times its mask is made of; then sends
 // the partial result to the worker that merges it, or writes the rows of the result, and zeros where there is no node.
-// With speculation also the rows of the guess, and what decides on it (measured_rows.hpp).
+// With speculation before that the same of the guess, and at last what decides on it (measured_rows.hpp).
 
 #include <cstdint>
 
@@ -13,9 +13,9 @@
 #include "jobs.hpp"
 #include "measured_rows.hpp"
 #include "packed_rows.hpp"
-#include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
-#include "tt_kernels/common/kernels/merge_tree.hpp"
+#include "tt_kernels/common/kernels/attention_control.hpp"
+#include "tt_kernels/common/kernels/head_share.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
@@ -33,18 +33,20 @@ void push_times(
     cb_reserve_back(config::cb_query_times, config::query_tiles());
     times.write_queries(get_write_ptr(config::cb_query_times), job);
     cb_push_back(config::cb_query_times, config::query_tiles());
-    jobs::for_each_chunk(part, [&](const attention::Range& chunk) {
-        if (!span.masks(chunk)) {
-            return;
-        }
-        cb_reserve_back(config::cb_key_times, 2 * config::tree_tiles());
-        uint32_t to = get_write_ptr(config::cb_key_times);
-        for (uint32_t tile = chunk.begin + span.unmasked(chunk); tile < chunk.end; ++tile) {
-            times.write_keys(to, span, tile);
-            to += 2 * tile_rows::tile_bytes;
-        }
-        cb_push_back(config::cb_key_times, 2 * config::tree_tiles());
-    });
+    for (const attention::Range* range : {&part.first, &part.last, &part.middle}) {
+        jobs::for_each_chunk(*range, [&](const attention::Range& chunk) {
+            if (!span.masks(chunk)) {
+                return;
+            }
+            cb_reserve_back(config::cb_key_times, 2 * config::tree_tiles());
+            uint32_t to = get_write_ptr(config::cb_key_times);
+            for (uint32_t tile = chunk.begin + span.unmasked(chunk); tile < chunk.end; ++tile) {
+                times.write_keys(to, span, tile);
+                to += 2 * tile_rows::tile_bytes;
+            }
+            cb_push_back(config::cb_key_times, 2 * config::tree_tiles());
+        });
+    }
 }
 
 // Writes the rows of the results in `cb`, one query tile after another: before(tile) once it is there, then the rows,
@@ -85,14 +87,6 @@ job_sums::Sums scatter_measured(
         });
     measured_rows::add_measured(sums);
     return sums;
-}
-
-// Tells the core at runtime argument `core` that a job's guess is in DRAM.
-inline void tell_guessed(uint32_t core) {
-    noc_semaphore_inc(
-        get_noc_addr(
-            get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), get_semaphore(config::sem_guessed)),
-        1);
 }
 
 // Zeros for the job of a skipped user.
@@ -144,65 +138,62 @@ void kernel_main() {
     [[maybe_unused]] const uint32_t deciding_core = RUNTIME_INDEX(deciding_core);
     partial_link::Sender partials(
         worker, get_arg_val<uint32_t>(receiver), get_arg_val<uint32_t>(receiver + 1));
-    const bool speculates = config::speculate && worker == jobs::speculative_worker();
     const auto guess = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(guess));
-    uint32_t guesses = 0;
+    const bool reduces = worker == attention::reducer;
     [[maybe_unused]] measured_rows::Pairs pairs;
     interval_tiles::Times times;
     for (uint32_t index = group; index < jobs::count(); index += groups) {
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = words[control::first_tokens + job.user];
-        const bool stores = worker == attention::reducer, skipped = own == 0;
+        const bool skipped = own == 0;
         const jobs::Span span = skipped ? jobs::Span{0, 0} : jobs::span_of(own);
-        const attention::Part part = span.part(worker);
+        const attention::Share share = skipped ? attention::Share{} : head_share::take();
+        const attention::Part& part = share.part;
         if (!skipped && span.masks(part)) {
             times.fetch(job.user, intervals);
             push_times(times, job, span, part);
         }
-        const bool pads = job.first && job.user == config::users() - 1;
-        if (stores && pads) {
+        if (reduces && job.first && job.user == config::users() - 1) {
             clear_padding(output, job);
+            if constexpr (config::speculate) {
+                clear_padding(guess, job);
+            }
         }
-        if (speculates && pads) {
-            clear_padding(guess, job);
-        }
-        const bool sends = !skipped && !stores && (part.tiles() > 0 || span.sources(worker) != 0);
         const auto send = [&] { partials.send(0, attention::min(job.rows, 32)); };
-        const bool sends_first = sends && speculates && jobs::guess_is_last(part, worker);
-        if (sends_first) {
-            send();
-        }
-        if (speculates) {
+        const auto scatter = [&](uint32_t cb, const auto& to) {
             if (skipped) {
-                scatter_zeros(guess, job);
+                scatter_zeros(to, job);
             } else {
-                scatter_results(config::cb_guess, guess, job, [](uint32_t) {}, [](uint32_t) {});
+                scatter_results(cb, to, job, [](uint32_t) {}, [](uint32_t) {});
             }
-            noc_async_write_barrier();
-            tell_guessed(RUNTIME_INDEX(reducer_core));
-            if constexpr (config::has_peer) {
-                tell_guessed(RUNTIME_INDEX(exchange_core));
-            }
-        }
-        ++guesses;
-        if (skipped) {
-            if (stores) {
-                scatter_zeros(output, job);
-            }
-            continue;
-        }
-        if (!stores) {
-            if (sends && !sends_first) {
+        };
+        if constexpr (config::speculate) {
+            if (reduces) {
+                scatter(config::cb_guess, guess);
+                noc_async_write_barrier();
+                if constexpr (config::has_peer) {
+                    const uint32_t core = RUNTIME_INDEX(exchange_core);
+                    noc_semaphore_inc(
+                        get_noc_addr(
+                            get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1),
+                            get_semaphore(config::sem_guessed)),
+                        1);
+                }
+            } else if (!skipped && share.sends_guess) {
                 send();
             }
-        } else if constexpr (config::speculate) {
+        }
+        if (!reduces) {
+            if (!skipped && share.sends) {
+                send();
+            }
+        } else if (config::speculate && !skipped) {
             times.fetch(job.user, intervals);
-            job_sums::wait_for(config::sem_guessed, guesses);
             const job_sums::Sums sums = scatter_measured(output, guess, times, job, pairs);
             job_sums::send(
                 sums, index, get_arg_val<uint32_t>(deciding_core), get_arg_val<uint32_t>(deciding_core + 1));
         } else {
-            scatter_results(config::cb_output, output, job, [](uint32_t) {}, [](uint32_t) {});
+            scatter(config::cb_output, output);
         }
     }
     noc_async_full_barrier();
