@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Attention", "Draft", "Llama", "Mesh", "Result", "Sampling", "load", "measure_hits"]
 
 RANDOM = "random"  # a source: two small layers with random weights and no tokenizer
-TRACE_REGION_BYTES = 32 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ def _on_mesh(
     settings = ModelSettings(users, capacity, precision, attention)
     if opened is not None:
         settings.check(config, opened)
-    device = mesh if opened is None else opened.open(**opening_options(TRACE_REGION_BYTES))
+    device = mesh if opened is None else opened.open(**opening_options())
 
     def close() -> None:
         if opened is not None:

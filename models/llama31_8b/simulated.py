@@ -21,6 +21,7 @@ from typing import IO, Any, NoReturn
 ROOT = Path(__file__).resolve().parents[2]
 SIMULATOR = "runtime_patches.simulated_n150"
 TRACE_REGION_BYTES = 4 << 20
+BOARD_TRACE_BYTES = 64 << 20  # of DRAM for traces: of decode steps and whole prefill chunks
 # L1 of a core for programs in flight: the simulator's compiler makes larger kernels than a board's.
 KERNEL_BYTES = 256 * 1024
 CANNOT_RUN = "cannot run: "  # how the simulator's command begins to say what it lacks
@@ -36,7 +37,7 @@ def on_simulated_chips() -> bool:
     return bool(os.environ.get("TT_METAL_SIMULATOR"))
 
 
-def opening_options(trace_bytes: int) -> dict[str, int]:
+def opening_options(trace_bytes: int = BOARD_TRACE_BYTES) -> dict[str, int]:
     """Return the keyword arguments of ttnn.open_mesh_device for this process's boards or simulated chips.
 
     Args:

@@ -19,7 +19,7 @@ import ttnn
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
+from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.attention_policies import AttentionPolicy, StockAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
@@ -299,7 +299,7 @@ def main(arguments: list[str]) -> int:
     family, options = json.loads(arguments[2])
     configuration = Configuration.make(family, **options)
     simulated = source == "sim"
-    opening = program_room() | opening_options("fast") if simulated else {"trace_region_size": TRACE_REGION_BYTES}
+    opening = program_room() | opening_options("fast") if simulated else {"trace_region_size": BOARD_TRACE_BYTES}
     plan, status, reason, rows = configuration.mesh, PASS, "", []
     mesh = plan.open(**opening)
     try:

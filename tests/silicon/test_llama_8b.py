@@ -14,7 +14,7 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
+from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
@@ -24,7 +24,7 @@ from tests.support.tt_programs import prefill_and_decode
 
 pytestmark = [pytest.mark.silicon, pytest.mark.timeout(3600)]
 LLAMA = preset("llama-3.1-8b")
-TRACE = {"trace_region_size": TRACE_REGION_BYTES}
+TRACE = {"trace_region_size": BOARD_TRACE_BYTES}
 # Rounding the weights of a random gated MLP to bfloat4_b leaves a PCC of 0.987 by itself.
 MIN_PCC, MIN_PCC_OF_FOUR_BITS = 0.99, 0.96
 # tt-metal's published accuracies on an N150: top-1 90 / 96 %, top-5 97 / 100 %, less two points.

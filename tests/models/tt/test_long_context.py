@@ -11,6 +11,7 @@ from loguru import logger
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends import n150
 from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.mesh import MeshShape
 
 LLAMA = preset("llama-3.1-8b")
@@ -51,7 +52,7 @@ def allocate(mesh, capacity: int) -> None:
 @pytest.fixture
 def board(mock_mesh):
     """One N150 as the demo opens it."""
-    return mock_mesh((1, 1), options={"trace_region_size": n150.TRACE_REGION_BYTES})
+    return mock_mesh((1, 1), options={"trace_region_size": BOARD_TRACE_BYTES})
 
 
 @pytest.mark.mock_mesh

@@ -12,8 +12,8 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
-from models.llama31_8b.demo.backends.n150 import TRACE_REGION_BYTES
 from models.llama31_8b.serving.cli import TRACE_REGION_BYTES as LARGEST_TRACE_REGION
+from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.precision import precision_config
@@ -63,9 +63,9 @@ def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) ->
     expected, banks = budget(LLAMA, plan, precision_config(precision, 32), capacity, users), found.dram_banks
     # Buffers are spread over the banks in whole pages.
     assert expected.held <= found.dram_held * banks < expected.held * 1.01
-    assert found.dram_peak * banks + TRACE_REGION_BYTES <= found.dram_size * banks <= DRAM_BYTES
+    assert found.dram_peak * banks + BOARD_TRACE_BYTES <= found.dram_size * banks <= DRAM_BYTES
     activations = max(found.decode.dram_peak, found.prefill.dram_peak) * banks
-    assert 0 < activations <= RESERVE_BYTES - TRACE_REGION_BYTES, "the reserve of the budget covers a step"
+    assert 0 < activations <= RESERVE_BYTES - BOARD_TRACE_BYTES, "the reserve of the budget covers a step"
     # Residual and products of a decode step stay in L1, beside the circular buffers of each program.
     assert found.l1_held > 0 and 0 < found.decode.l1_tensors < found.decode.l1_peak
     for step in (found.decode, found.prefill):

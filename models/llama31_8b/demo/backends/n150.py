@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from ...tt.settings import ModelSettings
 
 PRECISION, DECODE_SHARDING = "performance", "interleaved"
-TRACE_REGION_BYTES = 64 * 1024**2
 _LAYER_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
 
 
@@ -409,7 +408,7 @@ def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
     """Open the boards, or the simulated chips of this process. Raises UserError with ttnn's message if they do not open
     as this mesh."""
     try:
-        device = mesh.open(**simulated.opening_options(TRACE_REGION_BYTES))
+        device = mesh.open(**simulated.opening_options())
     except (MeshError, RuntimeError) as error:
         # A failed check of ttnn ends with pages of return addresses.
         why = str(error).split("backtrace:")[0].strip()
