@@ -80,7 +80,7 @@ class TracedPrefill:
         """See TtLlama.prefill."""
         model, held = self.model, self._chunk
         if held is None or model.chunk_shape(len(tokens), start) != model.chunk_shape(self._rows, 0):
-            return model.prefill(tokens, user, start, last, gather_logits)
+            return model.prefill(tokens, user, start, last=last, gather_logits=gather_logits)
         overwrite(held.inputs.tensors, model.chunk(tokens, user, start, on_device=False).inputs.tensors)
         kind = last, gather_logits
         if kind not in self._steps:
