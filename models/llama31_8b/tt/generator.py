@@ -151,7 +151,8 @@ class ChipEngine(Engine):
         return kept_prefix(self.model, cached)
 
     def prefill(self, texts: Sequence[Sequence[int]], starts: Sequence[int]) -> Yielding[tuple[int, int], None, None]:
-        done, total = 0, sum(map(len, texts)) - sum(starts)
+        counts = [len(text) - start for text, start in zip(texts, starts, strict=True)]
+        done, total = 0, sum(counts)
 
         def count(tokens: int) -> None:
             nonlocal done
@@ -160,14 +161,14 @@ class ChipEngine(Engine):
                 self.on_prefill(done, total)
 
         progress = None if self.on_prefill is None else count
-        with closing(self._traced_prefill()) as run:
+        with closing(self._traced_prefill(*counts)) as run:
             for user, (text, start) in enumerate(zip(texts, starts, strict=True)):
                 logits = self._cache_prompt(run, text, user, start, self._sampler is None, progress)
                 yield user, self._first(logits, user, (len(text) - 1) % TILE)
 
     def prompt_logits(self, prompt: Sequence[int], user: int) -> torch.Tensor:
         """Cache a prompt in chunks and return the last token's logits, float32 [vocab]."""
-        with closing(self._traced_prefill()) as run:
+        with closing(self._traced_prefill(len(prompt))) as run:
             return read(self._cache_prompt(run, prompt, user))[0, 0, (len(prompt) - 1) % TILE].float()
 
     def begin(self) -> None:
@@ -229,8 +230,10 @@ class ChipEngine(Engine):
     def statistics(self) -> AttentionStatistics | None:
         return self.model.statistics()
 
-    def _traced_prefill(self) -> TracedPrefill:
-        return TracedPrefill(self.model, self.prefill_chunk, self.why_eager is not None)
+    def _traced_prefill(self, *counts: int) -> TracedPrefill:
+        """Return what caches so many tokens of each text; a single chunk needs no tensors that a trace would read."""
+        chunks = sum(-(-count // self.prefill_chunk) for count in counts)
+        return TracedPrefill(self.model, self.prefill_chunk, self.why_eager is not None or chunks < 2)
 
     def _cache_prompt(
         self,

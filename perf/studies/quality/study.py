@@ -167,14 +167,14 @@ class Study:
         values = (self.loaded.config.name, self.texts.name, place.context, place.start, place.chunk_size)
         return dict(zip(KEYS, (*values, self.settings.tail, place.predictor)))
 
-    def places(self, room: int = 0, predictors: Sequence[str] | None = None) -> Iterator[Place]:
+    def places(self, room: int = 0) -> Iterator[Place]:
         """Yield the place of every measurement on a window: where some token after the first context - room has more
         than 2S tokens cached, so that the guess does not read the whole text."""
         settings = self.settings
         for context in settings.contexts:
             for start in self.starts(context)[:-1]:
                 for chunk_size in settings.chunk_sizes:
-                    for predictor in predictors or settings.predictors:
+                    for predictor in settings.predictors:
                         if context - room > 2 * chunk_size:
                             yield Place(context, start, chunk_size, predictor)
 
