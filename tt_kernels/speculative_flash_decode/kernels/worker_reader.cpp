@@ -19,11 +19,10 @@
 #include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
+#include "tt_kernels/common/kernels/read_share.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 
 namespace {
-
-using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
@@ -118,31 +117,13 @@ void kernel_main() {
             chosen_heads::order_of(control::ends_of(tokens), chosen, round)};
         cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
             {keys, values, rows, tokens});
-        // Reads chunks of `range`, the first only or the others too; returns what is left. Not inlined, as a kernel's
-        // code must stay small.
-        const auto read = [&](Range range, bool first_only = false) __attribute__((noinline)) {
-            while (range.size() > 0) {
-                const uint32_t end = attention::min(range.begin + config::key_tiles(), range.end);
-                in_turn.read({range.begin, end});
-                range.begin = end;
-                if (first_only) {
-                    break;
-                }
-            }
-            return range;
+        const auto read_chunk = [&](attention::Range& range) {
+            const uint32_t end = attention::min(range.begin + config::key_tiles(), range.end);
+            in_turn.read({range.begin, end});
+            range.begin = end;
         };
-        read(part.first);
-        read(part.last);
-        Range rest = part.middle;
-        if (config::speculate && config::workers() > 1) {
-            in_turn.finish();
-            rest = read(rest, true);  // keys, while the guess is merged
-            partials.receive(share.guess_sources, credit_of);
-        }
-        read(rest);
-        in_turn.finish();
-
-        partials.receive(share.sources, credit_of);
+        head_share::read(
+            share, in_turn, read_chunk, [&](uint32_t sources) { partials.receive(sources, credit_of); });
         if constexpr (config::hands_out_masses) {
             if (worker == attention::reducer && config::workers() > 1) {
                 totals.take(item % config::kv_heads() * config::group_heads());

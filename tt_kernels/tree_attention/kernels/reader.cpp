@@ -18,10 +18,9 @@
 #include "tt_kernels/common/kernels/head_rows.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
+#include "tt_kernels/common/kernels/read_share.hpp"
 
 namespace {
-
-using attention::Range;
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
@@ -96,36 +95,19 @@ void kernel_main() {
             chosen_heads::order_of(span.ends(), chosen, round)};
         cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
             {keys, values, rows, span.tokens});
-        // Reads chunks of `range`, the first only or the others too; returns what is left. Not inlined, as a kernel's
-        // code must stay small.
-        const auto read = [&](Range range, bool first_only = false) __attribute__((noinline)) {
-            while (range.size() > 0) {
-                in_turn.read(jobs::next_chunk(range));
-                if (const uint32_t query_tiles = config::query_tiles(); gathered < query_tiles) {
-                    // In the order in which steps need them: two are scored before the first takes in values.
-                    const uint32_t early = attention::min(query_tiles, 3);
-                    gather_queries(query, job, gathered, early);
-                    in_turn.finish();
-                    gather_queries(query, job, early, query_tiles);
-                    gathered = query_tiles;
-                }
-                if (first_only) {
-                    break;
-                }
+        const auto read_chunk = [&](attention::Range& range) {
+            in_turn.read(jobs::next_chunk(range));
+            if (const uint32_t query_tiles = config::query_tiles(); gathered < query_tiles) {
+                // In the order in which steps need them: two are scored before the first takes in values.
+                const uint32_t early = attention::min(query_tiles, 3);
+                gather_queries(query, job, gathered, early);
+                in_turn.finish();
+                gather_queries(query, job, early, query_tiles);
+                gathered = query_tiles;
             }
-            return range;
         };
-        read(part.first);
-        read(part.last);
-        Range rest = part.middle;
-        if (config::speculate && config::workers() > 1) {
-            in_turn.finish();
-            rest = read(rest, true);  // keys, while the guess is merged
-            partials.receive(share.guess_sources, credit_of);
-        }
-        read(rest);
-        in_turn.finish();
-        partials.receive(share.sources, credit_of);
+        head_share::read(
+            share, in_turn, read_chunk, [&](uint32_t sources) { partials.receive(sources, credit_of); });
     }
     noc_async_atomic_barrier();
 }
