@@ -23,6 +23,7 @@ from models.llama31_8b.latency import (
     step_ns,
 )
 from perf.lib.data_file import FOLDER, read
+from perf.step.figures import over_formula
 from perf.step.layer import ALL_REDUCE, EMBEDDING, HEAD, LAYER, REPLACED, STEPS
 from perf.step.shapes import head_pieces
 from perf.sweep.configurations import Configuration
@@ -152,12 +153,7 @@ def _costs(chips: int, ops: Sequence[Row], pairs: Sequence[Row], all_reduce: flo
 
 def _pair_ns(pairs: Sequence[Row]) -> float:
     """Return what a layer of the executed pairs took over appendix F, where all guesses pass and where none does."""
-    over = []
-    for row in (row for row in pairs if row.get("layer_pitch") and row["hit_rate"] in (0, 1)):
-        layer, sender, receiver = (row[f"part_{name}"] for name in ("per_layer", "sender", "receiver"))
-        formula = receiver + max(sender - receiver, layer) if row["hit_rate"] else layer + sender
-        over.append(row["layer_pitch"] - formula)
-    return mean(over)
+    return mean(over_formula(row) for row in pairs if row.get("layer_pitch") and row["hit_rate"] in (0, 1))
 
 
 def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS) -> list[Row]:

@@ -6,7 +6,7 @@ speculation together, and the programs in time as a picture."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from models.llama31_8b.latency import token_latency
 from perf.lib.chip import one_after_the_other
 from perf.lib.launch_labels import ATTENTION, EXCHANGE, GATE
+from perf.step.layer import REPLACED
 from perf.step.shapes import EXACT
 
 Span = Mapping[str, Any]
@@ -120,6 +121,61 @@ def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None
             row |= {"tensor_parallel": cycles(split), "over_it": cycles(split) / took}
         found.append(dict(shape) | row)
     return found
+
+
+def over_formula(row: Row) -> float:
+    """Return what a layer took over appendix F, of a row of `rows` in which all layers hit or none."""
+    per_layer, sender, receiver = (row[f"part_{part}"] for part in ("per_layer", "sender", "receiver"))
+    return row["layer_pitch"] - token_latency(0, per_layer, None, sender, receiver, 1, row["hit_rate"])
+
+
+def whole_rows(
+    parts: Mapping[str, Step], whole: Mapping[str, Step], shape: Mapping[str, Any], all_reduce: float
+) -> list[Row]:
+    """Return a row per step of a mesh that was executed whole, beside the sum of its parts that perf.projection takes.
+
+    Args:
+        parts: steps of a chip's part of the layers on a pair, without collectives; hits 1 and 0 are among them.
+        whole: the same steps of two rows of such chips, the exact one of the first row alone.
+        shape: of the parts.
+        all_reduce: cycles of one in a row, executed apart.
+
+    Returns:
+        mesh, 1x2 with tensor parallelism alone; hit_rate; layer: cycles from one layer's attention to the next one's;
+        layer_sum: by appendix F of attention and the rest of a layer, with two all-reduces in place of norms and adds
+        and what the pair took over appendix F in the mean; step; step_sum: of the parts' executed step with these
+        and the whole step's gather; what layer and step take over their sums; and the parts.
+    """
+    layers, pairs, own = shape["layers"], rows(parts, shape), parts_of(parts, shape["layers"])
+    took = _took(parts[EXACT]["chips"][0])
+    replaced = sum(each for name, layer, each in took if layer is not None and name in REPLACED) / layers
+    more, over = 2 * all_reduce - replaced, fmean(over_formula(row) for row in pairs if row["hit_rate"] in (0, 1))
+    # The first norm stays a program of its own.
+    ends = next(each for name, layer, each in took if (name, layer) == (REPLACED[0], 0))
+    ends += sum(each for name, _, each in _took(whole[EXACT]["chips"][0]) if name == "all_gather")
+    tp, pair = (replace(own, fixed=0, per_layer=own.per_layer + more + extra) for extra in (0, over))
+    exact = token_latency(0, tp.per_layer, tp.exact, layers=1)
+    sums: list[tuple[float | None, float, float]] = [(None, exact, cycles_alone(parts))]
+    sums += [(row["hit_rate"], pair.formula(1, row["hit_rate"]), row["cycles"]) for row in pairs]
+    found = []
+    for rate, layer_sum, step_sum in sums:
+        executed = whole[EXACT if rate is None else f"{rate:g}"]
+        layer, step, chips = layer_pitch(executed, layers) or 0, cycles(executed), len(executed["chips"])
+        step_sum += layers * more + ends
+        row: Row = {"mesh": f"1x{chips}" if rate is None else f"2x{chips // 2}", "hit_rate": rate}
+        row |= {"layer": round(layer), "layer_sum": round(layer_sum), "layer_off": layer / layer_sum - 1}
+        row |= {"step": step, "step_sum": round(step_sum), "step_off": step / step_sum - 1}
+        row |= {f"part_{part}": round(value) for part, value in vars(own).items()}
+        row |= {"part_over_formula": round(over), "part_replaced": round(replaced), "part_all_reduce": all_reduce}
+        found.append(dict(shape) | row)
+    return found
+
+
+def _took(chip: Iterable[Span]) -> list[tuple[str, int | None, float]]:
+    """Return name, layer and cycles of each program of a chip, from the end of those before it."""
+    spans = list(chip)
+    turns = one_after_the_other((span["start"], span["end"]) for span in spans)
+    return [(span["name"], span["layer"], took) for span, (_, took) in zip(spans, turns, strict=True)]
 
 
 def both_levels(

@@ -9,7 +9,8 @@ compared with one chip alone with exact attention; with appendix F's formula, gi
 of a layer took in these very steps; and with `--tensor-parallel` with exact attention split over the same two chips.
 
 Steps of layers of full size (`--model`, `--tp`) take minutes of a core for every hundred thousand cycles of a chip, and
-leave out their collectives; `--steps FILE` lets a run go on where the last one stopped.
+leave out their collectives; `--steps FILE` lets a run go on where the last one stopped. `--rows-of CHIPS` executes two
+rows of such parts whole, with their collectives, beside the sum of parts by which perf.projection counts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Kept, markdown
-from perf.step.figures import Step, both_levels, plot, rows
+from perf.ops.__main__ import FAMILIES
+from perf.ops.__main__ import run as run_op
+from perf.step.figures import Row, Step, both_levels, plot, rows, whole_rows
 from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, known_weights, part_of
 from runtime_patches.board.command_line import OneLineParser
 from runtime_patches.simulated_n150.grids import parse_grid
@@ -115,6 +118,14 @@ def _check(options: argparse.Namespace) -> None:
         ),
         (not small and options.tensor_parallel, "--tensor-parallel compares small layers; --model runs a chip's part"),
         (
+            options.rows_of and (small or tree is not None or options.layers < 2 or not {0, 1} <= set(options.hits)),
+            "--rows-of needs --model, two --layers or more and --hits 1 and 0, and does not go with --tree",
+        ),
+        (
+            options.rows_of and not small and options.tp % options.rows_of,
+            f"--tp must be a multiple of --rows-of, got {options.tp} and {options.rows_of}",
+        ),
+        (
             options.predictor == "budget" and tree is not None,
             f"--predictor {options.predictor} guesses one token at a time; --tree verifies several",
         ),
@@ -164,6 +175,16 @@ def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
     return step | {"hidden": Shape.hidden} | sizes
 
 
+def rows_whole(options: argparse.Namespace, shape: dict[str, Any], parts: Mapping[str, Step]) -> list[Row]:
+    """Execute two rows of chips with the parts of `shape` whole, and an all-reduce of a row; return `whole_rows`."""
+    chips, kept = options.rows_of, options.steps
+    (reduced,) = run_op("all_reduce", FAMILIES["all_reduce"].asked([f"chips={chips}", f"columns={shape['hidden']}"]))
+    whole = shape | {name: chips * shape[name] for name in ("intermediate", "heads", "kv_heads", "vocab")}
+    file = kept and kept.with_name(f"{kept.stem}_whole{kept.suffix}")
+    steps = run(whole, options.hits, (2, chips), FULL_GRID, file)
+    return whole_rows(parts, steps, shape, reduced["cycles"])
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = OneLineParser(prog="python -m perf.step pair", description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
@@ -180,6 +201,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--decode-sharding", choices=DECODE_SHARDINGS, help="of --model (default sharded)")
     together = "also run the step with exact attention, its heads and columns split over both chips"
     add("--tensor-parallel", action="store_true", help=together)
+    whole = "of --model: also two rows of so many such chips whole, beside their parts' sum, which --write then holds"
+    add("--rows-of", type=int, choices=(2, 4), metavar="CHIPS", help=whole)
     trees = "also steps over a chain of NODES tokens, which --write then holds"
     add("--tree", type=int, metavar="NODES", help=trees)
     add("--hits", type=float, nargs="+", default=[0.0, 0.5, 1.0], help="hit rates, 0 to 1")
@@ -203,6 +226,8 @@ def main(argv: Sequence[str]) -> int:
         if options.tree is not None:
             trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
             levels = both_levels(steps, trees, shape, options.tree)
+        if options.rows_of is not None:
+            levels = rows_whole(options, shape, steps)
     except ValueError as error:
         parser.error(str(error))
     found = rows(steps, shape, split)
@@ -213,5 +238,6 @@ def main(argv: Sequence[str]) -> int:
     shared = {*shape, *(name for name in found[0] if name.startswith("part_")), "exact", "tensor_parallel"}
     print(markdown(found, shared))
     if levels is not None:
-        print(f"\n{markdown(levels, {*shape, 'nodes', 'plain', 'trees'})}")
+        alike = {name for name in levels[0] if name.startswith("part_")}
+        print(f"\n{markdown(levels, {*shape, *alike, 'nodes', 'plain', 'trees'})}")
     return 0

@@ -15,8 +15,8 @@ from perf.lib.chip import one_after_the_other
 from perf.lib.launch_labels import ATTENTION, EXCHANGE
 from perf.step import pair
 from perf.step.__main__ import main
-from perf.step.figures import both_levels, cycles, layer_pitch, parts_of, rows
-from perf.step.shapes import hit_pattern, known_weights
+from perf.step.figures import both_levels, cycles, layer_pitch, parts_of, rows, whole_rows
+from perf.step.shapes import EXACT, hit_pattern, known_weights
 from runtime_patches.profiling.timeline import ProgramSpan, spans_of
 
 LAYERS = {count: {"layers": count, "context": 512} for count in (1, 2)}
@@ -72,6 +72,36 @@ def test_a_further_layer_adds_what_lies_between_two_attentions_that_begin_last()
     assert (row["layer_pitch"], row["layer_pitch_exact"]) == (360, 600)
 
 
+def layers_of(attention: dict[int, int], rest: int, before: str = "rms_norm", gather: int = 0) -> list[dict]:
+    """Return two layers of a norm of 10 cycles and `rest` after attention, of which an add of 20, by when it begins."""
+    spans: list[tuple] = [("all_gather", 0, gather)] if gather else []
+    for layer, (start, end) in enumerate(attention.items()):
+        spans += [(before, start - 10, start, layer), (ATTENTION, start, end, layer)]
+        spans += [("add", end, end + 20, layer), ("mlp", end + 20, end + rest, layer)]
+    return chip(*spans, ("head", end + rest, end + rest + 5))
+
+
+def test_a_whole_mesh_stands_beside_the_sum_of_its_parts():
+    """A layer without attention takes 110, of which two all-reduces of 40 replace 30. The pair takes 4 and 6 over
+    appendix F. The mesh takes 10 more with tensor parallelism, and with speculation 20."""
+    exact = layers_of({10: 60, 170: 220}, 100)
+    parts = {EXACT: {"chips": [exact, exact]}}
+    for name, begun in (("1", 15 + 110 + 4), ("0", 60 + 110 + 6)):
+        guess, verified = (layers_of({10: 10 + took, 10 + begun: 10 + begun + took}, 100) for took in (15, 60))
+        parts[name] = {"chips": [verified, guess], "hits": [int(name)] * 2}
+    whole = {EXACT: {"chips": [layers_of({15: 65, 235: 285}, 150, "all_reduce", 5)] * 2}}
+    for name, begun in (("1", 15 + 160 + 5 + 20), ("0", 60 + 160 + 5 + 20)):
+        whole[name] = {"chips": [layers_of({15: 75, 15 + begun: 75 + begun}, 150, "all_reduce")] * 4}
+    tp, hit, miss = whole_rows(parts, whole, LAYERS[2], 40)
+    assert (tp["mesh"], tp["hit_rate"], tp["part_replaced"], tp["part_over_formula"]) == ("1x2", None, 30, 5)
+    assert (tp["layer"], tp["layer_sum"], tp["layer_off"]) == (220, 50 + 110 + 50, pytest.approx(10 / 210))
+    assert (hit["mesh"], hit["layer"], hit["layer_sum"]) == ("2x2", 200, 15 + 160 + 5)
+    assert (miss["layer"], miss["layer_sum"], miss["layer_off"]) == (245, 225, pytest.approx(20 / 225))
+    # The parts' step with two layers' all-reduces in place of norms and adds, but for the first norm, and a gather.
+    assert tp["step_sum"] == cycles({"chips": [exact]}) + 2 * (80 - 30) + 10 + 5
+    assert miss["step_off"] == pytest.approx(miss["step"] / (cycles(parts["0"]) + 115) - 1)
+
+
 def test_hits_are_spread_and_counted_as_appendix_f_does():
     assert hit_pattern(4, 0.5) == [False, True, False, True]
     assert hit_pattern(3, 0.5) == [False, False, True]
@@ -114,6 +144,8 @@ def test_words_of_cores_become_spans_of_programs():
         (["--model", "llama-3.1-8b", "--tensor-parallel"], "--tensor-parallel compares small layers"),
         (["--model", "llama-3.1-8b", "--kv-heads", "2"], "--kv-heads 2 is of small layers, not of --model"),
         (["--tp", "4"], "--tp 4 needs --model"),
+        (["--rows-of", "2"], "--rows-of needs --model, two --layers or more and --hits 1 and 0"),
+        (["--model", "llama-3.1-8b", "--rows-of", "2", "--hits", "1", "0"], "a multiple of --rows-of, got 1 and 2"),
         (["--intermediate", "100"], "intermediate_size = 100, which is not a multiple of 32 x 1"),
     ],
 )
