@@ -13,7 +13,6 @@ name).
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -108,7 +107,6 @@ def build_runtime_root(
     *,
     ttnn_dir: Path | None = None,
     cache_dir: Path | None = None,
-    supported_versions: tuple[str, ...] = SUPPORTED_VERSIONS,
 ) -> Path:
     """Return the folder to name in ``TT_METAL_RUNTIME_ROOT``; build it unless it is already there.
 
@@ -117,21 +115,17 @@ def build_runtime_root(
         this moment, so that a later change of the source cannot change a root that is in use.
     ttnn_dir: the ttnn package to link to; default the installed one.
     cache_dir: the project's cache folder; roots are kept in its ``runtime_roots``.
-    supported_versions: the ttnn versions the overlays were made for.
 
-    Safe under concurrent calls: a root appears under its name whole or not at all. A root that is there is compared
-    with what its name stands for; files and links that are missing or changed are replaced, each in one step, while the
-    folder stays in its place: a process that runs on the root never finds it absent, and reads at every moment what it
-    read before or what is right. Errors: :class:`RuntimeRootError` for another ttnn version, a path that leaves the
-    root, a file where the package has a folder or the reverse, a source that does not exist, a cache that cannot be
-    written, and a damaged root that cannot be repaired this way, with what to remove.
+    Safe under concurrent calls: a root appears under its name whole or not at all. Errors: :class:`RuntimeRootError`
+    for another ttnn version, a path that leaves the root, a file where the package has a folder or the reverse, a
+    source that does not exist, and a cache that cannot be written.
     """
     source = find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir).resolve()
     version = ttnn_version(source)
-    if version not in supported_versions:
+    if version not in SUPPORTED_VERSIONS:
         raise RuntimeRootError(
-            f"the patches were made for ttnn {', '.join(supported_versions)}; {source} is ttnn {version}. "
-            f"Install a supported one: pip install ttnn=={supported_versions[0]}"
+            f"the patches were made for ttnn {', '.join(SUPPORTED_VERSIONS)}; {source} is ttnn {version}. "
+            f"Install a supported one: pip install ttnn=={SUPPORTED_VERSIONS[0]}"
         )
     files: dict[str, Path | bytes] = {}
     for path, content in overlays.items():
@@ -147,13 +141,10 @@ def build_runtime_root(
     digest = hashlib.sha256(json.dumps([version, str(source), list(digests.items())]).encode()).hexdigest()
     home = project_cache_dir(cache_dir) / "runtime_roots"
     root = home / f"ttnn-{version}-{digest[:20]}"
+    if (root / MANIFEST).is_file():
+        return root
     manifest = {"ttnn_version": version, "ttnn_dir": str(source), "digest": digest, "overlays": digests}
     files[MANIFEST] = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
-    links = _links(source, files)
-    found = (root / MANIFEST).is_file()
-    damaged = _damaged(root, links, digests | _digests(MANIFEST, files[MANIFEST])) if found else []
-    if found and not damaged:
-        return root
     if home.is_relative_to(source):
         raise RuntimeRootError(f"the cache folder {home} is inside the ttnn package {source}, which stays untouched")
     try:
@@ -161,11 +152,8 @@ def build_runtime_root(
         building = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=home))
         try:
             building.chmod(0o755)
-            _fill(building, links, files)
-            if found:
-                _repair(root, building, damaged)
-            else:
-                _place(building, root)
+            _fill(building, _links(source, files), files)
+            _place(building, root)
         finally:
             shutil.rmtree(building, ignore_errors=True)
     except OSError as error:
@@ -265,42 +253,6 @@ def _fill(target: Path, links: Mapping[str, Path], files: Mapping[str, Path | by
         else:
             shutil.copyfile(content, file)
             file.chmod(0o755 if content.stat().st_mode & stat.S_IXUSR else 0o644)
-
-
-def _damaged(root: Path, links: Mapping[str, Path], digests: Mapping[str, str]) -> list[str]:
-    """Return the paths of a root that are missing or not what its name stands for; files the runtime added do not
-    count."""
-    damaged = []
-    for path, entry in links.items():
-        link = root / path
-        if link.readlink() != entry if link.is_symlink() else not link.exists():
-            damaged.append(path)
-    for path, digest in digests.items():
-        file = root / path
-        if not file.is_file() or file.is_symlink() or _digests(path, file)[path] != digest:
-            damaged.append(path)
-    return damaged
-
-
-def _repair(root: Path, fresh: Path, damaged: list[str]) -> None:
-    """Replace the `damaged` paths of `root` by those of `fresh`, an undamaged one on the same file system."""
-    from loguru import logger  # here: a program may set its level after this module is read
-
-    logger.warning("the runtime root {} was damaged: {} is repaired", root, ", ".join(damaged))
-    for path in damaged:
-        try:
-            folder = root
-            for part in PurePosixPath(path).parts[:-1]:
-                folder /= part
-                if folder.is_symlink():  # what is written below it would be written into the package
-                    raise FileExistsError(errno.EEXIST, "a link stands where a folder belongs", str(folder))
-                folder.mkdir(exist_ok=True)
-            os.replace(fresh / path, root / path)
-        except OSError as error:
-            raise RuntimeRootError(
-                f"the runtime root {root} is damaged and {path} cannot be repaired ({error.strerror}): end the "
-                f"processes that use it, remove the folder {root}, and try again"
-            ) from error
 
 
 def _place(building: Path, root: Path) -> None:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m runtime_patches.sgdc apply|check|where [--root PATH]``.
 
-apply   without --root: build a runtime root over the installed ttnn, or repair the one that is there;
+apply   without --root: build a runtime root over the installed ttnn, unless it is there;
         with --root: patch that tt-metal source checkout in place, or complete what was interrupted.
         Prints the variable that names what was patched.
 check   whether --root (default: the runtime in use) carries the patch; exit status 1 if not.
