@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from argparse import Namespace
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from perf.lib.data_file import new_file
 from perf.sweep import judge
 from perf.sweep.configurations import SOURCES, chosen, from_file, suites
 from perf.sweep.runner import sweep
-from perf.sweep.table import PASS, Block, opened, read, report, table
+from perf.sweep.table import PASS, opened, read, report
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 TIMEOUT_S = 1800.0
@@ -34,7 +33,9 @@ def _parser() -> OneLineParser:
         "families, any of them, and option=value, option<=number, option>=number, all of them",
     )
     add("--suite", choices=sorted(suites()), help="built-in configurations")
-    add("--suite-file", type=Path, metavar="FILE", help="configurations in YAML instead")
+    add(
+        "--suite-file", type=Path, metavar="FILE", help="configurations of one's own, a line each as --list prints them"
+    )
     add("--only", nargs="+", default=[], metavar="FILTER", help=text)
     add("--source", choices=SOURCES, help="where times come from; named in every row")
     add("--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again")
@@ -44,7 +45,6 @@ def _parser() -> OneLineParser:
     add("--timeout", type=float, default=TIMEOUT_S, metavar="S", help=text)
     add("--log", type=new_file, metavar="FILE", help="append what the processes print")
     add("--list", action="store_true", help="print the configurations and run none")
-    add("--measurements", type=new_file, metavar="FILE", help="the groups of --csv as JSON")
     add("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"), help="two sweeps' CSV")
     text = f"of --compare, two-sided (default {TOLERANCE:g})"
     add("--tolerance", type=float, metavar="SHARE", help=text)
@@ -71,7 +71,7 @@ def _compare(options: Namespace) -> int:
     tolerance = TOLERANCE if options.tolerance is None else options.tolerance
     if not 0 <= tolerance < float("inf"):
         raise ValueError(f"--tolerance must be at least 0 and finite, got {tolerance}")
-    for name in (*OF_A_SWEEP, "suite", "suite_file", "csv", "measurements"):
+    for name in (*OF_A_SWEEP, "suite", "suite_file", "csv"):
         if getattr(options, name):
             raise ValueError(f"--{name.replace('_', '-')} does not go with --compare, which only reads two files")
     text, differ = judge.differences(judge.compare(*map(read, options.compare)), tolerance)
@@ -104,7 +104,7 @@ def _swept(options: Namespace) -> int:
     blocks = [block for block in read(options.csv) if block.name in names and block.source == source]
     passed = [block for block in blocks if block.status == PASS]
     if passed:
-        _report(passed, options)
+        print(report(passed))
     print(f"{len(passed)} of {len(blocks)} configurations passed; {options.csv}")
     return 0 if passed else 1
 
@@ -128,19 +128,11 @@ def _shown(options: Namespace) -> int:
         raise ValueError("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
     blocks = read(options.csv)
     passed = [block for block in blocks if block.status == PASS]
-    _report(passed, options)
+    print(report(passed))
     for block in blocks:
         if block.status != PASS:
             print(f"{block.status} {block.name} ({block.source}): {block.reason}")
     return 0
-
-
-def _report(passed: Sequence[Block], options: Namespace) -> None:
-    print(report(passed))
-    if options.measurements:
-        blocks = [block for block in read(options.csv) if block.status == PASS]
-        found = {f"{block.name} ({block.source})": table(block) for block in blocks}
-        options.measurements.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS, TILE_BYTES
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
@@ -132,24 +130,11 @@ def product(family: str, **options: Value | Sequence[Value]) -> list[Configurati
 
 
 def from_file(path: Path) -> list[Configuration]:
-    """Return the configurations of a YAML file: a mapping of families to lists of mappings, option to value or list of
-    values.
-
-    Raises ValueError with the entry.
-    """
+    """Return the configurations of a file of lines, see `from_lines`. Raises ValueError with the path."""
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return unique(from_lines(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from error
-    if not isinstance(data, dict) or not all(isinstance(entries, list) for entries in data.values()):
-        raise ValueError(f"{path} must map families ({', '.join(FAMILIES)}) to lists of options")
-    found = []
-    for family, entries in data.items():
-        for entry in entries:
-            if not isinstance(entry, Mapping):
-                raise ValueError(f"{path}: {family} holds {entry!r}, not a mapping of options")
-            found += product(str(family), **{str(key): value for key, value in entry.items()})
-    return unique(found)
 
 
 def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
@@ -223,8 +208,8 @@ PAPER_VARIANTS = ("stock", "exact", "guess", "speculative")
 def from_lines(text: str) -> list[Configuration]:
     """Return the configurations of lines "FAMILY OPTION=VALUE[,VALUE...] ...", as names are. Raises ValueError."""
     found = []
-    for family, *assignments in map(str.split, text.splitlines()):
-        options = combinations(assignments, FAMILIES.get(family, {}))
+    for family, *assignments in map(str.split, text.strip().splitlines()):
+        options = combinations(assignments, dict(Configuration.make(family).options))
         found += [Configuration.make(family, **given) for given in options]
     return found
 

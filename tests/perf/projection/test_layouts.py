@@ -69,8 +69,8 @@ def test_two_parts_run_again_as_recorded(tmp_path):
     times, _ = load()
     (reduce,) = run("all_reduce", FAMILIES["all_reduce"].asked(["chips=2"]))
     assert reduce["cycles"] == pytest.approx(times.merge_ns, rel=0.005)
-    suite, again = tmp_path / "suite.yaml", tmp_path / "again.csv"
-    suite.write_text("flash_decode:\n- {variant: exact, chunk_size: 256, heads: 8, kv_heads: 2}\n")
+    suite, again = tmp_path / "suite", tmp_path / "again.csv"
+    suite.write_text("flash_decode variant=exact chunk_size=256 heads=8 kv_heads=2")
     assert sweep(["--suite-file", str(suite), "--source", "sim", "--csv", str(again), "--timeout", "3000"]) == 0
     (attention,) = cycles_of(read_sweep(again)).values()
     assert attention == pytest.approx(times.flash_decode_ns(1024, 4), rel=0.005)

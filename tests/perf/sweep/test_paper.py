@@ -56,10 +56,8 @@ def test_dram_sharded_matmuls_read_as_fast_as_silicon_does():
 @pytest.mark.timeout(5400)
 def test_a_chip_gives_the_committed_cycles(tmp_path):
     """A matmul, a norm and a flash decode, as far as they are committed, run again."""
-    again, suite = tmp_path / "again.csv", tmp_path / "suite.yaml"
-    suite.write_text(
-        "matmul:\n- {role: wo}\ndecode_op:\n- {op: norm}\nflash_decode:\n- {variant: stock, chunk_size: 256}\n"
-    )
+    again, suite = tmp_path / "again.csv", tmp_path / "suite"
+    suite.write_text("matmul role=wo\ndecode_op op=norm\nflash_decode variant=stock chunk_size=256\n")
     committed = {block.name: block for block in read(paper.CSV)}
     wanted = [c.family for c in from_file(suite) if c.name in committed]
     assert "matmul" in wanted

@@ -12,11 +12,9 @@ from perf.sweep.__main__ import main
 from perf.sweep.table import FIRMWARE_NS, GAP_NS, KERNEL_NS, NOT_RUN, PASS, Row, ns_of, read
 
 GOLDEN = Path(__file__).with_name("golden_sweep.csv")
-SUITE = """
-matmul:
-- {k: 64, n: 64, dtype: bfloat16, layout: interleaved, cores: 1}
-flash_decode:
-- {context: 128, chunk_size: 48, heads: 4, kv_heads: 1, head_dim: 64, workers: 1, dtype: bfloat16}
+SUITE = """\
+matmul k=64 n=64 dtype=bfloat16 layout=interleaved cores=1
+flash_decode context=128 chunk_size=48 heads=4 kv_heads=1 head_dim=64 workers=1 dtype=bfloat16
 """
 RUNS = (
     *(KERNEL_NS, FIRMWARE_NS, GAP_NS, "DEVICE FW START CYCLE", "DEVICE FW END CYCLE"),
@@ -34,7 +32,7 @@ def untimed(row: Row) -> Row:
 @pytest.mark.timeout(1500)
 def test_a_simulated_sweep_against_the_golden_one(tmp_path, capsys):
     """One configuration that runs, and one that the op refuses on the chip."""
-    suite, csv = tmp_path / "suite.yaml", tmp_path / "a.csv"
+    suite, csv = tmp_path / "suite", tmp_path / "a.csv"
     suite.write_text(SUITE)
     arguments = ["--suite-file", str(suite), "--source", "sim", "--csv", str(csv), "--timeout", "1200"]
     assert main(arguments) == 0

@@ -57,21 +57,6 @@ void kernel_main() {
 }
 """
 
-# Copies row `source` of a tensor to row `target`.
-COPY_ROW = """
-#include "api/dataflow/dataflow_api.h"
-void kernel_main() {
-    constexpr auto tensor_args = TensorAccessorArgs<0>();
-    const auto tensor = TensorAccessor(tensor_args, get_common_arg_val<uint32_t>(0));
-    const uint32_t bytes = tensor.get_aligned_page_size();
-    const uint32_t scratch = get_write_ptr(0);
-    noc_async_read(tensor.get_noc_addr(get_common_arg_val<uint32_t>(1)), scratch, bytes);
-    noc_async_read_barrier();
-    noc_async_write(scratch, tensor.get_noc_addr(get_common_arg_val<uint32_t>(2)), bytes);
-    noc_async_write_barrier();
-}
-"""
-
 # Waits for this program's semaphore 0 for a bounded number of polls and reports what it saw: [1, its value].
 WATCH = """
 #include "api/dataflow/dataflow_api.h"
@@ -119,12 +104,6 @@ def words(device, rows: int, values: torch.Tensor | int = 0) -> ttnn.Tensor:
 def priorities(device, values) -> ttnn.Tensor:
     """A rank's priority tensor."""
     return ttnn.from_torch(priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
-
-
-def write_priorities(tensor, values) -> None:
-    """New contents at the same address, as the speculative op updates them in place."""
-    host = ttnn.from_torch(priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
-    ttnn.copy_host_to_device_tensor(host, tensor)
 
 
 def _kernel(source, cores, compile_args, common, defines=(), config=None):
@@ -183,13 +162,6 @@ def look(output, view, counter: Counter):
     probe(view, address, PAGE_BYTES, 0)
     for row, core in ((1, (0, 0)), (2, (1, 0))):
         probe(view, counter.address, 32, row, core)
-
-
-def copy_row(tensor, source: int, target: int, core=(0, 0)):
-    """Run COPY_ROW on one core."""
-    cores = core_set(core)
-    kernel = _kernel(COPY_ROW, cores, _accessor(tensor), [tensor.buffer_address(), source, target])
-    _run(tensor, [kernel], [_buffer(0, cores, PAGE_BYTES)])
 
 
 def count(view, counters, *, defines=(), head: str = ""):
