@@ -16,8 +16,7 @@ from perf.studies.quality.study import split_rates
 DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
 TOLERANCE = {"rel": 5e-3, "abs": 2e-3}
-BUDGET = "own decay=0.5 budget=0.98"
-LONG = ("--chunk-sizes", "64", "--contexts", "256", "--thresholds", "0.1")
+HALF = "own decay=0.5 budget=0.5"
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -32,18 +31,18 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def long(tmp_path_factory) -> Path:
-    """Steps of 4 tokens, two trees by a budget and three guesses, on 256 tokens of the project's own story."""
+def long(model, tmp_path_factory) -> Path:
+    """Steps of 4 tokens, two trees by a budget and three guesses of a tiny model, on 256 tokens of the project's own
+    story."""
     out = tmp_path_factory.mktemp("long")
+    given = ["--quick", "--model", model, "--out", str(out), "--thresholds", "0.2", "--parts"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "NODES", (1, 4))
         patch.setattr(trees, "SHAPES", {16: trees.SHAPES[16]})
         patch.setattr(trees, "STEPS", 2)
-        for part, predictor in (("chains", "ends"), ("trees", "budget")):
-            given = ["--quick", "--parts", part, "--out", str(out), *LONG]
-            assert cli.main([*given, "--predictors", predictor]) == 0
-    given = ["--quick", "--parts", "perplexity", "baselines", "--out", str(out), *LONG]
-    assert cli.main([*given, "--predictors", "ends", "budget", BUDGET]) == 0
+        for part, predictor in (("chains", "ends"), ("trees", HALF)):
+            assert cli.main([*given, part, "--predictors", predictor]) == 0
+    assert cli.main([*given, "perplexity", "baselines", "--predictors", "ends", "budget", HALF]) == 0
     return out
 
 
@@ -93,19 +92,17 @@ def test_a_second_run_measures_nothing_again(folder, monkeypatch):
     assert before == {path: path.read_bytes() for path in folder.glob("*.csv")}
 
 
-@pytest.mark.model
 def test_one_file_holds_all_predictors(long):
     found = {row["predictor"]: row for row in rows(long / "perplexity.csv")}
-    assert list(found) == ["ends", "budget", BUDGET]
-    assert found[BUDGET]["hit_rate"] == found["budget"]["hit_rate"] != found["ends"]["hit_rate"]
-    assert float(found[BUDGET]["keys_read"]) < float(found[BUDGET]["slowest_head"]) < 256
+    assert list(found) == ["ends", "budget", HALF]
+    assert 0 < float(found[HALF]["hit_rate"]) < float(found["ends"]["hit_rate"]) < float(found["budget"]["hit_rate"])
+    assert float(found[HALF]["keys_read"]) < float(found[HALF]["slowest_head"]) < 256
     assert found["ends"]["keys_read"] == ""
     methods = {(row["predictor"], row["method"]) for row in rows(long / "baselines.csv")}
     assert {(name, method) for name in found for method in ("dynamic", "matched")} <= methods
     assert {name for name, method in methods if method in ("share", "sink")} == {"ends"}
 
 
-@pytest.mark.model
 def test_chains_of_one_are_plain_speculation_and_no_rule_but_the_joint_one_carries(long):
     found = {(row["nodes"], row["rule"]): row for row in rows(long / "chains.csv")}
     assert set(found) == {("1", "joint"), ("4", "every node"), ("4", "joint"), ("4", "each node")}
@@ -116,7 +113,6 @@ def test_chains_of_one_are_plain_speculation_and_no_rule_but_the_joint_one_carri
     assert len(found["4", "joint"]["pass_rate_by_depth"].split()) == 4
 
 
-@pytest.mark.model
 def test_trees_emit_what_they_accept(long):
     found = {row["rule"]: row for row in rows(long / "trees.csv")}
     assert set(found) == {"every node", "joint", "likeliest path", "each node"}
