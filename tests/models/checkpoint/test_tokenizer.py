@@ -165,18 +165,6 @@ def test_streaming_holds_characters_back_until_they_are_whole():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.text(max_size=40))
-def test_streamed_pieces_join_to_the_text(text):
-    tokenizer = PLAIN
-    ids = tokenizer.encode(text)
-    stream = tokenizer.stream()
-    parts = [stream.push(token) for token in ids]
-    if "\ufffd" not in text:
-        assert not any("\ufffd" in part for part in parts)
-    assert "".join(parts) + stream.flush() == tokenizer.decode(ids)
-
-
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 319), max_size=30))
 def test_streaming_any_ids_equals_decoding_them(ids):
     """Random bytes, most of them no UTF-8."""

@@ -238,18 +238,6 @@ def test_a_terminal_shows_the_progress_of_prompts(capsys, monkeypatch, folder, c
     assert (shown, len(waited)) == ((expected, 2) if terminal else ([], 0))
 
 
-def test_the_bar_of_prompts_counts_to_their_end(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    bar = PrefillBar()
-    bar(1, 2)  # not open
-    with bar:
-        bar(512, 2048)
-        assert "512/2048" in capsys.readouterr().err
-        bar(2048, 2048)
-    with bar:
-        bar(1, 1)
-
-
 def plan_of(mesh: MeshShape, precision: str = "performance") -> Plan:
     return Plan(mesh, precision_config(precision, 32), capacity=131072, limit=131072)
 

@@ -5,11 +5,8 @@
 from __future__ import annotations
 
 import builtins
-import io
 import os
 import signal
-
-from loguru import logger
 
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.cpu import ReferenceSession
@@ -91,37 +88,6 @@ def test_the_whole_session(folder, terminal, capsys):
     assert out.count("nothing to report: no reply yet") == 1
     assert out.count("report ──") == 2, "one asked for, one at the end"
     assert f"({3 * 5} tokens, " in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
-
-
-def test_what_ctrl_c_stopped_ends_its_line_before_that_is_said(folder):
-    talk, shown = conversation(folder), io.StringIO()
-    printer = TextPrinter(talk.session.checkpoint, shown)
-
-    class Stopping(TextPrinter):
-        def push(self, token):
-            shown.write("the reply")
-            printer._last = "the reply"
-            os.kill(os.getpid(), signal.SIGINT)
-
-        finish = printer.finish
-
-    sink = logger.add(shown, format="{message}", level="INFO")
-    try:
-        talk.reply("the 12", Stopping(talk.session.checkpoint, None))
-    finally:
-        logger.remove(sink)
-    assert shown.getvalue() == "the reply\nstopped\n"
-
-
-def test_the_greeting_is_not_broken_whatever_the_width_and_the_name(tmp_path, terminal, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    source = tmp_path / ("a [long] name " * 8)
-    source.mkdir()
-    write_hf_folder(source)
-    terminal("/exit")
-    assert cli.main(["--model", str(source)]) == 0
-    name, how = capsys.readouterr().out.splitlines()[:2]
-    assert str(source) in name and "/exit ends" in how and "Ctrl-C stops a reply" in how
 
 
 def test_lines_that_are_not_utf8_are_named_and_the_session_goes_on(folder, terminal, capsys, monkeypatch):

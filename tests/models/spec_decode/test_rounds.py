@@ -85,15 +85,6 @@ def test_a_text_ends_inside_an_accepted_path_and_others_go_on(monkeypatch):
     assert generator.warm_up_tokens == 2 + 2 + 4 and generator.warm_up_seconds == 2 * 4, "four readings a step"
 
 
-def test_a_length_and_a_callback_end_texts_in_the_middle_of_a_round():
-    engine = Scripted({0: [1, 2, 3, 4], 1: [5, 6, 7, 8]}, {1: [1, 2]})
-    ended = {"max_new_tokens": 6, "on_token": lambda user, token: user == 0 and token == 2}
-    _, result = generated(engine, [prompt(7, 1), prompt(5, 2)], Zeros(), **ended)
-    assert [len(text) for text in result.token_ids] == [3, 6]
-    assert result.finish_reason == ["callback", "length"]
-    assert engine.drafted == [3, 0], "the last token is not drafted for"
-
-
 def test_a_context_that_is_full_ends_a_text_before_a_tree_that_would_not_fit():
     """A cache of 64 positions has 60 for text beside a tree of four nodes; the round that fills it is cut."""
     engine = Scripted({0: [1, 2, 3, 4]}, {0: [5, 6, 7, 8]})

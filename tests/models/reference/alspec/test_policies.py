@@ -118,20 +118,6 @@ def test_any_predictor_lies_between_exact_and_sink_attention(model, cache, guess
     assert everything.statistics.hits == nothing.statistics.misses > 0 == nothing.statistics.hits
 
 
-def test_draft_chains_decide_as_decoding_one_by_one(model, cache) -> None:
-    user = cache.user(LENGTHS.index(70))
-    tokens = random_tokens(12, seed=8)
-    together, single = ALSpecAttention(0.5, 16, 4), ALSpecAttention(0.5, 16, 4)
-    chain = user.clone()
-    logits = model.forward(torch.tensor([tokens]), chain, policy=together, logits="all")
-    alone = user.clone()
-    steps = [model.forward(torch.tensor([[token]]), alone, policy=single)[:, 0] for token in tokens]
-    torch.testing.assert_close(logits[0], torch.cat(steps), rtol=0, atol=2e-5)
-    one_by_one = torch.cat([step.accepted for step in single.statistics.steps], dim=2)
-    assert torch.equal(together.statistics.steps[0].accepted, one_by_one)
-    assert 0 < together.statistics.hits < 36
-
-
 BAD_POLICIES = [
     (lambda: ALSpecAttention(-0.1), r"threshold must be a number >= 0.*got -0.1"),
     (lambda: ALSpecAttention(math.nan), "got nan"),
