@@ -490,8 +490,8 @@ MUTATIONS = [
     Mutation(
         "appendix F: a hit waits for the sender and the layer",
         "models/llama31_8b/latency.py",
-        "max(sender - receiver, per_layer)",
-        "(sender - receiver + per_layer)",
+        "max(sfd_s - sfd_r, per_layer)",
+        "(sfd_s - sfd_r + per_layer)",
         ("tests/models/test_latency.py",),
     ),
 ]
