@@ -39,14 +39,6 @@ def test_a_closed_standard_error_changes_no_exit_code():
     assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
 
 
-@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
-def test_a_text_that_cannot_be_written(tmp_path):
-    write_hf_folder(tmp_path)
-    done = shell(f">{FULL}", "--model", str(tmp_path), "--device", "cpu", "--prompt", "the", "--json")
-    assert done.returncode == 2 and b"No space left on device" in done.stderr and b"Traceback" not in done.stderr
-    assert b"Exception ignored" not in done.stderr
-
-
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_prompts_of_other_bytes_than_utf8(locale):
     given = subprocess.run(

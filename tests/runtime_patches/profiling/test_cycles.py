@@ -122,23 +122,6 @@ def test_twice_the_work_costs_twice_the_cycles(counting, record_property):
 
 
 @pytest.mark.sim
-def test_twice_the_tiles_cost_twice_the_cycles_in_a_stock_op(counting, record_property):
-    device = counting()
-    few, many = (device.run(add_tiles, n)[0][0, 0] for n in (16, 32))
-    record_property("cycles", [few.program.cycles, many.program.cycles])
-    assert 1.8 < many.program.cycles / few.program.cycles < 2.2, (few, many)
-
-
-@pytest.mark.sim
-def test_the_simulator_counts_the_same_every_time(counting, on_silicon):
-    if on_silicon:
-        pytest.skip("silicon shares its DRAM and NoC with the host: counts vary")
-    device = counting()
-    first, second = (device.run(read_pages, [16], False)[0][0, 0].brisc.cycles for _ in range(2))
-    assert first == second
-
-
-@pytest.mark.sim
 def test_runs_add_up_and_collecting_clears(counting):
     device = counting()
     [once], [twice] = device.run(read_pages, [32], False), device.run(read_pages, [32], True)
