@@ -43,7 +43,6 @@ FAMILIES: dict[str, Family] = {
     "flash_decode": flash_decode.FLASH_DECODE,
     "tile_selection": flash_decode.TILE_SELECTION,
     "stock_decode": stock_decode.STOCK_DECODE,
-    "sharded_decode": stock_decode.SHARDED_DECODE,
     "paged_cache": attention.PAGED_CACHE,
     "tree_attention": attention.TREE_ATTENTION,
     "long_context": attention.LONG_CONTEXT,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Benches of our flash decode against the stock op, in time and in errors.
+"""The bench of our flash decode against the stock op, in time and in errors.
 
 Measured in a process with an open device; ttnn is imported there alone. A program takes from its go message until its
 last core is done, under fast dispatch.
@@ -96,72 +96,4 @@ STOCK_DECODE = Family(
     chip=lambda point: Chip("4x2", timed=True),
     measure=_stock_decode,
     targets=[Target("HiFi3.of_exact_stock", 0.9), Target("HiFi3.of_stock", 1.0)],
-)
-
-
-def _sharded_decode(device, p: SimpleNamespace) -> Row:
-    """Both flash decodes as the sharded decode step calls them, from queries on a core per user, as rotation leaves
-    them, to a result in L1: the stock op takes them as they are, ours after `sharded_to_interleaved`."""
-    import torch
-    import ttnn
-
-    from models.llama31_8b.config import LlamaConfig
-    from models.llama31_8b.tt.attention_policies import FlashAttention, StepInputs, StockAttention
-    from models.llama31_8b.tt.kv_cache import LayerCache, cache_block
-    from models.llama31_8b.tt.mesh import TILE
-    from models.llama31_8b.tt.modules import user_shards
-    from perf.lib.tensors import tile, words
-    from runtime_patches.profiling.timeline import Timeline
-
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=TILE,
-        hidden_size=p.heads * p.head_dim,
-        intermediate_size=p.heads * p.head_dim,
-        num_hidden_layers=1,
-        num_attention_heads=p.heads,
-        num_key_value_heads=p.kv_heads,
-        head_dim=p.head_dim,
-        max_position_embeddings=p.context,
-        name="bench",
-    )
-    q = tile(device, (1, p.users, p.heads, p.head_dim))
-    q = ttnn.to_memory_config(q, user_shards(device, p.users, TILE, p.head_dim))
-    cache = LayerCache(*(tile(device, (p.users, p.kv_heads, p.context, p.head_dim), p.dtype) for _ in range(2)))
-    positions = words(device, [p.context - 1] * p.users)
-    inputs = StepInputs(positions, positions, positions)  # attention reads positions alone
-    stock = StockAttention(device, config, cache_block(p.context))
-    ours = FlashAttention(config, p.context)
-    ways = {
-        "stock": lambda: stock.attend(0, q, cache, inputs),
-        "ours": lambda: ours.attend(0, ttnn.sharded_to_interleaved(q, ttnn.L1_MEMORY_CONFIG), cache, inputs),
-    }
-    timeline, cycles, results = Timeline(device), {}, {}
-    for name, launch in ways.items():
-        output, cycles[name] = timed_launch(timeline, launch)
-        results[name] = ttnn.to_torch(output).float()[..., : p.heads, :]
-        ttnn.deallocate(output)
-    for tensor in (q, cache.keys, cache.values, positions):
-        ttnn.deallocate(tensor)
-    difference = ((results["ours"] - results["stock"]).norm() / results["stock"].norm()).item()
-    (alone,), (move, decode) = cycles["stock"], cycles["ours"]
-    row = measurable({"stock": alone, "move": move, "flash_decode": decode, "difference": difference})
-    if difference > 0.1:
-        raise ValueError(f"not measurable: results differ by {difference:.1%}")
-    return row | {"ratio": (move + decode) / alone}
-
-
-SHARDED_DECODE = Family(
-    about="both flash decodes as the sharded decode step calls them, one to eight users",
-    options={"users": 1, "context": 1024, "heads": 4, "kv_heads": 1, "head_dim": 64, "dtype": "bfloat16"},
-    choices={"dtype": ("bfloat16", "bfloat8_b")},
-    points={
-        "default": [
-            *("users=1,4,8", "heads=16 kv_heads=4", "context=4096 head_dim=128 dtype=bfloat8_b"),
-            # A core for each user's head, as eight users of Llama 3.1 8B have on a chip.
-            "users=8 context=2048,4096 head_dim=128 dtype=bfloat8_b",
-        ]
-    },
-    chip=lambda point: Chip("4x2", timed=True),
-    measure=_sharded_decode,
 )

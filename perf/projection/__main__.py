@@ -56,8 +56,6 @@ def _tokens(options: argparse.Namespace) -> Answer:
         sorted(set(options.hit_rate or FIGURE_HIT_RATES)),
         times,
     )
-    if options.plot:
-        gains.save_plot(points, options.plot)
     rows = gains.estimate_rows(points)
     text = table(rows, "context chips mode hit_rate tokens_per_s_per_user over_tp")
     told = f"{PaperTimes.__doc__}\n{table(costs, 'chips fixed_ns per_layer_ns flash_decode_ns')}\n{times}"
@@ -116,8 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     beside = add(
         "layouts", _layouts, "TP, a cache split over two rows, and speculation beside each other, by executed parts"
     )
-    for question in (tokens, beside):
-        question.add_argument("--plot", type=_plot, metavar="FILE", help="save the picture there")
+    beside.add_argument("--plot", type=_plot, metavar="FILE", help="save the picture there")
     first = add("prefill", _prefill, "a floor of the time to a prompt's first token by parts, beside published times")
     first.add_argument("--tokens", type=_tokens_of_a_prompt, nargs="+", default=prefill.TOKENS, metavar="N")
     first.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.latency import (
@@ -115,33 +114,3 @@ def layer_rows(executed: Iterable[Row], hit_rates: Sequence[float] = LAYERS_HIT_
         row |= {"pair": round(pair), "gain": exact / pair, "formula": formula}
         rows.append(row | {"formula_gain": token_latency(fixed, per_layer, hit["part_exact"]) / formula})
     return rows
-
-
-def save_plot(points: Sequence[Estimate], path: Path) -> None:
-    """Draw figure 7 into `path` (.png, .svg or .pdf): tokens/s/user over chips, a panel per context, a line per hit
-    rate. OSError when the file cannot be written."""
-    from matplotlib import colormaps
-    from matplotlib.figure import Figure
-
-    contexts = sorted({point.context for point in points})
-    rates = [None, *sorted({point.hit_rate for point in points if point.hit_rate is not None})]
-    figure = Figure(figsize=(2.6 * len(contexts) + 0.6, 4.0), dpi=150, layout="constrained")
-    panels = figure.subplots(1, len(contexts), sharey=True, squeeze=False)[0]
-    for panel, context in zip(panels, contexts, strict=True):
-        for number, rate in enumerate(rates):
-            line = [point for point in points if (point.context, point.hit_rate) == (context, rate)]
-            colour = "black" if rate is None else colormaps["viridis"](0.85 - 0.75 * number / len(rates))
-            label = "full TP" if rate is None else f"SP@{100 * rate:.4g}% + TP"
-            speeds = [point.tokens_per_s_per_user for point in line]
-            panel.plot([p.chips for p in line], speeds, marker="o", markersize=4, color=colour, label=label)
-        panel.set_title(f"{context // 1024}K context" if context % 1024 == 0 else f"{context} tokens", fontsize=10)
-        panel.set_xscale("log", base=2)
-        panel.set_xticks(CHIP_COUNTS, labels=list(map(str, CHIP_COUNTS)))
-        panel.set_xlabel("N150 chips")
-        panel.grid(alpha=0.3)
-    panels[0].set_ylabel("tokens/s/user")
-    panels[0].set_ylim(bottom=0)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, fontsize=9)
-    figure.suptitle("Llama 3.1 8B decode, batch 1: estimated scaling (device kernel time only)", fontsize=11)
-    figure.savefig(path)
