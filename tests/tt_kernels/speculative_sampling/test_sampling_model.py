@@ -52,14 +52,14 @@ CHANCE = 1e-4
 
 @pytest.mark.parametrize("with_replacement", (False, True))
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_decision_is_the_references_away_from_borders(kind, with_replacement):
+def test_decisions_are_the_references(kind, with_replacement):
     calls = []
     for seed, (nodes, vocab) in enumerate(((1, 32), (2, 33), (4, 100), (9, 1025), (8, 50))):
         temperature = (1.0, 0.6, 1.7)[seed % 3]
         options = {"temperature": temperature, "draft_temperature": temperature * (1.0, 1.3)[seed % 2]}
         batch = random_batch(100 * seed, 12, nodes, vocab, kind, with_replacement)
         calls.append(Call(batch, options | {"with_replacement": with_replacement}))
-    check_rows(calls, list(map(outcome_rows, calls)), most_near=0.1)
+    check_rows(calls, list(map(outcome_rows, calls)))
 
 
 def test_the_two_thousand_cases_of_the_chip():

@@ -35,9 +35,9 @@ SIGMOIDS = {"alpha": -20.0, "beta": 30.0}
 HEATS = {"temperature": 0.7, "draft_temperature": 1.2}
 
 
-def check(device, calls: list[Call], least: int = 1) -> None:
+def check(device, calls: list[Call]) -> None:
     found = run_ops(device, [call.given() for call in calls], timeout=1800)
-    check_rows(calls, [each["result"].tolist() for each in found], least=least)
+    check_rows(calls, [each["result"].tolist() for each in found])
 
 
 # ------------------------------------------------------------------------------ one chip
@@ -78,14 +78,14 @@ def test_decisions_are_the_models(sim_device, calls):
 
 @pytest.mark.sim
 def test_random_cases(sim_device):
-    check(sim_device(CHIP), random_calls(1, 16), least=2)
+    check(sim_device(CHIP), random_calls(1, 16))
 
 
 @pytest.mark.sim
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_two_thousand_random_cases(sim_device, part):
-    check(sim_device(CHIP), part_of_two_thousand(part), least=2)
+    check(sim_device(CHIP), part_of_two_thousand(part))
 
 
 def check_statuses(rows: list[list[int]], call: Call, statuses: list[int]) -> None:
