@@ -28,9 +28,8 @@ def shell(redirection: str, *arguments: str, **environment: str) -> subprocess.C
     )
 
 
-@pytest.mark.parametrize("arguments", [("--prompt", "x"), ("hits", "--help")])
-def test_a_closed_standard_output_is_refused(arguments):
-    done = shell(">&-", *arguments)
+def test_a_closed_standard_output_is_refused():
+    done = shell(">&-", "--prompt", "x")
     assert done.returncode == 2 and done.stderr.endswith(b"error: standard output is closed\n"), done.stderr
 
 

@@ -36,11 +36,9 @@ def programs(blocks: list[Block]) -> list[dict[str, str]]:
 
 
 def test_the_golden_sweep(report, tmp_path):
-    """All programs of one chip, and by signposts one configuration of several chips."""
+    """All programs of one chip; it merges those of several devices."""
     blocks = read(GOLDEN)
     alone = [block for block in blocks if "mesh=" not in block.name or "mesh=1x1" in block.name]
-    # It merges what has several devices: those go one by one.
-    several = [block for block in blocks if block not in alone and block.rows]
     first, answer = tmp_path / "one_chip.csv", tmp_path / "table.csv"
     with opened(first) as kept:
         for block in alone:
@@ -50,13 +48,6 @@ def test_the_golden_sweep(report, tmp_path):
     assert times == pytest.approx([ns_of(row) / 1000 for row in programs(alone)], rel=1e-3)
     codes = " ".join(row["OP Code"] for row in rows_of(answer))
     assert "MatmulDeviceOperation 32 x 64 x 128" in codes and "SpeculativeFlashDecodePair" in codes
-    last = several[-1]
-    after = blocks[blocks.index(last) + 1 :]
-    end = ["--end-signpost", after[0].name] if after else []
-    report(GOLDEN, answer, "--start-signpost", last.name, *end, "--no-merge-devices", "--no-summary")
-    told = [row for row in rows_of(answer) if row["Device Time"]]
-    assert {row["Device"] for row in told} == {row["DEVICE ID"] for row in last.rows} == {"0", "1"}
-    assert sum(float(row["Device Time"]) for row in told) == pytest.approx(sum(map(ns_of, last.rows)) / 1000, rel=1e-3)
 
 
 def test_what_the_golden_sweep_holds():

@@ -4,6 +4,7 @@
 The sigmoid approximation against the paper's equations."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -135,31 +136,25 @@ def test_siblings_raise_acceptance():
     assert rates[0] + 0.05 < rates[1] and rates[1] + 0.02 < rates[2]
 
 
-def resamples_from_the_target(monkeypatch):
-    """The commonest mistake: after a rejection, draw from p instead of norm(max(0, p - q))."""
-    monkeypatch.setattr(verification, "_normalise", lambda weights, otherwise: otherwise)
-
-
-@pytest.mark.parametrize("form", SHAPES)
-@pytest.mark.parametrize("mistake", ["resample-from-target", "wrong-draft-distribution", "ratio-for-point-mass"])
+@pytest.mark.parametrize(
+    "form, mistake",
+    [
+        *product(SHAPES, ["resample-from-target", "wrong-draft-distribution", "ratio-for-point-mass"]),
+        ("star", "distinct-as-independent"),
+    ],
+)
 def test_wrong_verifiers_fail_the_same_test(form, mistake, monkeypatch):
+    """The first is the commonest: after a rejection, draw from p instead of norm(max(0, p - q))."""
     p, q = tables(SETTINGS["t1"])
     kind = "top" if mistake == "ratio-for-point-mass" else "distinct"
     trees, tokens = draft_tree(SHAPES[form], q, kind, seed=1)
     claimed = q
     if mistake == "resample-from-target":
-        resamples_from_the_target(monkeypatch)
+        monkeypatch.setattr(verification, "_normalise", lambda weights, otherwise: otherwise)
     elif mistake == "wrong-draft-distribution":
         claimed = warp_logits(q.log(), SamplingParams(0.8))
-    verified = verify_exact(trees, tokens, p[tokens], claimed[tokens], rand(*tokens.shape, seed=2))
-    assert p_value(two_tokens(verified, tokens, p, seed=3), pairs(p)) < 1e-9
-
-
-def test_distinct_siblings_checked_as_independent_ones_fail():
-    p, q = tables(SETTINGS["t1"])
-    trees, tokens = draft_tree(SHAPES["star"], q, "distinct", seed=1)
-    uniforms = rand(*tokens.shape, seed=2)
-    verified = verify_exact(trees, tokens, p[tokens], q[tokens], uniforms, with_replacement=True)
+    replaced = {"with_replacement": True} if mistake == "distinct-as-independent" else {}
+    verified = verify_exact(trees, tokens, p[tokens], claimed[tokens], rand(*tokens.shape, seed=2), **replaced)
     assert p_value(two_tokens(verified, tokens, p, seed=3), pairs(p)) < 1e-6
 
 
