@@ -27,7 +27,7 @@ from runtime_patches.board.command_line import version
 from .findings import PASS, Finding, exit_code
 
 SCHEMA = 2
-MAX_CHARACTERS = 6000  # of report.md: what a prefilled issue takes
+LINE = 300  # characters of what a stage of report.md measured, or why it did not pass
 ROOT = Path(__file__).resolve().parents[3]
 
 _PART = r"[^\s/:;,'\"()<>|\[\]{}]+"
@@ -104,25 +104,12 @@ def _shortened(path: str) -> str:
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """Return report.md: a line per stage, then what each that did not pass says; at most MAX_CHARACTERS. The more there
-    is to say, the shorter each is, so that no stage is missing."""
-    text = ""
-    for width in (160, 80, 40, 20):
-        text = _markdown(report, width)
-        if len(text) <= MAX_CHARACTERS:
-            return text
-    cut = "\n(cut; report.json has all)\n"
-    return text[: MAX_CHARACTERS - len(cut)] + cut
-
-
-def _markdown(report: dict[str, Any], width: int) -> str:
-    """Return the text with at most `width` characters of what each stage measured, and twice as many of why it did not
-    pass and of each advice."""
+    """Return report.md: a line per stage, then what each that did not pass says."""
     named = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     lines = [
         f"### llama-alspec check: {report['run']}",
         "",
-        report["description"][:500] or "(no description was given)",
+        report["description"] or "(no description was given)",
         "",
         f"{report['device']}, level {report['level']}; commit {report['commit'] or 'unknown'}; {named}",
         "",
@@ -131,18 +118,19 @@ def _markdown(report: dict[str, Any], width: int) -> str:
     ]
     for stage in report["stages"]:
         shown = "; ".join(f"{check['name']}: {check['measured']}" for check in stage["checks"]) or stage["why"]
-        cell = _short(shown, width).replace("|", "/")
+        cell = _short(shown).replace("|", "/")
         lines.append(f"| {stage['stage']} | {stage['status']} | {stage['seconds']} | {cell} |")
     for stage in report["stages"]:
         if stage["status"] != PASS and stage["advice"]:
-            lines += ["", f"**{stage['stage']}**, {stage['status']}: {_short(stage['why'], 2 * width)}"]
-            lines += [f"- {_short(text, 2 * width)}" for text in stage["advice"]]
+            lines += ["", f"**{stage['stage']}**, {stage['status']}: {_short(stage['why'])}"]
+            lines += [f"- {text}" for text in stage["advice"]]
     return "\n".join(lines) + "\n"
 
 
-def _short(text: str, width: int) -> str:
+def _short(text: str) -> str:
+    """Return one line of at most LINE characters: report.json has all."""
     text = " ".join(text.split())
-    return text if len(text) <= width else f"{text[: width - 3]}..."
+    return text if len(text) <= LINE else f"{text[: LINE - 3]}..."
 
 
 def write(folder: Path, report: dict[str, Any]) -> None:

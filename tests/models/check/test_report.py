@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reports hold nothing private, stay short, and say what was found."""
+"""Reports hold nothing private, and say what was found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.llama31_8b.check.findings import COULD_NOT_RUN, FAIL, PASS, Check, Finding
-from models.llama31_8b.check.report import MAX_CHARACTERS, make, markdown, private_names, redact
+from models.llama31_8b.check.report import make, markdown, private_names, redact
 from models.llama31_8b.check.stages import KILLED, STAGES, advice
 
 WORD = st.text(string.ascii_letters + string.digits + "-_", min_size=2, max_size=12)
@@ -64,26 +64,6 @@ def test_keys_and_lists_are_redacted_too():
     }
 
 
-def test_a_report_is_short_however_much_failed():
-    why = "x " * 5000
-    findings = [Finding(f"stage {n}", FAIL, 1.0, why, ("try this",) * 3, (Check("a", why),)) for n in range(80)]
-    report = make(findings, "n150", "full", "d" * 900)
-    text = markdown(report)
-    assert len(text) <= MAX_CHARACTERS and text.endswith("report.json has all)\n") and report["exit_code"] == 2
-
-
-def test_every_stage_is_named_when_all_fail():
-    """With all of today's stages, long reasons and their own advice."""
-    why = "TT_FATAL: tensor of shape [1, 32, 128] is not on the device " * 6
-    findings = [
-        Finding(stage.name, FAIL, 12.3, why, advice(stage, "timed out, ethernet, firmware"), (Check("a", why),) * 3)
-        for stage in STAGES
-    ]
-    text = markdown(make(findings, "n150", "soak", "d" * 900))
-    assert len(text) <= MAX_CHARACTERS
-    assert [stage.name for stage in STAGES if f"| {stage.name} | fail |" not in text] == []
-
-
 def test_no_way_around_a_stage_is_advised_where_its_process_was_killed():
     gate = next(stage for stage in STAGES if stage.name == "gate")
     assert advice(gate, "its process ended with signal SIGKILL: it said nothing (while running)") == (KILLED,)
@@ -94,7 +74,10 @@ def test_a_report_says_what_was_found():
     findings = [
         Finding("open", PASS, 2.5, checks=(Check("cores", "8x8", "8x8", True),)),
         Finding("gate", COULD_NOT_RUN, 0.1, "no compiler", ("install it",)),
+        Finding("link", FAIL, 0.1, "x\n" * 5000),
     ]
-    text = markdown(make(findings, "n150", "quick", ""))
+    report = make(findings, "n150", "quick", "")
+    text = markdown(report)
+    assert report["exit_code"] == 2 and max(map(len, text.split("\n"))) < 400
     assert "| open | pass | 2.5 | cores: 8x8 |" in text and "**gate**, could not run: no compiler\n- install it" in text
     assert "(no description was given)" in text
