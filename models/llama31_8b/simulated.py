@@ -22,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SIMULATOR = "runtime_patches.simulated_n150"
 TRACE_REGION_BYTES = 4 << 20
 BOARD_TRACE_BYTES = 64 << 20  # of DRAM for traces: of decode steps and whole prefill chunks
-# L1 of a core for programs in flight: the simulator's compiler makes larger kernels than a board's.
+# L1 of a core for programs in flight. ttnn's default on boards, 69 KB, is too small for token trees whose guess reads
+# by a budget (docs/results/memory.md). The simulator's compiler makes larger kernels than a board's.
+BOARD_KERNEL_BYTES = 96 * 1024
 KERNEL_BYTES = 256 * 1024
 CANNOT_RUN = "cannot run: "  # how the simulator's command begins to say what it lacks
 LOST_S = 30.0  # how long a program may go on after one of its simulators has ended, for instance to close a device
@@ -43,16 +45,16 @@ def opening_options(trace_bytes: int = BOARD_TRACE_BYTES) -> dict[str, int]:
     Args:
         trace_bytes: DRAM for traces on boards; simulated chips run small models and keep TRACE_REGION_BYTES.
     """
-    if not on_simulated_chips():
-        return {"trace_region_size": trace_bytes}
-    return {"trace_region_size": TRACE_REGION_BYTES, "worker_l1_size": tensors_l1_bytes()}
+    trace_bytes = TRACE_REGION_BYTES if on_simulated_chips() else trace_bytes
+    return {"trace_region_size": trace_bytes, "worker_l1_size": tensors_l1_bytes()}
 
 
 def tensors_l1_bytes() -> int:
-    """Return the L1 of a simulated chip's core that is left for tensors beside KERNEL_BYTES."""
+    """Return the L1 of a core that is left for tensors beside what programs in flight have."""
     import ttnn
 
-    return int(ttnn.device.get_max_worker_l1_unreserved_size()) - KERNEL_BYTES
+    kernels = KERNEL_BYTES if on_simulated_chips() else BOARD_KERNEL_BYTES
+    return int(ttnn.device.get_max_worker_l1_unreserved_size()) - kernels
 
 
 def command(

@@ -17,7 +17,7 @@ from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, ShardedDecodeConfig
 from perf.footprint.graph import CAPACITY, CHUNK, MODEL, USERS, MeshMemory
-from perf.footprint.kernel_sizes import DEFAULT_BYTES, MESH, PARTS
+from perf.footprint.kernel_sizes import MESH, PARTS, room_of
 from perf.lib.data_file import Questions, Row
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import table
@@ -190,8 +190,8 @@ def _programs(options: argparse.Namespace) -> tuple[list[Row], str]:
 def _kernels(options: argparse.Namespace) -> tuple[list[Row], str]:
     _needs_mock_meshes()
     rows = build("kernels", MESH)
-    if too_large := [row["op"] for row in rows if row["total"] > DEFAULT_BYTES]:
-        raise ValueError(f"beyond {DEFAULT_BYTES} bytes: {', '.join(too_large)}")
+    if too_large := [f"{row['op']} {row['total']}" for row in rows if row["total"] > room_of(row["op"])]:
+        raise ValueError(f"bytes beyond the buffer for kernels: {', '.join(too_large)}")
     return rows, table(rows, f"op {' '.join(PARTS)} total share")
 
 

@@ -14,9 +14,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from models.llama31_8b.simulated import BOARD_KERNEL_BYTES
+
 # What ttnn keeps on each core for programs in flight, unless a device is opened with another worker_l1_size.
 DEFAULT_BYTES = 69 * 1024
 NCRISC_BYTES = 16 * 1024  # its own memory, which its kernel is copied to
+# What boards are opened with for programs that the default is too small for.
+LARGER = ("speculative_tree_attention by a budget",)
 # Limits per core: words of arguments per kernel, semaphores and circular buffers (16 bytes each).
 MAX_ARGUMENTS, MAX_SEMAPHORES, MAX_BUFFERS = 341, 16, 32
 TOO_SMALL = 256
@@ -25,6 +29,11 @@ MESH = (2, 2)
 PARTS = ("args", "semaphores", "buffers", "brisc", "ncrisc", "trisc0", "trisc1", "trisc2")
 _TOTAL = re.compile(r"Program size \((\d+)\) too large for kernel config buffer")
 _PART = re.compile(r"^ +(runtime args|semaphores|circular buffers|brisc|ncrisc|trisc[012]) +(\d+) B$", re.MULTILINE)
+
+
+def room_of(op: str) -> int:
+    """Return the bytes that an op's program may take."""
+    return BOARD_KERNEL_BYTES if op in LARGER else DEFAULT_BYTES
 
 
 def size_in(op: str, message: str) -> dict[str, Any]:
@@ -136,7 +145,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         lambda: tree_attention(narrow_tree, narrow_k, narrow_v, position, intervals),
     )
     speculating: dict[str, Any] = {"chunk_size": chunk, "priority": priority, "peer": peer, "tp_group": group}
-    for of_name, options in (("", {}), (" by a budget", {"guess_range": range_, "chosen": chosen})):
+    for of_name, options in (("", {}), (" by a budget", by_budget)):
         launch = partial(speculative_tree_attention, tree, k, v, position, intervals, **speculating, **options)
         yield f"speculative_tree_attention{of_name}", launch
     keys, values = (tile(1, kv_heads, users * nodes, head_dim, dtype="bfloat8_b") for _ in range(2))

@@ -70,7 +70,7 @@ def bits_of(rows: torch.Tensor) -> list[list[list[int]]]:
 def test_the_guess_reads_the_chosen_tiles_and_nothing_twice(sim_device, nodes):
     """And a guess alone reads nothing else: what it does not read is NaN."""
     case = replace(CHOOSING, nodes=nodes, workers=3, query_tiles=1)
-    at = [min(position, case.max_tokens - nodes) for position in CHOOSING_AT]
+    at = with_room(case, CHOOSING_AT)
     q, *caches = parts = case.random(21)
     options, inputs = {"priority": priorities(2)}, case.inputs(*parts)
     chosen = chosen_tiles()
@@ -154,11 +154,11 @@ def test_infinities_that_one_worker_finds_are_in_both_results(sim_device):
     assert finite == {"guess": [False, True], "exact": [False, False]}
 
 
-def check_masses(found: torch.Tensor, q, k, at, passes: int = 1) -> None:
+def check_masses(case: Case, found: torch.Tensor, q, k, at, passes: int = 1) -> None:
     """Assert each tile's moving average after some equal passes, to 1.5 % of it, and from words of UNTOUCHED on, which
-    those of tiles without cached tokens still have."""
-    past = 0.5**passes
-    expected = (1 - past) * tile_masses_reference(q.transpose(1, 2), k.float(), at) + past * UNTOUCHED * MASS_UNIT
+    those of tiles without cached tokens still have. The query of a tree is its root's."""
+    past, roots = 0.5**passes, q[:, :, :: case.nodes].transpose(1, 2)
+    expected = (1 - past) * tile_masses_reference(roots, k.float(), at) + past * UNTOUCHED * MASS_UNIT
     cached = torch.zeros_like(expected, dtype=torch.bool)
     for user, position in enumerate(at):
         cached[user, :, : -(-(position + 1) // 32)] = True
@@ -169,34 +169,44 @@ def check_masses(found: torch.Tensor, q, k, at, passes: int = 1) -> None:
     assert relative < 0.015
 
 
+def with_room(case: Case, at: list[int]) -> list[int]:
+    return [min(position, case.max_tokens - case.nodes) for position in at]
+
+
 @pytest.mark.sim
 @pytest.mark.parametrize(
-    ("workers", "changes", "chunk"),
+    ("nodes", "workers", "changes", "chunk"),
     [
-        pytest.param(3, {"head_dim": 128, "cache": "bfloat8_b"}, 32, id="3-128-bfloat8_b"),
-        pytest.param(2, {"cache": "bfloat8_b"}, 64, id="2-64-bfloat8_b"),
+        pytest.param(1, 3, {"head_dim": 128, "cache": "bfloat8_b"}, 32, id="3-128-bfloat8_b"),
+        pytest.param(1, 2, {"cache": "bfloat8_b"}, 64, id="2-64-bfloat8_b"),
+        pytest.param(1, 1, {"tree": True}, 32, id="a tree of its root"),
+        pytest.param(3, 1, {"cache": "bfloat8_b", "key_chunk": 64}, 32, id="3 nodes, a worker"),
+        pytest.param(16, 3, {"head_dim": 128, "cache": "bfloat8_b", "key_chunk": 32}, 32, id="16 nodes, 3 workers"),
+        pytest.param(33, 1, {"key_chunk": 32}, 64, id="33 nodes, a worker"),
+        pytest.param(33, 2, {"head_dim": 128, "key_chunk": 64}, 64, id="33 nodes, 2 workers"),
     ],
 )
-def test_masses_are_those_of_the_softmax(sim_device, workers, changes, chunk):
-    """All users in turn, with chosen tiles and without; the results beside them are as good as ever."""
-    case = replace(CHOOSING, workers=workers, **changes)
+def test_masses_are_those_of_the_softmax(sim_device, nodes, workers, changes, chunk):
+    """All users in turn, with chosen tiles and without; results have the bits that they have without masses."""
+    case = replace(CHOOSING, nodes=nodes, workers=workers, **changes)
+    at = with_room(case, CHOOSING_AT)
     q, k, v = case.random(31)
     inputs = case.inputs(q * 3, k, v)  # some tiles hold most of the mass
     inputs[1].read, inputs[2].read = "k", "v"
     options = {"priority": priorities(2), "chunk_size": chunk}
-    masses = blank_masses(case)
-    calls = [
-        case.call("speculate", inputs, CHOOSING_AT, tile_masses=masses, **options, **more)
-        for more in ({"chosen": chosen_tiles()}, {})
-    ]
+    masses, chosen = blank_masses(case), {"chosen": chosen_tiles()}
+    calls = [case.call("speculate", inputs, at, tile_masses=masses, **options, **more) for more in (chosen, {})]
+    calls.append(case.call("speculate", inputs, at, **options, **chosen))
     ends = {"guess_range": GuessRange.both_ends(chunk)}
-    results = run_ops(sim_device(CHIP), calls)
+    *results, without = run_ops(sim_device(CHIP), calls)
     for passes, (found, more) in enumerate(zip(results, ({"chosen": CHOSEN}, {}), strict=True), 1):
-        check_masses(found["masses"], q * 3, found["k"], CHOOSING_AT, passes)
-        right = wanted(case, q * 3, found["k"].float(), found["v"].float(), CHOOSING_AT, **ends, **more)
+        check_masses(case, found["masses"], q * 3, found["k"], at, passes)
+        right = wanted(case, q * 3, found["k"].float(), found["v"].float(), at, **ends, **more)
         for name in ("exact", "guess"):
-            check_rows(name, case.rows(found[name]), getattr(right, name), 0.999, CHOOSING_AT)
+            check_rows(name, case.rows(found[name]), getattr(right, name), 0.999, at)
         torch.testing.assert_close(found["norm_sq"].flatten().double(), right.norm_sq, rtol=0.01, atol=0)
+    for name in ("exact", "guess", "distance_sq", "norm_sq", "priority"):
+        assert torch.equal(results[0][name], without[name]), name
 
 
 def rising(tokens: int, kind: str) -> torch.Tensor:
@@ -207,11 +217,11 @@ def rising(tokens: int, kind: str) -> torch.Tensor:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("workers", [1, 3])
-def test_masses_where_maxima_rise(sim_device, workers):
+@pytest.mark.parametrize(("nodes", "workers"), [(1, 1), (1, 3), (3, 1), (3, 3)])
+def test_masses_where_maxima_rise(sim_device, nodes, workers):
     """What a worker has kept is brought down, often or to nothing; what it begins anew is below or above what it had: a
     head and user for each way of rising."""
-    case = Case(1, 4, 2, 64, 384, users=2, grid=(4, 1), workers=workers)
+    case = Case(nodes, 4, 2, 64, 384, users=2, grid=(4, 1), workers=workers, key_chunk=32)
     q, k, v = (tensor.float() for tensor in case.random(32))
     k *= 0.1
     q[..., 0] = 64
@@ -219,14 +229,14 @@ def test_masses_where_maxima_rise(sim_device, workers):
         k[(*place, slice(None), 0)] = rising(case.max_tokens, kind) / 8
     k[1, 0, :, 1:] = 0
     q, k, v = q.bfloat16(), k.bfloat16(), v.bfloat16()
-    at = [case.max_tokens - 1, case.max_tokens - 20]
+    at = [case.max_tokens - nodes, case.max_tokens - 20]
     inputs = case.inputs(q, k, v)
     calls = [
         case.call("speculate", inputs, at, tile_masses=blank_masses(case), priority=priorities(2), **more)
         for more in ({}, {"chosen": chosen_tiles(case, [[[5, 8], [2, 3, 10]], [[2, 9], []]])})
     ]
     for found in run_ops(sim_device(CHIP), calls):
-        check_masses(found["masses"], q, k, at)
+        check_masses(case, found["masses"], q, k, at)
 
 
 def test_chosen_tiles_number_the_rows_of_the_cache(tmp_path):

@@ -19,7 +19,7 @@ from models.llama31_8b.spec_decode.tree import TokenTree
 from tests.support.host_kernels import run_header
 from tests.tt_kernels.attention import binary, chain, intervals_of, random_tree, star
 from tt_kernels.common import merge_tree
-from tt_kernels.common.attention_split import DECIDER, EXCHANGE, MAX_CHUNKS, WORKER, assign_cores
+from tt_kernels.common.attention_split import DECIDER, EXCHANGE, MAX_CHUNKS, WORKER, assign_cores, most_tiles
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, MAX_USERS, UNKNOWN, YIELDED
 from tt_kernels.common.reference import NobodyError, sender, sends
@@ -214,9 +214,7 @@ def test_parts_cover_the_cache_once_and_evenly(workers, chunk, speculate):
         else:
             idle = next((worker for worker, tiles in enumerate(rest) if tiles), workers)
             assert idle in (1, dealt, workers) and max(rest[idle:], default=0) - min(rest[idle:], default=0) <= 1
-        assert max(len(part.tiles()) for part in split) <= flash.most_tiles(
-            replace(LLAMA, max_tokens=32 * total), workers
-        )
+        assert max(len(part.tiles()) for part in split) <= most_tiles(total, workers, flash.FEW_TILES)
 
 
 def test_a_guess_is_shared_until_shares_are_few_tiles():

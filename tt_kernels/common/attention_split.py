@@ -23,6 +23,11 @@ SCRATCH_BYTES = 3 * 4 * MAX_USERS  # kernels/fetch_control.hpp, kernels/guess_ve
 HANDOVER_BYTES = 16
 ALIGNMENT = 16
 REGISTERS = 4  # destination tiles, float32 in half-sync mode
+MAX_COLUMNS = 24  # key tiles of a chunk whose masses are handed out (kernels/mass_columns.hpp)
+LINE_BYTES = 32  # of DRAM
+# What a worker could read while it merges a partial result of the guess, and while worker 0 emits it
+# (kernels/chunk_split.hpp).
+TILES_OF_MERGE, TILES_OF_EMISSION = 2, 2
 # Each chunk rounds the softmax state to 9 bits (kernels/online_softmax.hpp). The roundings of random scores add up as
 # the root of their number: 0.58 % of the result after 128 of them, 0.46 % after 64.
 MAX_CHUNKS = 64
@@ -111,9 +116,29 @@ def worker_tiles(shape: AttentionShape, workers: int, key_tiles: int, query_tile
     return tiles
 
 
-def aligned(size: int) -> int:
-    """Return the least multiple of ALIGNMENT that is not below `size`."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def aligned(size: int, alignment: int = ALIGNMENT) -> int:
+    """Return the least multiple of `alignment` that is not below `size`."""
+    return -(-size // alignment) * alignment
+
+
+def most_tiles(cache_tiles: int, workers: int, few_tiles: int) -> int:
+    """Return the most key tiles that one worker has of a head. few_tiles: of a guess that workers no longer share."""
+    share = max(-(-cache_tiles // workers), few_tiles)
+    return min(cache_tiles, share + 2 * (TILES_OF_MERGE * merge_tree.levels(workers) + TILES_OF_EMISSION + 1))
+
+
+def with_masses(
+    found: dict[str, Buffer], indices: Mapping[str, int], shape: AttentionShape, pages: int, most: int
+) -> dict[str, Buffer]:
+    """Return buffers with those of masses (kernels/masses.hpp). pages: handed out ahead. most: `most_tiles`."""
+    rows, worker = shape.group_heads, frozenset({WORKER})
+    totals, line = aligned(4 * (4 + 2 * rows), LINE_BYTES), aligned(4 * shape.cache_tiles, LINE_BYTES)
+    size = aligned(totals + line + 4 * rows * most)
+    page = aligned(TILE_BYTES["FLOAT32"] + 4 * rows)
+    return found | {
+        "cb_masses": Buffer(indices["cb_masses"], "FLOAT32", page, pages, worker),
+        "cb_mass_words": Buffer(indices["cb_mass_words"], "UINT32", size, 1, worker),
+    }
 
 
 def control_words(chosen: int, rounds: int) -> dict[str, int]:

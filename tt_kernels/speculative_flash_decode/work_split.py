@@ -20,32 +20,34 @@ from tt_kernels.common.attention_split import (
     DECIDER,
     EXCHANGE,
     HANDOVER_BYTES,
+    MAX_COLUMNS,
+    TILES_OF_EMISSION,
+    TILES_OF_MERGE,
     WORKER,
     WorkSplit,
-    aligned,
     assign_cores,
     buffers_of,
     check_key_chunk,
     check_workers,
     control_words,
     lengthened,
+    most_tiles,
     ones_fit,
+    with_masses,
     worker_tiles,
 )
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
+from tt_kernels.common.circular_buffers import Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.guess_range import LINE_WORDS, chosen_words
-
-MAX_COLUMNS = 24  # key tiles of a chunk whose masses are handed out (common/kernels/mass_columns.hpp)
+from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 
 # Indices, and so the binaries, do not depend on which buffers a program has. The runtime places buffers in the order of
 # the list it is given, which is the order of the indices.
 _NAMES = (
-    "guess exact outgoing gathered gathered_row_max totals handover query keys values mask ones "
+    "guess exact outgoing gathered gathered_row_max handover query keys values mask ones "
     "scores weights state row_max_a row_max_b rescale rescale_other norms control "
-    "control_writer share share_writer scratch pages chosen masses mass_weights mass_line"
+    "control_writer share share_writer scratch pages chosen masses mass_words"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
@@ -53,9 +55,6 @@ INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 # step of the merge (sending a partial result and merging it), and per head. From the bench, at head_dim 64.
 CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
 
-# What a worker could read while it merges a partial result of the guess, and while worker 0 emits it
-# (common/kernels/chunk_split.hpp).
-TILES_OF_MERGE, TILES_OF_EMISSION = 2, 2
 FEW_TILES = 5  # of a guess: one worker has them sooner than two that merge their halves
 
 # A group that does several heads one after another sends the guess of their user only with the last of them, and pays
@@ -190,29 +189,14 @@ def make_buffers(
     words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
     if problem.paging is not None:
         words["pages"] = problem.paging.row_bytes
-    if masses:
-        if not ones_fit(head):
-            tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
-        rows = problem.group_heads
-        words |= {
-            "totals": aligned(4 * (4 + 2 * rows)),
-            "mass_weights": aligned(4 * rows * most_tiles(problem, workers)),
-            "mass_line": -(-problem.cache_tiles // LINE_WORDS) * LINE_WORDS * 4,
-        }
+    if masses and not ones_fit(head):
+        tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
     if levels or masses:
         words["handover"] = HANDOVER_BYTES
     found = buffers_of(INDICES, tiles, words, on)
-    if masses:
-        page = aligned(TILE_BYTES["FLOAT32"] + 4 * problem.group_heads)
-        found["cb_masses"] = Buffer(INDICES["cb_masses"], "FLOAT32", page, 2, frozenset({WORKER}))
-    return found
-
-
-def most_tiles(problem: Problem, workers: int) -> int:
-    """Return the most key tiles that one worker has of a head."""
-    total = problem.cache_tiles
-    share = max(-(-total // workers), FEW_TILES)
-    return min(total, share + 2 * (TILES_OF_MERGE * merge_tree.levels(workers) + TILES_OF_EMISSION + 1))
+    if not masses:
+        return found
+    return with_masses(found, INDICES, problem, 2, most_tiles(problem.cache_tiles, workers, FEW_TILES))
 
 
 def l1_refusal(

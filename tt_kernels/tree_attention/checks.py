@@ -16,7 +16,7 @@ from tt_kernels.common.attention_checks import (
 )
 from tt_kernels.common.page_table import users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_chosen
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_chosen, check_tile_masses
 
 # Visiting times are split into two parts of four bits, which every math fidelity multiplies exactly
 # (kernels/interval_tiles.hpp).
@@ -26,11 +26,12 @@ MAX_NODES = 256
 @dataclass(frozen=True)
 class Problem(AttentionShape):
     """The shapes of one call. guess: what the guess reads, None without speculation. with_chosen: bitmaps choose tiles
-    that it reads besides."""
+    that it reads besides. with_masses: those of key tiles are handed out."""
 
     nodes: int
     guess: GuessRange | None = None
     with_chosen: bool = False
+    with_masses: bool = False
 
     @property
     def query_tiles(self) -> int:
@@ -51,6 +52,7 @@ def check_problem(
     intervals: TensorFacts,
     page_table: TensorFacts | None = None,
     chosen: TensorFacts | None = None,
+    tile_masses: TensorFacts | None = None,
 ) -> Problem:
     """Check the inputs and return their Problem. Errors: UnsupportedError."""
     check_attention_tensors(q, k, v, {"prefix": prefix, "intervals": intervals})
@@ -73,8 +75,15 @@ def check_problem(
         raise UnsupportedError(f"a tree of {nodes} nodes exceeds the {max_tokens} tokens the caches hold")
     if chosen is not None:
         check_chosen(chosen, users, kv_heads, max_tokens)
+    if tile_masses is not None:
+        check_tile_masses(tile_masses, users, kv_heads, max_tokens)
     sizes = (users, query_heads, kv_heads, head_dim, max_tokens)
-    return Problem(*sizes, k.dtype, nodes, with_chosen=chosen is not None, paging=paging)
+    return Problem(
+        *(*sizes, k.dtype, nodes),
+        with_chosen=chosen is not None,
+        with_masses=tile_masses is not None,
+        paging=paging,
+    )
 
 
 def _nodes_of(intervals: TensorFacts, users: int) -> int:

@@ -5,6 +5,7 @@ with a guess that is verified on the device."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,11 +112,12 @@ def problem_of(
     page_table: Any = None,
     priority: ttnn.Tensor | None = None,
     chosen: ttnn.Tensor | None = None,
+    tile_masses: ttnn.Tensor | None = None,
 ) -> Problem:
     """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
     check_config(program_config, ProgramConfig)
     named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
-    optional = {"page_table": page_table, "chosen": chosen}
+    optional = {"page_table": page_table, "chosen": chosen, "tile_masses": tile_masses}
     problem = check_problem(
         *(facts(name, tensor) for name, tensor in named.items()),
         *(facts_or_none(name, tensor) for name, tensor in optional.items()),
@@ -172,6 +174,7 @@ def speculative_tree_attention(
     chunk_size: int,
     guess_range: GuessRange | None = None,
     chosen: ttnn.Tensor | None = None,
+    tile_masses: ttnn.Tensor | None = None,
     page_table: ttnn.Tensor | None = None,
     threshold: float = 0.1,
     scale: float | None = None,
@@ -188,6 +191,10 @@ def speculative_tree_attention(
         `speculative_flash_decode`.
     chosen: the tiles that the guess of each key/value head reads besides, for all nodes of a user: as for
         `speculative_flash_decode`; bits of the ends and past the root count for nothing.
+    tile_masses: uint32 [users, kv_heads, max_tokens / 32], ROW_MAJOR, updated by the sender as by
+        `speculative_flash_decode` with the tree's root, node 0, as a user's query: the masses are of its exact softmax
+        alone, and words of tiles past it stay what they are. A core then takes all queries of a key/value head through
+        the cache at once, so `query_tiles` cannot be fewer.
     threshold: a user's guess is accepted where ||guess - exact|| < threshold * ||exact|| over all nodes and heads; 0
         accepts nothing. Nodes outside the tree of the user's first one do not count: they fill narrower trees up.
     priority: this chip's priorities (common/priority.py), updated in place as by the sender of
@@ -201,7 +208,7 @@ def speculative_tree_attention(
     launch.
     """
     gathered = gathered_of(peer)
-    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table, priority, chosen)
+    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table, priority, chosen, tile_masses)
     if guess_range is None:
         check_chunk(chunk_size, problem.max_tokens)
         guess_range = GuessRange.both_ends(chunk_size)
@@ -210,7 +217,7 @@ def speculative_tree_attention(
     check_chips(OP, peer, tp_group, priority, q.device())
 
     decoded = empty_outputs(q, problem.users)
-    tensors = Tensors(q, k, v, prefix, *decoded, priority, gathered, page_table, chosen, intervals=intervals)
+    tensors = Tensors(q, k, v, prefix, *decoded, priority, gathered, page_table, chosen, tile_masses, intervals)
     launch(replace(problem, guess=guess_range), tensors, scale, program_config, threshold, peer, tp_group)
     return decoded
 
@@ -226,7 +233,7 @@ def fill_program(
     kernels = KernelSet(
         *(KERNELS, problem, settings, [rank], split, noc_core),
         guess=problem.guess,
-        constants=INDICES | SEMAPHORES | {"with_chosen": int(problem.with_chosen)},
+        constants=INDICES | SEMAPHORES | {"with_chosen": int(problem.with_chosen), "masses": int(problem.with_masses)},
         shapes={
             "nodes": problem.nodes,
             "query_tiles": split.query_tiles,
@@ -239,11 +246,12 @@ def fill_program(
     )
     places = {"queries": "q", "keys": "k", "values": "v", "pages": "pages", "chosen": "chosen"}
     read: Values = {name: tensors.address(of) for name, of in places.items()} | kernels.control(rank)
-    written: Values = tensors.addresses("intervals", "exact", "guess")
+    scale_log2e = float_bits(settings.scale * math.log2(math.e))
+    written: Values = {**tensors.addresses("intervals", "exact", "guess", "masses"), "scale_log2e": scale_log2e}
     numbers = {"scale": float_bits(settings.scale), "threshold_sq": float_bits(settings.threshold**2)}
     of_reader = {"query": tensors.q, "cache": tensors.k} | kernels.control_accessors()
     of_reader |= {name: tensors.described(name) for name in ("pages", "chosen")}
-    of_writer = {"intervals": tensors.intervals, "output": tensors.exact}
+    of_writer = {"intervals": tensors.intervals, "output": tensors.exact, "masses": tensors.described("masses")}
     reads, computes = kernels.per_worker(lambda _: read, "group_cores"), kernels.per_worker(lambda _: numbers)
     writes = kernels.per_worker(lambda _: written, "receiver_core", "deciding_core", "exchange_core")
     built = [

@@ -14,6 +14,7 @@ from tt_kernels.common.attention_split import (
     DECIDER,
     EXCHANGE,
     HANDOVER_BYTES,
+    MAX_COLUMNS,
     WORKER,
     WorkSplit,
     assign_cores,
@@ -22,6 +23,9 @@ from tt_kernels.common.attention_split import (
     check_workers,
     control_words,
     lengthened,
+    most_tiles,
+    ones_fit,
+    with_masses,
     worker_tiles,
 )
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
@@ -33,11 +37,14 @@ from tt_kernels.tree_attention.checks import MAX_NODES, Problem
 _NAMES = (
     "gathered gathered_row_max handover query keys values query_times key_times ones scores weights state row_max_a "
     "row_max_b rescale rescale_other output control control_writer share share_writer scratch intervals guess "
-    "measured_guess measured_exact norms sums pages chosen outgoing"
+    "measured_guess measured_exact norms sums pages chosen mass_words outgoing"
 )
 SUMS_BYTES = 16  # of a job (kernels/job_sums.hpp)
 TILES_IN_FLIGHT = 16  # kernels/config.hpp
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
+# On other cores than `outgoing`: a core has 32 indices.
+INDICES["cb_masses"] = INDICES["cb_outgoing"]
+FEW_TILES = 10  # kernels/jobs.hpp
 
 DEFAULT_KEY_CHUNK = 256
 # Cycles of a query tile over a key tile for each tile of head_dim, and bytes a cycle that all cores together, or one of
@@ -60,6 +67,17 @@ def rest_tiles(problem: Problem, key_tiles: int) -> int:
     return rest if problem.guess is not None and problem.nodes > 1 and 2 * rest <= key_tiles else 0
 
 
+def masked_chunks(problem: Problem, key_tiles: int) -> int:
+    """Return the chunks of a job that can hold nodes: each has a worker's `key_tiles` or is the last of its range; the
+    tree's tiles may start anywhere in one, and be in two ranges."""
+    return min(problem.tree_tiles, max(problem.tree_tiles - 2, 0) // key_tiles + 3)
+
+
+def root_tiles(problem: Problem) -> int:
+    """Return the query tiles that hold a root, whose masses are handed out."""
+    return len({head * problem.nodes // TILE for head in range(problem.group_heads)})
+
+
 def make_buffers(
     problem: Problem, workers: int, query_tiles: int, key_tiles: int, peer: bool = False, rounds: int = 1
 ) -> dict[str, Buffer]:
@@ -67,13 +85,17 @@ def make_buffers(
     of keys a worker processes at once, to which rest_tiles() are added. Buffers that other cores write into come first,
     at the same address everywhere. peer: with an exchange core. rounds: jobs that a group does one after another.
     """
-    head = problem.head_tiles
+    head, levels = problem.head_tiles, merge_tree.levels(workers)
+    # A writer that keeps masses cannot wait until the times of a chunk have been used.
+    chunks = masked_chunks(problem, key_tiles) if problem.with_masses else 1
     key_tiles += rest_tiles(problem, key_tiles)
     tiles = worker_tiles(problem, workers, key_tiles, query_tiles) | {
         "query_times": ("BFLOAT16", query_tiles),
-        "key_times": ("BFLOAT16", 2 * times_tiles(problem, key_tiles)),
+        "key_times": ("BFLOAT16", 2 * chunks * times_tiles(problem, key_tiles)),
         "output": ("BFLOAT16", 2 * head),
     }
+    if problem.with_masses and not ones_fit(head):
+        tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
     words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
     words["intervals"] = 4 * 2 * MAX_NODES
     on: dict[str, set[str]] = {}
@@ -89,10 +111,14 @@ def make_buffers(
     if problem.paging is not None:
         words["pages"] = problem.paging.row_bytes
     found = buffers_of(INDICES, tiles, words, on)
-    if merge_tree.levels(workers):
+    if levels or problem.with_masses:
         index = INDICES["cb_handover"]
         found["cb_handover"] = Buffer(index, "UINT32", HANDOVER_BYTES, query_tiles, frozenset({WORKER}))
-    return found
+    if not problem.with_masses:
+        return found
+    # A chunk's pages can wait while its guess is written.
+    pages = max(root_tiles(problem), 2)
+    return with_masses(found, INDICES, problem, pages, most_tiles(problem.cache_tiles, workers, FEW_TILES))
 
 
 def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, available: int) -> None:
@@ -149,6 +175,11 @@ def choose_work_split(
         )
     max_tiles = problem.cache_tiles
     check_key_chunk(key_chunk, problem.max_tokens)
+    if problem.with_masses and query_tiles not in (None, problem.query_tiles):
+        raise UnsupportedError(
+            f"query_tiles must be the {problem.query_tiles} of a key/value head where masses are handed out, got "
+            f"{query_tiles!r}"
+        )
     if query_tiles is not None and (type(query_tiles) is not int or not 1 <= query_tiles <= problem.query_tiles):
         raise UnsupportedError(
             f"query_tiles must be from 1 to the {problem.query_tiles} that {problem.nodes} nodes of "
@@ -163,7 +194,15 @@ def choose_work_split(
         return make_buffers(problem, workers, tiles, keys, exchange is not None, rounds)
 
     def fits(workers: int, tiles: int, keys: int) -> bool:
+        if problem.with_masses and keys + rest_tiles(problem, keys) > MAX_COLUMNS:
+            return False
         return l1_bytes(made(workers, tiles, keys))[WORKER] <= l1_free
+
+    if problem.with_masses:
+        query_tiles = problem.query_tiles
+    if key_chunk and problem.with_masses and wanted + rest_tiles(problem, wanted) > MAX_COLUMNS:
+        most = (MAX_COLUMNS - rest_tiles(problem, MAX_COLUMNS)) * TILE
+        raise UnsupportedError(f"key_chunk {key_chunk}: at most {most} where masses are handed out")
 
     best, best_cost = None, 0.0
     for tiles in [query_tiles] if query_tiles else job_sizes(problem.query_tiles):

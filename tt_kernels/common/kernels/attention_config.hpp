@@ -23,6 +23,7 @@ constexpr bool speculate = get_named_compile_time_arg_val("speculate") == 1;
 constexpr bool paged = get_named_compile_time_arg_val("paged") == 1;
 constexpr bool has_peer = get_named_compile_time_arg_val("has_peer") == 1;
 constexpr bool with_chosen = get_named_compile_time_arg_val("with_chosen") == 1;  // chosen_tiles.hpp
+constexpr bool hands_out_masses = get_named_compile_time_arg_val("masses") == 1;  // masses.hpp
 
 // Shapes. A group of `workers` cores shares one head of one user at a time.
 inline uint32_t users() { return COMMON_ARG(users); }
@@ -60,6 +61,8 @@ constexpr uint32_t cb_share_writer = get_named_compile_time_arg_val("cb_share_wr
 constexpr uint32_t cb_scratch = get_named_compile_time_arg_val("cb_scratch");
 constexpr uint32_t cb_chosen = get_named_compile_time_arg_val("cb_chosen");  // chosen_heads.hpp
 constexpr uint32_t cb_pages = get_named_compile_time_arg_val("cb_pages");
+constexpr uint32_t cb_masses = get_named_compile_time_arg_val("cb_masses");  // mass_columns.hpp
+constexpr uint32_t cb_mass_words = get_named_compile_time_arg_val("cb_mass_words");
 // With speculation; the last one on the exchange core.
 constexpr uint32_t cb_guess = get_named_compile_time_arg_val("cb_guess");
 constexpr uint32_t cb_norms = get_named_compile_time_arg_val("cb_norms");

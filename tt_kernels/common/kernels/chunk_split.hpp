@@ -22,6 +22,13 @@ struct Range {
     uint32_t size() const { return end - begin; }
 };
 
+// Takes the next chunk from the start of `range`: `tiles`, or the rest if that is at most `most`.
+inline Range next_chunk(Range& range, uint32_t tiles, uint32_t most) {
+    const uint32_t begin = range.begin, left = range.size();
+    range.begin += left <= most ? left : tiles;
+    return {begin, range.begin};
+}
+
 // A worker's part of one head: what it reads of the guess's two ranges, then a slice of the middle.
 struct Part {
     Range first;

@@ -28,7 +28,15 @@ constexpr uint32_t column(uint32_t index) {
     return index < in_left_face ? 2 * index + 1 : in_left_face + index;
 }
 
-// A page that is handed out: the float32 tile of row sums, then a word for each row of the head with its row maximum,
+// Rows of a tile of queries whose masses count: `count` of them from `first` on, each `step` after the one before.
+struct Rows {
+    uint32_t first, count, step;
+
+    uint32_t at(uint32_t index) const { return first + index * step; }
+    uint32_t end() const { return at(count - 1) + 1; }
+};
+
+// A page that is handed out: the float32 tile of row sums, then a word for each of its Rows with the row maximum,
 // bfloat16.
 constexpr uint32_t tile_bytes = 2 * tile_rows::tile_bytes;
 constexpr uint32_t max_rows = 32;

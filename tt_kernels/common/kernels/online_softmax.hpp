@@ -244,13 +244,13 @@ inline void add_rescaled(uint32_t first, uint32_t tiles) {
 }
 
 // Packs register `index`, a state's tile of row sums with mass_columns.hpp, into the next page of `masses`, with the
-// row maxima of rows [begin, end), column 0 of the only tile of `row_max`; then clears its columns of masses.
+// row maxima of `rows`, column 0 of tile `tile` of the buffer `row_max`; then clears its columns of masses there.
 inline void hand_out_masses(
     [[maybe_unused]] uint32_t masses,
     [[maybe_unused]] uint32_t index,
     [[maybe_unused]] uint32_t row_max,
-    [[maybe_unused]] uint32_t begin,
-    [[maybe_unused]] uint32_t end) {
+    [[maybe_unused]] uint32_t tile,
+    [[maybe_unused]] const mass_columns::Rows& rows) {
     register_rows::finish();
     PACK(({
         const auto& buffer = get_local_cb_interface(masses);
@@ -259,15 +259,16 @@ inline void hand_out_masses(
         ckernel::mop_run(1, 1);
         // The weights of this step were packed after the matrix unit had read these row maxima.
         const auto& maxima = get_local_cb_interface(row_max);
-        const uint32_t from = (maxima.fifo_limit - maxima.fifo_size) << 4;
+        const uint32_t from = (maxima.fifo_limit - maxima.fifo_size + tile * maxima.fifo_page_size) << 4;
         volatile tt_l1_ptr uint32_t* to = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(
             (buffer.fifo_wr_ptr << 4) + mass_columns::tile_bytes);
-        for (uint32_t row = begin; row < end; ++row) {
-            *to++ = *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(from + mass_columns::row_offset(row) / 2);
+        for (uint32_t i = 0; i < rows.count; ++i) {
+            *to++ = *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(
+                from + mass_columns::row_offset(rows.at(i)) / 2);
         }
         (void)to[-1];  // read back: they have reached L1
     }));
-    register_rows::clear_masses(index, register_rows::bands_of(begin, end));
+    register_rows::clear_masses(index, register_rows::bands_of(rows.first, rows.end()));
 }
 
 // state = state * rescale + weights @ [values | 1] over `rows` tiles of keys; pops the weights.

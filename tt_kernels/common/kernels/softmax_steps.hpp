@@ -39,8 +39,8 @@ struct ChunkStep {
 // stages up, or in its turn.
 // Row maxima are in two buffers, which alternate by chunk. They move by the slots() tiles of queries that a job may
 // have, so that pointers stay at the start. Op, a class derived from this one, has
-//     masses                          constant: a buffer of pages of mass_columns.hpp, one for each step, or `none`; then
-//     first_row, end_row()            the rows of the head
+//     masses                          constant: a buffer of pages of mass_columns.hpp, or `none`
+//     mass_rows(step)                 those of its tile of queries; a step without any has no page
 //     slots(), scale()                tiles of queries of a job, see above
 //     score(step)                     the scores of a step; pops the keys after the last tile of queries
 //     emits_at_once                   constant: see above
@@ -116,17 +116,22 @@ private:
         }
         cb_wait_front(config::cb_weights, capacity());
         constexpr bool with_masses = Op::masses != mass_columns::none;
+        [[maybe_unused]] mass_columns::Rows rows{};
         if constexpr (with_masses) {
-            cb_reserve_back(Op::masses, 1);
+            rows = static_cast<const Op&>(*this).mass_rows(last_);
+            if (rows.count > 0) {
+                cb_reserve_back(Op::masses, 1);
+            }
         }
         accumulate<with_masses>(
-            last_.first, last_.rows, last_.bands(), [this]([[maybe_unused]] uint32_t index) {
+            last_.first, last_.rows, last_.bands(), [&]([[maybe_unused]] uint32_t index) {
                 if constexpr (with_masses) {
-                    const auto& op = static_cast<const Op&>(*this);
-                    hand_out_masses(Op::masses, index, raised(last_), op.first_row, op.end_row());
+                    if (rows.count > 0) {
+                        hand_out_masses(Op::masses, index, raised(last_), last_.tile, rows);
+                    }
                 }
             });
-        if constexpr (with_masses) {
+        if (with_masses && rows.count > 0) {
             cb_push_back(Op::masses, 1);
         }
         if (!last_.first) {

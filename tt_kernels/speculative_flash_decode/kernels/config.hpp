@@ -9,18 +9,13 @@
 
 namespace config {
 
-constexpr bool hands_out_masses = get_named_compile_time_arg_val("masses") == 1;  // tile_mass.hpp
-
 inline bool guess_alone() { return COMMON_ARG(guess_alone) != 0; }
 inline uint32_t query_heads() { return kv_heads() * group_heads(); }
 constexpr uint32_t query_tiles() { return 1; }
+inline uint32_t chunk_tiles() { return key_tiles(); }
 inline uint32_t items() { return users() * kv_heads(); }
 
 constexpr uint32_t cb_mask = get_named_compile_time_arg_val("cb_mask");
-constexpr uint32_t cb_masses = get_named_compile_time_arg_val("cb_masses");  // mass_columns.hpp
-constexpr uint32_t cb_mass_weights = get_named_compile_time_arg_val("cb_mass_weights");
-constexpr uint32_t cb_mass_line = get_named_compile_time_arg_val("cb_mass_line");
-constexpr uint32_t cb_totals = get_named_compile_time_arg_val("cb_totals");
 constexpr uint32_t cb_exact = get_named_compile_time_arg_val("cb_exact");
 
 // Heads whose guess is on the exchange core; and for each user, of which this is the first, what has landed on the core

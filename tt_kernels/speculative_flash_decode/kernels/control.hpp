@@ -10,6 +10,7 @@
 #include "config.hpp"
 #include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/head_split.hpp"
+#include "tt_kernels/common/kernels/mass_columns.hpp"
 
 namespace control {
 
@@ -29,5 +30,12 @@ inline attention::HeadSplit split_of(uint32_t tokens, uint32_t chosen) {
     guess.first += chosen;
     return {{attention::Ends(tokens, guess), config::workers()}, alone};
 }
+
+// Where the rows lie whose masses count (masses.hpp): a head's, in the only tile of queries.
+struct HeadRows {
+    uint32_t first;
+
+    mass_columns::Rows rows_of(uint32_t) const { return {first, config::group_heads(), 1}; }
+};
 
 }  // namespace control

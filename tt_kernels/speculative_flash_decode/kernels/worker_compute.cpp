@@ -75,6 +75,7 @@ struct State : Steps<MaskedStep, State> {
     }
 
     uint32_t end_row() const { return first_row + config::group_heads(); }
+    mass_columns::Rows mass_rows(const MaskedStep&) const { return {first_row, config::group_heads(), 1}; }
 
     static __attribute__((noinline)) void emit(uint32_t to, Bands bands, bool broken) {
         normalise_init(to);

@@ -10,13 +10,13 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "control.hpp"
-#include "masses.hpp"
 #include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chosen_heads.hpp"
 #include "tt_kernels/common/kernels/fetch_control.hpp"
 #include "tt_kernels/common/kernels/head_share.hpp"
 #include "tt_kernels/common/kernels/head_rows.hpp"
+#include "tt_kernels/common/kernels/masses.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/read_share.hpp"
@@ -126,7 +126,7 @@ void kernel_main() {
             share, in_turn, read_chunk, [&](uint32_t sources) { partials.receive(sources, credit_of); });
         if constexpr (config::hands_out_masses) {
             if (worker == attention::reducer && config::workers() > 1) {
-                totals.take(item % config::kv_heads() * config::group_heads());
+                totals.take(control::HeadRows{item % config::kv_heads() * config::group_heads()});
                 totals.send(head.workers_end(), at_worker);
             }
         }

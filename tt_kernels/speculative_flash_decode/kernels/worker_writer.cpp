@@ -9,10 +9,10 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "control.hpp"
-#include "masses.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chosen_heads.hpp"
 #include "tt_kernels/common/kernels/head_share.hpp"
+#include "tt_kernels/common/kernels/masses.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
@@ -143,7 +143,7 @@ void kernel_main() {
 
     partial_link::Sender partials(worker, receiver.x, receiver.y);
     [[maybe_unused]] const auto mass_lines = TensorAccessor(ACCESSOR_ARGS(masses), RUNTIME_ARG(masses));
-    masses::Keeper keeper(RUNTIME_ARG(scale_log2e));
+    masses::Keeper<control::HeadRows> keeper(RUNTIME_ARG(scale_log2e));
     [[maybe_unused]] masses::Totals totals;
     [[maybe_unused]] const bool alone = config::workers() == 1;
     uint32_t round = 0;
@@ -173,25 +173,16 @@ void kernel_main() {
                 partials.send(head.begin, head.end);
             }
         };
-        const bool last_is_empty = part.last.size() == 0, has_middle = part.middle.size() > 0;
-        const attention::Range& guess_end = last_is_empty ? part.first : part.last;
-        // The masses of its last chunk are kept after a partial result has been sent.
-        [[maybe_unused]] const attention::Range& final_range = has_middle ? part.middle : guess_end;
+        [[maybe_unused]] const control::HeadRows rows{head.begin};
         if constexpr (config::hands_out_masses) {
-            using Chunks = masses::Keeper::Chunks;
-            keeper.begin(head.begin);
+            keeper.begin(rows, part, attention::tiles_of(tokens));
             auto order = chosen_heads::order_of(control::ends_of(tokens), share.chosen, round);
-            keeper.fetch(part, order, mass_lines.get_noc_addr(item));
-            // The guess goes before the masses of its last chunk are kept.
-            keeper.keep(part.first, last_is_empty ? Chunks::all_but_last : Chunks::all);
-            keeper.keep(part.last, Chunks::all_but_last);
+            keeper.fetch(order, mass_lines.get_noc_addr(item));
+            keeper.keep_guess();
             send_guess_or_partial();
-            if (has_middle) {
-                keeper.keep(guess_end, Chunks::last);
-                keeper.keep(part.middle, Chunks::all_but_last);
-            }
+            keeper.keep_rest();
             if (reduces) {
-                keeper.keep(final_range, Chunks::last);
+                keeper.keep_last();
                 if (!alone) {
                     keeper.take_totals();  // while compute divides by them
                 }
@@ -204,7 +195,7 @@ void kernel_main() {
                 partials.send(head.begin, head.end);
             }
             if constexpr (config::hands_out_masses) {
-                keeper.keep(final_range, masses::Keeper::Chunks::last);
+                keeper.keep_last();
             }
         } else if constexpr (config::speculate) {
             const Tiles gathered = gathered_tiles(output, start_of(config::cb_exact), head.user);
@@ -221,13 +212,13 @@ void kernel_main() {
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {
                 if (alone) {
-                    totals.take(head.begin);
+                    totals.take(rows);
                 }
                 if (alone || !reduces) {
                     keeper.take_totals();
                 }
                 auto order = chosen_heads::order_of(control::ends_of(tokens), share.chosen, round);
-                keeper.write(part, order, mass_lines.get_noc_addr(item), alone);
+                keeper.write(order, mass_lines.get_noc_addr(item), alone);
             }
         }
     }

@@ -45,10 +45,12 @@ struct IntervalMask {
 // The state of one job on this core: for each of its query tiles what online_softmax.hpp describes, in turn in cb_state
 // and in one of the two buffers of row maxima.
 struct State : Steps<TreeStep, State> {
-    static constexpr uint32_t masses = mass_columns::none;
+    static constexpr uint32_t masses = config::hands_out_masses ? config::cb_masses : mass_columns::none;
     static constexpr bool emits_at_once = false;
     static uint32_t slots() { return config::query_tiles(); }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
+
+    static mass_columns::Rows mass_rows(const TreeStep& step) { return jobs::Roots{}.rows_of(step.tile); }
 
     bool handed_over = false;  // the state before, which the writer may still be reading
 
@@ -189,7 +191,11 @@ struct State : Steps<TreeStep, State> {
             partial_merge::hand_over(row_max(), tiles - 1 - tile, config::query_tiles() - 1 - tile);
         }
         handed_over = true;
-        for (uint32_t tile = 0; tile < tiles; ++tile) {
+    }
+
+    void hand_over_and_drop(const jobs::Job& job) {
+        hand_over(job);
+        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
             cb_pop_front(config::cb_state, config::partial_tiles);
         }
@@ -267,7 +273,7 @@ void kernel_main() {
                 if (reduces) {
                     state.emit_guesses(job);
                 } else {
-                    state.hand_over(job);
+                    state.hand_over_and_drop(job);
                 }
             }
         }
@@ -283,9 +289,12 @@ void kernel_main() {
         }
         state.receive(job, share.sources);
         if (reduces) {
+            if constexpr (config::hands_out_masses) {
+                state.hand_over(job);  // its row sums and maxima are what masses are relative to
+            }
             state.emit_results(job);
         } else if (!state.empty) {
-            state.hand_over(job);
+            state.hand_over_and_drop(job);
         }
     }
 }

@@ -177,7 +177,8 @@ private:
 // Clears all tiles, once, as the buffers' pointers stay at the start. The zeros are there after the barrier of reads.
 inline void clear_tiles() {
     tile_masks::clear(get_write_ptr(config::cb_query_times), config::query_tiles() * tile_rows::tile_bytes);
-    tile_masks::clear(get_write_ptr(config::cb_key_times), 2 * config::tree_tiles() * tile_rows::tile_bytes);
+    tile_masks::clear(
+        get_write_ptr(config::cb_key_times), get_local_cb_interface(config::cb_key_times).fifo_size);
 }
 
 }  // namespace interval_tiles

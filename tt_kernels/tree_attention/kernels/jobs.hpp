@@ -13,6 +13,7 @@
 #include "config.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/head_split.hpp"
+#include "tt_kernels/common/kernels/mass_columns.hpp"
 
 namespace jobs {
 
@@ -69,6 +70,8 @@ struct Span {
         guess.after = tokens - attention::min(prefix + 1, tokens);
         return guess;
     }
+    // The tiles that the root sees some of.
+    uint32_t of_root() const { return attention::tiles_of(attention::min(prefix + 1, tokens)); }
     bool bypassed() const { return guess().bypassed(tokens); }
 
     attention::Ends ends() const {
@@ -94,11 +97,21 @@ inline Span span_of(uint32_t own) {
     return {prefix, attention::min(prefix + config::nodes(), config::cache_tiles() * tile_tokens)};
 }
 
+// Where the rows lie whose masses count (masses.hpp): of each query head the root's, in a job that has all of them.
+struct Roots {
+    __attribute__((noinline)) mass_columns::Rows rows_of(uint32_t tile) const {
+        const uint32_t nodes = config::nodes(), before = (tile * 32 + nodes - 1) / nodes;  // heads
+        const uint32_t first = before * nodes - tile * 32;
+        if (first >= 32 || before >= config::group_heads()) {
+            return {0, 0, nodes};
+        }
+        return {first, attention::min((31 - first) / nodes + 1, config::group_heads() - before), nodes};
+    }
+};
+
 // Takes the next chunk from the start of `range`: chunk_tiles, or the rest with the last of them if the buffers hold both.
 inline attention::Range next_chunk(attention::Range& range) {
-    const uint32_t begin = range.begin, left = range.size();
-    range.begin += left <= config::key_tiles() ? left : config::chunk_tiles();
-    return {begin, range.begin};
+    return attention::next_chunk(range, config::chunk_tiles(), config::key_tiles());
 }
 template <typename Visit>
 inline void for_each_chunk(attention::Range range, Visit visit) {

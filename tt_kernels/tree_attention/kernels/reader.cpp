@@ -16,6 +16,7 @@
 #include "tt_kernels/common/kernels/fetch_control.hpp"
 #include "tt_kernels/common/kernels/head_share.hpp"
 #include "tt_kernels/common/kernels/head_rows.hpp"
+#include "tt_kernels/common/kernels/masses.hpp"
 #include "tt_kernels/common/kernels/merge_tree.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/read_share.hpp"
@@ -62,11 +63,14 @@ void kernel_main() {
     }
 
     partial_link::Receiver partials;
-    const auto credit_of = [&](uint32_t level) {
-        const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * merge_tree::child_of(worker, level);
-        return get_noc_addr(
-            get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), get_semaphore(config::sem_credit));
+    const auto at_worker = [&](uint32_t other, uint32_t address) {
+        const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * other;
+        return get_noc_addr(get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), address);
     };
+    const auto credit_of = [&](uint32_t level) {
+        return at_worker(merge_tree::child_of(worker, level), get_semaphore(config::sem_credit));
+    };
+    [[maybe_unused]] masses::Totals totals;
     uint32_t round = 0;
     for (uint32_t index = group; index < jobs::count(); index += groups, ++round) {
         const jobs::Job job = jobs::job_of(index);
@@ -76,7 +80,8 @@ void kernel_main() {
         }
         const jobs::Span span = jobs::span_of(own);
         const uint32_t chosen = chosen_heads::keep(span.ends(), round);
-        const attention::Share share = span.split(chosen).share(worker, chosen);
+        const attention::HeadSplit head = span.split(chosen);
+        const attention::Share share = head.share(worker, chosen);
         head_share::pass_on(share);
         const attention::Part& part = share.part;
         const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
@@ -108,6 +113,12 @@ void kernel_main() {
         };
         head_share::read(
             share, in_turn, read_chunk, [&](uint32_t sources) { partials.receive(sources, credit_of); });
+        if constexpr (config::hands_out_masses) {
+            if (worker == attention::reducer && config::workers() > 1) {
+                totals.take(jobs::Roots{});
+                totals.send(head.workers_end(), at_worker);
+            }
+        }
     }
     noc_async_atomic_barrier();
 }

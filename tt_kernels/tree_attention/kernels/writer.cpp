@@ -15,7 +15,9 @@
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/attention_control.hpp"
+#include "tt_kernels/common/kernels/chosen_heads.hpp"
 #include "tt_kernels/common/kernels/head_share.hpp"
+#include "tt_kernels/common/kernels/masses.hpp"
 #include "tt_kernels/common/kernels/partial_link.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 #include "tt_kernels/common/kernels/tile_rows.hpp"
@@ -123,10 +125,16 @@ void kernel_main() {
     const auto intervals = TensorAccessor(ACCESSOR_ARGS(intervals), RUNTIME_ARG(intervals));
     const auto output = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(exact));
 
-    cache_rows::push_ones();
-    interval_tiles::clear_tiles();
-    noc_async_read_barrier();
-    cache_rows::push_values_ones();
+    if constexpr (config::hands_out_masses) {
+        cache_rows::push_mass_columns();
+        interval_tiles::clear_tiles();
+        noc_async_read_barrier();
+    } else {
+        cache_rows::push_ones();
+        interval_tiles::clear_tiles();
+        noc_async_read_barrier();
+        cache_rows::push_values_ones();
+    }
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
         reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(get_read_ptr(config::cb_control_writer));
@@ -142,7 +150,12 @@ void kernel_main() {
     const bool reduces = worker == attention::reducer;
     [[maybe_unused]] measured_rows::Pairs pairs;
     interval_tiles::Times times;
-    for (uint32_t index = group; index < jobs::count(); index += groups) {
+    [[maybe_unused]] const auto mass_lines = TensorAccessor(ACCESSOR_ARGS(masses), RUNTIME_ARG(masses));
+    masses::Keeper<jobs::Roots> keeper(RUNTIME_ARG(scale_log2e));
+    [[maybe_unused]] masses::Totals totals;
+    [[maybe_unused]] const bool alone = config::workers() == 1;
+    uint32_t round = 0;
+    for (uint32_t index = group; index < jobs::count(); index += groups, ++round) {
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = words[control::first_tokens + job.user];
         const bool skipped = own == 0;
@@ -167,6 +180,15 @@ void kernel_main() {
                 scatter_results(cb, to, job, [](uint32_t) {}, [](uint32_t) {});
             }
         };
+        const bool keeps = config::hands_out_masses && !skipped;
+        if constexpr (config::hands_out_masses) {
+            if (keeps) {
+                keeper.begin(jobs::Roots{}, part, span.of_root());
+                auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
+                keeper.fetch(order, mass_lines.get_noc_addr(index));
+                keeper.keep_guess();
+            }
+        }
         if constexpr (config::speculate) {
             if (reduces) {
                 scatter(config::cb_guess, guess);
@@ -183,6 +205,17 @@ void kernel_main() {
                 send();
             }
         }
+        if constexpr (config::hands_out_masses) {
+            if (keeps) {
+                keeper.keep_rest();
+                if (reduces) {
+                    keeper.keep_last();
+                    if (!alone) {
+                        keeper.take_totals();  // while compute divides by them
+                    }
+                }
+            }
+        }
         if (!reduces) {
             if (!skipped && share.sends) {
                 send();
@@ -194,6 +227,20 @@ void kernel_main() {
                 sums, index, get_arg_val<uint32_t>(deciding_core), get_arg_val<uint32_t>(deciding_core + 1));
         } else {
             scatter(config::cb_output, output);
+        }
+        if constexpr (config::hands_out_masses) {
+            if (keeps && part.tiles() > 0) {
+                if (alone) {
+                    totals.take(jobs::Roots{});
+                } else if (!reduces) {
+                    keeper.keep_last();
+                }
+                if (alone || !reduces) {
+                    keeper.take_totals();
+                }
+                auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
+                keeper.write(order, mass_lines.get_noc_addr(index), alone);
+            }
         }
     }
     noc_async_full_barrier();

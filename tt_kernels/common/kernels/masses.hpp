@@ -6,58 +6,76 @@
 // so that they seldom change when the maximum rises. When the reducer has merged all partial results of the head, its
 // reader sends each worker the row sums and maxima, and each adds the masses of its tiles (tile_mass.hpp) to moving
 // averages in DRAM, a word for each tile of the cache: half of what it was and half of the mass.
+//
+// A row for each query head of a key/value head counts. They lie in the op's config::query_tiles() of a head: its
+// `Places` says, for each of these, which rows of it are the next ones that count.
 
 #pragma once
 
 #include <cstdint>
 
 #include "api/dataflow/dataflow_api.h"
-#include "config.hpp"
-#include "control.hpp"
-#include "tt_kernels/common/kernels/chunk_split.hpp"
-#include "tt_kernels/common/kernels/mass_columns.hpp"
-#include "tt_kernels/common/kernels/tile_mass.hpp"
+#include "attention_config.hpp"
+#include "chunk_split.hpp"
+#include "mass_columns.hpp"
+#include "tile_mass.hpp"
 
 namespace masses {
 
+using mass_columns::Rows;
 using Words = volatile tt_l1_ptr uint32_t*;
 using Halves = volatile tt_l1_ptr uint16_t*;
 
 inline Words words_at(uint32_t address) { return reinterpret_cast<Words>(address); }
 
-// cb_totals: of how many heads the totals have come and been taken, in 16 bytes of their own; then the row sum (float32)
-// and the row maximum (bfloat16) of each row of the head.
+// cb_mass_words: of how many heads the totals have come and been taken, in 16 bytes of their own, and the row sum (float32)
+// and the row maximum (bfloat16) of each row that counts; then, from whole lines of DRAM on, the words of the cache's tiles;
+// then for each tile of this worker the weights of these rows.
 constexpr uint32_t arrived_word = 0, taken_word = 1, totals_offset = 16, words_per_row = 2;
+constexpr uint32_t line_words = 32 / sizeof(uint32_t);  // DRAM is read by lines
+
+inline uint32_t whole_lines(uint32_t words) { return (words + line_words - 1) / line_words * line_words; }
+inline Words words() { return words_at(get_write_ptr(config::cb_mass_words)); }
+inline uint32_t line_start() {
+    const uint32_t totals = totals_offset / sizeof(uint32_t) + words_per_row * config::group_heads();
+    return get_write_ptr(config::cb_mass_words) + whole_lines(totals) * sizeof(uint32_t);
+}
+inline uint32_t* weights_start() {
+    return reinterpret_cast<uint32_t*>(line_start()) + whole_lines(config::cache_tiles());
+}
 
 // The totals of a head, on the reducer. With other workers its reader takes and sends them, while its writer sends the
 // result; a worker alone takes them by its writer, since its reader is then ahead, in the next head.
 class Totals {
 public:
-    // Reads those of a head whose first row is `first_row` from where compute hands over its state, for this writer.
-    void take(uint32_t first_row) {
-        const Words words = words_at(get_write_ptr(config::cb_totals));
-        cb_wait_front(config::cb_handover, 1);
-        while (words[taken_word] < heads_) {
-            invalidate_l1_cache();
+    // Reads those of a head from where compute hands over its states, a page for each tile of queries, for this writer.
+    template <typename Places>
+    void take(const Places& places) {
+        Words to = words() + totals_offset / sizeof(uint32_t);
+        for (uint32_t tile = 0; tile < config::query_tiles(); ++tile) {
+            cb_wait_front(config::cb_handover, 1);
+            while (words()[taken_word] < heads_) {
+                invalidate_l1_cache();
+            }
+            const Words page = words_at(get_read_ptr(config::cb_handover));
+            const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
+            const Rows rows = places.rows_of(tile);
+            for (uint32_t i = 0; i < rows.count; ++i) {
+                const uint32_t offset = mass_columns::row_offset(rows.at(i));
+                *to++ = *words_at(sums + offset);
+                *to++ = *reinterpret_cast<Halves>(maxima + offset / 2);
+            }
+            (void)to[-1];  // read back
+            cb_pop_front(config::cb_handover, 1);
         }
-        const Words page = words_at(get_read_ptr(config::cb_handover));
-        const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
-        Words to = words + totals_offset / sizeof(uint32_t);
-        for (uint32_t row = first_row; row < first_row + config::group_heads(); ++row) {
-            const uint32_t offset = mass_columns::row_offset(row);
-            *to++ = *words_at(sums + offset);
-            *to++ = *reinterpret_cast<Halves>(maxima + offset / 2);
-        }
-        (void)to[-1];  // read back
-        words[arrived_word] = ++heads_;
-        cb_pop_front(config::cb_handover, 1);
+        words()[arrived_word] = ++heads_;
     }
 
     // Sends them to the other workers below `end`: first to the last one, which has the most runs of tiles to write.
     // at(worker, address): the NoC address there.
     template <typename At>
     void send(uint32_t end, const At& at) const {
-        const uint32_t here = get_write_ptr(config::cb_totals);
+        const uint32_t here = get_write_ptr(config::cb_mass_words);
         const uint32_t bytes = config::group_heads() * words_per_row * sizeof(uint32_t);
         const auto for_each_worker = [&](auto visit) {
             for (uint32_t worker = end - 1; worker > 0; --worker) {
@@ -98,80 +116,82 @@ inline void for_each_run(Order& order, const attention::Range& rows, Visit visit
     }
 }
 
+template <typename Places>
 class Keeper {
 public:
     explicit Keeper(uint32_t scale_log2e) : scale_log2e_(scale_log2e) {
-        if constexpr (config::hands_out_masses) {  // else cb_totals is where an earlier program had it
-            const Words words = words_at(get_write_ptr(config::cb_totals));
-            words[arrived_word] = words[taken_word] = 0;
-            (void)words[arrived_word];  // read back: before any worker has sent anything
+        if constexpr (config::hands_out_masses) {  // else cb_mass_words is where an earlier program had it
+            words()[arrived_word] = words()[taken_word] = 0;
+            (void)words()[arrived_word];  // read back: before any worker has sent anything
         }
     }
 
-    // A head whose first row is `first_row`.
-    void begin(uint32_t first_row) {
-        first_row_ = first_row;
+    // A head of which this worker has `part`. end: rows of the cache from this one on do not count.
+    void begin(const Places& places, const attention::Part& part, uint32_t end) {
+        places_ = places;
+        part_ = part;
+        end_ = end;
         kept_ = weights_start();
         for (uint32_t row = 0; row < config::group_heads(); ++row) {
             rows_[row].octaves = no_chunk;
         }
     }
 
-    // Keeps what compute hands out of the chunks of `range`; of all, of all but the last, or of that alone.
-    enum class Chunks { all, all_but_last, last };
-    void keep(const attention::Range& range, Chunks which = Chunks::all) {
-        const uint32_t key_tiles = config::key_tiles();
-        for (uint32_t begin = range.begin; begin < range.end; begin += key_tiles) {
-            const uint32_t end = attention::min(begin + key_tiles, range.end);
-            if (which == Chunks::all || (end == range.end) == (which == Chunks::last)) {
-                keep_chunk(end - begin);
-            }
+    // Keep what compute hands out: of the guess, but for its last chunk, which can wait until the guess has been sent; of
+    // that and of the rest, but for the part's last chunk, which can wait until its partial result has been sent; of that.
+    void keep_guess() {
+        keep(part_.first, ends_with_first() ? Chunks::all_but_last : Chunks::all);
+        keep(part_.last, Chunks::all_but_last);
+    }
+    void keep_rest() {
+        if (part_.middle.size() > 0) {
+            keep(guess_end(), Chunks::last);
+            keep(part_.middle, Chunks::all_but_last);
         }
     }
+    void keep_last() { keep(part_.middle.size() > 0 ? part_.middle : guess_end(), Chunks::last); }
 
     // Waits for the totals of the head, and takes from them the factor of each row's weights.
     void take_totals() {
         ++heads_;
-        const Words words = words_at(get_write_ptr(config::cb_totals));
-        while (words[arrived_word] < heads_) {
+        while (words()[arrived_word] < heads_) {
             invalidate_l1_cache();
         }
-        const Words totals = words + totals_offset / sizeof(uint32_t);
+        const Words totals = words() + totals_offset / sizeof(uint32_t);
         for (uint32_t row = 0; row < config::group_heads(); ++row) {
             const uint32_t distance =
                 tile_mass::distance(rows_[row].reference, totals[words_per_row * row + 1], scale_log2e_);
             rows_[row].factor = tile_mass::factor(totals[words_per_row * row], distance, rows_[row].octaves);
         }
-        words[taken_word] = heads_;
+        words()[taken_word] = heads_;
     }
 
-    // Starts to read the words of the tiles of `part` from `line`: of each range, from its first tile to its last.
+    // Starts to read the words of the tiles of the part from `line`: of each range, from its first tile to its last.
+    // order: of the rows.
     template <typename Order>
-    void fetch(const attention::Part& part, Order& order, uint64_t line) {
+    void fetch(Order& order, uint64_t line) {
         noc_async_write_barrier();  // those of the head before have been sent from here
-        constexpr uint32_t last_of_line = 32 / sizeof(uint32_t) - 1;  // DRAM is read by lines
-        for (const attention::Range& range : {part.first, part.last, part.middle}) {
-            if (range.size() > 0) {
+        constexpr uint32_t last_of_line = line_words - 1;
+        for (const attention::Range& all : {part_.first, part_.last, part_.middle}) {
+            if (const attention::Range range = counted(all); range.size() > 0) {
                 const uint32_t begin = order.tile(range.begin) & ~last_of_line;
                 const uint32_t end = (order.tile(range.end - 1) | last_of_line) + 1;
                 const uint32_t offset = begin * sizeof(uint32_t);
-                noc_async_read(
-                    line + offset, get_write_ptr(config::cb_mass_line) + offset,
-                    (end - begin) * sizeof(uint32_t));
+                noc_async_read(line + offset, line_start() + offset, (end - begin) * sizeof(uint32_t));
             }
         }
     }
 
-    // Writes the masses of `part` to `line`, the NoC address of the head's: run by run, or at once where the part is the
+    // Writes the masses of the part to `line`, the NoC address of the head's: run by run, or at once where the part is the
     // whole head. They are there after the barrier of writes. order: of the rows.
     template <typename Order>
-    void write(const attention::Part& part, Order& order, uint64_t line, bool whole) {
+    void write(Order& order, uint64_t line, bool whole) {
         noc_async_read_barrier();  // of fetch()
         const uint32_t rows = config::group_heads();
-        uint32_t* masses = reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_line));
+        uint32_t* masses = reinterpret_cast<uint32_t*>(line_start());
         const uint32_t* weights = weights_start();
-        for (const attention::Range& range : {part.first, part.last, part.middle}) {
-            for_each_run(order, range, [&](uint32_t tile, uint32_t count) {
+        for (const attention::Range& range : {part_.first, part_.last, part_.middle}) {
+            for_each_run(order, counted(range), [&](uint32_t tile, uint32_t count) {
                 weigh(weights, masses + tile, count);
                 weights += count * rows;
                 if (!whole) {
@@ -180,7 +200,7 @@ public:
             });
         }
         if (whole) {
-            send(masses, line, 0, part.tiles());
+            send(masses, line, 0, attention::min(part_.tiles(), end_));
         }
     }
 
@@ -197,6 +217,26 @@ private:
         }
     }
 
+    bool ends_with_first() const { return part_.last.size() == 0; }
+    const attention::Range& guess_end() const { return ends_with_first() ? part_.first : part_.last; }
+
+    // The rows of `range` that count.
+    attention::Range counted(const attention::Range& range) const {
+        return {attention::min(range.begin, end_), attention::min(range.end, end_)};
+    }
+
+    // Keeps what compute hands out of the chunks of `range`: of all, of all but the last, or of that alone.
+    enum class Chunks { all, all_but_last, last };
+    void keep(attention::Range range, Chunks which) {
+        while (range.size() > 0) {
+            const attention::Range chunk =
+                attention::next_chunk(range, config::chunk_tiles(), config::key_tiles());
+            if (which == Chunks::all || (range.size() == 0) == (which == Chunks::last)) {
+                keep_chunk(counted(chunk).size());
+            }
+        }
+    }
+
     // A row of the head. Its weights are kept relative to what is so many octaves above `reference`.
     struct Row {
         uint16_t reference, maximum;  // its maximum in the first chunk and in the last one, bfloat16
@@ -207,27 +247,30 @@ private:
     // For the maximum to rise by. Factors (tile_mass.hpp) hold one more.
     static constexpr uint32_t spare_octaves = 2;
 
-    static uint32_t* weights_start() {
-        return reinterpret_cast<uint32_t*>(get_write_ptr(config::cb_mass_weights));
-    }
-
     void keep_chunk(uint32_t tiles) {
         const uint32_t rows = config::group_heads();
-        cb_wait_front(config::cb_masses, 1);
-        const uint32_t page = get_read_ptr(config::cb_masses);
-        for (uint32_t row = 0; row < rows; ++row) {
-            raise(row, words_at(page + mass_columns::tile_bytes)[row]);
-            const uint32_t factor = rows_[row].factor;
-            const uint32_t from = page + mass_columns::row_offset(first_row_ + row);
-            uint32_t* to = kept_ + row;
-            for (uint32_t tile = 0; tile < tiles; ++tile) {
-                const uint32_t weight = *words_at(from + mass_columns::column_offset(tile));
-                *to = tile_mass::product(tile_mass::fixed(weight), factor);
-                to += rows;
+        uint32_t row = 0;
+        for (uint32_t query_tile = 0; query_tile < config::query_tiles(); ++query_tile) {
+            const Rows here = places_.rows_of(query_tile);
+            if (here.count == 0) {
+                continue;
             }
+            cb_wait_front(config::cb_masses, 1);
+            const uint32_t page = get_read_ptr(config::cb_masses);
+            for (uint32_t i = 0; i < here.count; ++i, ++row) {
+                raise(row, words_at(page + mass_columns::tile_bytes)[i]);
+                const uint32_t factor = rows_[row].factor;
+                const uint32_t from = page + mass_columns::row_offset(here.at(i));
+                uint32_t* to = kept_ + row;
+                for (uint32_t tile = 0; tile < tiles; ++tile) {
+                    const uint32_t weight = *words_at(from + mass_columns::column_offset(tile));
+                    *to = tile_mass::product(tile_mass::fixed(weight), factor);
+                    to += rows;
+                }
+            }
+            cb_pop_front(config::cb_masses, 1);
         }
         kept_ += tiles * rows;
-        cb_pop_front(config::cb_masses, 1);
     }
 
     // Takes a row's maximum of a chunk. What is kept of the row changes only where the maximum passes what that is
@@ -287,8 +330,10 @@ private:
     }
 
     uint32_t scale_log2e_;
-    uint32_t first_row_ = 0;
-    uint32_t* kept_ = nullptr;  // the next words of cb_mass_weights: of each tile and row
+    Places places_{};
+    attention::Part part_{};
+    uint32_t end_ = 0;
+    uint32_t* kept_ = nullptr;  // the next weights: of each tile and row
     uint32_t heads_ = 0;
     Row rows_[mass_columns::max_rows];
 };
