@@ -19,7 +19,15 @@ from models.llama31_8b.spec_decode.tree import TokenTree
 from tests.support.host_kernels import run_header
 from tests.tt_kernels.attention import binary, chain, intervals_of, random_tree, star
 from tt_kernels.common import merge_tree
-from tt_kernels.common.attention_split import DECIDER, EXCHANGE, MAX_CHUNKS, WORKER, assign_cores, most_tiles
+from tt_kernels.common.attention_split import (
+    DECIDER,
+    EXCHANGE,
+    MAX_CHUNKS,
+    MAX_COLUMNS,
+    WORKER,
+    assign_cores,
+    most_tiles,
+)
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, MAX_USERS, UNKNOWN, YIELDED
 from tt_kernels.common.reference import NobodyError, sender, sends
@@ -292,6 +300,38 @@ def test_the_kernels_split_is_the_hosts(tmp_path):
         assert (bool(has_guess), bool(has_rest)) == (bool(part.guess), bool(part.middle)), case
 
 
+def test_a_trees_workers_have_the_room_that_masses_take(tmp_path):
+    """No worker has more tiles of a head than weights have room, nor more masked chunks than times."""
+    body = r"""
+        attention::GuessRange guess{uint32_t(in[2]), uint32_t(in[3]), true, uint32_t(in[0] - in[1] - 1)};
+        const attention::EvenSplit split(attention::Ends(in[0], guess), in[4], 10);
+        uint32_t tiles = 0, chunks = 0;
+        for (uint32_t worker = 0; worker < in[4]; ++worker) {
+            const attention::Part part = split.part(worker);
+            tiles = attention::max(tiles, part.tiles());
+            uint32_t masked = 0;
+            attention::Range ranges[] = {part.first, part.last, part.middle};
+            for (attention::Range& range : ranges)
+                while (range.size() > 0) masked += attention::next_chunk(range, in[5], in[6]).end > in[1] / 32;
+            chunks = attention::max(chunks, masked);
+        }
+        std::printf("%u %u", tiles, chunks);
+    """
+    forms = product((0, 30, 31, 95, 400, 3000), (2, 16, 33, 64, 256), (1, 4, 9, 60), (1, 8))
+    cases = []
+    for (prefix, nodes, first, last), workers, chunk in product(forms, (1, 2, 3, 7, 31), (1, 2, 8)):
+        tokens = -(-(prefix + nodes) // 32) * 32
+        problem = replace(LLAMA_TREE, nodes=nodes, max_tokens=tokens, guess=GuessRange(32, 32))
+        most = chunk + trees.rest_tiles(problem, chunk)
+        cases.append((problem, (prefix + nodes, prefix, first, last, workers, chunk, most)))
+    given = [numbers for _, numbers in cases]
+    for (problem, numbers), (tiles, chunks) in zip(
+        cases, run_header(tmp_path, f"{KERNELS}/chunk_split.hpp", 7, body, given), strict=True
+    ):
+        assert tiles <= most_tiles(problem.cache_tiles, numbers[4], trees.FEW_TILES), numbers
+        assert chunks <= trees.masked_chunks(problem, numbers[5]), numbers
+
+
 # ------------------------------------------------------------------------------ the merge of partial results
 
 
@@ -464,6 +504,32 @@ def test_the_deciding_core_and_the_exchange_core_are_no_workers():
         assert not {split.decider, split.exchange} & set(split.workers)
     with pytest.raises(UnsupportedError, match="1 workers per head need 1 cores, the grid has 0 for them"):
         trees.choose_work_split(guessed, GRID[:1], N150_L1)
+
+
+@pytest.mark.parametrize("nodes", [1, 16, 64])
+@pytest.mark.parametrize("users, max_tokens", [(1, 131072), (8, 8192)])
+def test_trees_that_hand_out_masses_do_a_head_at_once(nodes, users, max_tokens):
+    problem = replace(
+        LLAMA_TREE,
+        **{"users": users, "max_tokens": max_tokens, "nodes": nodes},
+        guess=GuessRange.both_ends(128),
+        with_chosen=True,
+        with_masses=True,
+    )
+    layout = trees.choose_work_split(problem, GRID, N150_L1, exchange=GRID[-1])
+    assert (layout.passes, layout.query_tiles) == (1, problem.query_tiles)
+    assert layout.key_tiles + trees.rest_tiles(problem, layout.key_tiles) <= MAX_COLUMNS
+    assert max(buffer.index for buffer in layout.buffers.values()) < 32, "those that a core has"
+    by_index = [(buffer.index, role) for buffer in layout.buffers.values() for role in buffer.roles]
+    assert len(set(by_index)) == len(by_index), "two buffers of a core"
+    refused = [({"key_chunk": 800}, "key_chunk 800: at most ... where masses are handed out")]
+    if fewer := problem.query_tiles - 1:
+        refused.append(({"query_tiles": fewer}, f"query_tiles must be the {fewer + 1} of .* masses .* got {fewer}"))
+    for options, message in refused:
+        with pytest.raises(UnsupportedError, match=message):
+            trees.choose_work_split(problem, GRID, N150_L1, **options)
+    with pytest.raises(UnsupportedError, match="query_tiles 32 and key_chunk 32 .* 150000 are free"):
+        trees.choose_work_split(replace(problem, nodes=256, users=1), GRID, 150_000)
 
 
 def test_trees_cores_are_dealt_to_groups():

@@ -20,9 +20,10 @@ def attention_calls(nodes: int, workers: int) -> dict[str, Call]:
     if nodes > 1:
         case, at = Case(nodes, max_tokens=256, workers=workers, grid=(4, 1)), [150]
         inputs = case.inputs(*case.random())
+        more = {"chosen": chosen_tiles(case, [[[1, 3]]]), "tile_masses": blank_masses(case)}
         return {
             "speculate": case.call("speculate", inputs, at, guess_range=SHORT),
-            "chosen": case.call("speculate", inputs, at, guess_range=SHORT, chosen=chosen_tiles(case, [[[1, 3]]])),
+            "chosen, masses": case.call("speculate", inputs, at, guess_range=SHORT, **more),
             "exact": case.call("exact", inputs, at),
         }
     case, at = replace(CHOOSING, workers=workers), CHOOSING_AT

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.run_op import Call, In, run_ops, words
-from tests.tt_kernels.attention import CHIP, Case, random_tree
+from tests.tt_kernels.attention import CHIP, Case, blank_masses, random_tree
 from tt_kernels.common.page_table import BLOCKS, Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import check_problem
@@ -93,8 +93,8 @@ def test_decoding_from_pages(sim_device, cache):
 
 
 def tree_calls(case: Case, q, caches, new, table, blocks, prefixes, parents, paths) -> list[Call]:
-    """Return calls that write nodes, attend to them and guess from chosen tiles, and commit paths; on plain caches,
-    then on paged ones."""
+    """Return calls that write nodes, attend to them, guess from chosen tiles and hand out masses, and commit paths; on
+    plain caches, then on paged ones."""
     block, calls = CAPACITY // table.shape[1], []
     fresh = [In(rows, case.cache) for rows in new]
     path = words([each + [-1] * (case.nodes - len(each)) for each in paths])
@@ -106,8 +106,8 @@ def tree_calls(case: Case, q, caches, new, table, blocks, prefixes, parents, pat
         more = {"page_table": words(table)} if paged else {}
         prefix, op = words(prefixes), "tt_kernels.tree_cache.op"
         calls.append(Call(f"{op}:write_nodes", *inputs[1:], *fresh, prefix, case.nodes, **more))
-        guess = {"program_config": None, "chosen": words(chosen, "uint32")} | more
-        calls.append(case.call("speculate", inputs, prefixes, parents, **guess))
+        guess = {"program_config": None, "chosen": words(chosen, "uint32"), "tile_masses": blank_masses(case)}
+        calls.append(case.call("speculate", inputs, prefixes, parents, **guess, **more))
         calls.append(Call(f"{op}:commit_path", inputs[1:], prefix, path, case.nodes, **more))
     return calls
 
