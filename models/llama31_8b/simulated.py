@@ -40,21 +40,14 @@ def on_simulated_chips() -> bool:
 
 
 def opening_options(trace_bytes: int = BOARD_TRACE_BYTES) -> dict[str, int]:
-    """Return the keyword arguments of ttnn.open_mesh_device for this process's boards or simulated chips.
+    """Return the keyword arguments of `MeshShape.open` for this process's boards or simulated chips.
 
     Args:
         trace_bytes: DRAM for traces on boards; simulated chips run small models and keep TRACE_REGION_BYTES.
     """
-    trace_bytes = TRACE_REGION_BYTES if on_simulated_chips() else trace_bytes
-    return {"trace_region_size": trace_bytes, "worker_l1_size": tensors_l1_bytes()}
-
-
-def tensors_l1_bytes() -> int:
-    """Return the L1 of a core that is left for tensors beside what programs in flight have."""
-    import ttnn
-
-    kernels = KERNEL_BYTES if on_simulated_chips() else BOARD_KERNEL_BYTES
-    return int(ttnn.device.get_max_worker_l1_unreserved_size()) - kernels
+    if on_simulated_chips():
+        return {"trace_region_size": TRACE_REGION_BYTES, "kernel_bytes": KERNEL_BYTES}
+    return {"trace_region_size": trace_bytes, "kernel_bytes": BOARD_KERNEL_BYTES}
 
 
 def command(

@@ -45,6 +45,7 @@ FAMILIES: dict[str, Family] = {
     "stock_decode": stock_decode.STOCK_DECODE,
     "paged_cache": attention.PAGED_CACHE,
     "tree_attention": attention.TREE_ATTENTION,
+    "tree_masses": attention.TREE_MASSES,
     "long_context": attention.LONG_CONTEXT,
     "sampling": sampling.SAMPLING,
     "sgdc": sgdc.SGDC,

@@ -171,6 +171,35 @@ TREE_ATTENTION = Family(
     ],
 )
 
+
+def _tree_masses(device, p: SimpleNamespace) -> Row:
+    """One key/value head of Llama 3.1 8B: a tree with a guess of GUESS tokens at either end, without masses and with
+    them."""
+    import torch
+
+    from perf.lib.tensors import intervals_of, parents_of, tile, words
+    from tt_kernels.tree_attention.op import ProgramConfig, speculative_tree_attention
+
+    torch.manual_seed(0)
+    q = tile(device, (1, 4, p.nodes, 128))
+    k, v = (tile(device, (1, 1, p.context, 128), "bfloat8_b") for _ in range(2))
+    prefix = words(device, [p.context - p.nodes])
+    intervals = words(device, [intervals_of(parents_of("balanced", p.nodes))])
+    masses = words(device, torch.zeros(1, 1, p.context // 32), "uint32")
+    config = ProgramConfig((4, 3), workers_per_head=p.workers, query_tiles=-(-4 * p.nodes // 32), key_chunk=CHUNK)
+    launch = partial(speculative_tree_attention, q, k, v, prefix, intervals, chunk_size=GUESS, program_config=config)
+    row = {"plain": cycles_of(device, launch), "masses": cycles_of(device, partial(launch, tile_masses=masses))}
+    return measurable(row) | {"ratio": row["masses"] / row["plain"]}
+
+
+TREE_MASSES = Family(
+    about="what a tree that speculates pays for handing out the masses of its root",
+    options={"context": 1024, "nodes": 16, "workers": 1},
+    points={"default": ["workers=1,4"]},
+    chip=lambda point: Chip("4x3"),
+    measure=_tree_masses,
+)
+
 # --- long contexts ---
 
 # By the cores that take part: the chip's grid, the key/value heads, the columns and rows of the pair's sender and

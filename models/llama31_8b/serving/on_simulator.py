@@ -13,7 +13,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ..simulated import tensors_l1_bytes
+from ..simulated import KERNEL_BYTES
+from ..tt.mesh import tensors_l1_bytes
 
 SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 
@@ -21,7 +22,7 @@ SERVER = ("-m", "vllm.entrypoints.openai.api_server")
 def main(argv: Sequence[str]) -> None:
     """Replace this process by the server. argv: vLLM's --additional-config, then its other options."""
     config = json.loads(argv[0])
-    config["tt"]["worker_l1_size"] = tensors_l1_bytes()
+    config["tt"]["worker_l1_size"] = tensors_l1_bytes(KERNEL_BYTES)
     line = [sys.executable, *SERVER, "--additional-config", json.dumps(config), *argv[1:]]
     os.execv(sys.executable, line)
 

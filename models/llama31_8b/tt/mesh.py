@@ -167,9 +167,13 @@ class MeshShape:
         )
         return ttnn.to_device(host, mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG) if on_device else host
 
-    def open(self, **options: Any) -> ttnn.MeshDevice:
-        """Open the mesh, with the fabric for several chips, and clear the compute gate on every chip. Keyword
-        arguments: see ttnn.open_mesh_device. Close it with `close`.
+    def open(self, kernel_bytes: int | None = None, **options: Any) -> ttnn.MeshDevice:
+        """Open the mesh, with the fabric for several chips, and clear the compute gate on every chip. Close it with
+        `close`.
+
+        Args:
+            kernel_bytes: L1 of each core for programs in flight, by default as much as ttnn leaves them.
+            options: Of ttnn.open_mesh_device.
 
         Raises MeshError if ttnn finds too few chips or boards of several, and ttnn's RuntimeError.
         """
@@ -190,6 +194,8 @@ class MeshShape:
         if self.fabric is not None:
             ttnn.set_fabric_config(getattr(ttnn.FabricConfig, self.fabric))
         try:
+            if kernel_bytes is not None:
+                options["worker_l1_size"] = tensors_l1_bytes(kernel_bytes)
             mesh = ttnn.open_mesh_device(ttnn.MeshShape(*self.shape), **options)
         except BaseException:
             self._end_fabric()
@@ -218,6 +224,13 @@ class MeshShape:
         import ttnn
 
         return mesh.create_submeshes(ttnn.MeshShape(1, self.tp))
+
+
+def tensors_l1_bytes(kernel_bytes: int) -> int:
+    """Return the L1 of a core that is left for tensors beside so much for programs in flight. Needs chips."""
+    import ttnn
+
+    return int(ttnn.device.get_max_worker_l1_unreserved_size()) - kernel_bytes
 
 
 def _open_gate(mesh: ttnn.MeshDevice) -> None:

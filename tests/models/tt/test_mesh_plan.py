@@ -104,6 +104,16 @@ def test_a_mesh_whose_gate_cannot_be_opened_is_closed_and_one_without_a_gate_ope
         assert MeshShape().open() == "mesh (1, 1)" and ttnn.closed == []
 
 
+def test_a_mesh_leaves_programs_the_room_they_are_given(monkeypatch):
+    ttnn = make_up_ttnn(monkeypatch)
+    monkeypatch.setattr(compute_gate, "require_patched", lambda: None)
+    monkeypatch.setattr(compute_gate, "clear_compute_gate", lambda mesh: None)
+    MeshShape().open(trace_region_size=7)
+    assert ttnn.options == {"trace_region_size": 7}
+    MeshShape().open(kernel_bytes=1 << 18)
+    assert ttnn.options == {"worker_l1_size": (1 << 20) - (1 << 18)}
+
+
 def test_option_before_environment_before_one_chip():
     environment = {"MESH_DEVICE": "1x4"}
     assert MeshShape.choose("1x2", environment).shape == (1, 2)

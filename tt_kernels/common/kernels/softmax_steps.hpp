@@ -123,14 +123,13 @@ private:
                 cb_reserve_back(Op::masses, 1);
             }
         }
-        accumulate<with_masses>(
-            last_.first, last_.rows, last_.bands(), [&]([[maybe_unused]] uint32_t index) {
-                if constexpr (with_masses) {
-                    if (rows.count > 0) {
-                        hand_out_masses(Op::masses, index, raised(last_), last_.tile, rows);
-                    }
+        accumulate<with_masses>(last_.first, last_.rows, last_.bands(), [&]([[maybe_unused]] uint32_t index) {
+            if constexpr (with_masses) {
+                if (rows.count > 0) {
+                    hand_out_masses(Op::masses, index, raised(last_), last_.tile, rows);
                 }
-            });
+            }
+        });
         if (with_masses && rows.count > 0) {
             cb_push_back(Op::masses, 1);
         }
