@@ -151,8 +151,9 @@ public:
     }
     void keep_last() { keep(part_.middle.size() > 0 ? part_.middle : guess_end(), Chunks::last); }
 
-    // Waits for the totals of the head, and takes from them the factor of each row's weights.
-    void take_totals() {
+    // Waits for the totals of the head, and takes from them the factor of each row's weights. Not inlined, like others
+    // here, as a kernel's code must stay small.
+    __attribute__((noinline)) void take_totals() {
         ++heads_;
         while (words()[arrived_word] < heads_) {
             invalidate_l1_cache();
@@ -227,7 +228,7 @@ private:
 
     // Keeps what compute hands out of the chunks of `range`: of all, of all but the last, or of that alone.
     enum class Chunks { all, all_but_last, last };
-    void keep(attention::Range range, Chunks which) {
+    __attribute__((noinline)) void keep(attention::Range range, Chunks which) {
         while (range.size() > 0) {
             const attention::Range chunk =
                 attention::next_chunk(range, config::chunk_tiles(), config::key_tiles());

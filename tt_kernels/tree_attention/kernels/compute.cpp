@@ -183,23 +183,21 @@ struct State : Steps<TreeStep, State> {
         swap_row_maxima();
     }
 
-    // A page for each tile of a slot; those that the job has not repeat its last.
-    __attribute__((noinline)) void hand_over(const jobs::Job& job) {
+    // A page for each tile of a slot; those that the job has not repeat its last. drops: the states are done with.
+    __attribute__((noinline)) void hand_over(const jobs::Job& job, bool drops = true) {
         const uint32_t tiles = job.tiles();
         for (uint32_t page = 0; page < config::query_tiles(); ++page) {
             const uint32_t tile = page < tiles ? page : tiles - 1;
             partial_merge::hand_over(row_max(), tiles - 1 - tile, config::query_tiles() - 1 - tile);
         }
         handed_over = true;
-    }
-
-    void hand_over_and_drop(const jobs::Job& job) {
-        hand_over(job);
-        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            cb_wait_front(config::cb_state, config::partial_tiles);
-            cb_pop_front(config::cb_state, config::partial_tiles);
+        if (drops) {
+            for (uint32_t tile = 0; tile < tiles; ++tile) {
+                cb_wait_front(config::cb_state, config::partial_tiles);
+                cb_pop_front(config::cb_state, config::partial_tiles);
+            }
+            drop_row_maxima();
         }
-        drop_row_maxima();
     }
 
     void drop_row_maxima() {
@@ -273,7 +271,7 @@ void kernel_main() {
                 if (reduces) {
                     state.emit_guesses(job);
                 } else {
-                    state.hand_over_and_drop(job);
+                    state.hand_over(job);
                 }
             }
         }
@@ -290,11 +288,11 @@ void kernel_main() {
         state.receive(job, share.sources);
         if (reduces) {
             if constexpr (config::hands_out_masses) {
-                state.hand_over(job);  // its row sums and maxima are what masses are relative to
+                state.hand_over(job, false);  // its row sums and maxima are what masses are relative to
             }
             state.emit_results(job);
         } else if (!state.empty) {
-            state.hand_over_and_drop(job);
+            state.hand_over(job);
         }
     }
 }
