@@ -35,6 +35,7 @@ MAX_USERS, TILE = 32, 32
 ROW_BYTES, FACE_ROWS = 32, 16  # of bfloat16 tiles
 MAX_WORKERS, MAX_DENSE_WORKERS = 32, 8
 _WORKER, _LINK = "worker", "link"
+_LINE = 64  # bytes of which packets are multiples
 _PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE = 0, 1, 2
 _STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11}
 _REASONS = {
@@ -71,8 +72,9 @@ class AllReduce(TpChips):
     the buffers in which the other chips' rows land.
 
     users: rows in use, 1 to MAX_USERS. columns: of a row, a multiple of 32.
-    core: (x, y) of the link core, the last of the grid by default. Workers are on the first others, row by row. link:
-        which Ethernet link between two chips. timeout_s: how long a chip waits for another, in seconds at 1 GHz.
+    core: (x, y) of the link core, the last of the grid by default. Workers are on the first others, row by row.
+        timeout_s: how long a chip waits for another, in seconds at 1 GHz. Chips send over the Ethernet links between
+        two chips in turn, in the order of their ranks.
 
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
@@ -87,9 +89,10 @@ class AllReduce(TpChips):
         columns: int,
         tp_axis: int = 1,
         core: Core | None = None,
-        link: int = 0,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
+        import ttnn
+
         if type(users) is not int or not 1 <= users <= MAX_USERS:
             raise ValueError(f"users must be 1 to {MAX_USERS}, not {users!r}")
         if type(columns) is not int or columns < TILE or columns % TILE:
@@ -99,7 +102,8 @@ class AllReduce(TpChips):
             raise ValueError(f"an all-reduce needs a core beside its link core; the grid is {grid.x}x{grid.y}")
         core = (grid.x - 1, grid.y - 1) if core is None else core
         check_core(mesh, core)
-        super().__init__(mesh, tp_axis, core, link, timeout_s)
+        super().__init__(mesh, tp_axis, core, timeout_s=timeout_s)
+        self.links = self._links_between_neighbours()
         self.users, self.columns = users, columns
         free = [each for each in grid_cores(mesh, None, (0, 0)) if each != core]
         most = min(len(free), MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS)
@@ -110,6 +114,12 @@ class AllReduce(TpChips):
         whole = users > FACE_ROWS
         self.pieces, self.piece_bytes = (1, TILE_BYTES["BFLOAT16"]) if whole else (2, users * ROW_BYTES)
         self.chunk_bytes = self.tiles * self.pieces * self.piece_bytes
+        # Chunks of so many workers share a packet; one that fits none is cut into equal packets.
+        most = ttnn.get_tt_fabric_max_payload_size_bytes()
+        shares = [n for n in range(1, count + 1) if count % n == 0 and n * self.chunk_bytes <= most]
+        self.together = max(shares, default=1)
+        landing = self.together * self.chunk_bytes
+        self.packet_bytes = max(n for n in range(_LINE, most + 1, _LINE) if landing % n == 0)
         self._landing = self._make_landing()
 
     def __call__(
@@ -173,7 +183,7 @@ class AllReduce(TpChips):
                 for number in (_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE)
             ]
             program = ttnn.ProgramDescriptor(kernels=[], semaphores=semaphores, cbs=[])
-            links = self.link_args(place, program)
+            links = self.link_args(place, program, self.tp_rank(place) % self.links)
             self._fill(program, tensors, epsilon, self.tp_rank(place), links)
             programs[ttnn.MeshCoordinateRange(here, here)] = program
         return programs
@@ -219,7 +229,8 @@ class AllReduce(TpChips):
             "piece_bytes": self.piece_bytes,
             "has_residual": int(has_residual),
             "has_norm": int(has_norm),
-            "packet_bytes": ttnn.get_tt_fabric_max_payload_size_bytes() // 64 * 64,
+            "together": self.together,
+            "packet_bytes": self.packet_bytes,
         }
         # Those that are absent stand for the first, and are not touched.
         there = {name: tensors["partial"] if tensor is None else tensor for name, tensor in tensors.items()}
@@ -227,10 +238,16 @@ class AllReduce(TpChips):
         noc_core, landing = noc_core_of(self.device), self._landing.buffer_address()
         worker_cores = [part for core in self.workers for part in noc_core(core)]
         link_x, link_y = noc_core(self.core)
-        reader = {"rank": rank, "link_x": link_x, "link_y": link_y, "landing": landing}
-        read, written = ("partial", "sum"), ("residual", "weights", "normed")
-        reader |= {name: address[name] for name in read}
-        writer: dict[str, Any] = {name: address[name] for name in written} | {"worker_cores": worker_cores}
+        # Both move tiles of the partial sums and of the norm.
+        mover: dict[str, Any] = {"rank": rank, "link_x": link_x, "link_y": link_y}
+        read, written = ("partial", "sum", "normed"), ("partial", "residual", "weights", "normed")
+        reader = mover | {name: address[name] for name in read}
+        writer = mover | {name: address[name] for name in written} | {"worker_cores": worker_cores}
+
+        def lands(worker: int) -> dict[str, Any]:
+            x, y = noc_core(self.workers[worker - worker % self.together])
+            return {"worker": worker, "landing": landing, "landing_x": x, "landing_y": y}
+
         link: Values = {
             "rank": rank,
             "state": self.state.buffer_address(),
@@ -246,7 +263,7 @@ class AllReduce(TpChips):
                 ttnn.ReaderConfigDescriptor(),
                 accessors={name: there[name] for name in read},
                 constants=constants,
-                per_core={core: {"worker": n} | reader for n, core in enumerate(self.workers)},
+                per_core={core: lands(n) | reader for n, core in enumerate(self.workers)},
                 defines=defines,
             ),
             kernel_descriptor(
@@ -277,15 +294,16 @@ class AllReduce(TpChips):
         program.cbs = [circular_buffer(buffer, cores) for buffer in buffers.values() if buffer.pages > 0]
 
     def _make_landing(self) -> Any:
-        """Return two slots of every chip's pieces, in L1 of each worker of every chip. What has landed in an earlier
-        call must not be read: no chip begins a call before both are there on all."""
+        """Return two slots of every chip's packets, in L1 of the workers of every chip that packets go to. What has
+        landed in an earlier call must not be read: no chip begins a call before both are there on all."""
         import ttnn
 
-        words = 2 * self.chips * self.chunk_bytes // 4
-        shard = ttnn.ShardSpec(core_set(*self.workers), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
+        words = 2 * self.chips * self.together * self.chunk_bytes // 4
+        cores = self.workers[:: self.together]
+        shard = ttnn.ShardSpec(core_set(*cores), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
         memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
         landing = ttnn.from_torch(
-            torch.zeros(1, 1, len(self.workers), words, dtype=torch.int32),
+            torch.zeros(1, 1, len(cores), words, dtype=torch.int32),
             dtype=ttnn.uint32,
             layout=ttnn.ROW_MAJOR_LAYOUT,
             device=self.device,
@@ -294,6 +312,18 @@ class AllReduce(TpChips):
         )
         ttnn.synchronize_device(self.device)  # else this write could reach a chip after another's rows
         return landing
+
+    def _links_between_neighbours(self) -> int:
+        """Return the fewest Ethernet links between two neighbours along the axis."""
+        import ttnn
+
+        def node(place: tuple[int, ...], steps: int) -> Any:
+            there = list(place)
+            there[self.tp_axis] += steps
+            return self.device.get_fabric_node_id(ttnn.MeshCoordinate(*there))
+
+        first = [place for place in self.coordinates() if self.tp_rank(place) + 1 < self.chips]
+        return min(len(ttnn.get_forwarding_link_indices(node(place, 0), node(place, 1))) for place in first)
 
     def _check(self, partial: Any, residual: Any, norm: Any, epsilon: Any) -> None:
         """Raise ValueError for tensors that cannot be reduced."""

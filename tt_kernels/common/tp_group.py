@@ -84,8 +84,11 @@ class TpChips(MeshState):
         """Return the index of a chip in its TP group."""
         return coordinate[self.tp_axis]
 
-    def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor) -> list[int]:
-        """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`."""
+    def link_args(
+        self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor, link: int | None = None
+    ) -> list[int]:
+        """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`. link:
+        which Ethernet link, that of all chips by default."""
         import ttnn
 
         core = ttnn.CoreCoord(*self.core)
@@ -98,7 +101,7 @@ class TpChips(MeshState):
             flags.append(int(0 <= place[self.tp_axis] < self.chips))
             if flags[-1]:
                 node = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
-                found = ttnn.setup_fabric_connection(here, node, self.link, program, core)
+                found = ttnn.setup_fabric_connection(here, node, self.link if link is None else link, program, core)
                 connections += [there.x, there.y, 1, *found]
         return [*flags, *connections]
 

@@ -31,7 +31,7 @@ def shards(cores: int):
         (1, 96, (), "DRAM"),
         (3, 96, ("residual",), "L1"),
         (16, 128, ("norm",), Make(SHARDS, 4)),
-        (17, 96, ("residual", "norm"), "L1"),  # packets for two workers and for one
+        (17, 96, ("residual", "norm"), "L1"),
         (32, 192, ("residual", "norm"), "DRAM"),  # several packets for a worker
     ],
 )

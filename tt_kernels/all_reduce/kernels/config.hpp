@@ -42,10 +42,18 @@ constexpr uint32_t face_rows = 16;
 
 constexpr bool dense = get_named_compile_time_arg_val("dense");
 constexpr uint32_t chunk_bytes = tiles * pieces * piece_bytes;  // a worker's pieces
+// A worker's two data movement RISCs pack half of its tiles each: the reader's come first, and are at least as many.
+constexpr uint32_t readers_tiles = (tiles + 1) / 2;
+constexpr uint32_t movers = tiles > 1 ? 2 : 1;
+// Chunks of so many workers land on the first of them, as one packet if that can carry more than one.
+constexpr uint32_t together = get_named_compile_time_arg_val("together");
+constexpr uint32_t landing_bytes = together * chunk_bytes;
 constexpr uint32_t blocks =
     dense ? (chunk_bytes + tile_bytes - 1) / tile_bytes : tiles;  // tiles for the compute kernel
 constexpr uint32_t block_bytes = blocks * tile_bytes;
-constexpr uint32_t tail_bytes = dense ? block_bytes - chunk_bytes : 0;  // zeros after the pieces
+// Zeros after the pieces, to the end of the upper or lower two faces: the compute kernel works on nothing below.
+constexpr uint32_t tail_bytes =
+    dense ? (tile_bytes / 2 - chunk_bytes % (tile_bytes / 2)) % (tile_bytes / 2) : 0;
 constexpr uint32_t square_pages = dense ? 1 : workers;
 
 // Where a piece lies in the compute kernel's tiles.
@@ -54,8 +62,22 @@ constexpr uint32_t place(uint32_t tile, uint32_t piece) {
 }
 constexpr bool packed = dense || piece_bytes == tile_bytes;  // the pieces there follow each other
 
-// The link core's decision, in a semaphore of each worker that starts at 0.
-constexpr uint32_t received = 1;  // into the even slots; 2: into the odd ones
-constexpr uint32_t failed = 3;
+// What the link core adds to a semaphore of each worker, which starts at 0.
+constexpr uint32_t odd_slot = 1;  // if the call's slots are the odd ones; with the first
+constexpr uint32_t received =
+    2;  // for each other chip whose rows are there, in the order of for_each_other()
+constexpr uint32_t failed = 1024;
+
+// Calls visit(chip) for the other chips, the nearest first, as their rows come. Whether it was true for all; stops at the
+// first for which it was not.
+template <typename Visit>
+inline bool for_each_other(uint32_t self, Visit visit) {
+    for (uint32_t hops = 1; hops < chips; ++hops) {
+        if ((hops <= self && !visit(self - hops)) || (self + hops < chips && !visit(self + hops))) {
+            return false;
+        }
+    }
+    return true;
+}
 
 }  // namespace config

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 
-#include "api/compute/eltwise_unary/rsqrt.h"
 #include "tt_kernels/common/kernels/register_rows.hpp"
 
 #if defined(TRISC_MATH)
@@ -28,9 +27,8 @@ inline void add_rows() {
 }
 
 // Even columns of the first rows of register 1 = the sum of the squares of register 0, odd ones = 1.
-inline void sum_of_squares() {
-    constexpr uint32_t bands = 8;
-    register_rows::vector::sum_squares<1>({0, bands});
+inline void sum_of_squares(register_rows::Bands bands) {
+    register_rows::vector::sum_squares<1>(bands);
     add_rows();
     register_rows::vector::add_rotated<1>();
     register_rows::vector::add_rotated<2>();
@@ -55,14 +53,16 @@ inline void add_workers() {
     TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, tile_stride * vector_rows);
 }
 
+constexpr uint32_t vectors_of_a_band = 4;
+
 // Register 0 *= register 2 / sqrt(the first vector of register 1 * per_column + epsilon); both are bits of float32.
-inline void normalise(uint32_t per_column, uint32_t epsilon) {
+inline void normalise(register_rows::Bands bands, uint32_t per_column, uint32_t epsilon) {
     using ckernel::sfpu::Converter;
     sfpi::vFloat scale = sfpi::dst_reg[tile_stride];
     scale = scale * Converter::as_float(per_column) + Converter::as_float(epsilon);
     scale = ckernel::sfpu::_calculate_sqrt_body_<false, true, false>(scale);
 #pragma GCC unroll 8
-    for (uint32_t i = 0; i < tile_stride; ++i) {
+    for (uint32_t i = 0; i < bands.end * vectors_of_a_band; ++i) {
         sfpi::dst_reg[0] = sfpi::dst_reg[0] * scale * sfpi::dst_reg[2 * tile_stride];
         sfpi::dst_reg++;
     }
@@ -74,20 +74,22 @@ inline void normalise(uint32_t per_column, uint32_t epsilon) {
 
 namespace dense_rows {
 
-inline void init() { ckernel::rsqrt_tile_init(); }
-
-// See vector::sum_of_squares().
-inline void sum_of_squares() {
-    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::sum_of_squares, 0, ckernel::VectorMode::None)));
+// See vector::sum_of_squares(). bands: from the first on, of whole faces.
+inline void sum_of_squares([[maybe_unused]] register_rows::Bands bands) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::sum_of_squares, 0, ckernel::VectorMode::None, bands)));
 }
 
-// Register 0 = its norm, given the sums of squares of up to 4 * `bands` workers in the rows of register 1 as
-// sum_of_squares() leaves them, other rows being 0 there, and weights in register 2. After init().
-template <uint32_t bands>
-inline void normalise([[maybe_unused]] uint32_t per_column, [[maybe_unused]] uint32_t epsilon) {
-    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::add_workers<bands>, 0, ckernel::VectorMode::None)));
+// Register 0 = its norm, given the sums of squares of up to 4 * `worker_bands` workers in the rows of register 1 as
+// sum_of_squares() leaves them, other rows being 0 there, and weights in register 2. After rsqrt_tile_init().
+template <uint32_t worker_bands>
+inline void normalise(
+    [[maybe_unused]] register_rows::Bands bands,
+    [[maybe_unused]] uint32_t per_column,
+    [[maybe_unused]] uint32_t epsilon) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(
-        vector::normalise, 0, ckernel::VectorMode::None, per_column, epsilon)));
+        vector::add_workers<worker_bands>, 0, ckernel::VectorMode::None)));
+    MATH((_llk_math_eltwise_unary_sfpu_params_(
+        vector::normalise, 0, ckernel::VectorMode::None, bands, per_column, epsilon)));
 }
 
 }  // namespace dense_rows

@@ -14,89 +14,47 @@
 namespace {
 
 constexpr uint32_t packet_bytes = get_named_compile_time_arg_val("packet_bytes");
-
-uint64_t worker_address(uint32_t worker, uint32_t l1) {
-    const uint32_t index = RUNTIME_INDEX(worker_cores) + 2 * worker;
-    return PeerLink::core_address(get_arg_val<uint32_t>(index), get_arg_val<uint32_t>(index + 1), l1);
-}
-
-// Workers' chunks that share a packet.
-constexpr uint32_t fit = packet_bytes / config::chunk_bytes;
-constexpr uint32_t together = fit < PeerLink::max_pieces ? (fit > 0 ? fit : 1) : PeerLink::max_pieces;
-constexpr uint32_t packets = (config::workers + together - 1) / together;
+constexpr uint32_t packets = config::workers * config::chunk_bytes / packet_bytes;
 // Whether all headers of a call are made while the workers pack.
-constexpr bool prepared = fit > 0 && packets < PeerLink::max_prepared;
+constexpr bool prepared = packets <= PeerLink::max_prepared;
 
-constexpr uint32_t chunks_of(uint32_t packet) {
-    const uint32_t left = config::workers - packet * together;
-    return left < together ? left : together;
-}
-
-// Calls visit(packet, addresses, chunks) for each packet of whole chunks to `landing` on the workers of other chips.
-template <typename Visit>
-bool for_each_packet(uint32_t landing, Visit visit) {
-    for (uint32_t packet = 0; packet < packets; ++packet) {
-        uint64_t to[together];
-        for (uint32_t i = 0; i < chunks_of(packet); ++i) {
-            to[i] = worker_address(packet * together + i, landing);
-        }
-        if (!visit(packet, to, chunks_of(packet))) {
-            return false;
-        }
-    }
-    return true;
-}
-
-constexpr uint32_t bytes_before(uint32_t packet) { return packet * together * config::chunk_bytes; }
-
-// What one link sends in a call: all workers' chunks to the same workers of the chips it reaches, then an increment of
-// this chip's counter there.
+// What one link sends in a call: all workers' chunks to the chips it reaches. The last packet increments this chip's
+// counter there.
 class Shipment {
 public:
+    // landing: of this chip and call, on workers. arrival: the counter.
     void prepare(PeerLink& link, uint32_t landing, uint32_t arrival) {
-        if constexpr (prepared) {
-            for_each_packet(landing, [&](uint32_t packet, const uint64_t* to, uint32_t chunks) {
-                packets_[packet] = link.prepare_scatter(to, chunks, config::chunk_bytes);
-                return true;
-            });
-            packets_[packets] = link.prepare_increment(arrival);
+        for (uint32_t packet = 0; prepared && packet < packets; ++packet) {
+            packets_[packet] =
+                link.prepare_write(to(packet, landing), packet_bytes, counter(packet, arrival));
         }
     }
 
-    // from: where the packed chunks are.
-    bool send(PeerLink& link, uint32_t from, uint32_t landing, uint32_t arrival) {
-        if constexpr (prepared) {
-            for (uint32_t packet = 0; packet < packets; ++packet) {
-                const uint32_t bytes = chunks_of(packet) * config::chunk_bytes;
-                if (!link.send(packets_[packet], from + bytes_before(packet), bytes)) {
-                    return false;
-                }
+    // chunks: where they are.
+    bool send(PeerLink& link, uint32_t chunks, uint32_t landing, uint32_t arrival) {
+        bool sent = true;
+        for (uint32_t packet = 0; sent && packet < packets; ++packet) {
+            const uint32_t from = chunks + packet * packet_bytes;
+            if constexpr (prepared) {
+                sent = link.send(packets_[packet], from, packet_bytes);
+            } else {
+                sent = link.write(from, to(packet, landing), packet_bytes, counter(packet, arrival));
             }
-            return link.send(packets_[packets], 0, 0);
-        } else {
-            return send_chunks(link, from, landing) && link.increment(arrival);
         }
+        return sent;
     }
 
 private:
-    static bool send_chunks(PeerLink& link, uint32_t from, uint32_t landing) {
-        if constexpr (fit > 0) {
-            return for_each_packet(landing, [&](uint32_t packet, const uint64_t* to, uint32_t chunks) {
-                return link.scatter(from + bytes_before(packet), to, chunks, config::chunk_bytes);
-            });
-        }
-        for (uint32_t worker = 0; worker < config::workers; ++worker) {
-            for (uint32_t sent = 0; sent < config::chunk_bytes; sent += packet_bytes) {
-                const uint32_t left = config::chunk_bytes - sent;
-                const uint32_t bytes = left < packet_bytes ? left : packet_bytes;
-                const uint32_t part = from + worker * config::chunk_bytes + sent;
-                if (!link.write(part, worker_address(worker, landing + sent), bytes)) {
-                    return false;
-                }
-            }
-        }
-        return true;
+    static uint64_t to(uint32_t packet, uint32_t landing) {
+        const uint32_t from = packet * packet_bytes;
+        const uint32_t index =
+            RUNTIME_INDEX(worker_cores) + 2 * (from / config::landing_bytes * config::together);
+        return PeerLink::core_address(
+            get_arg_val<uint32_t>(index), get_arg_val<uint32_t>(index + 1),
+            landing + from % config::landing_bytes);
     }
+
+    static uint32_t counter(uint32_t packet, uint32_t arrival) { return packet + 1 == packets ? arrival : 0; }
 
     PeerLink::Packet packets_[PeerLink::max_prepared] = {};
 };
@@ -116,29 +74,44 @@ void kernel_main() {
     uint32_t slot = 0, landing = 0, direction = 0;
     if (fine) {
         slot = session.begin();
-        landing = RUNTIME_ARG(landing) + (slot * config::chips + rank) * config::chunk_bytes;
+        landing = RUNTIME_ARG(landing) + (slot * config::chips + rank) * config::landing_bytes;
         links.set_reach(rank, config::chips);
         links.for_each(
             [&](PeerLink& link) { shipments[direction++].prepare(link, landing, session.arrival()); });
     }
     noc_semaphore_wait_min(
-        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(packed_semaphore)), config::workers);
+        reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(packed_semaphore)),
+        config::movers * config::workers);
     if (fine) {
-        const uint32_t from = get_write_ptr(config::cb_packed);
+        const uint32_t chunks = get_write_ptr(config::cb_packed);
         direction = 0;
         links.for_each([&](PeerLink& link) {
-            fine = fine &&
-                   (shipments[direction++].send(link, from, landing, session.arrival()) || session.blocked());
+            fine = fine && (shipments[direction++].send(link, chunks, landing, session.arrival()) ||
+                            session.blocked());
         });
-        fine = fine && session.await_all();
     }
+    uint64_t decisions[config::workers];
     for (uint32_t worker = 0; worker < config::workers; ++worker) {
         const uint32_t index = RUNTIME_INDEX(worker_cores) + 2 * worker;
-        const uint32_t x = get_arg_val<uint32_t>(index), y = get_arg_val<uint32_t>(index + 1);
-        noc_semaphore_inc(
-            get_noc_addr(x, y, get_semaphore(decision_semaphore)),
-            fine ? config::received + slot : config::failed);
+        decisions[worker] = get_noc_addr(
+            get_arg_val<uint32_t>(index), get_arg_val<uint32_t>(index + 1),
+            get_semaphore(decision_semaphore));
     }
+    const auto tell = [&](uint32_t more) {
+        for (const uint64_t decision : decisions) {
+            noc_semaphore_inc(decision, more);
+        }
+    };
+    uint32_t news = slot == 0 ? 0 : config::odd_slot;
+    fine = fine && config::for_each_other(rank, [&](uint32_t chip) {
+               if (news >= config::received && !session.has_rows(chip)) {
+                   tell(news);
+                   news = 0;
+               }
+               news += config::received;
+               return session.await_rows(chip);
+           });
+    tell(fine ? news : config::failed);
     links.close();
     noc_async_atomic_barrier();
 }

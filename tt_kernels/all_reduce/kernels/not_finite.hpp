@@ -35,7 +35,7 @@ constexpr uint32_t row(uint32_t user) {
 template <typename Visit>
 inline void for_each_element(uint32_t user, Visit visit) {
     constexpr uint32_t runs = config::dense ? 1 : 2 * config::blocks;
-    constexpr uint32_t length = config::dense ? config::blocks * tile_words : columns;
+    constexpr uint32_t length = config::dense ? config::chunk_bytes / sizeof(uint16_t) : columns;
     for (uint32_t run = 0; run < runs; ++run) {
         const uint32_t first = config::dense ? 0 : run / 2 * tile_words + run % 2 * face_words + row(user);
         for (uint32_t element = first; element < first + length; ++element) {

@@ -33,15 +33,13 @@ public:
 
     bool blocked() { return fail(link_blocked, self_); }
 
-    // Waits for the rows of all other chips.
-    bool await_all() {
-        return for_each_other([&](uint32_t chip) {
-            if (!await(chip, rows_absent)) {
-                return false;
-            }
-            // A chip is at most one call ahead.
-            return calls_->arrivals[chip] - calls_->calls <= 1 || fail(out_of_step, chip);
-        });
+    bool has_rows(uint32_t chip) const { return bounded::reached(&calls_->arrivals[chip], calls_->calls); }
+
+    // Waits for that chip's rows.
+    bool await_rows(uint32_t chip) {
+        // A chip is at most one call ahead.
+        return await(chip, rows_absent) &&
+               (calls_->arrivals[chip] - calls_->calls <= 1 || fail(out_of_step, chip));
     }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sums of the squares of users' rows, a user in a row of each tile, by the vector unit; for compute kernels with float32
+// Sums of tiles, and of the squares of users' rows, a user in a row of each tile, by the vector unit; for compute kernels with float32
 // registers. A number of a row stands in the even columns of its left face, the first vector of a band in
 // common/kernels/register_rows.hpp.
 
@@ -58,6 +58,23 @@ inline void add(Bands bands) {
     });
 }
 
+template <uint32_t others>
+inline void add_up(Bands bands) {
+    for_each_band(bands, [] {
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < 4; ++i) {
+            const uint32_t at = i / 2 * face_stride + i % 2;
+            sfpi::vFloat sum = sfpi::dst_reg[at];
+#pragma GCC unroll 3
+            for (uint32_t other = 1; other <= others; ++other) {
+                sum = sum + sfpi::dst_reg[other * tile_stride + at];
+            }
+            sfpi::dst_reg[at] = sum;
+        }
+        sfpi::dst_reg += band_stride;
+    });
+}
+
 inline void scales(Bands bands, uint32_t per_column, uint32_t epsilon) {
     using ckernel::sfpu::Converter;
     for_each_band(bands, [=] {
@@ -95,6 +112,12 @@ inline void add_columns([[maybe_unused]] register_rows::Bands bands) {
 // Numbers of register 0 += those of register 1.
 inline void add([[maybe_unused]] register_rows::Bands bands) {
     MATH((_llk_math_eltwise_unary_sfpu_params_(vector::add, 0, ckernel::VectorMode::None, bands)));
+}
+
+// Register 0 += registers 1 to `others`, one after the other.
+template <uint32_t others>
+inline void add_up([[maybe_unused]] register_rows::Bands bands) {
+    MATH((_llk_math_eltwise_unary_sfpu_params_(vector::add_up<others>, 0, ckernel::VectorMode::None, bands)));
 }
 
 // All columns of register 0 = 1 / sqrt(number * per_column + epsilon); both are bits of float32. After init().

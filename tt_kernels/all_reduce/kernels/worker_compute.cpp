@@ -22,8 +22,14 @@
 
 namespace {
 
+// In use of a block.
+constexpr uint32_t bands_of_half = config::face_rows / register_rows::band_rows;
 constexpr register_rows::Bands bands = {
-    0, (config::users + register_rows::band_rows - 1) / register_rows::band_rows};
+    0, config::dense ? (config::chunk_bytes + config::tail_bytes) / (config::tile_bytes / 2) * bands_of_half
+                     : (config::users + register_rows::band_rows - 1) / register_rows::band_rows};
+
+// The chips' parts, then the residual; registers beside the one that they are added to.
+constexpr uint32_t summands = config::chips + config::has_residual, registers = 3;
 
 // Packs a register as the next page of a float32 buffer.
 void pack_exact(uint32_t cb, uint32_t from = 0) {
@@ -46,17 +52,32 @@ void copy(uint32_t cb, uint32_t tile, uint32_t to) {
     copy_tile(cb, tile, to);
 }
 
+void copy_summand(uint32_t block, uint32_t summand, uint32_t to) {
+    if (summand < config::chips) {
+        copy_tile(config::cb_parts, summand * config::blocks + block, to);
+    } else {
+        copy_tile(config::cb_residual, block, to);
+    }
+}
+
+// Registers 1 to `others` = summands from `first` on, which are then added to register 0.
+template <uint32_t others>
+void add_summands(uint32_t block, uint32_t first) {
+    for (uint32_t other = 0; other < others; ++other) {
+        copy_summand(block, first + other, 1 + other);
+    }
+    user_rows::add_up<others>(bands);
+}
+
 // Register 0 = the sum of a block, by the vector unit: the matrix unit takes infinity - infinity for 0.
 void add_up(uint32_t block) {
-    for (uint32_t chip = 0; chip < config::chips; ++chip) {
-        copy_tile(config::cb_parts, chip * config::blocks + block, chip == 0 ? 0 : 1);
-        if (chip > 0) {
-            add_binary_tile(0, 1, 0);
-        }
+    copy_summand(block, 0, 0);
+    uint32_t first = 1;
+    for (; first + registers <= summands; first += registers) {
+        add_summands<registers>(block, first);
     }
-    if constexpr (config::has_residual) {
-        copy_tile(config::cb_residual, block, 1);
-        add_binary_tile(0, 1, 0);
+    if constexpr (constexpr uint32_t left = (summands - 1) % registers; left > 0) {
+        add_summands<left>(block, first);
     }
 }
 
@@ -73,12 +94,12 @@ void sums() {
         cb_wait_front(config::cb_residual, config::blocks);
     }
     copy_init(config::cb_parts);
-    add_binary_tile_init();
+    user_rows::init();
     for (uint32_t block = 0; block < config::blocks; ++block) {
         tile_regs_acquire();
         add_up(block);
         if constexpr (config::dense) {
-            dense_rows::sum_of_squares();
+            dense_rows::sum_of_squares(bands);
         }
         tile_regs_commit();
         tile_regs_wait();
@@ -112,7 +133,6 @@ void scale(uint32_t per_column, uint32_t epsilon) {
     cb_wait_front(config::cb_all_squares, config::workers);
     tile_regs_acquire();
     copy(config::cb_all_squares, 0, 0);
-    user_rows::init();
     for (uint32_t worker = 1; worker < config::workers; ++worker) {
         copy_tile(config::cb_all_squares, worker, 1);
         user_rows::add(bands);
@@ -142,16 +162,16 @@ void normalise() {
 
 void normalise_dense(uint32_t per_column, uint32_t epsilon) {
     static_assert(!config::dense || config::blocks == 1);
-    constexpr uint32_t bands = (config::workers + register_rows::band_rows - 1) / register_rows::band_rows;
-    cb_wait_front(config::cb_exact, 1);
+    constexpr uint32_t worker_bands =
+        (config::workers + register_rows::band_rows - 1) / register_rows::band_rows;
     cb_wait_front(config::cb_weights, 1);
     tile_regs_acquire();
     copy(config::cb_weights, 0, 2);
+    cb_wait_front(config::cb_exact, 1);
     copy(config::cb_exact, 0, 0);
     cb_wait_front(config::cb_all_squares, 1);
     copy_tile(config::cb_all_squares, 0, 1);
-    dense_rows::init();
-    dense_rows::normalise<bands>(per_column, epsilon);
+    dense_rows::normalise<worker_bands>(bands, per_column, epsilon);
     tile_regs_commit();
     tile_regs_wait();
     pack_rounded(config::cb_normed);

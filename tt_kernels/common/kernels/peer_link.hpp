@@ -37,7 +37,8 @@
 class PeerLink {
 public:
     // Runtime arguments: x and y of the peer's core, hops, then what ttnn.setup_fabric_connection returned.
-    explicit PeerLink(uint32_t& next, uint64_t timeout) :
+    // finish: else finish_opening() is to follow.
+    explicit PeerLink(uint32_t& next, uint64_t timeout, bool finish = true) :
         timeout_(timeout),
         x_(get_arg_val<uint32_t>(next)),
         y_(get_arg_val<uint32_t>(next + 1)),
@@ -46,8 +47,13 @@ public:
         std::size_t index = next + 3;
         sender_ = Sender::build_from_args<ProgrammableCoreType::TENSIX>(index);
         next = index;
-        sender_.open();
+        sender_.open_start();
+        if (finish) {
+            finish_opening();
+        }
     }
+
+    void finish_opening() { sender_.open_finish(); }
 
     // Packets go to the chip this many hops away, 1 if the runtime arguments say so.
     void set_hops(uint32_t hops) { hops_ = hops; }
@@ -69,8 +75,9 @@ public:
         return tt::tt_fabric::linear::addrgen_detail::get_noc_address(tensor, page, offset);
     }
 
-    bool write(uint32_t from, uint64_t to, uint32_t bytes) {
-        return send(from, bytes, [&] { command_write(header_, to, bytes); });
+    // counter: unless 0, a word of the peer's exchange core to which 1 is added, once this and all before has landed.
+    bool write(uint32_t from, uint64_t to, uint32_t bytes, uint32_t counter = 0) {
+        return send(from, bytes, [&] { command_write(header_, to, bytes, counter); });
     }
 
     static constexpr uint32_t max_pieces = NOC_SCATTER_WRITE_MAX_CHUNKS;
@@ -83,20 +90,15 @@ public:
         return send(0, 0, [&] { command_increment(header_, core_address(l1)); });
     }
 
-    // Packets whose headers are ready before what they carry is: scatter() and increment() in two steps. A RISC has
-    // eight headers, so that each of two links may prepare `max_prepared` packets.
+    // A packet whose header is ready before what it carries is; then send(). A RISC has eight headers, so that each of
+    // two links may prepare `max_prepared`. counter: see write().
     using Packet = volatile tt_l1_ptr PACKET_HEADER_TYPE*;
     static constexpr uint32_t max_prepared = 3;
 
-    Packet prepare_scatter(const uint64_t* to, uint32_t pieces, uint32_t bytes) {
-        Packet packet = prepare();
-        command_scatter(packet, to, pieces, bytes);
-        return packet;
-    }
-
-    Packet prepare_increment(uint32_t l1) {
-        Packet packet = prepare();
-        command_increment(packet, core_address(l1));
+    Packet prepare_write(uint64_t to, uint32_t bytes, uint32_t counter = 0) {
+        Packet packet = PacketHeaderPool::allocate_header();
+        route(packet);
+        command_write(packet, to, bytes, counter);
         return packet;
     }
 
@@ -105,9 +107,7 @@ public:
         if (!await_space()) {
             return false;
         }
-        if (bytes > 0) {
-            sender_.send_payload_without_header_non_blocking_from_address(from, bytes);
-        }
+        sender_.send_payload_without_header_non_blocking_from_address(from, bytes);
         const uint32_t header = reinterpret_cast<uint32_t>(packet);
         sender_.send_payload_flush_non_blocking_from_address(header, sizeof(PACKET_HEADER_TYPE));
         return true;
@@ -132,19 +132,19 @@ private:
         }
     }
 
-    Packet prepare() const {
-        Packet packet = PacketHeaderPool::allocate_header();
-        route(packet);
-        return packet;
+    void command_write(Packet header, uint64_t to, uint32_t bytes, uint32_t counter) const {
+        if (counter == 0) {
+            header->to_noc_unicast_write(tt::tt_fabric::NocUnicastCommandHeader{to}, bytes);
+        } else {
+            header->to_noc_fused_unicast_write_atomic_inc(
+                tt::tt_fabric::NocUnicastAtomicIncFusedCommandHeader{to, core_address(counter), 1, true},
+                bytes);
+        }
     }
 
-    static void command_write(Packet header, uint64_t to, uint32_t bytes) {
-        header->to_noc_unicast_write(tt::tt_fabric::NocUnicastCommandHeader{to}, bytes);
-    }
-
-    static void command_scatter(Packet header, const uint64_t* to, uint32_t pieces, uint32_t bytes) {
+    void command_scatter(Packet header, const uint64_t* to, uint32_t pieces, uint32_t bytes) const {
         if (pieces < tt::tt_fabric::NOC_SCATTER_WRITE_MIN_CHUNKS) {
-            command_write(header, to[0], bytes);
+            command_write(header, to[0], bytes, 0);
             return;
         }
         const uint16_t size = bytes;

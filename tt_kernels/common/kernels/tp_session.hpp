@@ -81,9 +81,10 @@ public:
         next += 2;
         for (uint32_t direction = 0; direction < 2; ++direction) {
             if (wanted && present[direction]) {
-                link_[direction] = new (storage_[direction]) PeerLink(next, timeout);
+                link_[direction] = new (storage_[direction]) PeerLink(next, timeout, false);
             }
         }
+        for_each([](PeerLink& link) { link.finish_opening(); });
     }
 
     // The link from chip `self` towards chip `other`, set to its distance.
