@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decoding at Llama 3.1 8B shapes on mock meshes: calls validate, fit L1 and compile; nothing executes."""
+"""Attention at Llama 3.1 8B shapes on mock meshes: calls validate, fit L1 and compile; nothing executes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from tests.support.run_op import Call, In, Make, World, gathered, priorities
-from tests.tt_kernels.attention import FLASH
+from tests.tt_kernels.attention import FLASH, OPS
 from tt_kernels.common.priority import HOLDS_EXACT
+from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 
 pytestmark = pytest.mark.mock_mesh
 
@@ -89,6 +90,27 @@ def test_llama_shapes_build_on_every_pair(mock_mesh, mesh, axis):
     )
     assert found == [shapes(kv_heads, users) for *_, users in sizes]
     assert 3 <= programs <= len(sizes), "buffers depend on the chunk, contexts may share a program"
+
+
+def test_trees_of_a_pair_that_hand_out_masses_build(mock_mesh):
+    """The exchange core has another buffer where workers hand masses out."""
+    kv_heads, sizes = 8, ((1, 16, 131072), (1, 64, 8192), (8, 4, 8192))
+    calls = []
+    for users, nodes, context in sizes:
+        given = [made_empty((1, kv_heads * GROUP, users * nodes, HEAD_DIM), "bfloat16")]
+        given += [made_empty((users, kv_heads, context, HEAD_DIM), "bfloat8_b") for _ in range(2)]
+        given += [made_empty(shape, "int32", "ROW_MAJOR") for shape in ((users,), (users, 2, nodes))]
+        of_heads = {"chosen": chosen_words(context), "tile_masses": context // 32}
+        more: dict[str, Any] = {
+            name: made_empty((users, kv_heads, words), "uint32", "ROW_MAJOR") for name, words in of_heads.items()
+        }
+        more |= {"peer": Make(PEER, pairs(1), gathered(())), "priority": priorities(HOLDS_EXACT)}
+        calls.append(Call(OPS[True, "speculate"], *given, chunk_size=128, **more))
+    *found, programs = mock_mesh((1, 2)).run(build, calls, timeout=900)
+    results = [
+        [(1, kv_heads * GROUP, users * nodes, HEAD_DIM)] * 2 + [(1, 1, 1, users)] * 2 for users, nodes, _ in sizes
+    ]
+    assert found == results and programs == len(sizes)
 
 
 def test_defaults_serve_what_l1_does_not_hold_at_once_and_chips_without_a_peer(mock_mesh):
