@@ -115,7 +115,7 @@ def test_texts_have_the_distribution_of_the_speculating_target():
     """Which is a function of the text where drafts are: each token after a root is distributed as the target's that
     speculates on this very tree, and so is the one after an accepted draft. It is another target than the exact one.
     """
-    users, width, params = 2500, 3, SamplingParams(1.0, seed=70000)
+    users, width, params = 800, 3, SamplingParams(1.0, seed=70000)
     result = generate(
         model("target"),
         [LONG_PROMPT] * users,
