@@ -96,7 +96,7 @@ class AttentionPolicy(ABC):
             )
 
 
-# Keys per flash decode chunk, as measured (python -m perf.ops sharded_decode); at most the whole cache.
+# Keys per flash decode chunk, as measured (by perf.ops sharded_decode until 6a5f93b0); at most the whole cache.
 CHUNK = 128
 
 
@@ -173,7 +173,7 @@ def exact_attention(
     of DECODE_SHARDINGS; interleaved, the reference for sharded, uses the stock op. Raises ShardingError, MeshError."""
     if (
         check_decode_sharding(decode_sharding) == "sharded"
-        and ShardedDecodeConfig.of(config, mesh_shape, users).exact_attention(kv_cache).op == FLASH_DECODE
+        and ShardedDecodeConfig.of(config, mesh_shape, users).exact_attention(kv_cache) == FLASH_DECODE
     ):
         return FlashAttention(config, capacity)
     return StockAttention(mesh, config, block or cache_block(capacity))

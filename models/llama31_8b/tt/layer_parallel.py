@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tt_kernels.speculative_sampling.checks import MAX_NODES
-
 from ..config import LlamaConfig
 from ..spec_decode.draft_settings import check_groups, layer_groups
-from .dram_budget import Budget, budget
+from .dram_budget import Budget
 from .mesh import TILE, MeshShape
 from .precision import LayerPrecision, PrecisionConfig, PrecisionError, bytes_of
 
@@ -104,11 +102,6 @@ class LayerAssignment:
             )
         return kinds[stage.layers[0]]
 
-    def layers_of(self, chip: int) -> list[int]:
-        """Return the layers whose attention, or a part of it, a chip holds beside its tensor-parallel part."""
-        places = [stage.place(chip) for stage in self.parallel_stages]
-        return [place[0] for place in places if place is not None]
-
     def extra(self, precision: PrecisionConfig, context: int, users: int = 1) -> Budget:
         """Count one chip's DRAM beside the model's `budget`; the same on every chip, since one program runs on all: a
         chip that idles in a stage holds zeros. read_per_step: what a layer-parallel step reads beyond a sequential one.
@@ -133,45 +126,3 @@ class LayerAssignment:
             norms += 2 * len(stage.layers) * bytes_of(1, "bfloat16")  # which chip has which layer, twice
             read += own + cached - len(stage.layers) * sum(layer(tp))
         return Budget(weights, norms, 0, kv_cache, 0, read)
-
-    def held(self, precision: PrecisionConfig, context: int, users: int = 1) -> Budget:
-        """Count one chip's DRAM: the tensor-parallel model and the layers beside it. Raises what `budget` raises."""
-        whole = budget(self.config, self.mesh, precision, context, users, nodes=MAX_NODES)
-        return whole.beside(self.extra(precision, context, users))
-
-    def __str__(self) -> str:
-        """Show, one line per group, what each chip runs; p/q is part p of a layer over q chips."""
-        tp = self.mesh.tp
-        lines = [
-            f"layer-parallel drafts of {self.config.name} on a row of {tp} chip{'s' * (tp > 1)}: "
-            f"{self.config.num_hidden_layers} layers in {len(self.groups)} groups of up to {self.size}"
-        ]
-        if tp == 1 and self.size > 1:
-            lines.append(
-                "one chip: the attentions of a group run one after another; the drafts are fuzzy, no time is saved"
-            )
-        for group in self.groups:
-            for number, stage in enumerate(self.stages(group)):
-                name = "" if number else str(group[0]) if len(group) == 1 else f"{group[0]}-{group[-1]}"
-                lines.append(f"  {name:>7}  " + "  ".join(f"{text:>6}" for text in self._row(stage)))
-        return "\n".join(lines)
-
-    def _row(self, stage: Stage) -> list[str]:
-        if stage.alone:
-            tp = self.mesh.tp
-            return [f"{stage.layers[0]}" if tp == 1 else f"{stage.layers[0]}:{c + 1}/{tp}" for c in range(tp)]
-        places = [stage.place(chip) for chip in range(stage.chips)]
-        return [
-            "-" if place is None else f"{place[0]}" if stage.share == 1 else f"{place[0]}:{place[1] + 1}/{stage.share}"
-            for place in places
-        ]
-
-    def by_chip(self, precision: PrecisionConfig, context: int, users: int = 1) -> str:
-        """Show, one line per chip, the layers of its own and its bytes."""
-        extra, held = self.extra(precision, context, users), self.held(precision, context, users)
-        return "\n".join(
-            f"chip {chip}: layers {', '.join(map(str, self.layers_of(chip))) or 'none'} of its own: "
-            f"{(extra.weights + extra.norms) / 1e6:.1f} MB of weights, {extra.kv_cache / 1e6:.1f} MB of KV cache; "
-            f"with the tensor-parallel model {held.held / 1e6:.1f} MB"
-            for chip in range(self.mesh.tp)
-        )

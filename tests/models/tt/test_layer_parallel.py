@@ -11,7 +11,6 @@ import torch
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig, preset
-from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.layer_parallel import LayerAssignment, Stage
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import LayerPrecision, PrecisionError, precision_config
@@ -63,17 +62,6 @@ def test_every_part_of_a_parallel_layer_lies_on_one_chip(tp, size):
         assert places[len(found) :] == [None] * (tp - len(found)) and tp - len(found) < len(stage.layers)
 
 
-def test_an_assignment_prints_itself():
-    text = str(plan(4, 4)).splitlines()
-    assert text[0] == ("layer-parallel drafts of llama-3.2-1b on a row of 4 chips: 16 layers in 6 groups of up to 4")
-    assert [line.split() for line in text[1:3]] == [
-        ["0", "0:1/4", "0:2/4", "0:3/4", "0:4/4"],
-        ["1-3", "1", "2", "3", "-"],
-    ]
-    assert str(plan(8, 4)).splitlines()[3].split()[:4] == ["4-7", "4:1/2", "4:2/2", "5:1/2"]
-    assert "one after another" in str(plan(1, 4)) and "one after another" not in str(plan(1, 1))
-
-
 def test_bytes_of_the_chips_own_layers_by_hand():
     """Four stages on 1x4: a whole attention each; bfloat8_b takes 1088 bytes for 1024 numbers."""
     formats, made = precision_config("performance", 16), plan(4, 4)
@@ -84,12 +72,6 @@ def test_bytes_of_the_chips_own_layers_by_hand():
     assert extra.norms == 4 * 32 * 2048 * 2 + 2 * 14 * 2048, "a norm a stage, and two masks a layer"
     # A chip reads whole attentions of four layers for quarters of fourteen.
     assert extra.read_per_step == (extra.weights + extra.kv_cache) * (16 - 14) // 16
-    whole = budget(DRAFT, MeshShape(1, 4), formats, 4096, 2)
-    assert made.held(formats, 4096, 2).held == whole.held + extra.held
-    assert f"with the tensor-parallel model {made.held(formats, 4096, 2).held / 1e6:.1f} MB" in made.by_chip(
-        formats, 4096, 2
-    )
-    assert [made.layers_of(chip) for chip in (0, 3)] == [[1, 4, 8, 12], [7, 11]]
     assert plan(1, 4).extra(formats, 4096).held == plan(4, 1).extra(formats, 4096).held == 0
 
 

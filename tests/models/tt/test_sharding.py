@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import pytest
@@ -23,7 +22,6 @@ from models.llama31_8b.tt.sharding import (
     DECODE_SHARDINGS,
     FLASH_DECODE,
     GRID,
-    MEASURED,
     STOCK,
     ShardedDecodeConfig,
     ShardingError,
@@ -64,9 +62,6 @@ def test_what_sharded_steps_choose_at_8b_shapes(shape):
         assert product.laid_bytes % (12 * product.inputs // 32) == 0
         assert product.weight_bytes <= product.laid_bytes < product.weight_bytes * 1.08
     assert sum(plan.head_blocks()) == mesh.padded_vocab(LLAMA) // mesh.tp
-    told = plan.describe(precision)
-    assert len(told.splitlines()) == 3 + 5 + len(plan.head_blocks()) and f"a chip of {mesh}, 32 users" in told
-    assert str(plan.exact_attention("bfloat8_b")) in told.splitlines()
 
 
 @given(
@@ -125,12 +120,8 @@ def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
     for users, op in ((1, FLASH_DECODE), (8, FLASH_DECODE), (9, STOCK), (32, STOCK)):
         plan = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), users)
         for kv_cache in ("bfloat16", "bfloat8_b"):
-            chosen = plan.exact_attention(kv_cache)
-            assert chosen.op == op
-            why = f"1 to 8 users are supported, there are {users}" if op == STOCK else re.escape(MEASURED)
-            assert re.search(why, str(chosen))
-    four_bits = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1).exact_attention("bfloat4_b")
-    assert four_bits.op == STOCK and "they are BFLOAT4_B" in four_bits.reason
+            assert plan.exact_attention(kv_cache) == op
+    assert ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1).exact_attention("bfloat4_b") == STOCK
 
 
 def attentions(mesh, users: int) -> list[str]:

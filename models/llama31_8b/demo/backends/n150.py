@@ -346,9 +346,9 @@ def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
     )
     if plan.notice is not None:
         logger.info("{}", plan.notice)
-    if plan.draft_layers is not None and plan.draft_precision is not None:
-        by_chip = plan.draft_layers.by_chip(plan.draft_precision, plan.capacity, plan.users)
-        logger.info("{}\n{}", plan.draft_layers, by_chip)
+    if (layers := plan.draft_layers) is not None:
+        saved = "" if plan.mesh.tp > 1 else "; one chip runs them one after another, which saves no time"
+        logger.info("layer-parallel drafts: {} groups of up to {} layers{}", len(layers.groups), layers.size, saved)
 
 
 def _serve(
@@ -356,14 +356,11 @@ def _serve(
 ) -> int:
     """Load the models onto open chips, and generate for the prompts' ids or chat without any; return the exit code.
     weights: the target's HostWeights, then those of a draft model."""
-    from ...tt.layouts import ShardedLayout
     from ...tt.model import TtLlama
     from ..chat import chat
     from ..session import run_prompts
 
     model = TtLlama.from_host_weights(weights[0], device, plan.settings(options))
-    if isinstance(model.layout, ShardedLayout):
-        logger.info("{}", model.layout.config.describe(plan.precision))
     drafter = None
     if len(weights) > 1:
         drafter = TtLlama.from_host_weights(weights[1], device, plan.draft_settings())

@@ -22,6 +22,7 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     from models.llama31_8b.tt.sampling.top_k import Sampler
     from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
     from perf.footprint.mesh_build import build_model, in_use, step_memory
+    from tt_kernels.speculative_sampling.checks import MAX_NODES
 
     mesh.clear_program_cache()
     banks = ttnn.get_memory_view(mesh, ttnn.BufferType.DRAM)
@@ -30,9 +31,10 @@ def built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     between = in_use(mesh)[0]
     draft = build_model(mesh, "performance", 1, CAPACITY, draft_layers, model="llama-3.2-1b", fuzzy=SIZE)
     plan, formats = draft.groups.assignment, draft.precision
+    whole = budget(draft.config, draft.mesh_shape, formats, CAPACITY, nodes=MAX_NODES)
     held = {
         "target": (between - before, budget(target.config, target.mesh_shape, target.precision, CAPACITY).held),
-        "draft": (in_use(mesh)[0] - between, plan.held(formats, CAPACITY).held),
+        "draft": (in_use(mesh)[0] - between, whole.beside(plan.extra(formats, CAPACITY)).held),
     }
     sampler = Sampler(mesh, draft.mesh_shape, draft.config, SamplingParams(0.0))
     chain = TokenTree.chain(DRAFTED + 1)
