@@ -121,7 +121,7 @@ def _row(got, expected) -> dict:
 
 
 def weight_cache(mesh, folder: str) -> dict:
-    """Put three weights through a cache on disk, again, and after damage: counts, and if contents held."""
+    """Put three weights through a cache on disk, again, and without one of its files: counts, and if contents held."""
     from pathlib import Path
 
     import torch
@@ -133,29 +133,17 @@ def weight_cache(mesh, folder: str) -> dict:
     generator = torch.Generator().manual_seed(0)
     host = {name: torch.randn(64, 64, generator=generator).bfloat16().float() for name in ("a", "b", "c")}
 
-    def put_all(dtype="bfloat16") -> dict:
+    def put_all() -> dict:
         store = WeightStore(mesh, MeshShape(*mesh.shape), Path(folder))
         equal = True
         for name, tensor in host.items():
-            got = read(store.put(name, lambda tensor=tensor: tensor, dtype, -1)).float()
-            close = {"bfloat16": 0.0, "bfloat8_b": 0.05}[dtype]
-            equal &= got.shape == (1, 1, 64, 64) and float((got[0, 0] - tensor).abs().max()) <= close
+            got = read(store.put(name, lambda tensor=tensor: tensor, "bfloat16", -1)).float()
+            equal &= torch.equal(got[0, 0], tensor)
         return {"converted": store.converted, "reused": store.reused, "equal": equal}
 
     told = {"first": put_all(), "second": put_all()}
-    path = Path(folder) / "b.tensorbin"
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    told["one bit changed"] = put_all()
-    (Path(folder) / "c.tensorbin").write_bytes(b"")
     (Path(folder) / "a.tensorbin").unlink()
-    told["one cut short, one gone"] = put_all()
-    told["another format"] = put_all("bfloat8_b")
-    (Path(folder) / "manifest.json").write_text("{")
-    told["manifest damaged"] = put_all("bfloat8_b")
-    told["after all"] = put_all("bfloat8_b")
-    return told
+    return told | {"one gone": put_all()}
 
 
 def generate_batch(mesh, prompts: list[list[int]], new_tokens: int) -> dict:

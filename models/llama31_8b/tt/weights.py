@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from filelock import FileLock
-from loguru import logger
 from tqdm import tqdm
 
 from runtime_patches.board.runtime_root import project_cache_dir
@@ -181,80 +180,41 @@ def entry_folder(
 
 
 class WeightCache:
-    """One entry's folder, which several processes may use at once. A file counts only with its line in the manifest: a
-    description and the SHA-256 of its content. Files appear whole, by renaming, and one process writes at a time."""
+    """One entry's folder, which several processes may use at once: files appear whole, by renaming, and one process
+    writes at a time."""
 
     def __init__(self, folder: Path) -> None:
         """Make the folder. Raises OSError."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self._lock = FileLock(folder / "entry.lock")
-        self._manifest = self._read()
 
-    def find(self, name: str, described: Mapping[Any, Any]) -> Path | None:
-        """Find the file of this name and description; None, with a warning, if it is different or damaged."""
-        found = self._manifest.get(name)
-        if found is None:
-            return None
+    def find(self, name: str) -> Path | None:
         path = self._path(name)
-        if not _matches(found, described):
-            logger.warning("{} holds {} in another form: converting it again", self.folder, name)
-        elif not path.is_file() or _digest(path) != found.get("sha256"):
-            logger.warning("{} is damaged: converting {} again", path, name)
-        else:
-            return path
-        return None
+        return path if path.is_file() else None
 
-    def save(self, name: str, described: Mapping[Any, Any], write: Callable[[Path], None]) -> None:
+    def save(self, name: str, write: Callable[[Path], None]) -> None:
         """Keep what `write` writes to the path it is given; waits for other processes that save. Raises ModelLoadError
         if the disk is full."""
         # Under the lock one partial file of a name is enough, and what a killed process left is overwritten.
         with self._lock:
             partial = self.folder / f"{name}.partial.tensorbin"
             try:
-                try:
-                    write(partial)
-                except RuntimeError as error:  # ttnn's; its reason follows "info:"
-                    why = " ".join(str(error).rpartition("info:")[2].split("backtrace:")[0].split())
-                    raise unwritable(self.folder, why) from error
-                line = {**described, "sha256": _digest(partial)}
+                write(partial)
                 os.replace(partial, self._path(name))
+            except RuntimeError as error:  # ttnn's; its reason follows "info:"
+                why = " ".join(str(error).rpartition("info:")[2].split("backtrace:")[0].split())
+                raise unwritable(self.folder, why) from error
             finally:
                 partial.unlink(missing_ok=True)
-            self._manifest = {**self._read(), name: line}
-            written = self.folder / "manifest.json.partial"
-            written.write_text(json.dumps(self._manifest), encoding="utf-8")
-            os.replace(written, self.folder / "manifest.json")
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.tensorbin"
 
-    def _read(self) -> dict[str, dict[Any, Any]]:
-        path = self.folder / "manifest.json"
-        if not path.is_file():
-            return {}
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            return {name: dict(line) for name, line in data.items()}
-        except (ValueError, AttributeError, TypeError):
-            logger.warning("{} is damaged: converting every weight again", path)
-            return {}
-
-
-def _matches(line: Mapping[Any, Any], described: Mapping[Any, Any]) -> bool:
-    return {key: line.get(key) for key in described} == dict(described)
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
 
 class WeightStore:
-    """Put host matrices on the mesh. folder: the cache entry (see cache.py), None for no cache."""
+    """Put host matrices on the mesh. folder: the cache entry, whose name stands for mesh and formats; None for no
+    cache."""
 
     def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, folder: Path | None = None) -> None:
         self.mesh, self.mesh_shape = mesh, mesh_shape
@@ -277,8 +237,7 @@ class WeightStore:
         """
         import ttnn
 
-        described = {"dtype": dtype, "split": split, "layout": layout}
-        if self.cache is not None and (cached := self.cache.find(name, described)) is not None:
+        if self.cache is not None and (cached := self.cache.find(name)) is not None:
             self.reused += 1
             if memory is None:
                 return ttnn.load_tensor(str(cached), device=self.mesh)
@@ -286,7 +245,7 @@ class WeightStore:
         host = self._convert(make(), dtype, split, layout)
         self.converted += 1
         if self.cache is not None:
-            self.cache.save(name, described, lambda path: ttnn.dump_tensor(str(path), host))
+            self.cache.save(name, lambda path: ttnn.dump_tensor(str(path), host))
         return ttnn.to_device(host, self.mesh, memory_config=memory or ttnn.DRAM_MEMORY_CONFIG)
 
     def _convert(self, tensor: torch.Tensor, dtype: str, split: int | None, layout: str) -> ttnn.Tensor:
@@ -299,7 +258,7 @@ class WeightStore:
 
 class HostWeights(NamedTuple):
     """state: a model's tensors by Hugging Face name. entry: the cache folder of these tensors converted for one mesh
-    shape and precision (weights/cache.py), None to convert them each time."""
+    shape and precision (see `entry_folder`), None to convert them each time."""
 
     config: LlamaConfig
     state: Mapping[str, torch.Tensor]

@@ -41,7 +41,6 @@ OTHER_FIELDS = {
     "rms_norm_eps": 1e-6,
     "name": "other",
 }
-DESCRIBED = {"dtype": "bfloat16", "split": -1, "layout": "TILE_LAYOUT"}
 
 
 @pytest.fixture(autouse=True)
@@ -122,27 +121,11 @@ def test_long_and_strange_names_make_short_folders():
     assert len(name) < 130 and name.startswith("a-b-cxxx")
 
 
-def put(path: Path, name: str, content: bytes) -> None:
-    WeightCache(path).save(name, DESCRIBED, lambda file: file.write_bytes(content))
-
-
 def test_what_was_saved_is_found_and_nothing_else(tmp_path):
-    put(tmp_path / "entry", "a", b"weights")
-    found = WeightCache(tmp_path / "entry").find("a", DESCRIBED)
+    WeightCache(tmp_path / "entry").save("a", lambda file: file.write_bytes(b"weights"))
+    found = WeightCache(tmp_path / "entry").find("a")
     assert found is not None and found.read_bytes() == b"weights"
-    assert WeightCache(tmp_path / "entry").find("b", DESCRIBED) is None
-    assert WeightCache(tmp_path / "entry").find("a", {**DESCRIBED, "dtype": "bfloat4_b"}) is None
-    found.write_bytes(b"weightS")
-    assert WeightCache(tmp_path / "entry").find("a", DESCRIBED) is None
-
-
-def test_two_caches_open_at_once_keep_each_others_lines(tmp_path):
-    """A manifest read at the start and written at the end would drop what the other saved between."""
-    one, two = WeightCache(tmp_path), WeightCache(tmp_path)
-    one.save("a", DESCRIBED, lambda file: file.write_bytes(b"a"))
-    two.save("b", DESCRIBED, lambda file: file.write_bytes(b"b"))
-    one.save("c", DESCRIBED, lambda file: file.write_bytes(b"c"))
-    assert [name for name in "abc" if WeightCache(tmp_path).find(name, DESCRIBED)] == ["a", "b", "c"]
+    assert WeightCache(tmp_path / "entry").find("b") is None
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
@@ -156,11 +139,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
         )
 
     with pytest.raises(ModelLoadError, match="No space left on device.*LLAMA_ALSPEC_CACHE") as raised:
-        WeightCache(tmp_path).save("a", DESCRIBED, fail)
+        WeightCache(tmp_path).save("a", fail)
     assert "\n" not in str(raised.value) and "backtrace" not in str(raised.value)
-    assert not list(tmp_path.glob("*.tensorbin")) and WeightCache(tmp_path).find("a", DESCRIBED) is None
-    put(tmp_path, "a", b"whole")
-    assert WeightCache(tmp_path).find("a", DESCRIBED) is not None
+    assert not list(tmp_path.glob("*.tensorbin")) and WeightCache(tmp_path).find("a") is None
 
 
 def test_caches_that_fill_one_entry_at_once(tmp_path):
@@ -178,13 +159,13 @@ def test_caches_that_fill_one_entry_at_once(tmp_path):
         start.wait()
         for number in range(20):
             content = bytes([number]) * 100_000
-            cache.save(str(number), DESCRIBED, lambda file, content=content: slowly(file, content))
+            cache.save(str(number), lambda file, content=content: slowly(file, content))
 
     with ThreadPoolExecutor(3) as pool:
         for filled in [pool.submit(fill) for _ in range(3)]:
             filled.result()
     cache = WeightCache(tmp_path)
     for number in range(20):
-        found = cache.find(str(number), DESCRIBED)
+        found = cache.find(str(number))
         assert found is not None and found.read_bytes() == bytes([number]) * 100_000
     assert not list(tmp_path.glob("*.partial*"))
