@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
@@ -25,11 +24,10 @@ class TokenSpeculationMetrics:
     calibration_seconds, exact passes of a draft model over decided tokens.
     """
 
-    num_drafts: int = 0
+    #: Drafts by how many of their tokens were accepted, and the levels of the deepest.
+    accepted: Counter[int] = field(default_factory=Counter)
+    levels: int = 0
     num_draft_tokens: int = 0
-    num_accepted_tokens: int = 0
-    num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
-    histogram_by_length: dict[int, Counter[Any]] = field(default_factory=dict)
     #: User-steps of the target, with and without a draft, and the tokens that came out of them.
     num_target_steps: int = 0
     num_output_tokens: int = 0
@@ -41,14 +39,9 @@ class TokenSpeculationMetrics:
         """Count one draft of `nodes` tokens over `depth` levels, of which `accepted` tokens were accepted."""
         if not 0 <= accepted <= depth <= nodes:
             raise ValueError(f"a draft needs 0 <= accepted <= depth <= nodes, got {accepted}, {depth} and {nodes}")
-        self.num_drafts += 1
+        self.accepted[accepted] += 1
+        self.levels = max(self.levels, depth)
         self.num_draft_tokens += nodes
-        self.num_accepted_tokens += accepted
-        missing = depth - len(self.num_accepted_tokens_per_pos)
-        self.num_accepted_tokens_per_pos += [0] * max(0, missing)
-        for position in range(accepted):
-            self.num_accepted_tokens_per_pos[position] += 1
-        self.histogram_by_length.setdefault(depth, Counter())[accepted] += 1
 
     def record_step(self, users: int, tokens: int, draft_seconds: float, target_seconds: float) -> None:
         """Count one step of the target for so many users, and the tokens and seconds of all of them."""
@@ -58,21 +51,27 @@ class TokenSpeculationMetrics:
         self.target_seconds += target_seconds
 
     @classmethod
-    def merged(cls, parts: Iterable[TokenSpeculationMetrics]) -> TokenSpeculationMetrics:
+    def merged(cls, parts: Sequence[TokenSpeculationMetrics]) -> TokenSpeculationMetrics:
         """Return the counts of several runs as those of one."""
         total = cls()
         for part in parts:
-            for name in ("num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_target_steps"):
-                setattr(total, name, getattr(total, name) + getattr(part, name))
-            total.num_output_tokens += part.num_output_tokens
-            total.draft_seconds += part.draft_seconds
-            total.target_seconds += part.target_seconds
-            total.calibration_seconds += part.calibration_seconds
-            pairs = zip_longest(total.num_accepted_tokens_per_pos, part.num_accepted_tokens_per_pos, fillvalue=0)
-            total.num_accepted_tokens_per_pos = [a + b for a, b in pairs]
-            for depth, counts in part.histogram_by_length.items():
-                total.histogram_by_length.setdefault(depth, Counter()).update(counts)
+            for name, value in vars(part).items():
+                setattr(total, name, getattr(total, name) + value)
+        total.levels = max(part.levels for part in parts)
         return total
+
+    @property
+    def num_drafts(self) -> int:
+        return self.accepted.total()
+
+    @property
+    def num_accepted_tokens(self) -> int:
+        return sum(tokens * drafts for tokens, drafts in self.accepted.items())
+
+    @property
+    def num_accepted_tokens_per_pos(self) -> list[int]:
+        """Number of drafts accepted at least this far, by position."""
+        return [sum(self.acceptance_histogram[position + 1 :]) for position in range(self.levels)]
 
     @property
     def mean_acceptance_length(self) -> float | None:
@@ -85,20 +84,9 @@ class TokenSpeculationMetrics:
         return self.num_accepted_tokens / self.num_draft_tokens if self.num_draft_tokens else None
 
     @property
-    def acceptance_rate_per_pos(self) -> list[float]:
-        """Share of drafts accepted at least this far, by position."""
-        return [count / self.num_drafts for count in self.num_accepted_tokens_per_pos]
-
-    @property
     def acceptance_histogram(self) -> list[int]:
         """Number of drafts of which exactly j tokens were accepted, by j."""
-        total = sum(self.histogram_by_length.values(), Counter())
-        return [total[j] for j in range(len(self.num_accepted_tokens_per_pos) + 1)] if self.num_drafts else []
-
-    @property
-    def acceptance_histogram_by_draft_length(self) -> dict[int, list[int]]:
-        """Number of drafts of k levels of which exactly j tokens were accepted, by k and j."""
-        return {k: [counts[j] for j in range(k + 1)] for k, counts in sorted(self.histogram_by_length.items())}
+        return [self.accepted[j] for j in range(self.levels + 1)] if self.num_drafts else []
 
     @property
     def tokens_per_target_step(self) -> float | None:
@@ -111,14 +99,10 @@ class TokenSpeculationMetrics:
             "num_drafts": self.num_drafts,
             "num_draft_tokens": self.num_draft_tokens,
             "num_accepted_tokens": self.num_accepted_tokens,
-            "num_accepted_tokens_per_pos": list(self.num_accepted_tokens_per_pos),
-            "acceptance_rate_per_pos": self.acceptance_rate_per_pos,
+            "num_accepted_tokens_per_pos": self.num_accepted_tokens_per_pos,
             "mean_acceptance_length": self.mean_acceptance_length,
             "draft_acceptance_rate": self.draft_acceptance_rate,
             "acceptance_histogram": self.acceptance_histogram,
-            "acceptance_histogram_by_draft_length": {
-                str(k): v for k, v in self.acceptance_histogram_by_draft_length.items()
-            },
             "num_target_steps": self.num_target_steps,
             "num_output_tokens": self.num_output_tokens,
             "tokens_per_target_step": self.tokens_per_target_step,

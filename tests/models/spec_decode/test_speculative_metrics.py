@@ -16,16 +16,13 @@ def test_definitions():
     metrics.record_draft(depth=2, nodes=6, accepted=1)
     assert metrics.num_drafts == 5 and metrics.num_draft_tokens == 18 and metrics.num_accepted_tokens == 8
     assert metrics.num_accepted_tokens_per_pos == [4, 2, 2]
-    assert metrics.acceptance_rate_per_pos == [0.8, 0.4, 0.4]
     assert metrics.mean_acceptance_length == pytest.approx(1 + 8 / 5)
     assert metrics.draft_acceptance_rate == pytest.approx(8 / 18)
     assert metrics.acceptance_histogram == [1, 2, 0, 2]
-    assert metrics.acceptance_histogram_by_draft_length == {2: [0, 1, 0], 3: [1, 1, 0, 2]}
     data = json.loads(json.dumps(metrics.to_dict()))
-    assert data["num_drafts"] == 5 and data["acceptance_histogram_by_draft_length"] == {
-        "2": [0, 1, 0],
-        "3": [1, 1, 0, 2],
-    }
+    assert data["num_drafts"] == 5 and data["num_accepted_tokens_per_pos"] == [4, 2, 2]
+    twice = TokenSpeculationMetrics.merged([metrics, TokenSpeculationMetrics(), metrics])
+    assert twice.acceptance_histogram == [2, 4, 0, 4] and twice.num_draft_tokens == 36
 
 
 def test_nothing_drafted():

@@ -107,7 +107,7 @@ def row_config(mesh, config):
 def texts(mesh, prompts: list[list[int]], new_tokens: int, params, context: int = 256) -> dict:
     """The texts of the generator with trees of 3 x 2 in 7 nodes, those of the reference's loop with equal drafts and
     seeds and of plain decoding, how often a trace was replayed, and the metrics of both."""
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
     from models.llama31_8b.reference.generate import generate
     from models.llama31_8b.spec_decode.draft_settings import DraftShape
@@ -125,7 +125,7 @@ def texts(mesh, prompts: list[list[int]], new_tokens: int, params, context: int 
     told = {"replays": generator.replays, "why_eager": generator.why_eager}
     told["plain"] = generate(reference, prompts, **request).token_ids
     for name, result in (("found", found), ("wanted", wanted)):
-        counts = asdict(result.speculation)
+        counts = result.speculation.to_dict()
         times = {key: counts.pop(key) for key in [*counts] if key.endswith("_seconds")}
         told[name] = {"texts": result.token_ids, "ends": result.finish_reason, "counts": counts}
         told[name]["seconds"] = times
@@ -148,7 +148,7 @@ def texts_by_a_draft_model(
 
     fuzzy: groups of layers of the draft, which is then both layers: what it drafts wrong comes of the groups alone.
     """
-    from dataclasses import asdict, replace
+    from dataclasses import replace
 
     from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict, tensor_shapes
     from models.llama31_8b.generation.sampling import SamplingParams
@@ -198,7 +198,7 @@ def texts_by_a_draft_model(
     return {
         "texts": (found.token_ids, wanted.token_ids, plain.token_ids),
         "counts": [
-            {name: asdict(result.speculation)[name] for name in ("num_drafts", "num_accepted_tokens")}
+            {name: getattr(result.speculation, name) for name in ("num_drafts", "num_accepted_tokens")}
             for result in (found, wanted)
         ],
         "chains": chains if width == 1 else [],
@@ -230,7 +230,6 @@ def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int
     """Greedy texts of a model that drafts for itself over the first and last `window` cached tokens, those of the
     reference's loop with the same drafts and of plain decoding, the metrics of both, traces replayed, and figures of
     the cache against a plain pass over the text."""
-    from dataclasses import asdict
 
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.reference.generate import generate
@@ -254,7 +253,7 @@ def texts_by_itself(mesh, prompts: list[list[int]], new_tokens: int, length: int
     return {
         "texts": (found.token_ids, wanted.token_ids, plain.token_ids),
         "counts": [
-            {name: asdict(result.speculation)[name] for name in ("num_drafts", "num_accepted_tokens")}
+            {name: getattr(result.speculation, name) for name in ("num_drafts", "num_accepted_tokens")}
             for result in (found, wanted)
         ],
         "replays": generator.replays,
