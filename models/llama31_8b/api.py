@@ -147,8 +147,6 @@ def load(
     Raises:
         ValueError: for settings that do not go together, and what loading a checkpoint raises.
     """
-    if draft is not None:
-        attention = attention.for_drafts()
     if mesh is None:
         return _on_cpu(source, attention, draft, context)
     return _on_mesh(source, mesh, attention, draft, users, context, precision)

@@ -23,7 +23,7 @@ _SIZES = (*_REQUIRED, "num_key_value_heads", "head_dim", "max_position_embedding
 # What alspec's guess reads: the first and the last S keys; or one tile of first keys, the last S ones, and between them
 # the tiles that held most of the attention weight before, this part of it by default.
 PREDICTORS = ("ends", "budget")
-DEFAULT_PREDICTOR, DRAFTS_PREDICTOR = "budget", "ends"  # the latter with drafts
+DEFAULT_PREDICTOR = "budget"
 BUDGET = 0.98
 LARGEST_CHUNK = 2**30  # keys that a guess reads at an end
 

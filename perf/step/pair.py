@@ -126,10 +126,6 @@ def _check(options: argparse.Namespace) -> None:
             f"--tp must be a multiple of --rows-of, got {options.tp} and {options.rows_of}",
         ),
         (
-            options.predictor == "budget" and tree is not None,
-            f"--predictor {options.predictor} guesses one token at a time; --tree verifies several",
-        ),
-        (
             bool(options.chosen) != (options.predictor == "budget"),
             f"--predictor budget and --chosen TILES need each other; got --predictor {options.predictor} --chosen "
             f"{options.chosen}",

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Decode steps of the reference under attention-level speculation, with how far each guess was off; and a
-threshold that divides them."""
+"""Decode steps of the reference under attention-level speculation, with how far each guess was off; a threshold that
+divides them; and what each rank knows for guesses by a budget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import torch
 
+from models.llama31_8b.reference.alspec.budget import BudgetGuess, tiles_by_budget
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
+from models.llama31_8b.reference.model.step import GuessRange
 
 
 class Recorded(ALSpecAttention):
@@ -58,3 +60,21 @@ def reference_steps(model, prompt: list[int], steps: int, policy: AttentionPolic
 def margin(found: ReferenceSteps, threshold: float) -> float:
     """The least relative distance of a ratio from `threshold`."""
     return min(abs(r / threshold - 1) for row in found.ratios for r in row if r is not None)
+
+
+def own_masses(by_budget: BudgetGuess, layers: int, users: int) -> list:
+    """By layer, rank and user, the masses [kv_heads, tiles] that the rank knows, None without a pass."""
+
+    def known(rank: int, layer: int, user: int) -> torch.Tensor | None:
+        found = by_budget.known(rank, layer, user)
+        return None if found is None else found.clone()
+
+    return [[[known(rank, layer, user) for user in range(users)] for rank in (0, 1)] for layer in range(layers)]
+
+
+def chosen_tiles(masses: torch.Tensor, guess_range: GuessRange, tokens: int) -> list[int]:
+    """Return the tiles that are chosen for a head's guess with so many cached tokens. masses: [tiles]."""
+    assert guess_range.budget is not None
+    end = torch.tensor(guess_range.tail_start(tokens) // 32)
+    chosen = tiles_by_budget(masses, guess_range.budget, guess_range.first // 32, end)
+    return chosen.nonzero().flatten().tolist()

@@ -45,11 +45,6 @@ def _run(options: DemoOptions) -> int:
         options, request = with_mesh(options, texts)
     options = with_attention(options)
     options.check_device()
-    if options.attention == "alspec" and options.drafter != "none" and options.guess == "ends":
-        logger.info(
-            "--predictor ends: drafted steps are token trees, whose guess reads the first and the last {} tokens",
-            options.chunk_size,
-        )
     if options.device == "sim":
         return sim.run(options)
     if request is None:

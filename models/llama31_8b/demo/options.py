@@ -17,7 +17,7 @@ from typing import Any
 
 from runtime_patches.board.command_line import OneLineParser, version
 
-from ..config import BUDGET, DEFAULT_PREDICTOR, DRAFTS_PREDICTOR, LARGEST_CHUNK, PREDICTORS, check_budget
+from ..config import BUDGET, DEFAULT_PREDICTOR, LARGEST_CHUNK, PREDICTORS, check_budget
 from ..generation.request import SamplingParams
 from ..spec_decode.draft_settings import DraftShape
 from ..tt.mesh import MeshError, MeshShape
@@ -99,10 +99,10 @@ class DemoOptions:
         "alspec accepts a guess whose error is below X times the exact output's norm (0.10)", type=float)
     chunk_size: int = _option(128, _ATTENTION, "S",
         "tokens a guess reads at either end of the context, a multiple of 32 (128; sim 32)", type=int)
-    predictor: str | None = _option(None, _ATTENTION, "KIND",
+    predictor: str = _option(DEFAULT_PREDICTOR, _ATTENTION, "KIND",
         "what alspec's guess reads: budget: the first 32 tokens, the last S, and between them the tiles of 32 that "
-        "held most of the attention in earlier steps (default); ends: the first and last S tokens (default with "
-        "drafts)", choices=PREDICTORS)
+        "held most of the attention in earlier steps (default); ends: the first and last S tokens",
+        choices=PREDICTORS)
     budget: float = _option(BUDGET, _ATTENTION, "X",
         f"of --predictor budget: the part of the attention weight that a guess reads, between 0 and 1 ({BUDGET})",
         type=float)
@@ -221,13 +221,8 @@ class DemoOptions:
         if self.attention != "alspec":
             if asked := self.flags("threshold", "predictor", "budget"):
                 raise UserError(f"{asked[0]} needs --attention alspec, got --attention {self.attention}")
-        elif self.predictor == "budget" and self.drafter != "none" and self.device != "cpu":
-            raise UserError(
-                f"--predictor budget with --draft {self.drafter} does not go with --device {self.device}: on chips it "
-                "guesses for one token at a time; --predictor ends does for drafts"
-            )
-        elif self.guess != "budget" and (asked := self.flags("budget")):
-            raise UserError(f"{asked[0]} needs --predictor budget, got {self.guess}")
+        elif self.predictor != "budget" and (asked := self.flags("budget")):
+            raise UserError(f"{asked[0]} needs --predictor budget, got {self.predictor}")
         if (self.static_layers is None) == (self.attention == "static"):
             raise UserError(
                 "--static-layers, such as 0,4,10-12, and --attention static need each other, got --attention "
@@ -277,13 +272,8 @@ class DemoOptions:
     def attention_settings(self) -> AttentionSettings:
         """Return the attention of decode steps, alspec where none was chosen."""
         name = self.attention or "alspec"
-        predictor = self.guess if name == "alspec" else None
+        predictor = self.predictor if name == "alspec" else None
         return AttentionSettings(name, self.chunk_size, self.threshold, self.static_layer_set(), predictor, self.budget)
-
-    @property
-    def guess(self) -> str:
-        """What the guess of alspec reads, one of PREDICTORS."""
-        return self.predictor or (DEFAULT_PREDICTOR if self.drafter == "none" else DRAFTS_PREDICTOR)
 
     def static_layer_set(self) -> frozenset[int]:
         """Return the layers of `--static-layers 0,4,10-12`, none without it. Raises UserError for anything else."""
@@ -401,15 +391,14 @@ def parse(argv: Sequence[str] | None = None) -> DemoOptions:
 
 
 def with_attention(options: DemoOptions) -> DemoOptions:
-    """Return the options with the device's --attention, alspec on the CPU and on a mesh of two rows, and with the guess
-    that alspec has beside these drafts."""
-    if options.attention is None:
-        try:
-            speculates = options.device == "cpu" or MeshShape.choose(options.mesh).sp == 2
-        except MeshError:
-            speculates = False  # the backend says what is wrong with the mesh
-        options = replace(options, attention="alspec" if speculates else "exact")
-    return replace(options, predictor=options.guess) if options.attention == "alspec" else options
+    """Return the options with the device's --attention: alspec on the CPU and on a mesh of two rows."""
+    if options.attention is not None:
+        return options
+    try:
+        speculates = options.device == "cpu" or MeshShape.choose(options.mesh).sp == 2
+    except MeshError:
+        speculates = False  # the backend says what is wrong with the mesh
+    return replace(options, attention="alspec" if speculates else "exact")
 
 
 def flag_of(name: str) -> str:

@@ -119,7 +119,7 @@ def make_report(session: Session, results: Sequence[GenerationResult], context: 
         model=checkpoint.source,
         attention=str(options.attention),
         chunk_size=options.chunk_size,
-        predictor=options.guess,
+        predictor=options.predictor,
         speculates=statistics is not None,
         context=context,
         prefill_tokens=sum(result.prefill_tokens for result in results),

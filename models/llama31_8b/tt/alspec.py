@@ -151,35 +151,26 @@ class PairAlspec(AttentionPolicy):
             self.by_budget.select(step.inputs.positions)
 
     def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
-        tiles = self.by_budget
+        options = self._options(layer, cache)
         return speculative_flash_decode(
-            q,
-            cache.keys,
-            cache.values,
-            inputs.positions,
-            program_config=self.program,
-            chosen=None if tiles is None else tiles.chosen[layer],
-            tile_masses=None if tiles is None else tiles.masses[layer],
-            **self._options(cache),
+            q, cache.keys, cache.values, inputs.positions, program_config=self.program, **options
         ).exact
 
     def attend_tree(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         assert inputs.intervals is not None
-        trees, options = (inputs.positions, inputs.intervals), self._options(cache)
+        trees, options = (inputs.positions, inputs.intervals), self._options(layer, cache)
         return speculative_tree_attention(
             q, cache.keys, cache.values, *trees, program_config=self.tree_program, **options
         ).exact
 
-    def check_trees(self) -> None:
-        """Raise ValueError for a guess by a budget, which the op for trees does not take."""
-        if self.by_budget is not None:
-            raise ValueError("on chips a guess by a budget is of one token, not of a token tree: predictor 'ends' is")
-
-    def _options(self, cache: LayerCache) -> dict[str, Any]:
+    def _options(self, layer: int, cache: LayerCache) -> dict[str, Any]:
         """Return what both attention ops are given alike."""
+        tiles = self.by_budget
         return {
             "chunk_size": self.chunk_size,
             "guess_range": self.guess_range,
+            "chosen": None if tiles is None else tiles.chosen[layer],
+            "tile_masses": None if tiles is None else tiles.masses[layer],
             "page_table": cache.page_table,
             "threshold": min(self.threshold, MAX_THRESHOLD),
             "scale": self._scale,
@@ -244,9 +235,9 @@ class BudgetTiles:
     """The state of a guess by a budget: each layer's average attention weight by tile, and its chosen tiles.
 
     A chip averages the weights of its own passes of a layer, those in which it verifies a guess there, for its own
-    heads. At the start of a step every chip chooses the tiles of all layers by its own weights: nothing is exchanged,
-    and where a chip was not the sender for some steps, its weights are that much older. Only the sender's tiles count
-    in a step, since the receiver takes the guess.
+    heads; of a token tree the root's, whose tiles serve all nodes. At the start of a step every chip chooses the tiles
+    of all layers by its own weights: nothing is exchanged, and where a chip was not the sender for some steps, its
+    weights are that much older. Only the sender's tiles count in a step, since the receiver takes the guess.
 
     masses, chosen: of each layer, uint32 [users, kv_heads, capacity / 32] and [users, kv_heads, W] on each chip
     (`speculative_flash_decode`). budget: the part of the weight that is read. kv_heads: of one chip.

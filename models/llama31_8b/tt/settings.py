@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
-from ..config import BUDGET, DEFAULT_PREDICTOR, DRAFTS_PREDICTOR, PREDICTORS, LlamaConfig, check_budget
+from ..config import BUDGET, DEFAULT_PREDICTOR, PREDICTORS, LlamaConfig, check_budget
 from .layer_parallel import LayerAssignment
 from .mesh import TILE, MeshShape
 from .precision import PrecisionConfig, precision_config
@@ -39,9 +39,8 @@ class AttentionSettings:
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     predictor: what the guess reads: `budget`, the default: one tile of first tokens, the last ones, and between them
-        the tiles that held this part, `budget`, of the attention weight of earlier steps; or `ends`, which token trees
-        need on chips and `for_drafts` makes the default. guess_range: what it reads instead of either, without chosen
-        tiles.
+        the tiles that held this part, `budget`, of the attention weight of earlier steps; or `ends`. guess_range: what
+        it reads instead of either, without chosen tiles.
     timeout_s: how long a chip waits for another before it gives up, in seconds at 1 GHz; None for the ops' default.
     program, tree_program: core assignments of the attention ops, chosen by them for None.
 
@@ -84,12 +83,6 @@ class AttentionSettings:
     def named(self) -> tuple[str, int, float, frozenset[int], str | None, float]:
         """What names the reference's policy, the arguments of its `by_name`."""
         return self.policy, self.chunk_size, self.threshold, self.static_layers, self.predictor, self.budget
-
-    def for_drafts(self) -> AttentionSettings:
-        """Return the settings of a model that verifies drafts: its guess reads the ends where no predictor is named.
-        Raises ValueError for a budget beside no predictor."""
-        unnamed = self.guess is not None and self.predictor is None
-        return replace(self, predictor=DRAFTS_PREDICTOR) if unnamed else self
 
     def check(self, mesh_shape: MeshShape, users: int, capacity: int, layers: int | None = None) -> None:
         """Refuse what chips cannot run; the one check of attention x mesh x threshold, for every command and engine.

@@ -93,12 +93,9 @@ def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
         monkeypatch.setenv("MESH_DEVICE", mesh)
     assert with_attention(DemoOptions(device="n150")).attention == attention
     assert with_attention(DemoOptions(device="n150", attention="sink")).attention == "sink"
-    assert with_attention(DemoOptions(device="n150")).predictor == ("budget" if attention == "alspec" else None)
     drafted = with_attention(DemoOptions(device="n150", draft="ngram"))
-    assert drafted.predictor == ("ends" if attention == "alspec" else None)
-    if attention == "alspec":
-        with pytest.raises(UserError, match="--predictor budget with --draft ngram does not go with --device n150"):
-            replace(drafted, predictor="budget", mesh=mesh).check_device()
+    drafted.check_device()
+    assert drafted.attention_settings().guess == ("budget" if attention == "alspec" else None)
     assert with_attention(DemoOptions(device="cpu")).attention == "alspec"
 
 

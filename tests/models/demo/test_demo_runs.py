@@ -59,7 +59,6 @@ def test_json_schema(model, capsys):
         **DemoOptions().to_dict(),
         "device": "cpu",
         "attention": "alspec",
-        "predictor": "budget",
         "model": model,
         "json": True,
         "chunk_size": 32,

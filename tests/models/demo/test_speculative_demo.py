@@ -16,8 +16,7 @@ SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", 
 
 
 def run_json(capsys, model, *arguments):
-    # Guesses of trees read the ends, so those of single tokens must.
-    speculates = () if "exact" in arguments else ("--threshold", "0.5", "--predictor", "ends")
+    speculates = () if "exact" in arguments else ("--threshold", "0.5")
     assert cli.main(["--model", model, "--json", *SMALL, *speculates, *arguments]) == 0
     return json.loads(capsys.readouterr().out)
 

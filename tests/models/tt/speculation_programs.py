@@ -48,24 +48,21 @@ def build_pair(
     decode_sharding="interleaved",
     attention=None,
     ends=None,
+    budget=None,
     timeout_s=TIMEOUT_S,
 ):
-    """(TtLlama that speculates, its PairAlspec, or a subclass `attention`). ends: (first, last) tokens of the
-    guess in whole tiles, the tail with those that are not cached yet, instead of the default."""
+    """(TtLlama that speculates, its PairAlspec, or a subclass `attention`). Its guess reads the ends by default; by a
+    budget; or `ends`, (first, last) tokens in whole tiles, the tail with those that are not cached yet."""
     from models.llama31_8b.tt.alspec import PairAlspec
     from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
     from tt_kernels.speculative_flash_decode.op import GuessRange
 
-    chosen = AttentionSettings(
-        "alspec",
-        chunk_size,
-        threshold,
-        predictor="ends" if ends is None else None,
-        guess_range=None if ends is None else GuessRange(*ends),
-        timeout_s=timeout_s,
-    )
+    guess = {"predictor": "ends"} if ends is None else {"guess_range": GuessRange(*ends)}
+    if budget is not None:
+        guess = {"predictor": "budget", "budget": budget}
+    chosen = AttentionSettings("alspec", chunk_size, threshold, timeout_s=timeout_s, **guess)
     pair = (attention or PairAlspec)(mesh, MeshShape(*mesh.shape), config, chosen, users, capacity)
     settings = ModelSettings(users, capacity, precision, pair, decode_sharding)
     return TtLlama.from_state_dict(config, state, mesh, settings), pair

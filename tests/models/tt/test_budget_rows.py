@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-from models.llama31_8b.reference.alspec.budget import tiles_by_budget
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
 from tests.models.tt.budget_programs import Part, bits_of, decode_by_budget
+from tests.support.alspec_reference import chosen_tiles, own_masses
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
@@ -55,7 +55,7 @@ def test_each_chip_of_a_row_chooses_for_its_own_heads(sim_mesh):
     tokens, logits, known = [], [], []
     for _ in range(STEPS):
         tokens.append([int(row.argmax())])
-        known.append([[policy.by_budget.known(rank, layer, 0) for rank in (0, 1)] for layer in range(LAYERS)])
+        known.append(own_masses(policy.by_budget, LAYERS, 1))
         row = model.forward(torch.tensor([tokens[-1]]), cache, policy=policy)[0, 0].float()
         logits.append(row)
     assert [step.accepted[:, 0, 0].tolist() for step in policy.statistics.steps] == HITS
@@ -75,16 +75,14 @@ def test_each_chip_of_a_row_chooses_for_its_own_heads(sim_mesh):
             sent, received = (ours["priorities"][rank][layer][0] for rank in (sender, 1 - sender))
             assert (sent, received) == (YIELDED if hit else HOLDS_EXACT, HOLDS_GUESS)
             sender ^= hit
-        end = RANGE.tail_start(PROMPT_TOKENS + number + 1) // 32
         for layer in range(LAYERS):
             for chip in range(4):
                 rank, head = divmod(chip, 2)
-                masses, words = known[number][layer][rank], ours["chosen"][layer][chip][0, 0]
+                masses, words = known[number][layer][rank][0], ours["chosen"][layer][chip][0, 0]
                 if masses is None:
                     assert not words.any()
                     continue
-                heavy = tiles_by_budget(masses[head], BUDGET, RANGE.first // 32, torch.tensor(end))
-                assert bits_of(words) == heavy.nonzero().flatten().tolist()
+                assert bits_of(words) == chosen_tiles(masses[head], RANGE, PROMPT_TOKENS + number + 1)
                 chosen += 1
     assert chosen >= 2 * (STEPS - 1), "rank 0 sends layer 0 in every step"
     for layer in range(LAYERS):

@@ -14,7 +14,6 @@ import torch
 from loguru import logger
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-from models.llama31_8b.reference.alspec.budget import tiles_by_budget
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.attention import Segments
 from models.llama31_8b.reference.model.kv_cache import KVCache
@@ -22,6 +21,7 @@ from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
 from tests.models.tt.budget_programs import NOTHING, Part, bits_of, decode_by_budget
+from tests.support.alspec_reference import chosen_tiles, own_masses
 from tests.support.tt_programs import figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
@@ -77,22 +77,6 @@ FAULT, TURN = STEPS, STEPS + 1  # numbers of steps
 LOST, LATE = 0, 1  # users
 
 
-def own_masses(policy: ALSpecAttention) -> list:
-    layers, users = range(TINY.num_hidden_layers), range(len(PROMPTS))
-
-    def known(rank: int, layer: int, user: int) -> torch.Tensor | None:
-        found = policy.by_budget.known(rank, layer, user)
-        return None if found is None else found.clone()
-
-    return [[[known(rank, layer, user) for user in users] for rank in (0, 1)] for layer in layers]
-
-
-def chosen_tiles(masses: torch.Tensor, tokens: int) -> list[int]:
-    """Return the tiles that are chosen for a guess with so many cached tokens. masses: [1, tiles]."""
-    end = torch.tensor(RANGE.tail_start(tokens) // 32)
-    return tiles_by_budget(masses[0], BUDGET, RANGE.first // 32, end).nonzero().flatten().tolist()
-
-
 def hold(policy: ALSpecAttention, held: tuple[int, ...], steps: list[Step]) -> None:
     """Make what the first rank knows of each user what it knew after one of `steps`, or nothing."""
     for (layer, user), own in policy.by_budget._own.items():
@@ -121,7 +105,7 @@ def on_the_reference(script: tuple, prompt_seed: int) -> Expected:
         logits = model.forward(tokens, cache.view(users), policy=policy)[:, 0]
         return logits.float(), policy.statistics.steps[-1].accepted[:, :, 0].tolist()
 
-    parts, steps = [], []
+    parts, steps, sizes = [], [], (TINY.num_hidden_layers, len(PROMPTS))
     policy = OneRankForAll(THRESHOLD, RANGE)
     for users, count, threshold, anew, held in script:
         policy.threshold = threshold
@@ -132,14 +116,15 @@ def on_the_reference(script: tuple, prompt_seed: int) -> Expected:
             hold(policy, held, steps)
         tokens, positions = [], []
         for _ in range(count):
-            known = own_masses(policy)
+            known = own_masses(policy.by_budget, *sizes)
             tokens.append(list(chosen))
             positions.append([int(cache.lengths[user]) if user in users else -1 for user in range(len(PROMPTS))])
             unharmed = None if whole is None else step(users, *whole)[1]
             logits, hits = step(users, policy, cache)
             for user, row in zip(users, logits, strict=True):
                 chosen[user] = int(row.argmax())
-            steps.append(Step(users, logits, known, own_masses(policy), hits, unharmed or hits))
+            after = own_masses(policy.by_budget, *sizes)
+            steps.append(Step(users, logits, known, after, hits, unharmed or hits))
         parts.append(Part(threshold, tokens, positions, anew, held))
     return Expected(prefilled, parts, steps, cache)
 
@@ -177,7 +162,8 @@ def test_the_case_has_hits_and_misses_on_both_ranks(script):
     assert fault.known[0][0][LOST] is None
     tokens = PROMPTS[0] + FAULT + 1
     assert any(
-        chosen_tiles(fault.known[layer][0][LATE], tokens) != chosen_tiles(held[layer][0][LATE], tokens)
+        chosen_tiles(fault.known[layer][0][LATE][0], RANGE, tokens)
+        != chosen_tiles(held[layer][0][LATE][0], RANGE, tokens)
         for layer in layers
         if fault.known[layer][0][LATE] is not None
     ), "late masses make other choices"
@@ -220,7 +206,7 @@ def test_chosen_tiles_and_masses_are_the_references(found, expected):
                     if known is None:
                         assert not row.any()
                         continue
-                    assert bits_of(row) == chosen_tiles(known, at[user] + 1)
+                    assert bits_of(row) == chosen_tiles(known[0], RANGE, at[user] + 1)
                     chosen += len(known)
                     after = wanted.after[layer][rank][user][0]
                     masses = ours["masses"][layer][rank][user, 0, : len(after)].double() * MASS_UNIT

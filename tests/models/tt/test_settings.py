@@ -43,16 +43,10 @@ def test_what_is_refused(change, words):
         check((2, 1), **change)
 
 
-def test_the_guess_is_by_a_budget_and_beside_drafts_of_the_ends():
+def test_the_guess_is_by_a_budget_unless_told_otherwise():
     guesses = {name: AttentionSettings("alspec", predictor=name).guess for name in (None, "ends", "budget")}
     assert guesses == {None: "budget", "ends": "ends", "budget": "budget"}
-    assert AttentionSettings("sink").guess is AttentionSettings("sink").for_drafts().guess is None
-    drafting = {
-        name: AttentionSettings("alspec", predictor=name).for_drafts().guess for name in (None, "ends", "budget")
-    }
-    assert drafting == {None: "ends", "ends": "ends", "budget": "budget"}
-    with pytest.raises(ValueError, match="budget 0.9 needs alspec with predictor 'budget', got 'ends'"):
-        AttentionSettings("alspec", budget=0.9).for_drafts()
+    assert AttentionSettings("sink").guess is None
     for wrong in ({"predictor": "ends", "budget": 0.9}, {"policy": "exact", "budget": 0.9}, {"predictor": "middle"}):
         with pytest.raises(ValueError, match="predictor"):
             AttentionSettings(**{"policy": "alspec"} | wrong)

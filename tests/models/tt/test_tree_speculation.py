@@ -15,20 +15,24 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY
+from tests.models.tt.budget_programs import bits_of
 from tests.models.tt.speculation_programs import ROWS, build_pair, end_second_chip_in, load_cache
 from tests.models.tt.trace_programs import SMALLEST
 from tests.models.tt.tree_rounds import NODES, PARENTS, Round, RoundPlan, plan_rounds
+from tests.support.alspec_reference import chosen_tiles
 from tests.support.tt_programs import figures, half_split
 from tests.support.tt_tolerances import MIN_PCC
+from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
 
 
-def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity: int, rounds: list[Round]) -> dict:
+def tree_rounds(mesh, config, state, prefilled, guess: dict, capacity: int, rounds: list[Round]) -> dict:
     """Run `rounds` after the users' prompts, the threshold of each where this dispatch has no traces. By round: the
     logits of both rows, float32 [users, nodes, vocab]; both rows' priorities by layer; accepted paths and tokens as
-    each row's chip tells them. Then what was counted, how often a trace was replayed, both rows' caches, keys in
+    each row's chip tells them; of a guess by a budget by layer all chips' chosen tiles before and masses after it,
+    int64 [users, kv_heads, words]. Then what was counted, how often a trace was replayed, both rows' caches, keys in
     Hugging Face's order, and of a pair `guarded_results`.
 
-    prefilled: keys and values as of `load_cache`. ends: of the guess.
+    prefilled: keys and values as of `load_cache`. guess: what `build_pair` takes of it.
     """
     import ttnn
     from loguru import logger
@@ -38,11 +42,15 @@ def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity:
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     users = len(rounds[0].lengths)
-    model, pair = build_pair(mesh, config, state, users=users, capacity=capacity, chunk_size=ends[0], ends=ends)
+    model, pair = build_pair(mesh, config, state, users=users, capacity=capacity, **guess)
     load_cache(model, *prefilled)
     step = TreeStep(model, NODES, SamplingParams(0.0))
     traced = TracedStep(mesh, step, why_no_trace(mesh) is not None)
     told: dict = {"rounds": []}
+
+    def words(tensors) -> list:
+        return [[ttnn.to_torch(chip).long() for chip in ttnn.get_device_tensors(layer)] for layer in tensors]
+
     for number, planned in enumerate(rounds):
         pair.threshold = planned.threshold
         step.load(planned.drafts, planned.lengths)
@@ -60,6 +68,9 @@ def tree_rounds(mesh, config, state, prefilled, ends: tuple[int, int], capacity:
                 "verified": found,
             }
         )
+        if pair.by_budget is not None:
+            tiles = {"chosen": words(pair.by_budget.chosen), "masses": words(pair.by_budget.masses)}
+            told["rounds"][-1] |= tiles
     counted = pair.statistics()
     told["counts"] = [(layer.hits, layer.misses, layer.bypassed) for layer in counted.layers]
     told["failures"], told["replays"] = counted.failures, traced.replays
@@ -182,13 +193,14 @@ def _of_row(model, tensor, first: int):
 
 
 LIMIT_S = 1700
-ENDS, CAPACITY = (32, 32), 160
-# Prompts for which outcomes differ and nothing is near a border.
-SEED, THRESHOLD, PROMPTS = 45, 0.55, (95, 90)
-LEAST_MARGIN, LEAST_GAP, MAX_ERROR = 0.05, 0.08, 0.15
+CHUNK_SIZE, BUDGET, CAPACITY = 32, 0.75, 256
+RANGE, ENDS = GuessRange.by_budget(CHUNK_SIZE, BUDGET), (CHUNK_SIZE, CHUNK_SIZE)
+# Prompts for which outcomes differ and nothing is near a border: while a row knows nothing of a layer, guesses miss.
+SEED, THRESHOLD, PROMPTS = 7, 0.45, (231, 226)
+LEAST_MARGIN, LEAST_GAP, MAX_ERROR, MASS_ERROR = 0.05, 0.08, 0.15, 0.02
 # Right tokens of the trees of two users by round.
-HITS = [[3, 1], [0, 2], [2, 0], [1, 3]]
-TAKEN = [[True, True], [False, True], [False, True], [False, False]]  # by round and layer
+HITS = [[3, 1], [0, 2], [2, 0]]
+TAKEN = [[False, False], [True, False], [True, True]]  # by round and layer
 
 
 class Planned(NamedTuple):
@@ -202,12 +214,14 @@ class Planned(NamedTuple):
 
 @pytest.fixture(scope="module")
 def planned() -> Planned:
-    found, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, [RoundPlan(THRESHOLD, row) for row in HITS])
+    found, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, [RoundPlan(THRESHOLD, row) for row in HITS], RANGE)
     assert taken == TAKEN
     return found
 
 
-def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tuple[Planned, list[list[bool]]]:
+def plan(
+    config, weights: int, seed: int, lengths, capacity: int, plans, guess_range: GuessRange
+) -> tuple[Planned, list[list[bool]]]:
     """Return what the reference does after prompts of these lengths, drawn by `seed`, and which guesses are taken by
     round and layer. weights: the seed of the model's."""
     state = random_state_dict(config, weights)
@@ -220,7 +234,7 @@ def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tupl
         [tensor[:, :, : max(lengths)].clone() for tensor in cache.keys],
         [tensor[:, :, : max(lengths)].clone() for tensor in cache.values],
     )
-    rounds, margin, gap = plan_rounds(model, cache, roots, plans, GuessRange(*ENDS))
+    rounds, margin, gap = plan_rounds(model, cache, roots, plans, guess_range)
     assert margin > LEAST_MARGIN and gap > LEAST_GAP, f"the prompts were chosen so, not by {margin} and {gap}"
     taken = [[all(row[user] for user in planned.drafts) for row in planned.accepted] for planned in rounds]
     return Planned(state, rounds, cache, prefilled), taken
@@ -229,12 +243,14 @@ def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tupl
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
 def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, planned):
-    """Decisions, accepted tokens, counts and the caches of both rows: the first round runs eagerly, the others replay
-    one trace."""
+    """Decisions, accepted tokens, counts, chosen tiles, attention weights and the caches of both rows: the first round
+    runs eagerly, the others replay one trace."""
+    guess = {"chunk_size": CHUNK_SIZE, "budget": BUDGET}
     told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
-        tree_rounds, TINY, planned.state, planned.prefilled, ENDS, CAPACITY, planned.rounds, timeout=LIMIT_S
+        tree_rounds, TINY, planned.state, planned.prefilled, guess, CAPACITY, planned.rounds, timeout=LIMIT_S
     )
     check_rounds(planned, told)
+    check_tiles(planned, told, RANGE)
     assert told["replays"] == len(HITS) - 1
     whole = [(0, [5, 7]), (0, [9])]
     assert told["guarded"] == [
@@ -289,10 +305,11 @@ def test_rows_of_two_chips_take_one_decision_per_tree(sim_mesh):
     """On 2x2 a guess is rejected, then taken: decisions, accepted tokens, counts and the caches of both rows are the
     reference's, as on a pair."""
     capacity, plans = 128, [RoundPlan(0.6, [2, 1]), RoundPlan(0.6, [0, 3])]
-    planned, taken = plan(ROWS, 2, 118, (75, 70), capacity, plans)
+    planned, taken = plan(ROWS, 2, 118, (75, 70), capacity, plans, GuessRange(*ENDS))
     assert taken == [[False], [True]]
+    guess = {"chunk_size": CHUNK_SIZE, "ends": ENDS}
     told = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
-        tree_rounds, ROWS, planned.state, planned.prefilled, ENDS, capacity, planned.rounds, timeout=2300
+        tree_rounds, ROWS, planned.state, planned.prefilled, guess, capacity, planned.rounds, timeout=2300
     )
     check_rounds(planned, told)
 
@@ -332,6 +349,30 @@ def check_rounds(planned: Planned, told: dict) -> None:
     assert told["counts"] == [(row.count(True), row.count(False), 0) for row in decisions]
     assert not told["failures"]
     check_caches(planned, told["cache"])
+
+
+def check_tiles(planned: Planned, told: dict, guess_range: GuessRange) -> None:
+    """Of each chip, which has one key/value head: the tiles that it chose for a round, and the masses after it."""
+    chosen, largest = 0, 0.0
+    for wanted, found in zip(planned.rounds, told["rounds"], strict=True):
+        for layer, chips in enumerate(found["chosen"]):
+            for chip, words in enumerate(chips):
+                row, head = divmod(chip, len(chips) // 2)
+                for user, length in enumerate(wanted.lengths):
+                    known, after = (each[layer][row][user] for each in (wanted.known, wanted.after))
+                    if user in wanted.drafts:
+                        tiles = [] if known is None else chosen_tiles(known[head], guess_range, length + 1)
+                        assert bits_of(words[user, 0]) == tiles
+                        chosen += bool(tiles)
+                    masses = found["masses"][layer][chip][user, 0].double() * MASS_UNIT
+                    if after is None:
+                        assert not masses.any()
+                        continue
+                    wrong = (masses[: after.shape[-1]] - after[head]).abs()
+                    assert (wrong <= MASS_ERROR * after[head]).all() and not masses[after.shape[-1] :].any()
+                    largest = max(largest, float((wrong / after[head]).nan_to_num().max()))
+    logger.info("{} heads with chosen tiles, largest relative error of a mass {:.2%}", chosen, largest)
+    assert chosen >= len(planned.rounds)
 
 
 def check_caches(planned: Planned, rows: list) -> None:

@@ -5,6 +5,7 @@ each user is its own, and a layer goes on with the guess if all users accept."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_greedy
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
+from tests.support.alspec_reference import own_masses
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 
 # A decoy and its child come first, so that accepted rows move; then the path 3, 5, 6.
@@ -33,7 +35,8 @@ class RoundPlan(NamedTuple):
 class Round:
     """What a round must give. drafts: by user. lengths: all users' cached tokens before it. accepted: by layer, of each
     user, None if bypassed or skipped. tokens: of each user, [] if skipped. logits: by user, float32 [nodes, vocab].
-    priorities: by layer, of both ranks, of all users."""
+    priorities: by layer, of both ranks, of all users. known, after: of a guess by a budget, as of `own_masses`, what
+    the ranks know before and after it."""
 
     threshold: float
     drafts: dict[int, tuple[TokenTree, list[int]]]
@@ -42,6 +45,8 @@ class Round:
     tokens: list[list[int]]
     logits: dict[int, torch.Tensor]
     priorities: list[list[list[int]]]
+    known: list | None = None
+    after: list | None = None
 
 
 class _Together(ALSpecAttention):
@@ -55,11 +60,13 @@ class _Together(ALSpecAttention):
 
     def attend(self, layer, segments):
         row = segments.rows.start
-        exact = segments.exact()
+        exact, tiles = segments.exact(), self.by_budget
+        guess, nodes = segments.guess() if tiles is None else tiles.guess(layer, segments), self._step.nodes(row)
         if segments.eligible is False:
             self.ratios[layer][row] = None
             return exact
-        guess, nodes = segments.guess(), self._step.nodes(row)
+        if tiles is not None:
+            tiles.decided(segments, torch.tensor([[self.go[layer]]]))
         self.ratios[layer][row] = float((guess - exact)[nodes].norm() / exact[nodes].norm())
         return guess if self.go[layer] else exact
 
@@ -73,19 +80,23 @@ def plan_rounds(model: ReferenceLlama, cache, roots: list[int], plans: list[Roun
     rounds, margin, gap = [], float("inf"), float("inf")
     for plan in plans:
         active = [user for user in range(users) if plan.hits[user] is not None]
-        view, before = cache.view(active), cache.lengths.tolist()
+        view, before, known = cache.view(active), cache.lengths.tolist(), policy.by_budget
         batch = TokenTreeBatch.shared(TokenTree.from_parents(PARENTS), len(active))
         tokens = torch.zeros(len(active), len(PARENTS), dtype=torch.int64)
         tokens[:, 0] = torch.tensor([roots[user] for user in active])
 
-        def step(view=view, batch=batch, tokens=tokens, threshold=plan.threshold):
+        def forward(logits, view=view, batch=batch, tokens=tokens, known=known):
+            policy.by_budget = deepcopy(known)
+            return model.forward(tokens, view, policy=policy, tree=batch, commit=False, logits=logits)
+
+        def step(forward=forward, threshold=plan.threshold):
             """Each layer's decision depends on those before."""
             policy.go = [False] * layers
             for layer in range(layers):
-                model.forward(tokens, view, policy=policy, tree=batch, commit=False, logits="none")
+                forward("none")
                 ratios = policy.ratios[layer].values()
                 policy.go[layer] = all(ratio is not None and ratio < threshold for ratio in ratios)
-            return model.forward(tokens, view, policy=policy, tree=batch, commit=False, logits="all")
+            return forward("all")
 
         logits = step()
         for _ in range(2 * len(PATH)):  # what a drafted token is changes decisions, and these the tokens
@@ -118,7 +129,8 @@ def plan_rounds(model: ReferenceLlama, cache, roots: list[int], plans: list[Roun
         drafts = {user: (tree, tokens[row].tolist()) for row, user in enumerate(active)}
         told = {user: logits[row] for row, user in enumerate(active)}
         priorities = _priorities(accepted, [user in active for user in range(users)])
-        rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities))
+        masses = [None if each is None else own_masses(each, layers, users) for each in (known, policy.by_budget)]
+        rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities, *masses))
     return rounds, margin, gap
 
 

@@ -294,7 +294,7 @@ def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> tuple[DemoOp
     request = Request.read(options, texts)
     context = request.context(options)
     why = f"--mesh {AUTO}: --attention {options.attention} takes two rows of chips, this machine has {chips}"
-    for layout in layouts(chips, min(context, MAX_CONTEXT), guess=options.guess):
+    for layout in layouts(chips, min(context, MAX_CONTEXT), guess=options.predictor):
         if options.attention is not None and (options.attention == "alspec") != (layout.rows == 2):
             continue
         chosen = with_attention(replace(options, mesh=str(layout)))

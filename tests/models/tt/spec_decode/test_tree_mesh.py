@@ -15,7 +15,7 @@ CAPACITY, LAYERS, CHUNK_SIZE = 4096, 2, 128
 
 def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: int | None = None) -> dict:
     """In the worker: what a step over trees of `nodes` nodes takes beside two layers of the model; with a temperature
-    its verification and commit too. chunk_size: of guesses between the rows of the mesh."""
+    its verification and commit too. chunk_size: of guesses by a budget between the rows of the mesh."""
     import torch
     import ttnn
 
@@ -25,7 +25,7 @@ def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: i
     from perf.footprint.mesh_build import build_model, step_memory
 
     mesh.clear_program_cache()
-    model = build_model(mesh, "performance", users, CAPACITY, LAYERS, chunk_size)
+    model = build_model(mesh, "performance", users, CAPACITY, LAYERS, chunk_size, predictor="budget")
     if temperature is None:
         chain = TokenTree.chain(nodes)
         enter, leave = (times.expand(users, -1) for times in (chain.enter, chain.leave))
