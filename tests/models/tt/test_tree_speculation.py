@@ -86,36 +86,37 @@ def tree_rounds(mesh, config, state, prefilled, guess: dict, capacity: int, roun
 
 
 def tree_texts(
-    mesh, config, state, prompt: list[int], new_tokens: int, ends: tuple[int, int], capacity: int, runs: list
+    mesh, config, state, prompt: list[int], new_tokens: int, guess: dict, guess_range, capacity: int, runs: list
 ) -> dict:
     """Greedy texts of one user, a run for each (drafter, threshold) of `runs`: chains of two tokens by "model", the
     same model under exact attention, whose rounds stay on the chips, or by "self", over its windows. By run the tokens
     of the chips and of the reference's loop under the same rule, and the hits and misses of both; then the plain text.
+    guess: what `build_pair` takes of it; guess_range: the same of the reference.
     """
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.reference import generate as by_reference
     from models.llama31_8b.reference.alspec.policies import ALSpecAttention
     from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.reference.model.step import GuessRange
     from models.llama31_8b.spec_decode.draft_settings import DraftShape
     from models.llama31_8b.tt.generator import Generator
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import ModelSettings
     from models.llama31_8b.tt.spec_decode.drafters import ModelDrafter, self_drafter
 
-    model, pair = build_pair(mesh, config, state, capacity=capacity, chunk_size=ends[0], ends=ends)
+    model, pair = build_pair(mesh, config, state, capacity=capacity, **guess)
     reference = ReferenceLlama.from_state_dict(config, state)
     request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
     told: dict = {"runs": []}
     for name, threshold in runs:
         pair.threshold, shape = threshold, DraftShape(2)
         if name == "self":
-            drafters = self_drafter(model, ends[0]), by_reference.self_drafter(reference, ends[0])
+            window = guess["chunk_size"]
+            drafters = self_drafter(model, window), by_reference.self_drafter(reference, window)
         else:
             draft = TtLlama.from_state_dict(config, state, mesh, ModelSettings(1, capacity, "bfloat16"))
             drafters = ModelDrafter(draft, prefill_chunk=32), by_reference.model_drafter(reference)
         found = Generator(model, shape, drafters[0], prefill_chunk=32).generate([prompt], **request)
-        policy = ALSpecAttention(threshold, GuessRange(*ends))
+        policy = ALSpecAttention(threshold, guess_range)
         drafted = {"drafter": drafters[1], "shape": shape, "policy": policy}
         wanted = by_reference.generate(reference, [prompt], **drafted, **request)
         hits = [int(step.accepted[:, 0, 0].sum()) for step in policy.statistics.steps]
@@ -195,6 +196,7 @@ def _of_row(model, tensor, first: int):
 LIMIT_S = 1700
 CHUNK_SIZE, BUDGET, CAPACITY = 32, 0.75, 256
 RANGE, ENDS = GuessRange.by_budget(CHUNK_SIZE, BUDGET), (CHUNK_SIZE, CHUNK_SIZE)
+BY_BUDGET, BY_ENDS = ({"chunk_size": CHUNK_SIZE, **guess} for guess in ({"budget": BUDGET}, {"ends": ENDS}))
 # Prompts for which outcomes differ and nothing is near a border: while a row knows nothing of a layer, guesses miss.
 SEED, THRESHOLD, PROMPTS = 354, 0.5, (231, 226)
 LEAST_MARGIN, LEAST_GAP, MAX_ERROR, MASS_ERROR = 0.05, 0.08, 0.15, 0.02
@@ -245,9 +247,8 @@ def plan(
 def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, planned):
     """Decisions, accepted tokens, counts, chosen tiles, attention weights and the caches of both rows: the first round
     runs eagerly, the others replay one trace."""
-    guess = {"chunk_size": CHUNK_SIZE, "budget": BUDGET}
     told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
-        tree_rounds, TINY, planned.state, planned.prefilled, guess, CAPACITY, planned.rounds, timeout=LIMIT_S
+        tree_rounds, TINY, planned.state, planned.prefilled, BY_BUDGET, CAPACITY, planned.rounds, timeout=LIMIT_S
     )
     check_rounds(planned, told)
     check_tiles(planned, told, RANGE)
@@ -266,7 +267,7 @@ def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, planned):
 @pytest.mark.timeout(1800)
 def test_a_target_that_drafts_for_itself_writes_the_references_text(sim_mesh):
     """A tree's guess is accepted, and changes the text."""
-    told = texts_on_a_pair(sim_mesh, 166, 4, [("self", 0.58)])
+    told = texts_on_a_pair(sim_mesh, 166, 4, [("self", 0.58)], 66, BY_ENDS, GuessRange(*ENDS))
     (guessed,) = told["runs"]
     assert guessed["texts"][0] != told["plain"] and guessed["decisions"][0] == (1, 0)
 
@@ -276,19 +277,21 @@ def test_a_target_that_drafts_for_itself_writes_the_references_text(sim_mesh):
 @pytest.mark.timeout(1800)
 def test_texts_by_drafters_are_plain_at_threshold_0_and_the_references_above(sim_mesh):
     """A model drafts on both rows, its rounds stay on the chips, and nothing is accepted: the plain text; then the
-    target drafts for itself, and a hit changes the text."""
-    told = texts_on_a_pair(sim_mesh, 11, 7, [("model", 0.0), ("self", 0.58)])
+    target drafts for itself, and hits after the first step, by its attention weights, change the text."""
+    told = texts_on_a_pair(sim_mesh, 11, 7, [("model", 0.0), ("self", 0.5)], 130, BY_BUDGET, RANGE)
     exact, guessed = told["runs"]
     assert exact["texts"][0] == told["plain"] != guessed["texts"][0]
-    assert [found["decisions"][0][0] for found in told["runs"]] == [0, 1]
+    assert [found["decisions"][0][0] for found in told["runs"]] == [0, 3]
 
 
-def texts_on_a_pair(sim_mesh, seed: int, new_tokens: int, runs: list[tuple[str, float]]) -> dict:
-    """Return `tree_texts` after a prompt of 66 drawn tokens, those of the reference with its decisions."""
+def texts_on_a_pair(
+    sim_mesh, seed: int, new_tokens: int, runs: list[tuple[str, float]], length: int, guess: dict, guess_range
+) -> dict:
+    """Return `tree_texts` after a prompt of `length` drawn tokens, those of the reference with its decisions."""
     state = random_state_dict(SMALLEST, 0)
     generator = torch.Generator().manual_seed(seed)
-    prompt = torch.randint(0, SMALLEST.vocab_size, (66,), generator=generator).tolist()
-    given = SMALLEST, state, prompt, new_tokens, ENDS, 128, runs
+    prompt = torch.randint(0, SMALLEST.vocab_size, (length,), generator=generator).tolist()
+    given = SMALLEST, state, prompt, new_tokens, guess, guess_range, length + 62, runs
     told = sim_mesh((2, 1), "2x2").run(tree_texts, *given, timeout=LIMIT_S)
     logger.info("{}", told)
     for found in told["runs"]:
@@ -303,15 +306,15 @@ def texts_on_a_pair(sim_mesh, seed: int, new_tokens: int, runs: list[tuple[str, 
 @pytest.mark.timeout(2400)
 def test_rows_of_two_chips_take_one_decision_per_tree(sim_mesh):
     """On 2x2 a guess is rejected, then taken: decisions, accepted tokens, counts and the caches of both rows are the
-    reference's, as on a pair."""
-    capacity, plans = 128, [RoundPlan(0.6, [2, 1]), RoundPlan(0.6, [0, 3])]
-    planned, taken = plan(ROWS, 2, 118, (75, 70), capacity, plans, GuessRange(*ENDS))
+    reference's, as on a pair, and each chip's tiles those of its own heads."""
+    plans = [RoundPlan(0.5, [2, 1]), RoundPlan(0.5, [None, 3])]
+    planned, taken = plan(ROWS, 2, 9, PROMPTS, CAPACITY, plans, RANGE)
     assert taken == [[False], [True]]
-    guess = {"chunk_size": CHUNK_SIZE, "ends": ENDS}
     told = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
-        tree_rounds, ROWS, planned.state, planned.prefilled, guess, capacity, planned.rounds, timeout=2300
+        tree_rounds, ROWS, planned.state, planned.prefilled, BY_BUDGET, CAPACITY, planned.rounds, timeout=2300
     )
     check_rounds(planned, told)
+    check_tiles(planned, told, RANGE)
 
 
 @pytest.mark.slow
