@@ -135,7 +135,7 @@ def whole_rows(
     """Return a row per step of a mesh that was executed whole, beside the sum of its parts that perf.projection takes.
 
     Args:
-        parts: steps of a chip's part of the layers on a pair, without collectives; hits 1 and 0 are among them.
+        parts: steps of a chip's part of the layers on a pair, without collectives; hits 1 or 0 are among them.
         whole: the same steps of two rows of such chips, the exact one of the first row alone.
         shape: of the parts.
         all_reduce: cycles of one in a row, executed apart.

@@ -118,8 +118,8 @@ def _check(options: argparse.Namespace) -> None:
         ),
         (not small and options.tensor_parallel, "--tensor-parallel compares small layers; --model runs a chip's part"),
         (
-            options.rows_of and (small or tree is not None or options.layers < 2 or not {0, 1} <= set(options.hits)),
-            "--rows-of needs --model, two --layers or more and --hits 1 and 0, and does not go with --tree",
+            options.rows_of and (small or tree is not None or options.layers < 2 or not {0, 1} & set(options.hits)),
+            "--rows-of needs --model, two --layers or more and --hits 1 or 0, and does not go with --tree",
         ),
         (
             options.rows_of and not small and options.tp % options.rows_of,
@@ -173,10 +173,13 @@ def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
 
 def rows_whole(options: argparse.Namespace, shape: dict[str, Any], parts: Mapping[str, Step]) -> list[Row]:
     """Execute two rows of chips with the parts of `shape` whole, and an all-reduce of a row; return `whole_rows`."""
-    chips, kept = options.rows_of, options.steps
-    (reduced,) = run_op("all_reduce", FAMILIES["all_reduce"].asked([f"chips={chips}", f"columns={shape['hidden']}"]))
+    chips, asked = options.rows_of, [f"chips={options.rows_of}", f"columns={shape['hidden']}"]
+    file, sums = (
+        options.steps and options.steps.with_name(f"{options.steps.stem}_{name}{options.steps.suffix}")
+        for name in ("whole", "all_reduce")
+    )
+    (reduced,) = run_op("all_reduce", FAMILIES["all_reduce"].asked(asked), sums)
     whole = shape | {name: chips * shape[name] for name in ("intermediate", "heads", "kv_heads", "vocab")}
-    file = kept and kept.with_name(f"{kept.stem}_whole{kept.suffix}")
     steps = run(whole, options.hits, (2, chips), FULL_GRID, file)
     return whole_rows(parts, steps, shape, reduced["cycles"])
 

@@ -144,7 +144,7 @@ def test_words_of_cores_become_spans_of_programs():
         (["--model", "llama-3.1-8b", "--tensor-parallel"], "--tensor-parallel compares small layers"),
         (["--model", "llama-3.1-8b", "--kv-heads", "2"], "--kv-heads 2 is of small layers, not of --model"),
         (["--tp", "4"], "--tp 4 needs --model"),
-        (["--rows-of", "2"], "--rows-of needs --model, two --layers or more and --hits 1 and 0"),
+        (["--rows-of", "2", "--hits", "0.5"], "--rows-of needs --model, two --layers or more and --hits 1 or 0"),
         (["--model", "llama-3.1-8b", "--rows-of", "2", "--hits", "1", "0"], "a multiple of --rows-of, got 1 and 2"),
         (["--intermediate", "100"], "intermediate_size = 100, which is not a multiple of 32 x 1"),
     ],
