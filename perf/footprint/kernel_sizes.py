@@ -169,8 +169,8 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     spread = ttnn.create_sharded_memory_config(
         (32, 224), ttnn.CoreGrid(x=8, y=8), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
     )
-    hidden = ttnn.empty([1, 1, users, 14336], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, spread)
-    yield "gated_product", lambda: gated_product(hidden, hidden)
+    gate_up = ttnn.empty([1, 1, users, 14336], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, spread)
+    yield "gated_product", lambda: gated_product(gate_up, 112)
     per_head = ttnn.create_sharded_memory_config(
         (32, head_dim), ttnn.CoreGrid(x=8, y=3), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
     )
@@ -180,9 +180,9 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     product = (fused, angles, angles, heads, kv_heads)
     yield "rotated_heads", lambda: rotated_heads(*product, **results)
     yield "cached_heads", lambda: cached_heads(*product, k, v, position, q_memory=ttnn.L1_MEMORY_CONFIG)
-    gate = MatmulConfig("ff1", 4096, 7168, "bfloat8_b", Shards(1, 32), Shards(1, 32), 1)
-    weight = ttnn.empty([1, 1, gate.inputs, gate.outputs], ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh, in_banks(gate))
-    yield "banked_product", lambda: banked_product(tile(1, 1, 128, gate.inputs), weight)
+    shape = MatmulConfig("gate_up", 4096, 7168, "bfloat8_b", Shards(1, 32), Shards(1, 32), 1)
+    weight = ttnn.empty([1, 1, shape.inputs, shape.outputs], ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh, in_banks(shape))
+    yield "banked_product", lambda: banked_product(tile(1, 1, 128, shape.inputs), weight)
     exchange = DeviceExchange(pairs, users)
     yield (
         "device_exchange",

@@ -90,7 +90,7 @@ class Labels:
     @contextlib.contextmanager
     def of_model(self, model: TtLlama) -> Iterator[None]:
         """`taken`, with the layer, and the part where an op of ours runs, by the names above."""
-        from models.llama31_8b.tt import layouts
+        from models.llama31_8b.tt import layouts, modules
         from models.llama31_8b.tt.alspec import PairAlspec
         from tt_kernels.all_reduce.op import AllReduce
         from tt_kernels.compute_gate import op as gate
@@ -99,7 +99,7 @@ class Labels:
         parts: list[tuple[Any, str, str]] = [
             (type(attention), "__call__", ATTENTION),
             (AllReduce, "__call__", ALL_REDUCE),
-            (layouts, "gated_product", GATED_PRODUCT),
+            (modules, "gated_product", GATED_PRODUCT),
             (layouts, "rotated_heads", ROTATED_HEADS),
             (layouts, "cached_heads", CACHED_HEADS),
         ]

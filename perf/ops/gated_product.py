@@ -23,7 +23,7 @@ def _gated_product(device, p: SimpleNamespace) -> Row:
     from models.llama31_8b.config import preset
     from models.llama31_8b.tt.layouts import in_l1
     from models.llama31_8b.tt.mesh import MeshShape
-    from models.llama31_8b.tt.sharding import ShardedDecodeConfig
+    from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards
     from perf.lib.tensors import tile
     from runtime_patches.profiling.timeline import Timeline
     from tt_kernels.gated_product.op import gated_product
@@ -32,14 +32,16 @@ def _gated_product(device, p: SimpleNamespace) -> Row:
     torch.manual_seed(0)
     shards = ShardedDecodeConfig.of(preset("llama-3.1-8b"), MeshShape(1, p.tp), p.users).hidden
     memory, columns = in_l1(device, shards), shards.cores * shards.columns
-    scales = (SCALE, 1.0)
-    gate, up = (tile(device, scale * torch.randn(1, 1, p.users, columns), memory=memory) for scale in scales)
-    expected = gated_product_reference(*(ttnn.to_torch(tensor) for tensor in (gate, up)))
+    parts = [scale * torch.randn(1, 1, p.users, columns) for scale in (SCALE, 1.0)]
+    gate, up = (tile(device, part, memory=memory) for part in parts)
+    both = torch.stack([part.unflatten(-1, (-1, shards.columns)) for part in parts], -2).flatten(-3)
+    x = tile(device, both, memory=in_l1(device, Shards(shards.cores, 2 * shards.columns)))
+    expected = gated_product_reference(both.bfloat16(), shards.columns)
     ways = {
         "stock": lambda: ttnn.mul(
             gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU], memory_config=gate.memory_config()
         ),
-        "ours": lambda: gated_product(gate, up),
+        "ours": lambda: gated_product(x, shards.columns),
     }
     timeline, row = Timeline(device), Row(cores=shards.cores, tiles=shards.tiles)
     for name, launch in ways.items():

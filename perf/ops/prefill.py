@@ -209,8 +209,10 @@ def _parts(device, p: SimpleNamespace) -> list[Row]:
     from models.llama31_8b.tt.kv_cache import KVCache, PagedKVCache
     from models.llama31_8b.tt.layouts import Rows
     from models.llama31_8b.tt.mesh import MeshShape
+    from models.llama31_8b.tt.sharding import hidden_shards
     from perf.lib.tensors import tile, words
     from runtime_patches.profiling.timeline import Timeline
+    from tt_kernels.gated_product.op import gated_product
 
     torch.manual_seed(0)
     config, chip = preset("llama-3.1-8b").with_layers(1), MeshShape(1, 1)
@@ -220,8 +222,8 @@ def _parts(device, p: SimpleNamespace) -> list[Row]:
     paged.set_page_table(torch.ones(1, 1))
     norm = modules.RMSNorm(tile(device, (1, 1, 1, config.hidden_size)), config.rms_norm_eps)
     columns = (layout.heads + 2 * layout.kv_heads) * layout.head_dim
-    widths = (config.hidden_size, columns, config.intermediate_size, config.intermediate_size)
-    x, fused, gate, up = (tile(device, (1, 1, p.rows, width)) for width in widths)
+    widths, block = (config.hidden_size, columns, 2 * config.intermediate_size), hidden_shards(config, chip).columns
+    x, fused, gate_up = (tile(device, (1, 1, p.rows, width)) for width in widths)
     angles = layout.angles(rope, words(device, [list(range(p.rows))], "uint32"))
     q, k, v = layout.split(fused)
     places = [{k.shape[1]: words(device, cache.places(0, 0, p.rows))} for cache in (plain, paged)]
@@ -233,7 +235,7 @@ def _parts(device, p: SimpleNamespace) -> list[Row]:
         "fill a paged cache": (0, lambda: paged.fill(0, k, v, places[1])),
         "concatenate heads": (1, lambda: layout.join(q)),
         "add to the residual": (2, lambda: ttnn.add(x, x, memory_config=x.memory_config())),
-        "gated product": (1, lambda: ttnn.mul(gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU])),
+        "gated product": (1, lambda: gated_product(gate_up, block)),
     }
     timeline, rows = Timeline(device), []
     for name, (count, launch) in launches.items():

@@ -207,9 +207,8 @@ def products_of(config: LlamaConfig, formats: LayerPrecision, tp: int) -> list[t
     return [
         (hidden, columns // tp, formats.qkv),
         (attended // tp, hidden, formats.wo),
-        (hidden, wide, formats.ff1),
-        (hidden, wide, formats.ff3),
-        (wide, hidden, formats.ff2),
+        (hidden, 2 * wide, formats.gate_up),
+        (wide, hidden, formats.down),
     ]
 
 

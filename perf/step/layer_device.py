@@ -22,6 +22,7 @@ from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.model import TtLlama, read
 from models.llama31_8b.tt.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
 from models.llama31_8b.tt.settings import ModelSettings
+from models.llama31_8b.tt.sharding import hidden_shards
 from models.llama31_8b.tt.weights import EMBEDDING as TABLE
 from models.llama31_8b.tt.weights import WeightStore
 from perf.footprint.mesh_build import blank_weights
@@ -60,12 +61,16 @@ class HeldWeights(WeightStore):
         found = dict(given) | {TABLE: torch.cat([self.held["embedding"], given[TABLE][TABLE_ROWS:]])}
         heads = [self.held[name] for name in self.held if name.startswith("lm_head.")]
         found[LM_HEAD] = torch.cat(heads, dim=1).t()[: config.vocab_size]
-        places = {"wo": "self_attn.o_proj", "ff1": "mlp.gate_proj", "ff3": "mlp.up_proj", "ff2": "mlp.down_proj"}
+        places = {"wo": "self_attn.o_proj", "down": "mlp.down_proj"}
+        block = hidden_shards(config, self.mesh_shape).columns
         for index in range(config.num_hidden_layers):
             prefix = f"model.layers.{index}"
             found |= {f"{prefix}.{place}.weight": self.held[f"{index}.{name}"].t() for name, place in places.items()}
             counts = [config.num_attention_heads, *[config.num_key_value_heads] * 2]
             rows = self.held[f"{index}.qkv"].t().split([count * config.head_dim for count in counts])
+            pairs = self.held[f"{index}.gate_up"].t().unflatten(0, (-1, 2, block))
+            gate_up = zip(("gate", "up"), pairs.unbind(1), strict=True)
+            found |= {f"{prefix}.mlp.{name}_proj.weight": part.flatten(0, 1) for name, part in gate_up}
             halves = [half_split(rows[0], counts[0]), half_split(rows[1], counts[1]), rows[2]]
             found |= {f"{prefix}.self_attn.{n}_proj.weight": part for n, part in zip("qkv", halves, strict=True)}
         return found

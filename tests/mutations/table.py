@@ -255,9 +255,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a gated product takes the wrong tile for up",
-        f"{GATED}/product.cpp",
-        "copy_tile(up, first + i,",
-        "copy_tile(up, i,",
+        f"{GATED}/multiply.cpp",
+        "copy_tile(rows, up + first + i,",
+        "copy_tile(rows, up + i,",
         (f"{KERNEL_TESTS}/gated_product/test_gated_product.py::{ROWS}",),
     ),
     Mutation(

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Gate the MLP of a decode step: silu(gate) * up on the rows that hold users, on the cores that hold the shards.
+"""Gate an MLP: silu(gate) * up of the one product that has both side by side.
 
-A step has one row per user in tiles of 32, and stock ops take the exponential of all rows.
+Of a decode step only the rows that hold users are computed, on the cores that hold the shards. Interleaved rows, such
+as a prefill's, are dealt to all cores in tiles.
 """
 
 from __future__ import annotations
@@ -10,62 +11,108 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.cores import check_on_device
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
+from tt_kernels.common.cores import core_list, core_set
 from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.tensor_facts import UnsupportedError, check_user_rows, unsupported_if_refused, width_shards
+from tt_kernels.common.tensor_facts import MAX_USERS, UnsupportedError, check_rows, check_user_rows, width_shards
 
 if TYPE_CHECKING:
     import ttnn
 
-KERNEL = Path(__file__).parent / "kernels" / "product.cpp"
+KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
-_BUFFERS = ("cb_gate", "cb_up", "cb_product")
+PAIRS = 4  # tiles of gate and of up that half of the bfloat16 registers hold
+GROUPS = 2  # of these in L1 in either direction: one is computed, one is moved
+CB_ROWS, CB_PRODUCT = 0, 1
 
 
-def gated_product(gate: ttnn.Tensor, up: ttnn.Tensor) -> Any:
-    """Return silu(gate) * up, rounded to bfloat16 once, in a new tensor with the shards of `gate`.
+def gated_product(x: ttnn.Tensor, block: int) -> Any:
+    """Return silu(gate) * up, rounded to bfloat16 once, in a new tensor [1, 1, rows, columns].
 
-    gate, up: bfloat16 [1, 1, users, columns] with 1 to 32 users, TILE, width-sharded in L1 over the same cores, whole
-        tiles on each.
+    x: bfloat16 [1, 1, rows, 2 * columns], TILE: `block` columns of gate, the same of up, and so on. Interleaved, with
+        any number of rows; or width-sharded in L1, 1 to 32 rows and 2 * block columns on each core.
+    block: a multiple of 32.
 
-    Of the padding rows, those in the users' last four hold the same product and the others those of `gate`, so they
-    are finite where both inputs are. In a region of the compute gate the op is skipped. Errors: UnsupportedError.
+    The result is interleaved in x's kind of memory, or sharded over the cores of x. Of padding rows, those in the last
+    four rows of up to 32 hold the same product and the others those of gate: they are finite where x is. In a region
+    of the compute gate the op is skipped. Errors: UnsupportedError.
     """
     import ttnn
 
-    for name, tensor in (("gate", gate), ("up", up)):
-        _check(name, tensor)
-    found = [(tuple(tensor.shape), tensor.memory_config()) for tensor in (gate, up)]
-    if found[0] != found[1]:
-        raise UnsupportedError(f"gate and up must have one shape and the same shards: {_told(gate)}, {_told(up)}")
-    unsupported_if_refused(check_on_device, "up", up, gate.device())
-    product = ttnn.empty(list(gate.shape), gate.dtype, gate.layout, gate.device(), gate.memory_config())
-    return ttnn.generic_op([gate, up, product], _program(gate, up, product))
+    sharded = _check(x, block)
+    rows, columns = x.shape[2], x.shape[3] // 2
+    device, memory = x.device(), x.memory_config()
+    if sharded:
+        grid = memory.shard_spec.grid
+        spec = ttnn.ShardSpec(grid, [TILE, block], memory.shard_spec.orientation)
+        memory = ttnn.MemoryConfig(memory.memory_layout, memory.buffer_type, spec)
+        cores = core_list(grid)
+        tiles = [block // TILE] * len(cores)
+    else:
+        size, total = device.compute_with_storage_grid_size(), -(-rows // TILE) * columns // TILE
+        count = min(total, size.x * size.y)
+        cores = [(index % size.x, index // size.x) for index in range(count)]
+        tiles = [total // count + (index < total % count) for index in range(count)]
+    product = ttnn.empty([1, 1, rows, columns], x.dtype, x.layout, device, memory)
+    return ttnn.generic_op([x, product], _program(x, product, block, sharded, dict(zip(cores, tiles, strict=True))))
 
 
-def _check(name: str, tensor: Any) -> None:
-    check_user_rows(name, tensor)
-    rows, columns = width_shards(name, tensor).shape
-    if rows != TILE or columns % TILE:
-        raise UnsupportedError(f"shards of {name} must be {TILE} rows of whole tiles, got [{rows}, {columns}]")
+def _check(x: Any, block: int) -> bool:
+    """Return whether x is sharded. Errors: UnsupportedError."""
+    found = check_rows("x", x)
+    if type(block) is not int or block < TILE or block % TILE or found.shape[3] % (2 * block):
+        raise UnsupportedError(f"x must be blocks of gate and up, [.., 2 * block], got {found.shape}, block {block!r}")
+    if found.interleaved:
+        return False
+    check_user_rows("x", x)
+    shard = list(width_shards("x", x).shape)
+    if shard != [TILE, 2 * block]:
+        raise UnsupportedError(f"shards of x must be [{TILE}, {2 * block}], a block of gate and one of up, got {shard}")
+    return True
 
 
-def _told(tensor: Any) -> str:
-    shards = tensor.memory_config().shard_spec
-    return f"{tuple(tensor.shape)} in {shards.num_cores()} shards of {list(shards.shape)} on {shards.grid}"
-
-
-def _program(gate: Any, up: Any, product: Any) -> Any:
+def _program(x: Any, product: Any, block: int, sharded: bool, tiles: dict[tuple[int, int], int]) -> Any:
+    """tiles: of the product, by core in the order of the tiles."""
     import ttnn
 
-    shards = gate.memory_config().shard_spec
-    kernel = kernel_descriptor(
-        KERNEL,
-        ttnn.ComputeConfigDescriptor(),
-        cores=shards.grid,
-        constants={name: index for index, name in enumerate(_BUFFERS)}
-        | {"tiles": shards.shape[1] // TILE, "users": gate.shape[2]},
-    )
-    tensors = (gate, up, product)
-    buffers = [ttnn.cb_descriptor_from_sharded_tensor(index, tensor) for index, tensor in enumerate(tensors)]
-    return ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=buffers)
+    constants = {
+        "cb_rows": CB_ROWS,
+        "cb_product": CB_PRODUCT,
+        "pairs": PAIRS,
+        "block": block // TILE,
+        "users": min(x.shape[2], MAX_USERS),
+        "sharded": sharded,
+    }
+    first, parts = 0, {}
+    for core, count in tiles.items():
+        parts[core] = {"first": first, "tiles": count}
+        first += count
+    if sharded:
+        held = ((CB_ROWS, x), (CB_PRODUCT, product))
+        buffers = [ttnn.cb_descriptor_from_sharded_tensor(index, tensor) for index, tensor in held]
+        moved: dict[str, Any] = {}
+    else:
+        of, roles, size = x.dtype.name, frozenset({"all"}), GROUPS * PAIRS
+        buffers = [
+            circular_buffer(Buffer(index, of, TILE_BYTES[of], count, roles), {"all": list(tiles)})
+            for index, count in ((CB_ROWS, 2 * size), (CB_PRODUCT, size))
+        ]
+        moved = {
+            "read.cpp": (ttnn.ReaderConfigDescriptor(), "rows", x),
+            "write.cpp": (ttnn.WriterConfigDescriptor(), "product", product),
+        }
+    cores, compute = core_set(*tiles), ttnn.ComputeConfigDescriptor()
+    kernels = [kernel_descriptor(KERNELS / "multiply.cpp", compute, cores=cores, constants=constants, per_core=parts)]
+    kernels += [
+        kernel_descriptor(
+            KERNELS / source,
+            config,
+            cores=cores,
+            constants=constants,
+            accessors={name: tensor},
+            common={name: tensor.buffer_address()},
+            per_core=parts,
+        )
+        for source, (config, name, tensor) in moved.items()
+    ]
+    return ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=buffers)

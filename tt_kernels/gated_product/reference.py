@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 
-def gated_product_reference(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """Return silu(gate) * up in float64."""
-    return F.silu(gate.double()) * up.double()
+def gated_product_reference(x: torch.Tensor, block: int) -> torch.Tensor:
+    """Return silu(gate) * up in float64. x: [.., 2 * columns], `block` columns of gate, the same of up, and so on."""
+    gate, up = x.double().unflatten(-1, (-1, 2, block)).unbind(-2)
+    return (F.silu(gate) * up).flatten(-2)

@@ -100,7 +100,8 @@ def budget(
         of = precision.of_layer(index)
         weights += bytes_of(hidden * (heads + 2 * kv_heads) * dim // tp, of.qkv)
         weights += bytes_of(hidden * heads * dim // tp, of.wo)
-        weights += sum(bytes_of(hidden * ffn // tp, dtype) for dtype in (of.ff1, of.ff3, of.ff2))
+        weights += bytes_of(hidden * 2 * ffn // tp, of.gate_up)
+        weights += bytes_of(hidden * ffn // tp, of.down)
     weights += bytes_of(hidden * mesh.padded_vocab(config) // tp, precision.lm_head)
     padding = 0
     if decode_sharding == "sharded":

@@ -20,7 +20,6 @@ import ttnn
 
 from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
-from tt_kernels.gated_product.op import gated_product
 from tt_kernels.rotated_heads.op import cached_heads, rotated_heads
 
 from ..config import LlamaConfig
@@ -116,11 +115,6 @@ class Layout(ABC):
     @abstractmethod
     def multiply(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply rows, [1, 1, rows, inputs] -> bfloat16 [1, 1, rows, outputs]."""
-
-    def gated(self, gate: ttnn.Tensor, up: ttnn.Tensor) -> Any:
-        """Return silu(gate) * up, bfloat16 [1, 1, rows, columns], in gate's memory."""
-        silu = [ttnn.UnaryOpType.SILU]
-        return ttnn.mul(gate, up, input_tensor_a_activations=silu, memory_config=gate.memory_config())
 
     @abstractmethod
     def logits(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
@@ -380,9 +374,6 @@ class ShardedLayout(DecodeLayout):
         weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
         source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
         return BankedProjection(weight, banked_program(product), source, result)
-
-    def gated(self, gate: ttnn.Tensor, up: ttnn.Tensor) -> Any:
-        return gated_product(gate, up)
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.row_angles(positions)

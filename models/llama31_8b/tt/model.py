@@ -174,7 +174,7 @@ class TtLlama:
             return self.layout.make_norm(weight, epsilon)
 
         attention = Attention(index, matrix("qkv", -1), matrix("wo", -2), self.rope)
-        mlp = MLP(matrix("ff1", -1), matrix("ff3", -1), matrix("ff2", -2))
+        mlp = MLP(matrix("gate_up", -1), matrix("down", -2), weights.gate_block)
         return DecoderLayer(norm("attention"), attention, norm("mlp"), mlp)
 
     @property

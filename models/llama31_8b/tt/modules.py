@@ -12,6 +12,7 @@ import torch
 import ttnn
 
 from tt_kernels.banked_product.op import banked_product
+from tt_kernels.gated_product.op import gated_product
 
 from ..config import LlamaConfig
 from ..rope_frequencies import inverse_frequencies
@@ -120,19 +121,18 @@ class BankedProjection(Projection):
 
 
 class MLP:
-    """gate (ff1), up (ff3): [1, 1, hidden, intermediate / tp] on each chip; down (ff2): [1, 1, intermediate / tp,
-    hidden]."""
+    """gate_up: [1, 1, hidden, 2 * intermediate / tp] on each chip, `block` columns of gate, the same of up, and so on;
+    down: [1, 1, intermediate / tp, hidden]."""
 
-    def __init__(self, ff1: Projection, ff3: Projection, ff2: Projection) -> None:
-        self.ff1, self.ff3, self.ff2 = ff1, ff3, ff2
+    def __init__(self, gate_up: Projection, down: Projection, block: int) -> None:
+        self.gate_up, self.down, self.block = gate_up, down, block
 
     def __call__(self, x: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout."""
-        gate, up = layout.multiply(self.ff1, x), layout.multiply(self.ff3, x)
-        hidden = layout.gated(gate, up)
-        ttnn.deallocate(gate)
-        ttnn.deallocate(up)
-        out = layout.multiply(self.ff2, hidden)
+        product = layout.multiply(self.gate_up, x)
+        hidden = gated_product(product, self.block)
+        ttnn.deallocate(product)
+        out = layout.multiply(self.down, hidden)
         ttnn.deallocate(hidden)
         return out
 

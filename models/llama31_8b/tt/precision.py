@@ -26,13 +26,12 @@ def bytes_of(elements: int, dtype: str) -> int:
 
 @dataclass(frozen=True)
 class LayerPrecision:
-    """Formats of a layer's matrices: fused query/key/value, output, gate (ff1), up (ff3) and down (ff2)."""
+    """Formats of a layer's matrices: fused query/key/value, output, fused gate and up, and down."""
 
     qkv: str = "bfloat8_b"
     wo: str = "bfloat8_b"
-    ff1: str = "bfloat8_b"
-    ff3: str = "bfloat8_b"
-    ff2: str = "bfloat8_b"
+    gate_up: str = "bfloat8_b"
+    down: str = "bfloat8_b"
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,8 @@ def precision_config(name: str, num_layers: int) -> PrecisionConfig:
     if name not in PRECISIONS:
         raise PrecisionError(f"no precision {name!r}; precisions: {', '.join(PRECISIONS)}")
     if name == "performance":
-        four_bit = LayerPrecision(ff1="bfloat4_b", ff3="bfloat4_b")
+        four_bit = LayerPrecision(gate_up="bfloat4_b")
         return PrecisionConfig(name, four_bit, {num_layers - 1: LayerPrecision()})
     if name == "accuracy":
         return PrecisionConfig(name)
-    return PrecisionConfig(name, LayerPrecision(*["bfloat16"] * 5), lm_head="bfloat16", kv_cache="bfloat16")
+    return PrecisionConfig(name, LayerPrecision(*["bfloat16"] * 4), lm_head="bfloat16", kv_cache="bfloat16")

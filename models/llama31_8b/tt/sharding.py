@@ -86,7 +86,7 @@ class ShardedDecodeConfig:
     """The shards of a model on one chip of a mesh.
 
     normed: the residual, the norm's input and output, and partial sums. merged: the attention's heads side by side.
-    hidden: the MLP's gate and up.
+    hidden: what the MLP's gate and up are multiplied to; the same cores hold both before, side by side.
     """
 
     users: int
@@ -124,7 +124,7 @@ class ShardedDecodeConfig:
             normed=_shards(config.hidden_size),
             fused=Shards(joined, head_dim),
             merged=Shards(heads, head_dim),
-            hidden=_shards(config.intermediate_size // tp, cores),  # an exponential per element
+            hidden=hidden_shards(config, mesh),
             head_columns=mesh.padded_vocab(config) // tp,
         )
 
@@ -149,14 +149,13 @@ class ShardedDecodeConfig:
         width = self.merged.cores * self.merged.columns
         return _product("wo", width, self.hidden_size, dtype, self.merged, self.normed)
 
-    def ff1(self, dtype: str, name: str = "ff1") -> MatmulConfig:
-        return _product(name, self.hidden_size, self._intermediate, dtype, self.normed, self.hidden)
+    def gate_up(self, dtype: str) -> MatmulConfig:
+        both = Shards(self.hidden.cores, 2 * self.hidden.columns)
+        return _product("gate_up", self.hidden_size, both.cores * both.columns, dtype, self.normed, both)
 
-    def ff3(self, dtype: str) -> MatmulConfig:
-        return self.ff1(dtype, "ff3")
-
-    def ff2(self, dtype: str) -> MatmulConfig:
-        return _product("ff2", self._intermediate, self.hidden_size, dtype, self.hidden, self.normed)
+    def down(self, dtype: str) -> MatmulConfig:
+        width = self.hidden.cores * self.hidden.columns
+        return _product("down", width, self.hidden_size, dtype, self.hidden, self.normed)
 
     def lm_head(self, columns: int, dtype: str) -> MatmulConfig:
         """Return the product of a block of `columns` columns."""
@@ -174,7 +173,7 @@ class ShardedDecodeConfig:
         return widths
 
     def layer(self, formats: LayerPrecision) -> list[MatmulConfig]:
-        """Return the five products of a layer."""
+        """Return the four products of a layer."""
         return [getattr(self, name)(dtype) for name, dtype in vars(formats).items()]
 
     def products(self, precision: PrecisionConfig, layers: int) -> list[MatmulConfig]:
@@ -186,9 +185,10 @@ class ShardedDecodeConfig:
         """Return the bytes that a chip's weights take over the banks beyond interleaved ones."""
         return sum(product.laid_bytes - product.weight_bytes for product in self.products(precision, layers))
 
-    @property
-    def _intermediate(self) -> int:
-        return self.hidden.cores * self.hidden.columns
+
+def hidden_shards(config: LlamaConfig, mesh: MeshShape) -> Shards:
+    """Return the shards of the MLP's gated product, an exponential per element: on as many cores as divide it."""
+    return _shards(config.intermediate_size // mesh.tp, GRID[0] * GRID[1])
 
 
 def check_decode_sharding(name: str) -> str:

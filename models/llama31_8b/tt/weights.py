@@ -31,6 +31,7 @@ from .layer_parallel import Stage
 from .mesh import MeshShape
 from .precision import PrecisionConfig
 from .settings import ModelSettings
+from .sharding import hidden_shards
 
 if TYPE_CHECKING:
     import ttnn
@@ -46,6 +47,7 @@ class WeightMap:
         mesh.check_model(config)
         check_shapes(config, {name: tuple(tensor.shape) for name, tensor in state.items()}, config.name)
         self.config, self.state, self.mesh = config, state, mesh
+        self.gate_block = hidden_shards(config, mesh).columns
 
     def embedding(self) -> torch.Tensor:
         """Return [vocab, hidden]; columns are split over the chips."""
@@ -102,15 +104,14 @@ class WeightMap:
         places = [stage.place(chip) for chip in range(stage.chips)]
         return [idle if place is None else by_layer[place[0]][place[1]] for place in places]
 
-    def ff1(self, layer: int) -> torch.Tensor:
-        """Return the gate, [hidden, intermediate]; columns are split."""
-        return self.state[f"model.layers.{layer}.mlp.gate_proj.weight"].t()
+    def gate_up(self, layer: int) -> torch.Tensor:
+        """Return [hidden, 2 * intermediate]: `gate_block` columns of the gate, the same of the up projection, and so
+        on; columns are split."""
+        parts = (self.state[f"model.layers.{layer}.mlp.{name}_proj.weight"] for name in ("gate", "up"))
+        pairs = zip(*(part.split(self.gate_block) for part in parts), strict=True)
+        return joined([rows for pair in pairs for rows in pair]).t()
 
-    def ff3(self, layer: int) -> torch.Tensor:
-        """Return the up projection, [hidden, intermediate]; columns are split."""
-        return self.state[f"model.layers.{layer}.mlp.up_proj.weight"].t()
-
-    def ff2(self, layer: int) -> torch.Tensor:
+    def down(self, layer: int) -> torch.Tensor:
         """Return the down projection, [intermediate, hidden]; rows are split."""
         return self.state[f"model.layers.{layer}.mlp.down_proj.weight"].t()
 
@@ -134,7 +135,7 @@ def adjacent_pairs(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 # Part of every key: increase it when the layout of a converted tensor changes.
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 _SHOWN_NAME = 40  # characters of a model's or precision's name in a folder's
 
 

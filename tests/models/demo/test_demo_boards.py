@@ -307,7 +307,7 @@ def test_trees_take_positions_after_the_text_and_a_draft_model_takes_memory():
     assert plan(DemoOptions(max_new_tokens=100, draft="ngram", tree="4x2"), prompt=28).capacity == 256
     options = DemoOptions(draft="a-model", precision="accuracy")
     run = plan(options, draft=SMALL)
-    assert run.draft_precision is not None and run.draft_precision.of_layer(15).ff1 == "bfloat8_b"
+    assert run.draft_precision is not None and run.draft_precision.of_layer(15).gate_up == "bfloat8_b"
     longer = replace(options, max_new_tokens=40000)
     with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
         plan(replace(longer, max_context=131072), draft=SMALL)

@@ -9,8 +9,8 @@ from models.llama31_8b.tt.precision import PrecisionError, bytes_of, precision_c
 
 def test_performance_keeps_four_bits_out_of_the_last_layer():
     plan = precision_config("performance", 32)
-    assert {plan.of_layer(i).ff1 for i in range(31)} == {plan.of_layer(i).ff3 for i in range(31)} == {"bfloat4_b"}
-    assert plan.of_layer(31).ff1 == plan.of_layer(31).ff3 == plan.of_layer(0).ff2 == "bfloat8_b"
+    assert {plan.of_layer(i).gate_up for i in range(31)} == {"bfloat4_b"}
+    assert plan.of_layer(31).gate_up == plan.of_layer(0).down == "bfloat8_b"
     assert plan.kv_cache == plan.lm_head == "bfloat8_b"
     assert plan.weight_formats(32) == {"bfloat4_b", "bfloat8_b"} and plan.weight_formats(0) == {"bfloat8_b"}
 

@@ -38,13 +38,13 @@ from tt_kernels.common.circular_buffers import l1_bytes
 
 LLAMA = preset("llama-3.1-8b")
 SHAPES = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8)]
-# At 8B shapes: cores of the norm, the heads, the joined heads and the MLP; and of the five products the
+# At 8B shapes: cores of the norm, the heads, the joined heads and the MLP; and of the four products the
 # tiles a bank, which tt-metal's own rule gives too (columns in whole rounds over 12 banks).
 CHOSEN = {
-    1: ([32, 48, 32, 64], [16, 11, 38, 38, 11]),
-    2: ([32, 24, 16, 56], [8, 11, 19, 19, 11]),
-    4: ([32, 12, 8, 16], [4, 11, 10, 10, 11]),
-    8: ([32, 6, 4, 8], [2, 11, 5, 5, 11]),
+    1: ([32, 48, 32, 64], [16, 11, 75, 11]),
+    2: ([32, 24, 16, 56], [8, 11, 38, 11]),
+    4: ([32, 12, 8, 16], [4, 11, 19, 11]),
+    8: ([32, 6, 4, 8], [2, 11, 10, 11]),
 }
 
 
@@ -93,7 +93,7 @@ def test_short_prompts_read_block_formats_by_all_cores_within_l1(shape):
     plan = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1)
     for product in plan.layer(precision_config("accuracy", 32).layer):
         split = Split.of(rows // 32, product.inputs // 32, product.outputs // 32, GRID)
-        assert max(l1_bytes(buffers_of(split, "BFLOAT8_B")).values()) < 700_000, product
+        assert max(l1_bytes(buffers_of(split, "BFLOAT8_B")).values()) < 850_000, product
 
 
 def test_prompts_are_padded_by_less_than_a_chunk_of_attention():

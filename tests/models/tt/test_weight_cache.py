@@ -104,7 +104,7 @@ def test_precision_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
         folder(plan=MeshShape(1, 2)),
         folder(plan=MeshShape(2, 1)),
         folder(precision=precision_config("performance", 2)),
-        folder(precision=replace(PLAN, layers={1: LayerPrecision(ff1="bfloat16")})),
+        folder(precision=replace(PLAN, layers={1: LayerPrecision(gate_up="bfloat16")})),
         folder(precision=replace(PLAN, lm_head="bfloat16")),
     }
     with monkeypatch.context() as patch:

@@ -14,6 +14,7 @@ from models.llama31_8b.config import LlamaConfig, ModelLoadError, preset
 from models.llama31_8b.reference.model.model import RotaryTable, rotate
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.weights import WeightMap, adjacent_pairs
+from tt_kernels.gated_product.reference import gated_product_reference
 
 LLAMA = preset("llama-3.1-8b").with_layers(2)
 SMALL = LlamaConfig(
@@ -37,10 +38,7 @@ def meta(config):
 def test_shapes_at_8b_widths(tp):
     weights = WeightMap(LLAMA, meta(LLAMA), MeshShape(1, tp))
     assert weights.qkv(1).shape == (4096, 6144) and weights.wo(1).shape == (4096, 4096)
-    assert weights.ff1(0).shape == weights.ff3(0).shape == (4096, 14336) and weights.ff2(0).shape == (
-        14336,
-        4096,
-    )
+    assert weights.gate_up(0).shape == (4096, 2 * 14336) and weights.down(0).shape == (14336, 4096)
     assert weights.embedding().shape == (128256, 4096) and weights.lm_head(0, 128).shape == (4096, tp * 128)
     assert weights.norm(1, "attention").shape == weights.norm(0, "mlp").shape == weights.final_norm().shape == (4096,)
 
@@ -61,6 +59,18 @@ def test_each_chip_gets_its_heads(tp):
             if name != "v":
                 expected = expected.view(3, count, 2, 32).transpose(2, 3).flatten(2)
             torch.testing.assert_close(part, expected)
+
+
+@pytest.mark.parametrize("tp", [1, 2, 4])
+def test_each_chip_gets_gate_and_up_of_its_part_of_the_mlp(tp):
+    state, mesh = random_state_dict(SMALL, 1), MeshShape(1, tp)
+    weights = WeightMap(SMALL, state, mesh)
+    x = torch.randn(3, 256, generator=torch.Generator().manual_seed(0))
+    gate, up, down = (state[f"model.layers.1.mlp.{name}_proj.weight"].t() for name in ("gate", "up", "down"))
+    expected = torch.nn.functional.silu(x @ gate) * (x @ up)
+    chips = [gated_product_reference(x @ part, weights.gate_block) for part in weights.gate_up(1).chunk(tp, dim=1)]
+    torch.testing.assert_close(torch.cat(chips, dim=1).float(), expected)
+    assert torch.equal(weights.down(1), down)
 
 
 def test_adjacent_rotation_is_the_checkpoints():

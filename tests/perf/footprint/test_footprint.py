@@ -46,13 +46,13 @@ def test_weights_are_those_of_the_checkpoint():
 
 
 def test_sharded_weights_fill_twelve_banks_alike():
-    """On one chip 128 tile columns of a matrix become 12 x 11, 448 become 12 x 38, 192 are 12 x 16; those of the LM
+    """On one chip 128 tile columns of a matrix become 12 x 11, 896 become 12 x 75, 192 are 12 x 16; those of the LM
     head, 1008 and 996 a block, are whole rounds."""
     simple, fast = budget(), budget(decode_sharding="sharded")
     tile = {"bfloat4_b": 576, "bfloat8_b": 1088}
-    wo, ff2 = (rows * (12 * 11 - 128) * tile["bfloat8_b"] for rows in (128, 448))
-    up = 128 * (12 * 38 - 448)
-    padding = 32 * (wo + ff2) + 2 * up * (31 * tile["bfloat4_b"] + tile["bfloat8_b"])
+    wo, down = (rows * (12 * 11 - 128) * tile["bfloat8_b"] for rows in (128, 448))
+    gate_up = 128 * (12 * 75 - 896)
+    padding = 32 * (wo + down) + gate_up * (31 * tile["bfloat4_b"] + tile["bfloat8_b"])
     more = fast.padding - simple.padding
     assert more == padding == fast.weights - simple.weights == fast.read_per_step - simple.read_per_step
     assert fast.numbers_per_step == simple.numbers_per_step

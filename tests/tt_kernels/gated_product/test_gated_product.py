@@ -14,11 +14,14 @@ from tt_kernels.gated_product.reference import gated_product_reference
 
 OP = "tt_kernels.gated_product.op:gated_product"
 HERE = "tests.tt_kernels.gated_product.test_gated_product"
-CORES, COLUMNS = 2, 160  # five tiles on each core: the registers hold four at once
+CORES, BLOCK = 2, 160  # five tiles on each core: the registers hold four at once
 USERS = (1, 5, 19)
+# Rows, block and blocks of interleaved tensors, and their memory: some fill their last tile, and cores have parts of
+# blocks.
+INTERLEAVED = ((1, 96, 2, "L1"), (5, 32, 3, "DRAM"), (32, 32, 5, "L1"), (40, 64, 3, "DRAM"), (64, 160, 2, "DRAM"))
 
 
-def shards(columns: int = COLUMNS, cores: int = CORES, layout: str = "WIDTH_SHARDED"):
+def shards(columns: int = 2 * BLOCK, cores: int = CORES, layout: str = "WIDTH_SHARDED"):
     """Return the ttnn.MemoryConfig of [32, columns] on each of the first cores."""
     import ttnn
 
@@ -31,18 +34,17 @@ def stock(gate, up):
     """Multiply by the stock op."""
     import ttnn
 
-    silu = [ttnn.UnaryOpType.SILU]
-    return ttnn.mul(gate, up, input_tensor_a_activations=silu, memory_config=gate.memory_config())
+    return ttnn.mul(gate, up, input_tensor_a_activations=[ttnn.UnaryOpType.SILU])
 
 
-def rows(users: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return gates over all signs and magnitudes, and normal rows to multiply."""
-    random = torch.Generator().manual_seed(users)
-    gate, up = (torch.randn(1, 1, users, CORES * COLUMNS, generator=random) for _ in range(2))
+def rows(count: int, block: int = BLOCK, blocks: int = CORES) -> torch.Tensor:
+    """Return gates over all signs and magnitudes, and normal rows to multiply, in blocks."""
+    random = torch.Generator().manual_seed(count)
+    gate, up = (torch.randn(1, 1, count, blocks, block, generator=random) for _ in range(2))
     gate = (gate * 2.0 ** torch.randint(-6, 6, gate.shape, generator=random)).clamp(min=-75)  # else denormal
-    gate[..., :8] = torch.tensor([0.0, -0.0, 80.0, -80.0, 1e30, -1e30, torch.inf, 1e-30])
-    up[..., :8] = 1
-    return gate.bfloat16(), up.bfloat16()
+    gate[..., 0, :8] = torch.tensor([0.0, -0.0, 80.0, -80.0, 1e30, -1e30, torch.inf, 1e-30])
+    up[..., 0, :8] = 1
+    return torch.stack((gate, up), -2).flatten(-3).bfloat16()
 
 
 def places_off(found: torch.Tensor, expected: torch.Tensor) -> float:
@@ -57,54 +59,67 @@ def places_off(found: torch.Tensor, expected: torch.Tensor) -> float:
 def test_rows_of_users_are_closer_to_float64_than_the_stock_op(sim_device):
     """Parts of a band of four rows, of a face, and of both. The padding that follows is gate's, or in
     the last users' band a product too."""
-    memory, calls, expected = Make(f"{HERE}:shards"), [], []
+    memory, calls = Make(f"{HERE}:shards"), []
     for users in USERS:
-        values = rows(users)
-        inputs = [In(part, memory=memory) for part in values]
-        calls += [Call(OP, *inputs, padded=["out"]), Call(f"{HERE}:stock", *inputs)]
-        expected.append((users, values[0], gated_product_reference(*values)))
+        gate, up = rows(users).unflatten(-1, (CORES, 2, BLOCK)).unbind(-2)
+        calls.append(Call(OP, In(rows(users), memory=memory), BLOCK, padded=["out"]))
+        calls.append(Call(f"{HERE}:stock", In(gate.flatten(-2)), In(up.flatten(-2))))
     found = [result["out"] for result in run_ops(sim_device("2x1"), calls)]
-    for (users, gate, wanted), ours, theirs in zip(expected, found[::2], found[1::2], strict=True):
+    for users, ours, theirs in zip(USERS, found[::2], found[1::2], strict=True):
+        wanted = gated_product_reference(rows(users), BLOCK)
         off = places_off(ours[:, :, :users], wanted)
         assert off <= 0.51 and off <= places_off(theirs, wanted), users
         assert ours.isfinite()[:, :, users:].all() and not ours[:, :, -(-users // 4) * 4 :].any(), users
 
 
 @pytest.mark.sim
-def test_one_trace_takes_new_rows_and_is_skipped_by_the_gate(sim_device):
-    """A skipped replay leaves what the last one made."""
-    memory, steps = Make(f"{HERE}:shards"), [(1, HOLDS_EXACT), (2, YIELDED), (3, HOLDS_EXACT)]
-    given = [[part[:, :, -1:] for part in rows(seed)] for seed, _ in steps]
+def test_interleaved_tiles_are_dealt_to_all_cores(sim_device):
     calls = [
-        Call("tests.support.run_op:gated", priorities(role, None), OP, *(In(part, memory=memory) for part in inputs))
-        for (_, role), inputs in zip(steps, given, strict=True)
+        Call(OP, In(rows(count, block, blocks), memory=memory), block) for count, block, blocks, memory in INTERLEAVED
+    ]
+    for (count, block, blocks, _), found in zip(INTERLEAVED, run_ops(sim_device("2x1"), calls), strict=True):
+        wanted = gated_product_reference(rows(count, block, blocks), block)
+        assert found["out"].shape == wanted.shape and places_off(found["out"], wanted) <= 0.51, (count, block)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("sharded", [True, False])
+def test_one_trace_takes_new_rows_and_is_skipped_by_the_gate(sim_device, sharded):
+    """A skipped replay leaves what the last one made."""
+    memory, steps = (Make(f"{HERE}:shards") if sharded else "L1"), [(1, HOLDS_EXACT), (2, YIELDED), (3, HOLDS_EXACT)]
+    given = [rows(seed)[:, :, -1:] for seed, _ in steps]
+    calls = [
+        Call("tests.support.run_op:gated", priorities(role, None), OP, In(x, memory=memory), BLOCK)
+        for (_, role), x in zip(steps, given, strict=True)
     ]
     device = sim_device("2x1", dispatch="fast", overlays=sgdc.overlays())
     found = [result["out"] for result in run_ops(device, calls, traced=True)]
     for step, source in ((0, 0), (1, 0), (2, 2)):
-        assert places_off(found[step], gated_product_reference(*given[source])) <= 0.51, step
+        assert places_off(found[step], gated_product_reference(given[source], BLOCK)) <= 0.51, step
 
 
 @pytest.mark.mock_mesh
 def test_what_is_refused_is_named(mock_mesh):
-    zeros, memory = torch.zeros(1, 1, 3, CORES * COLUMNS), Make(f"{HERE}:shards")
+    columns, memory = 2 * CORES * BLOCK, Make(f"{HERE}:shards")
 
-    def given(values=zeros, dtype="bfloat16", **options) -> In:
-        return In(values, dtype, **({"memory": memory} | options))
+    def given(users=3, dtype="bfloat16", **options) -> In:
+        return In(torch.zeros(1, 1, users, columns), dtype, **({"memory": memory} | options))
 
-    good = given()
-    narrow = given(zeros[..., :128], memory=Make(f"{HERE}:shards", 64))
+    blocks = "x must be blocks of gate and up, [.., 2 * block], got (1, 1, 3, 640), block"
     calls = {
-        "up must be a ttnn.Tensor, it is a int": (good, 3),
-        "gate has been deallocated": (given(gone=True), good),
-        "up must be bfloat16 TILE on the device, it is BFLOAT8_B TILE": (good, given(dtype="bfloat8_b")),
-        "gate must be bfloat16 TILE on the device, it is BFLOAT16 TILE on the host": (given(memory="HOST"), good),
-        "gate must have 1 to 32 users, got (1, 1, 33, 320)": (
-            In(torch.zeros(1, 1, 33, CORES * COLUMNS), memory="L1"),
-            good,
+        "x must be a ttnn.Tensor, it is a int": (3, BLOCK),
+        "x has been deallocated": (given(gone=True), BLOCK),
+        "x must be bfloat16 TILE on the device, it is BFLOAT8_B TILE": (given(dtype="bfloat8_b"), BLOCK),
+        "x must be bfloat16 TILE on the device, it is BFLOAT16 TILE on the host": (given(memory="HOST"), BLOCK),
+        f"{blocks} 0": (given(), 0),
+        f"{blocks} 48": (given(), 48),
+        f"{blocks} 96": (given(), 96),
+        f"{blocks} 160.0": (given(), 160.0),
+        "shards of x must be [32, 64], a block of gate and one of up, got [32, 320]": (given(), 32),
+        "x must be width-sharded in L1, it is HEIGHT_SHARDED in L1": (
+            given(memory=Make(f"{HERE}:shards", columns, 1, "HEIGHT_SHARDED")),
+            BLOCK,
         ),
-        "gate must be width-sharded in L1, it is INTERLEAVED in DRAM": (given(memory="DRAM"), good),
-        "gate and up must have one shape and the same shards: (1, 1, 3, 320) in 2 shards of [32, 160]": (good, narrow),
     }
     found = refusals(mock_mesh((1, 1)), {said: Call(OP, *pair) for said, pair in calls.items()})
     for said, message in found.items():

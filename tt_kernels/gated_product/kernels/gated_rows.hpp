@@ -12,8 +12,8 @@
 
 namespace gated_rows {
 
-// Tiles of each input that half of the bfloat16 registers hold: register i is the gate of pair i, pairs + i its up.
-constexpr uint32_t pairs = 4;
+// Half of the bfloat16 registers hold as many tiles of gate and of up: register i is the gate of pair i, pairs + i its up.
+constexpr uint32_t pairs = get_named_compile_time_arg_val("pairs");
 
 }  // namespace gated_rows
 
