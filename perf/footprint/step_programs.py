@@ -13,7 +13,7 @@ from typing import Any
 
 import ttnn
 
-from models.llama31_8b.tt import attention_policies, layouts
+from models.llama31_8b.tt import attention_policies, layouts, modules
 from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import dtype_name
@@ -126,7 +126,7 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
             in_layers(model, now),
             named(attention_policies, FLASH_DECODE, FLASH_DECODE),
             named(AllReduce, "__call__", ALL_REDUCE),
-            named(layouts, GATED_PRODUCT, GATED_PRODUCT),
+            named(modules, GATED_PRODUCT, GATED_PRODUCT),
             named(layouts, ROTATED_HEADS, ROTATED_HEADS),
             named(layouts, CACHED_HEADS, CACHED_HEADS),
         ):

@@ -140,7 +140,7 @@ def test_words_of_cores_become_spans_of_programs():
         (["--predictor", "budget"], "need each other; got --predictor budget --chosen 0"),
         (["--predictor", "budget", "--chosen", "13"], "1 to 12 tiles between both ends, not 13"),
         (["--plot", "/nowhere/steps.png"], "does not exist"),
-        (["--model", "llama-3.1-8b", "--context", "131072"], "sharded needs 17070882816 bytes per chip"),
+        (["--model", "llama-3.1-8b", "--context", "131072"], "sharded needs 17041784832 bytes per chip"),
         (["--model", "llama-3.1-8b", "--tensor-parallel"], "--tensor-parallel compares small layers"),
         (["--model", "llama-3.1-8b", "--kv-heads", "2"], "--kv-heads 2 is of small layers, not of --model"),
         (["--tp", "4"], "--tp 4 needs --model"),
