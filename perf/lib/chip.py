@@ -31,7 +31,8 @@ class Chip:
 
     grid: columns x rows of cores. mesh: rows and columns of chips; None for one. gated: kernels start from stubs that
     know the compute gate. timed: the firmware notes the start and end of every program, under fast dispatch; else every
-    core counts its kernels' cycles. library: a ttsim library that simulates the one chip, without cycles.
+    core counts its kernels' cycles. library: a ttsim library that simulates the one chip, without cycles. room: of L1,
+    programs in flight have as much on a single chip as on meshes, in place of ttnn's default.
     """
 
     grid: str
@@ -39,6 +40,7 @@ class Chip:
     gated: bool = False
     timed: bool = False
     library: Path | None = None
+    room: bool = False
 
     @property
     def dispatch(self) -> str:
@@ -70,7 +72,7 @@ class Chip:
         from tt_kernels.compute_gate.op import clear_compute_gate
 
         if self.dispatch == "slow":
-            device = ttnn.open_device(device_id=0)
+            device = ttnn.open_device(device_id=0, **(program_room() if self.room else {}))
             try:
                 if self.gated:
                     clear_compute_gate(device)

@@ -196,7 +196,7 @@ TREE_MASSES = Family(
     about="what a tree that speculates pays for handing out the masses of its root",
     options={"context": 1024, "nodes": 16, "workers": 1},
     points={"default": ["workers=1,4"]},
-    chip=lambda point: Chip("4x3"),
+    chip=lambda point: Chip("4x3", room=True),
     measure=_tree_masses,
 )
 

@@ -194,7 +194,8 @@ def speculative_tree_attention(
     tile_masses: uint32 [users, kv_heads, max_tokens / 32], ROW_MAJOR, updated by the sender as by
         `speculative_flash_decode` with the tree's root, node 0, as a user's query: the masses are of its exact softmax
         alone, and words of tiles past it stay what they are. A core then takes all queries of a key/value head through
-        the cache at once, so `query_tiles` cannot be fewer.
+        the cache at once, so `query_tiles` cannot be fewer; and the program takes up to 80 KB of a core's L1, for
+        which a device is opened with a `worker_l1_size` below ttnn's default.
     threshold: a user's guess is accepted where ||guess - exact|| < threshold * ||exact|| over all nodes and heads; 0
         accepts nothing. Nodes outside the tree of the user's first one do not count: they fill narrower trees up.
     priority: this chip's priorities (common/priority.py), updated in place as by the sender of
