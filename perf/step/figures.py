@@ -144,15 +144,18 @@ def whole_rows(
         mesh, 1x2 with tensor parallelism alone; hit_rate; layer: cycles from one layer's attention to the next one's;
         layer_sum: by appendix F of attention and the rest of a layer, with two all-reduces in place of norms and adds
         and what the pair took over appendix F in the mean; step; step_sum: of the parts' executed step with these
-        and the whole step's gather; what layer and step take over their sums; and the parts.
+        and the mesh's own embedding; what layer and step take over their sums; and the parts.
     """
     layers, pairs, own = shape["layers"], rows(parts, shape), parts_of(parts, shape["layers"])
     took = _took(parts[EXACT]["chips"][0])
     replaced = sum(each for name, layer, each in took if layer is not None and name in REPLACED) / layers
     more, over = 2 * all_reduce - replaced, fmean(over_formula(row) for row in pairs if row["hit_rate"] in (0, 1))
-    # The first norm stays a program of its own.
-    ends = next(each for name, layer, each in took if (name, layer) == (REPLACED[0], 0))
-    ends += sum(each for name, _, each in _took(whole[EXACT]["chips"][0]) if name == "all_gather")
+    # The first norm stays a program of its own. A row of chips splits the embedding, and gathers it.
+    norm = next(each for name, layer, each in took if (name, layer) == (REPLACED[0], 0))
+    there, apart = (
+        sum(each for name, layer, each in programs if layer is None and name in ("embedding", "all_gather"))
+        for programs in (_took(whole[EXACT]["chips"][0]), took)
+    )
     tp, pair = (replace(own, fixed=0, per_layer=own.per_layer + more + extra) for extra in (0, over))
     exact = token_latency(0, tp.per_layer, tp.exact, layers=1)
     sums: list[tuple[float | None, float, float]] = [(None, exact, cycles_alone(parts))]
@@ -161,12 +164,13 @@ def whole_rows(
     for rate, layer_sum, step_sum in sums:
         executed = whole[EXACT if rate is None else f"{rate:g}"]
         layer, step, chips = layer_pitch(executed, layers) or 0, cycles(executed), len(executed["chips"])
-        step_sum += layers * more + ends
+        step_sum += layers * more + norm + there - apart
         row: Row = {"mesh": f"1x{chips}" if rate is None else f"2x{chips // 2}", "hit_rate": rate}
         row |= {"layer": round(layer), "layer_sum": round(layer_sum), "layer_off": layer / layer_sum - 1}
         row |= {"step": step, "step_sum": round(step_sum), "step_off": step / step_sum - 1}
         row |= {f"part_{part}": round(value) for part, value in vars(own).items()}
         row |= {"part_over_formula": round(over), "part_replaced": round(replaced), "part_all_reduce": all_reduce}
+        row |= {"part_embedding": round(apart), "embedding": round(there)}
         found.append(dict(shape) | row)
     return found
 
