@@ -78,10 +78,10 @@ def memory_row(mesh: MeshShape, precision: str, found: MeshMemory) -> Row:
 
 def step_totals(mesh: MeshShape, asked: Mapping[str, Any], launches: Sequence[Row]) -> dict[str, int]:
     """Return dram, padding, moved and ops of a step of the whole model, with the bytes that the sharding's "roofline"
-    counts, and of its "numbers" without padding. launches: of a model of two layers, whose last has the formats of the
-    whole model's last."""
+    counts, and of its "numbers" without padding. launches: of a model of three layers. The first has a norm before it
+    on every mesh, the last has formats of its own, and the one between them stands for all others."""
     config = preset(MODEL)
-    times = {0: config.num_hidden_layers - 1, 1: 1, None: 1}
+    times = {0: 1, 1: config.num_hidden_layers - 2, 2: 1, None: 1}
     counts = [(times[launch["layer"]], launch) for launch in launches]
     sums = {key: sum(launch[key] * count for count, launch in counts) for key in ("dram", "padding", "moved")}
     precision = precision_config(asked["precision"], config.num_hidden_layers)
@@ -94,7 +94,7 @@ def program_row(mesh: MeshShape, asked: Mapping[str, Any], launches: Sequence[Ro
     """Return the totals of a step in MB (1e6), and how they stand to the roofline's."""
     step = step_totals(mesh, asked, launches)
     row = {"mesh": str(mesh)} | {name: asked[name] for name in ("decode_sharding", "precision", "users", "context")}
-    row |= {"ops_per_layer": sum(launch["layer"] == 0 for launch in launches), "ops": step["ops"]}
+    row |= {"ops_per_layer": sum(launch["layer"] == 1 for launch in launches), "ops": step["ops"]}
     row |= {f"{name}_mb": step[name] / MB for name in ("dram", "padding", "moved", "roofline", "numbers")}
     return row | {f"over_{name}": step["dram"] / step[name] - 1 for name in ("roofline", "numbers")}
 
@@ -179,10 +179,10 @@ def _programs(options: argparse.Namespace) -> tuple[list[Row], str]:
     rows, text = [], []
     for mesh, sharding in product(meshes, options.decode_sharding):
         asked = {"decode_sharding": sharding, "precision": options.precision, "users": users, "context": context}
-        launches = build("programs", mesh.shape, layers=2, **asked)
+        launches = build("programs", mesh.shape, layers=3, **asked)
         rows.append(program_row(mesh, asked, launches))
-        first = [launch for launch in launches if launch["layer"] in (None, 0)]
-        text += [f"{mesh}, {sharding}:", table(first, "layer op cores dram padding moved"), ""]
+        shown = [launch for launch in launches if launch["layer"] in (None, 1)]
+        text += [f"{mesh}, {sharding}:", table(shown, "layer op cores dram padding moved"), ""]
     names = "mesh decode_sharding ops_per_layer ops dram_mb padding_mb moved_mb over_roofline over_numbers"
     return rows, "\n".join([*text, table(rows, names)])
 
