@@ -167,10 +167,10 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     yield "greedy_verification", lambda: greedy_verification(drafted, parents, drafted, vocab)
     spread = ttnn.create_sharded_memory_config(
-        (32, 224), ttnn.CoreGrid(x=8, y=8), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
+        (32, 256), ttnn.CoreGrid(x=8, y=7), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
     )
     gate_up = ttnn.empty([1, 1, users, 14336], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, spread)
-    yield "gated_product", lambda: gated_product(gate_up, 112)
+    yield "gated_product", lambda: gated_product(gate_up, 128)
     per_head = ttnn.create_sharded_memory_config(
         (32, head_dim), ttnn.CoreGrid(x=8, y=3), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
     )
