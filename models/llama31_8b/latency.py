@@ -29,6 +29,10 @@ HITS = {"budget": 0.95, "ends": 0.19}
 # Cycles, at 1 GHz, of choosing one head's tiles at 64K tokens, executed (perf/data/ops/tile_selection.json), and who
 # does it: both data movement cores of each core.
 SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
+# A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
+# least squares over a projected floor (perf/data/projections/prefill.json).
+PREFILL_FROM = 2048
+PREFILL_NS = {1: (179991.0, 11.7976), 2: (166968.0, 5.9016), 4: (127512.0, 2.9515), 8: (84644.0, 1.7264)}
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,16 @@ EXECUTED = Times(
     pair_ns=22747.5,
     merge_ns=6271,
     row_costs={
-        1: Costs(2376428, 736509, 24226),
-        2: Costs(1235538, 386503, 18742),
-        4: Costs(656805.5, 234287, 17205),
-        8: Costs(359808, 167161, 16654),
+        1: Costs(2369394, 736837, 24165),
+        2: Costs(1228412, 385415, 19435),
+        4: Costs(649703.5, 217736, 17512),
+        8: Costs(362497.875, 157061, 16934),
     },
     attention={
-        1: {1024: 24226, 4096: 60083, 16384: 187194, 65536: 667994, 131072: 1303937},
-        2: {1024: 18742, 4096: 36670.5, 16384: 100226, 65536: 340626, 131072: 658597.5},
-        4: {1024: 17205, 4096: 31043, 16384: 61532, 65536: 182372, 131072: 341138},
-        8: {1024: 16654, 4096: 23573, 16384: 38817.5, 65536: 99237.5, 131072: 178620.5},
+        1: {1024: 24165, 4096: 60083, 16384: 187194, 65536: 667994, 131072: 1303937},
+        2: {1024: 19435, 4096: 36944, 16384: 96862},
+        4: {1024: 17512, 4096: 31043, 16384: 61532, 65536: 182372, 131072: 341138},
+        8: {1024: 16934, 4096: 23407, 16384: 41161, 65536: 100367},
     },
 )
 
@@ -276,6 +280,13 @@ def step_ns(hit_rate: float, context: int, chips: int, keys: int | None = None, 
     """Return the nanoseconds of an SP+TP step whose hit rate is a mean over tokens: the line from no hits to all."""
     none, full = (estimate(context, rate, chips, times, keys).token_latency_ns for rate in (0.0, 1.0))
     return none + hit_rate * (full - none)
+
+
+def prefill_ns(tokens: int, tp_chips: int, start: int = 0, layers: int = LAYERS) -> float:
+    """Return the least nanoseconds in which a row of `tp_chips` chips caches a prompt of Llama 3.1 8B in performance
+    precision, of which `start` tokens are cached. layers: of the model's, if not all."""
+    token, pair = PREFILL_NS[tp_chips]
+    return layers / LAYERS * tokens * (token + pair * (start + tokens / 2))
 
 
 class Layout(NamedTuple):

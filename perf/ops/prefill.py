@@ -123,6 +123,8 @@ PRODUCT = Family(
             "rows=128 outputs=3584 dtype=bfloat4_b program=banked_product",
             "rows=256 program=minimal_matmul,multicast,copied",
             "rows=512 outputs=1536 program=banked_product",
+            "rows=512,1024 program=minimal_matmul",
+            "rows=512 outputs=7168 dtype=bfloat4_b program=minimal_matmul",
         ]
     },
     chip=lambda point: Chip(point.cores, timed=True),

@@ -37,19 +37,10 @@ HIT_RATES = (1.0, 0.95, 0.9, 0.75)
 HEADS, KV_HEADS, COLUMNS = 32, 8, 4096
 # What a sender with a guess by a budget takes beside exact attention (docs/results/alspec_step.md).
 BUDGET_SENDER_NS = 8300.0
-# ttnn's ops of sharded steps in whose place programs of ours are, as layers of earlier commits were executed.
-STOCK = (
-    *("multiply", "nlp_create_qkv_heads_decode", "rotary_embedding_llama_fused_qk"),
-    *("sharded_to_interleaved", "paged_fused_update_cache"),
-)
 ASSUMPTIONS = (
     "TP: a chip's part of a layer, attention, two all-reduces a layer, embedding, its gather and the head's pieces",
-    "a layer on four chips is that of the pairs without collectives, less two chips' norms and adds; the gather "
-    "on eight takes what one over four does",
-    "a layer that was executed with ttnn's ops for heads, cache and gated product has the cycles of ours there, "
-    "from their benches, and one on four chips saves what one on two does; a pair caches by a program of its own",
-    "TP's parts are 'executed' where all of them were at this context; attention that was not grows with the context "
-    "half as much as on half as many chips",
+    "the gather of the embedding over eight chips takes what one over four does; a pair caches keys by a program of "
+    "its own",
     "a cache split over two rows: each reads half of the tokens; merging takes all in what an all-reduce of two chips "
     "takes, which sends 8 KB, as much as 16 heads' partial attention; not implemented, not executed",
     "ALSpec: appendix F, with what exchange and skipping added to a layer of the executed pairs, and a guess by a "
@@ -64,16 +55,15 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
     ops = [op for op in ops if op["sharding"] == "sharded"]
     pairs = [row for path in sorted((FOLDER / "steps").glob("*_8b_*.json")) for row in read(path)[1]]
     attention = _attention(ops, pairs, sweep)
-    found = {n: _with_assumed(attention, n) for n in CHIP_COUNTS}
     reduces = {row["chips"]: row["cycles"] for row in _bench(ALL_REDUCE.stem)}
     gathers = {n: sweep.get(_gather(n)) for n in CHIP_COUNTS[1:]}
-    costs = {n: _costs(n, ops, pairs, reduces.get(n, 0), gathers.get(n) or gathers[4] or 0) for n in CHIP_COUNTS}
+    costs = {n: _costs(n, ops, reduces.get(n, 0), gathers.get(n) or gathers[4] or 0) for n in CHIP_COUNTS}
     times = Times(
         verify_ns=BUDGET_SENDER_NS,
         pair_ns=_pair_ns(pairs) + caching_apart(),
         merge_ns=reduces[2],
-        row_costs={n: replace(each, flash_decode_ns=found[n][MIN_CONTEXT]) for n, each in costs.items()},
-        attention=found,
+        row_costs={n: replace(each, flash_decode_ns=attention[n][MIN_CONTEXT]) for n, each in costs.items()},
+        attention=attention,
     )
     return times, {(n, at) for n in CHIP_COUNTS if n == 1 or gathers[n] for at in attention.get(n, {})}
 
@@ -103,17 +93,6 @@ def _attention(ops: Sequence[Row], pairs: Sequence[Row], sweep: Mapping[str, flo
     return found
 
 
-def _with_assumed(attention: Mapping[int, Mapping[int, float]], chips: int) -> dict[int, float]:
-    """Return a row's attention by context, with contexts that the row of half as many chips has where fewer than two
-    were executed: it grows half as much, from what it takes there at MIN_CONTEXT if that was not executed either."""
-    own = dict(attention.get(chips, {}))
-    if len(own) > 1:
-        return own
-    half = attention[chips // 2]
-    start = own.get(MIN_CONTEXT, half[MIN_CONTEXT])
-    return {context: start + (cycles - half[MIN_CONTEXT]) / 2 for context, cycles in half.items()} | own
-
-
 def _took(ops: Sequence[Row], stage: str, tp: int, names: Sequence[str] = (), but: Sequence[str] = ()) -> float:
     """Return the cycles of a stage's programs, those of `names`, or all but those of `but`."""
     own = [op for op in ops if op["stage"] == stage and op["tp"] == tp]
@@ -122,32 +101,17 @@ def _took(ops: Sequence[Row], stage: str, tp: int, names: Sequence[str] = (), bu
     return float(sum(op["cycles"] for op in run if (not names or op["op"] in names) and op["op"] not in but))
 
 
-def saved(ops: Sequence[Row], tp: int) -> float:
-    """Return the cycles that programs of ours save in a chip's executed part of a layer, of `tp` chips; 0 where it was
-    executed with them. ops: rows of sharded steps."""
-    stock = _took(ops, LAYER, tp, STOCK)
-    if not stock:
-        return 0.0
-    heads = max((row for row in _bench("rotated_heads") if row["tp"] <= tp), key=lambda row: row["tp"])
-    return stock - heads["cached"] - float(_bench("gated_product")[0]["ours"])
-
-
 def caching_apart() -> float:
     """Return the cycles that a pair's layer takes more because it exchanges keys before they are cached."""
     return mean(row["rotated"] + row["update"] - row["cached"] for row in _bench("rotated_heads"))
 
 
-def _costs(chips: int, ops: Sequence[Row], pairs: Sequence[Row], all_reduce: float, gather: float) -> Costs:
+def _costs(chips: int, ops: Sequence[Row], all_reduce: float, gather: float) -> Costs:
     """Return the costs of a row."""
-    layers = {op["tp"] for op in ops if op["stage"] == LAYER}
-    if chips in layers:
-        layer = _took(ops, LAYER, chips, but=("attention", *(REPLACED if chips > 1 else ()))) - saved(ops, chips)
-    else:
-        steps = [row["part_per_layer"] for row in pairs if HEADS // row["heads"] == chips and row["layers"] > 1]
-        layer = min(steps) - _took(ops, LAYER, 2, REPLACED) - saved(ops, 2)
+    layer = _took(ops, LAYER, chips, but=("attention", *(REPLACED if chips > 1 else ())))
     head, norm = _took(ops, HEAD, 1), _took(ops, HEAD, 1, ("rms_norm",))
-    fixed = _took(ops, EMBEDDING, chips if chips in layers else 1) + norm
-    fixed += (head - norm) * head_pieces(preset("llama-3.1-8b")) / chips + (gather if chips > 1 else 0)
+    fixed = _took(ops, EMBEDDING, chips) + norm + (gather if chips > 1 else 0)
+    fixed += (head - norm) * head_pieces(preset("llama-3.1-8b")) / chips
     return Costs(fixed, layer + 2 * all_reduce, 0.0)
 
 

@@ -34,13 +34,12 @@ PARTS = ("products", "attention", "others", "collectives", "head")
 BY_ROWS = ("norm", "create heads", "concatenate heads")
 ASSUMPTIONS = (
     "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 rows by banked_product, of two "
-    "tiles of rows per core by minimal_matmul with bfloat8_b weights, attention, the other ops of a layer, and the LM "
-    "head of a decode step",
+    "to eight tiles of rows per core by minimal_matmul, attention, the other ops of a layer, and the LM head of a "
+    "decode step",
     "what banked_product takes beyond its start grows with rows along a line, from 128 on, and is no less for fewer "
     "columns of a core than were executed",
-    "projected: how many blocks there are, all sums, and products of more rows, of which a block of the weight takes "
-    "the executed time, or that of the matrix unit at its peak if that is longer",
-    "a tile of a bfloat4_b weight is read in the time of a bfloat8_b one's",
+    "projected: how many blocks there are, and all sums; a block that was not executed takes as much more than one of "
+    "fewer rows as it has rows; of less than 1,024 rows and a bfloat4_b weight as much as of a bfloat8_b one",
     "cores do not wait for each other's reads; a cycle is a nanosecond",
     "ops that share tiles among the cores take a chip's part of them on several chips; norms and heads take as long",
     "nothing is overlapped, and no time passes between programs, on the host or for the embedding",
@@ -75,14 +74,17 @@ def _between(points: Sequence[tuple[float, float]], at: float) -> float:
 
 
 @cache
-def _blocks() -> dict[int, float]:
-    """Return the executed cycles of a tile of the weight that a core of minimal_matmul multiplies by so many tiles of
-    rows, its start included."""
-    found = {}
+def _block(dtype: str, height: int) -> float:
+    """Return the cycles of a tile of the weight that a core of minimal_matmul multiplies by `height` tiles of rows, its
+    start included: as executed, or in proportion to the rows of a lower one."""
+    found: dict[bool, dict[int, float]] = {True: {}, False: {}}
     for row in _products("minimal_matmul"):
-        tiles = row["inputs"] / TILE * row["chip_outputs"] / TILE / GRID[0]
-        found[-(-row["chip_rows"] // TILE // GRID[1])] = row["cycles"] / tiles
-    return found
+        tiles, rows = row["inputs"] / TILE * row["chip_outputs"] / TILE / GRID[0], row["chip_rows"] // TILE // GRID[1]
+        if max(rows, 1) <= height:
+            found[row["dtype"] == dtype][max(rows, 1)] = row["cycles"] / tiles
+    executed = max(found[True] or found[False])
+    took = (found[True] or found[False])[executed]
+    return max(took * (height / executed if found[True] else 1), height * TILE_CYCLES[FIDELITY[dtype]])
 
 
 @cache
@@ -130,9 +132,8 @@ def product_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
     blocks = row_blocks(rows, inputs, outputs, GRID, float32_sums=False)
     high, wide = (-(-tiles // TILE // cores) for tiles, cores in ((rows, GRID[1]), (outputs, GRID[0])))
     reads = -(-high // blocks.rows)  # of the weight
-    executed = max(height for height in _blocks() if height <= blocks.rows)
-    tile = max(_blocks()[executed], blocks.rows * TILE_CYCLES[FIDELITY[dtype]])
-    return max(reads * inputs // TILE * wide * tile, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
+    took = reads * inputs // TILE * wide * _block(dtype, blocks.rows)
+    return max(took, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 
 @cache

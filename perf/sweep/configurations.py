@@ -227,7 +227,8 @@ matmul role=lm_head k=4096 n={head} dtype=bfloat8_b layout={layouts} cores=64
 
 
 def _paper() -> list[Configuration]:
-    """Return the ops of the ALSpec paper's tables 4 to 6, context 1K, and its flash decode at longer ones.
+    """Return the ops of the ALSpec paper's tables 4 to 6, context 1K, its flash decode at longer ones, and what
+    layouts beside each other need besides: flash decode of a chip of two and of eight, a gather over eight.
 
     A simulated chip takes seconds for a small op and minutes for a matmul or a long context: those come last.
     """
@@ -240,7 +241,11 @@ def _paper() -> list[Configuration]:
     matmuls = [c for tp in (1, 2, 4) for c in _matmuls(tp, "dram_sharded")]
     found += sorted(matmuls, key=lambda c: c["k"] * c["n"])
     contexts = ",".join(map(str, PAPER_CONTEXTS))
-    return found + from_lines(f"flash_decode context={contexts} variant={','.join(PAPER_VARIANTS)} chunk_size=256")
+    found += from_lines(f"flash_decode context={contexts} variant={','.join(PAPER_VARIANTS)} chunk_size=256")
+    found += from_lines("collective op=all_gather mesh=1x8")
+    for heads in ("heads=16 kv_heads=4", "heads=4 kv_heads=1"):
+        found += from_lines(f"flash_decode context={contexts} variant=exact chunk_size=256 {heads}")
+    return list(dict.fromkeys(found))
 
 
 def suites() -> dict[str, list[Configuration]]:

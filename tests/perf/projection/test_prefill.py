@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from models.llama31_8b.latency import CHIP_COUNTS, PREFILL_FROM, prefill_ns
 from models.llama31_8b.tt.precision import bytes_of
 from models.llama31_8b.tt.prefill import all_cores_read
 from perf.lib.chip import BYTES_PER_CYCLE
@@ -41,13 +42,14 @@ def test_a_product_with_the_executed_blocks_on_each_core_takes_the_executed_cycl
                 assert found == pytest.approx(max(row["cycles"], floor), rel=0.02), row
 
 
-def test_more_rows_take_what_the_matrix_units_need():
-    """Eight tiles of rows per core at HiFi2, 32 cycles a product of tiles; at LoFi a weight's tiles are the slower."""
-    assert product_cycles(2048, 512, 2048, "bfloat8_b") == 16 * 8 * 8 * 32
-    (row,) = (
-        row for row in executed("prefill_product.json") if (row["rows"], row["program"]) == (256, "minimal_matmul")
-    )
-    assert product_cycles(2048, 512, 2048, "bfloat4_b") == pytest.approx(row["cycles"] * 2048 / row["chip_outputs"])
+def test_a_block_that_was_not_executed_takes_as_much_more_as_it_has_rows():
+    """Of two tiles of rows for one with its format's weight, of one for one of another format."""
+    rows = [row for row in executed("prefill_product.json") if row["program"] == "minimal_matmul"]
+    (four_bit,) = (row for row in rows if row["dtype"] == "bfloat4_b")
+    assert product_cycles(2048, 512, 14336, "bfloat4_b") == pytest.approx(2 * four_bit["cycles"])
+    (low,) = (row for row in rows if row["chip_rows"] == 512)
+    assert product_cycles(768, 512, 6144, "bfloat8_b") == pytest.approx(1.5 * low["cycles"])
+    assert product_cycles(768, 512, 6144, "bfloat4_b") == pytest.approx(low["cycles"])
 
 
 def test_no_product_is_faster_than_its_weight_is_read():
@@ -96,6 +98,16 @@ def test_rows_have_what_is_published_and_stay_below_the_peak():
     assert all(0 < row["of_peak"] < 1 for row in rows)
     long = [row["ms"] for row in rows if row["tokens"] == 65536]
     assert long == sorted(long, reverse=True), "more chips, less time"
+
+
+def test_what_a_run_announces_are_the_committed_figures():
+    rows = [row for row in read(FOLDER / "projections" / "prefill.json")[1] if row["tokens"] >= PREFILL_FROM]
+    assert {row["chips"] for row in rows} == set(CHIP_COUNTS) and len(rows) == 28
+    for row in rows:
+        assert prefill_ns(row["tokens"], row["chips"]) / 1e6 == pytest.approx(row["ms"], rel=0.005)
+        half = row["tokens"] // 2
+        parts = prefill_ns(half, row["chips"]) + prefill_ns(half, row["chips"], start=half)
+        assert parts == pytest.approx(prefill_ns(row["tokens"], row["chips"]))
 
 
 @pytest.mark.parametrize(
