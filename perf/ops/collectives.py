@@ -54,7 +54,7 @@ def _stock(chips: int, columns: int, cycles: int) -> Row:
 
 
 def _on(cores: Sequence[Core], columns: int) -> Any:
-    """Return the memory of a row in shards on `cores`, as a decode layer keeps its residual and partial sums."""
+    """Return the memory of a row in shards on `cores`; a decode layer keeps its rows on up to 32."""
     import ttnn
 
     spec = ttnn.ShardSpec(core_set(*cores), [TILE, columns // len(cores)], ttnn.ShardOrientation.ROW_MAJOR)
