@@ -32,7 +32,7 @@ SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
 # A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
 # least squares over a projected floor (perf/data/projections/prefill.json).
 PREFILL_FROM = 2048
-PREFILL_NS = {1: (179991.0, 11.7976), 2: (166968.0, 5.9016), 4: (127512.0, 2.9515), 8: (84644.0, 1.7264)}
+PREFILL_NS = {1: (178715.0, 11.7975), 2: (166329.0, 5.9016), 4: (127193.0, 2.9515), 8: (84484.0, 1.7264)}
 
 
 @dataclass(frozen=True)
