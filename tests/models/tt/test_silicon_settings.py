@@ -160,7 +160,7 @@ def test_no_step_multiplies_in_hifi4_with_float32(mock_mesh, tmp_path, precision
     finally:
         worker.kill()
     ours = {"compute", "calculator"}
-    ours |= {"worker_compute", "product", "rotate"} if decode_sharding == "sharded" else set()
+    ours |= {"worker_compute", "multiply", "rotate"} if decode_sharding == "sharded" else set()
     check(tmp_path, programs, ours)
 
 
