@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a run as report.json for programs and report.md to paste into an issue; nothing is uploaded.
 
-Both are meant to be published: paths keep their last part; names of host and user, home folders and serial
+Both are meant to be published: paths keep their last part; names of host and user, home folders, addresses and serial
 numbers become placeholders.
 """
 
 from __future__ import annotations
 
+import contextlib
 import getpass
+import ipaddress
 import json
 import os
 import platform
@@ -34,6 +36,10 @@ _PART = r"[^\s/:;,'\"()<>|\[\]{}]+"
 # Blanks may be within a folder's name; a path in quotes may end with a name that holds some.
 _PATH = re.compile(rf"(?<![\w./:>-])(?:~|\.{{1,2}})?/(?:{_PART}(?: {_PART}){{0,2}}/)*(?:{_PART})?")
 _QUOTED = re.compile(r"(['\"])((?:~|\.{1,2})?/[^'\"\n]*)\1")
+# Of a network: `ipaddress` or _MAC decides.
+_ADDRESS = re.compile(r"(?:(?<![\w:.])|(?<=\w:)(?!:))[0-9a-fA-F:.]{3,}(?!\w)")
+_MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}")
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)*")
 # A board's serial number is 16 hexadecimal digits, with or without 0x; other identifiers are longer.
 _SERIAL = re.compile(r"(?<![0-9a-zA-Z])(?:0x)?[0-9a-fA-F]{12,}(?![0-9a-zA-Z])")
 # These are not paths of a person: they tell a maintainer which file is meant.
@@ -80,7 +86,8 @@ def private_names() -> list[str]:
 
 
 def redact(value: Any, names: Iterable[str]) -> Any:
-    """Return a JSON value whose strings, keys included, are without `names`, absolute paths and serial numbers."""
+    """Return a JSON value whose strings, keys included, are without `names`, absolute paths, addresses and serial
+    numbers."""
     names = sorted({name for name in names if len(name) >= MIN_NAME}, key=len, reverse=True)
     if isinstance(value, dict):
         return {redact(key, names): redact(item, names) for key, item in value.items()}
@@ -92,7 +99,18 @@ def redact(value: Any, names: Iterable[str]) -> Any:
     text = _PATH.sub(lambda match: _shortened(match[0]), text)
     for name in names:
         text = re.sub(re.escape(name), "<name>", text, flags=re.IGNORECASE)
-    return _SERIAL.sub("<number>", text)
+    text = _MAIL.sub("<mail>", text)
+    return _SERIAL.sub("<number>", _ADDRESS.sub(_without_address, text))
+
+
+def _without_address(match: re.Match[str]) -> str:
+    whole = match[0].rstrip(".")
+    for found in (whole, whole.rpartition(":")[0]):  # a colon may follow, or a port
+        with contextlib.suppress(ValueError):
+            if not _MAC.fullmatch(found):
+                ipaddress.ip_address(found)
+            return "<address>" + match[0][len(found) :]
+    return match[0]
 
 
 def _shortened(path: str) -> str:
