@@ -165,8 +165,7 @@ def speculative_flash_decode_pair(
 
     device = inputs[0].q.device()
     splits = [
-        split_of(device, problems[0], settings, config, core, masses=rank.tile_masses is not None)
-        for config, core, rank in zip(configs, pairs.cores, inputs, strict=True)
+        split_of(device, problems[0], settings, config, core) for config, core in zip(configs, pairs.cores, strict=True)
     ]
     assignments = [split.assignment for split in splits]
     if shared := sorted(set(assignments[0].cores) & set(assignments[1].cores)):

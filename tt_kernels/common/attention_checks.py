@@ -29,7 +29,8 @@ MIN_SCALE, MAX_SCALE = 1e-4, 100.0
 @dataclass(frozen=True)
 class AttentionShape:
     """The shapes that every attention op has. max_tokens: that a user can have. paging: None for a cache without
-    pages."""
+    pages. with_chosen: bitmaps choose tiles that the guess reads besides. with_masses: those of key tiles are handed
+    out."""
 
     users: int
     query_heads: int
@@ -38,6 +39,8 @@ class AttentionShape:
     max_tokens: int
     cache_dtype: str
     paging: Paging | None = field(default=None, kw_only=True)
+    with_chosen: bool = field(default=False, kw_only=True)
+    with_masses: bool = field(default=False, kw_only=True)
 
     @property
     def items(self) -> int:

@@ -192,6 +192,8 @@ class KernelSet:
             "head_tiles": problem.head_tiles,
             "speculate": int(settings.speculate),
             "has_peer": int(self.chip.peer is not None),
+            "with_chosen": int(problem.with_chosen),
+            "masses": int(problem.with_masses),
             **code,
             **constants,
         }

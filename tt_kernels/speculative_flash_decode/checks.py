@@ -34,11 +34,10 @@ MAX_THRESHOLD = 1e6
 
 @dataclass(frozen=True)
 class Problem(AttentionShape):
-    """The shapes of one call. with_chosen: whether bitmaps choose tiles that the guess reads besides."""
+    """The shapes of one call. guess_range: what the guess reads in place of `chunk_size` tokens at either end."""
 
     chunk_size: int
     guess_range: GuessRange | None = None
-    with_chosen: bool = False
 
     @property
     def guess(self) -> GuessRange:
@@ -82,7 +81,12 @@ def check_problem(
     if tile_masses is not None:
         check_tile_masses(tile_masses, users, kv_heads, max_tokens)
     sizes = (users, query_heads, kv_heads, head_dim, max_tokens)
-    return Problem(*sizes, k.dtype, chunk_size, guess_range, chosen is not None, paging=paging)
+    return Problem(
+        *(*sizes, k.dtype, chunk_size, guess_range),
+        with_chosen=chosen is not None,
+        with_masses=tile_masses is not None,
+        paging=paging,
+    )
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:

@@ -212,7 +212,7 @@ def launch(
     check_chips(OP, peer, tp_group, tensors.priority, device)
     exchange = None if peer is None else peer.pairs.core
     decider = None if tp_group is None else tp_group.core
-    split = split_of(device, problem, settings, config, exchange, decider, tensors.masses is not None)
+    split = split_of(device, problem, settings, config, exchange, decider)
     noc_core = noc_core_of(device)
 
     def fill(program: ttnn.ProgramDescriptor, chip: ChipArgs) -> Any:
@@ -258,10 +258,9 @@ def split_of(
     config: ProgramConfig,
     exchange: Core | None,
     decider: Core | None = None,
-    masses: bool = False,
 ) -> WorkSplit:
     """Choose the work split of one rank. exchange: the core that talks to the peer; decider: the one that talks to the
-    TP group; masses: those of key tiles are handed out. Errors: UnsupportedError."""
+    TP group. Errors: UnsupportedError."""
     return choose_work_split(
         problem,
         grid_cores(device, config.grid, config.origin),
@@ -273,7 +272,6 @@ def split_of(
         decider=decider,
         workers_per_head=config.workers_per_head,
         key_chunk=config.key_chunk,
-        masses=masses,
     )
 
 
@@ -291,12 +289,10 @@ def fill_program(
 
     split: the split of one rank; the others' differ in the cores only. noc_core: Core -> (x, y) on the NoC.
     """
-    masses = ranks[0].tensors.masses is not None
-    flags = {"with_chosen": int(problem.with_chosen), "masses": int(masses)}
     kernels = KernelSet(
         *(KERNELS, problem, settings, ranks, split, noc_core),
         guess=problem.guess,
-        constants=flags | INDICES | SEMAPHORES,
+        constants=INDICES | SEMAPHORES,
         shapes={"guess_alone": int(settings.guess_alone)},
         ungated=True,
     )

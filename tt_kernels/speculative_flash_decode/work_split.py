@@ -165,11 +165,10 @@ def make_buffers(
     *,
     speculate: bool,
     peer: bool,
-    masses: bool = False,
     rounds: int = 1,
 ) -> dict[str, Buffer]:
     """Return every circular buffer by its name in kernels/config.hpp. key_tiles: tiles of keys a worker processes at
-    once. masses: those of key tiles are handed out. rounds: heads that a group does one after another.
+    once. rounds: heads that a group does one after another.
 
     Buffers that other cores write into come first and have the same pages on all their cores, so that they have the
     same address everywhere: the gathered results of all users.
@@ -189,12 +188,12 @@ def make_buffers(
     words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
     if problem.paging is not None:
         words["pages"] = problem.paging.row_bytes
-    if masses and not ones_fit(head):
+    if problem.with_masses and not ones_fit(head):
         tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
-    if levels or masses:
+    if levels or problem.with_masses:
         words["handover"] = HANDOVER_BYTES
     found = buffers_of(INDICES, tiles, words, on)
-    if not masses:
+    if not problem.with_masses:
         return found
     return with_masses(found, INDICES, problem, 2, most_tiles(problem.cache_tiles, workers, FEW_TILES))
 
@@ -225,7 +224,6 @@ def choose_work_split(
     decider: Core | None = None,
     workers_per_head: int | None = None,
     key_chunk: int | None = None,
-    masses: bool = False,
 ) -> WorkSplit:
     """Choose the WorkSplit on `cores` (in order) whose buffers fit in `l1_free` bytes of each core.
 
@@ -242,7 +240,7 @@ def choose_work_split(
     if chooses:
         cores, decider = cores[:-1], cores[-1]
     max_tiles = (key_chunk or problem.chunk_size) // TILE
-    if masses and max_tiles > MAX_COLUMNS:
+    if problem.with_masses and max_tiles > MAX_COLUMNS:
         if key_chunk:
             raise UnsupportedError(f"key_chunk {key_chunk}: at most {MAX_COLUMNS * TILE} where masses are handed out")
         max_tiles = MAX_COLUMNS
@@ -256,7 +254,7 @@ def choose_work_split(
 
     def made(workers: int, key_tiles: int) -> dict[str, Buffer]:
         rounds = -(-problem.items // min(problem.items, max(len(cores) // workers, 1)))
-        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer, masses=masses, rounds=rounds)
+        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer, rounds=rounds)
 
     def bytes_of(workers: int, key_tiles: int) -> int:
         return max(l1_bytes(made(workers, key_tiles)).values())
@@ -286,7 +284,7 @@ def choose_work_split(
             max_tiles,
             problem.cache_tiles,
             workers,
-            lambda tiles: bytes_of(workers, tiles) <= l1_free and not (masses and tiles > MAX_COLUMNS),
+            lambda tiles: bytes_of(workers, tiles) <= l1_free and not (problem.with_masses and tiles > MAX_COLUMNS),
         )
         best = WorkSplit(best.assignment, key_tiles, made(workers, key_tiles))
     return best

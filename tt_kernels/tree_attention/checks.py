@@ -25,13 +25,10 @@ MAX_NODES = 256
 
 @dataclass(frozen=True)
 class Problem(AttentionShape):
-    """The shapes of one call. guess: what the guess reads, None without speculation. with_chosen: bitmaps choose tiles
-    that it reads besides. with_masses: those of key tiles are handed out."""
+    """The shapes of one call. guess: what the guess reads, None without speculation."""
 
     nodes: int
     guess: GuessRange | None = None
-    with_chosen: bool = False
-    with_masses: bool = False
 
     @property
     def query_tiles(self) -> int:

@@ -234,7 +234,7 @@ def fill_program(
     kernels = KernelSet(
         *(KERNELS, problem, settings, [rank], split, noc_core),
         guess=problem.guess,
-        constants=INDICES | SEMAPHORES | {"with_chosen": int(problem.with_chosen), "masses": int(problem.with_masses)},
+        constants=INDICES | SEMAPHORES,
         shapes={
             "nodes": problem.nodes,
             "query_tiles": split.query_tiles,
