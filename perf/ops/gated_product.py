@@ -31,7 +31,7 @@ def _gated_product(device, p: SimpleNamespace) -> Row:
 
     torch.manual_seed(0)
     shards = ShardedDecodeConfig.of(preset("llama-3.1-8b"), MeshShape(1, p.tp), p.users).hidden
-    memory, columns = in_l1(device, shards), shards.cores * shards.columns
+    memory, columns = in_l1(device, shards), shards.width
     parts = [scale * torch.randn(1, 1, p.users, columns) for scale in (SCALE, 1.0)]
     gate, up = (tile(device, part, memory=memory) for part in parts)
     both = torch.stack([part.unflatten(-1, (-1, shards.columns)) for part in parts], -2).flatten(-3)

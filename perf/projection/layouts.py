@@ -39,8 +39,7 @@ HEADS, KV_HEADS, COLUMNS = 32, 8, 4096
 BUDGET_SENDER_NS = 8300.0
 ASSUMPTIONS = (
     "TP: a chip's part of a layer, attention, two all-reduces a layer, embedding, its gather and the head's pieces",
-    "the gather of the embedding over eight chips takes what one over four does; a pair caches keys by a program of "
-    "its own",
+    "a pair caches keys by a program of its own",
     "a cache split over two rows: each reads half of the tokens; merging takes all in what an all-reduce of two chips "
     "takes, which sends 8 KB, as much as 16 heads' partial attention; not implemented, not executed",
     "ALSpec: appendix F, with what exchange and skipping added to a layer of the executed pairs, and a guess by a "
@@ -56,8 +55,8 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
     pairs = [row for path in sorted((FOLDER / "steps").glob("*_8b_*.json")) for row in read(path)[1]]
     attention = _attention(ops, pairs, sweep)
     reduces = {row["chips"]: row["cycles"] for row in _bench(ALL_REDUCE.stem)}
-    gathers = {n: sweep.get(_gather(n)) for n in CHIP_COUNTS[1:]}
-    costs = {n: _costs(n, ops, reduces.get(n, 0), gathers.get(n) or gathers[4] or 0) for n in CHIP_COUNTS}
+    gathers = {n: sweep[_gather(n)] for n in CHIP_COUNTS[1:]}
+    costs = {n: _costs(n, ops, reduces.get(n, 0), gathers.get(n, 0)) for n in CHIP_COUNTS}
     times = Times(
         verify_ns=BUDGET_SENDER_NS,
         pair_ns=_pair_ns(pairs) + caching_apart(),
@@ -65,7 +64,7 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
         row_costs={n: replace(each, flash_decode_ns=attention[n][MIN_CONTEXT]) for n, each in costs.items()},
         attention=attention,
     )
-    return times, {(n, at) for n in CHIP_COUNTS if n == 1 or gathers[n] for at in attention.get(n, {})}
+    return times, {(n, at) for n in CHIP_COUNTS for at in attention[n]}
 
 
 def _bench(name: str) -> list[Row]:

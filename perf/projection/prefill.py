@@ -76,15 +76,16 @@ def _between(points: Sequence[tuple[float, float]], at: float) -> float:
 @cache
 def _block(dtype: str, height: int) -> float:
     """Return the cycles of a tile of the weight that a core of minimal_matmul multiplies by `height` tiles of rows, its
-    start included: as executed, or in proportion to the rows of a lower one."""
-    found: dict[bool, dict[int, float]] = {True: {}, False: {}}
+    start included: as executed, or in proportion to the rows of a lower one; else as one of another format."""
+    found = {}
     for row in _products("minimal_matmul"):
-        tiles, rows = row["inputs"] / TILE * row["chip_outputs"] / TILE / GRID[0], row["chip_rows"] // TILE // GRID[1]
-        if max(rows, 1) <= height:
-            found[row["dtype"] == dtype][max(rows, 1)] = row["cycles"] / tiles
-    executed = max(found[True] or found[False])
-    took = (found[True] or found[False])[executed]
-    return max(took * (height / executed if found[True] else 1), height * TILE_CYCLES[FIDELITY[dtype]])
+        tiles = row["inputs"] / TILE * row["chip_outputs"] / TILE / GRID[0]
+        rows = -(-row["chip_rows"] // TILE // GRID[1])
+        if rows <= height:
+            found[row["dtype"] == dtype, rows] = row["cycles"] / tiles
+    own, executed = max(found)  # of the format if there is one, and then of the most rows
+    took = found[own, executed] * (height / executed if own else 1)
+    return max(took, height * TILE_CYCLES[FIDELITY[dtype]])
 
 
 @cache

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
-from tt_kernels.common.cores import core_list, core_set
+from tt_kernels.common.cores import core_list, core_set, grid_cores
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import MAX_USERS, UnsupportedError, check_rows, check_user_rows, width_shards
 
@@ -49,9 +49,9 @@ def gated_product(x: ttnn.Tensor, block: int) -> Any:
         cores = core_list(grid)
         tiles = [block // TILE] * len(cores)
     else:
-        size, total = device.compute_with_storage_grid_size(), -(-rows // TILE) * columns // TILE
-        count = min(total, size.x * size.y)
-        cores = [(index % size.x, index // size.x) for index in range(count)]
+        total = -(-rows // TILE) * columns // TILE
+        cores = list(grid_cores(device, None, (0, 0))[:total])
+        count = len(cores)
         tiles = [total // count + (index < total % count) for index in range(count)]
     product = ttnn.empty([1, 1, rows, columns], x.dtype, x.layout, device, memory)
     return ttnn.generic_op([x, product], _program(x, product, block, sharded, dict(zip(cores, tiles, strict=True))))

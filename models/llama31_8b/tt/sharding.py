@@ -47,6 +47,11 @@ class Shards:
     def tiles(self) -> int:
         return self.columns // TILE
 
+    @property
+    def width(self) -> int:
+        """Return the columns of all cores."""
+        return self.cores * self.columns
+
 
 @dataclass(frozen=True)
 class MatmulConfig:
@@ -146,16 +151,14 @@ class ShardedDecodeConfig:
         return _product("qkv", self.hidden_size, self.qkv_columns, dtype, self.normed, self.fused)
 
     def wo(self, dtype: str) -> MatmulConfig:
-        width = self.merged.cores * self.merged.columns
-        return _product("wo", width, self.hidden_size, dtype, self.merged, self.normed)
+        return _product("wo", self.merged.width, self.hidden_size, dtype, self.merged, self.normed)
 
     def gate_up(self, dtype: str) -> MatmulConfig:
         both = Shards(self.hidden.cores, 2 * self.hidden.columns)
-        return _product("gate_up", self.hidden_size, both.cores * both.columns, dtype, self.normed, both)
+        return _product("gate_up", self.hidden_size, both.width, dtype, self.normed, both)
 
     def down(self, dtype: str) -> MatmulConfig:
-        width = self.hidden.cores * self.hidden.columns
-        return _product("down", width, self.hidden_size, dtype, self.hidden, self.normed)
+        return _product("down", self.hidden.width, self.hidden_size, dtype, self.hidden, self.normed)
 
     def lm_head(self, columns: int, dtype: str) -> MatmulConfig:
         """Return the product of a block of `columns` columns."""
