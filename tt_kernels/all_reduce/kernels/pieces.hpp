@@ -54,6 +54,13 @@ inline void for_each_piece(uint32_t at, uint32_t tile, uint32_t count, Visit vis
     }
 }
 
+// Clears what follows a worker's pieces in tiles at `to`, without a barrier.
+inline void clear_tail(uint32_t to) {
+    if constexpr (config::tail_bytes > 0) {
+        tile_masks::clear(to + config::chunk_bytes, config::tail_bytes);
+    }
+}
+
 // Reads a worker's pieces of a tensor into tiles at `to`, without a barrier.
 template <typename Accessor>
 inline void gather(const Accessor& tensor, uint32_t first, uint32_t to, Tiles tiles = all) {
@@ -63,9 +70,6 @@ inline void gather(const Accessor& tensor, uint32_t first, uint32_t to, Tiles ti
             noc_async_read_one_packet_with_state(source, to + place);
         });
     });
-    if constexpr (config::tail_bytes > 0) {
-        tile_masks::clear(to + config::chunk_bytes, config::tail_bytes);
-    }
 }
 
 // Writes a worker's pieces from tiles at `from` to a tensor, without a barrier.

@@ -20,10 +20,8 @@ void kernel_main() {
     const auto sum = TensorAccessor(ACCESSOR_ARGS(sum), RUNTIME_ARG(sum), config::tile_bytes);
 
     const uint32_t parts = get_write_ptr(config::cb_parts);
-    if constexpr (config::tail_bytes > 0) {
-        for (uint32_t chip = 0; chip < config::chips; ++chip) {
-            tile_masks::clear(parts + chip * config::block_bytes + config::chunk_bytes, config::tail_bytes);
-        }
+    for (uint32_t chip = 0; chip < config::chips; ++chip) {
+        pieces::clear_tail(parts + chip * config::block_bytes);
     }
     if constexpr (config::dense && config::has_norm) {
         // The rows of the workers' sums of squares, before any can send its own.

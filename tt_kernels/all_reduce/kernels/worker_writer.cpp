@@ -111,6 +111,7 @@ void kernel_main() {
             TensorAccessor(ACCESSOR_ARGS(residual), RUNTIME_ARG(residual), config::tile_bytes);
         cb_reserve_back(config::cb_residual, config::blocks);
         pieces::gather(residual, first, get_write_ptr(config::cb_residual));
+        pieces::clear_tail(get_write_ptr(config::cb_residual));
     }
     if constexpr (config::has_norm) {
         const auto weights = TensorAccessor(ACCESSOR_ARGS(weights), RUNTIME_ARG(weights), config::tile_bytes);
