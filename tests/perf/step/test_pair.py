@@ -174,6 +174,17 @@ def test_a_chips_part_of_a_model_goes_on_where_the_last_run_stopped(tmp_path, ca
     assert "asked for are" in capsys.readouterr().err
 
 
+def test_a_token_and_a_tree_are_measured_with_the_same_guess(tmp_path, monkeypatch):
+    asked, written = [], tmp_path / "rows.json"
+    monkeypatch.setattr(pair, "run", lambda shape, *_, **__: asked.append(shape) or steps())
+    arguments = ["--layers", "1", "--predictor", "budget", "--chosen", "7", "--hits", "1", "--tree", "16"]
+    assert main(["pair", *arguments, "--write", str(written)]) == 0
+    token, tree = asked
+    assert (token["predictor"], token["chosen"]) == ("budget", 7) and tree == token | {"nodes": 16}
+    (row,) = json.loads(written.read_text())["rows"]
+    assert (row["predictor"], row["chosen"], row["nodes"], row["share_of_product"]) == ("budget", 7, 16, 1)
+
+
 def test_gains_multiply_where_a_pair_shortens_both_steps_alike():
     """The pair halves a token's step, and takes a tree's of 120 to 80: two thirds of the product."""
 
