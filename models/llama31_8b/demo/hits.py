@@ -17,7 +17,6 @@ from runtime_patches.board.command_line import OneLineParser, log_to_stderr, run
 from ..config import BUDGET, DEFAULT_PREDICTOR, PREDICTORS, ModelLoadError, UnsupportedModelError
 from .options import DemoOptions, UserError, read_prompt
 
-BOTH = "both"
 PROG = "llama-alspec hits"
 
 
@@ -33,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--chunk-size", type=int, default=128, metavar="S", help="tokens the guess reads at either end (%(default)s)")
     add(
         "--predictor",
-        choices=(*PREDICTORS, BOTH),
+        choices=PREDICTORS,
         default=DEFAULT_PREDICTOR,
-        help=f"what the guess reads, as of llama-alspec (%(default)s); {BOTH}: one beside the other",
+        help="what the guess reads, as of llama-alspec (%(default)s)",
     )
     add("--budget", type=float, default=BUDGET, metavar="X", help="of the predictor budget (%(default)s)")
     add("--json", action="store_true", help="print one JSON object")
@@ -46,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.tokens < 1:
         raise UserError(f"--tokens must be at least 1, got {args.tokens}")
-    names = PREDICTORS if args.predictor == BOTH else (args.predictor,)
-    given = {"attention": "alspec", "threshold": args.threshold, "chunk_size": args.chunk_size}
-    if "budget" not in names and args.budget != BUDGET:
-        raise UserError(f"--budget needs --predictor budget or {BOTH}, got --predictor {args.predictor}")
-    options = {name: DemoOptions(**given, predictor=name, budget=args.budget) for name in names}
+    by_budget = args.predictor == "budget"
+    if not by_budget and args.budget != BUDGET:
+        raise UserError(f"--budget needs --predictor budget, got --predictor {args.predictor}")
+    chosen = {"attention": "alspec", "threshold": args.threshold, "chunk_size": args.chunk_size}
+    options = DemoOptions(**chosen, predictor=args.predictor, budget=args.budget)
     text = read_prompt(args.file)
     # Torch takes seconds to import: a mistake does not wait for it.
     from ..checkpoint.load import resolve_source
@@ -67,15 +66,10 @@ def _run(args: argparse.Namespace) -> int:
     loaded = load_model(args.model)
     whole = loaded.tokenizer.encode(text)
     ids = whole[: min(args.tokens, loaded.config.max_position_embeddings)]
-    began, measured = time.perf_counter(), {}
-    for name, chosen in options.items():
-        with tqdm(total=len(ids), desc=name, unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
-
-            def progress(done: int, bar: tqdm = bar) -> None:
-                bar.update(done - bar.n)
-
-            guess_range = policies.by_name(*chosen.attention_settings().named).guess_range
-            measured[name] = measure_hits(loaded.model, ids, args.threshold, guess_range, progress)
+    guess_range = policies.by_name(*options.attention_settings().named).guess_range
+    began = time.perf_counter()
+    with tqdm(total=len(ids), desc="hits", unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
+        counters = measure_hits(loaded.model, ids, args.threshold, guess_range, lambda done: bar.update(done - bar.n))
     seconds = time.perf_counter() - began
     if args.json:
         found = {
@@ -85,36 +79,30 @@ def _run(args: argparse.Namespace) -> int:
             "tokens_of_file": len(whole),
             "threshold": "inf" if args.threshold == float("inf") else args.threshold,
             "chunk_size": args.chunk_size,
-            "budget": args.budget if "budget" in names else None,
+            "budget": args.budget if by_budget else None,
             "seconds": seconds,
+            "predictor": args.predictor,
         }
         figures = ("hit_rate", "hit_rate_per_layer", "hits", "misses", "bypassed_positions")
-        of_each = [
-            {"predictor": name}
-            | {figure: getattr(counters, figure) for figure in figures}
-            | {"estimate": estimates(counters.hit_rate, len(ids), name)}
-            for name, counters in measured.items()
-        ]
-        found |= {"predictors": of_each} if len(of_each) > 1 else of_each[0]
+        found |= {figure: getattr(counters, figure) for figure in figures}
+        found["estimate"] = estimates(counters.hit_rate, len(ids), args.predictor)
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
         return 0
     print(
         f"{loaded.source}, {args.file}: {len(ids)} of {len(whole)} tokens in {seconds:.1f} s; threshold "
         f"{args.threshold:g}, S = {args.chunk_size}, predictor: {args.predictor}"
-        f"{f', budget {args.budget:g}' if 'budget' in names else ''}"
+        f"{f', budget {args.budget:g}' if by_budget else ''}"
     )
-    if any(counters.hit_rate is None for counters in measured.values()):
+    if counters.hit_rate is None:
         print(f"No guess was verified: speculation starts at {2 * args.chunk_size} tokens, 2S.")
         return 0
     console = ReportConsole()
-    for name, counters in measured.items():
-        console.print(
-            f"{'' if len(measured) == 1 else f'{name}: '}hit rate [bold]{counters.hit_rate:.1%}[/bold]  "
-            f"({counters.hits} hits, {counters.misses} misses; {counters.bypassed_positions} positions bypassed)"
-        )
-    console.print(f"\n[bold]hit rate by layer[/bold]{'' if len(measured) == 1 else ': ' + ', '.join(measured)}")
-    console.print(layer_bars(*(counters.hit_rate_per_layer for counters in measured.values())))
-    for name, counters in measured.items():
-        console.print()
-        print_estimate(counters.hit_rate, len(ids), console, name)
+    console.print(
+        f"hit rate [bold]{counters.hit_rate:.1%}[/bold]  "
+        f"({counters.hits} hits, {counters.misses} misses; {counters.bypassed_positions} positions bypassed)"
+    )
+    console.print("\n[bold]hit rate by layer[/bold]")
+    console.print(layer_bars(counters.hit_rate_per_layer))
+    console.print()
+    print_estimate(counters.hit_rate, len(ids), console, args.predictor)
     return 0

@@ -315,18 +315,16 @@ def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def layer_bars(*runs: list[float | None]) -> Columns:
-    """Return a line per layer, in columns. runs: the hit rates by layer of each run, one beside the other."""
+def layer_bars(rates: list[float | None]) -> Columns:
+    """Return a line per layer, in columns. rates: of hits, by layer."""
     lines = []
-    for layer, rates in enumerate(zip(*runs, strict=True)):
-        line = Text(f"{layer:3d}")
-        for rate in rates:
-            line.append(" ")
-            if rate is None:
-                line.append("not verified".ljust(_BAR_WIDTH + 5), style="dim")
-            else:
-                line.append(bar(rate), style="green" if rate >= 0.8 else "yellow" if rate >= 0.5 else "red")
-                line.append(f" {rate:4.0%}")
+    for layer, rate in enumerate(rates):
+        line = Text(f"{layer:3d} ")
+        if rate is None:
+            line.append("not verified".ljust(_BAR_WIDTH + 5), style="dim")
+        else:
+            line.append(bar(rate), style="green" if rate >= 0.8 else "yellow" if rate >= 0.5 else "red")
+            line.append(f" {rate:4.0%}")
         lines.append(line)
     return Columns(lines, column_first=True, padding=(0, 3))
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
@@ -43,15 +42,6 @@ def test_another_guess_is_measured_by_the_same_command(model, file, capsys):
     assert ends["bypassed_positions"] == budget["bypassed_positions"] == 127
     assert ends["hits"] + ends["misses"] == budget["hits"] + budget["misses"]
     assert ends["hit_rate_per_layer"] != budget["hit_rate_per_layer"]
-    assert hits.main([*arguments, "--predictor", "both"]) == 0
-    both = json.loads(capsys.readouterr().out)["predictors"]
-    assert [found.items() <= alone.items() for found, alone in zip(both, (ends, budget), strict=True)] == [True] * 2
-    assert hits.main([*arguments[:-1], "--predictor", "both"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    for alone in (ends, budget):
-        assert f"{alone['predictor']}: hit rate {alone['hit_rate']:.1%} ({alone['hits']} hits" in shown
-    first = [f"{alone['hit_rate_per_layer'][0]:.0%}" for alone in (ends, budget)]
-    assert re.search(rf"hit rate by layer: ends, budget 0 \S+ {first[0]} \S+ {first[1]} 1 ", shown)
 
 
 def test_a_text_that_is_too_short_to_speculate(model, file, capsys):
@@ -66,8 +56,8 @@ def test_a_text_that_is_too_short_to_speculate(model, file, capsys):
         (["--threshold", "-1"], "--threshold must be 0 or more"),
         (["--model", "absent"], "no model absent"),
         (["--chunk-size", "5"], "got 5"),
-        (["--budget", "0.9", "--predictor", "ends"], "--budget needs --predictor budget or both, got --predictor ends"),
-        (["--budget", "1", "--predictor", "both"], "--budget must be a number between 0 and 1, got 1.0"),
+        (["--budget", "0.9", "--predictor", "ends"], "--budget needs --predictor budget, got --predictor ends"),
+        (["--budget", "1"], "--budget must be a number between 0 and 1, got 1.0"),
     ],
 )
 def test_bad_requests_are_one_line(model, file, capsys, change, words):
