@@ -22,7 +22,7 @@ from typing import Any
 from perf.lib.chip import Chip, ttsim_library
 from perf.lib.data_file import add_write_option, commit, new_file, read, write, write_rows
 from perf.lib.measuring_process import answered, measure_apart
-from perf.lib.tables import Kept
+from perf.lib.tables import Kept, markdown
 from perf.ops import (
     attention,
     collectives,
@@ -35,7 +35,7 @@ from perf.ops import (
     sgdc,
     stock_decode,
 )
-from perf.ops.family import Family, Point, Row, report
+from perf.ops.family import Family, Point, Row
 from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.simulated_n150.library import version
 
@@ -171,14 +171,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         points = family.asked(options.point) if options.point else family.named(options.points or "default")
         os.environ.setdefault("OMP_NUM_THREADS", "2")
         if options.simulator or options.errors_into:
-            print(report(family, judge(options.op, points, _check_judge(family, options), options.errors_into)))
+            print(markdown(judge(options.op, points, _check_judge(family, options), options.errors_into)))
             return 0
         rows = run(options.op, points, options.steps)
     except ValueError as error:
         parser.error(str(error))
     if options.write:
         write(options.write, parser, argv, rows)
-    print(report(family, rows))
+    print(markdown(rows))
     return 0
 
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip, counted_from_start, cycles_of, cycles_until_end
-from perf.ops.family import Family, Row, Target, measurable
+from perf.ops.family import Family, Row, measurable
 
 MAX_CONTEXT = 131072  # Llama 3.1's
 
@@ -61,7 +61,6 @@ PAGED_CACHE = Family(
     points={"default": ["context=1024,4096 block=32,64,128", "workers=1", "op=tree context=1024,4096"]},
     chip=lambda point: Chip("4x2"),
     measure=_paged_cache,
-    targets=[Target("ratio", 1.03)],
 )
 
 # --- token trees ---
@@ -164,11 +163,6 @@ TREE_ATTENTION = Family(
     chip=lambda point: Chip("4x3"),
     measure=_tree_attention,
     check=_check_tree,
-    targets=[
-        Target("of_stock", 1),
-        Target("of_decode", 1.5, lambda row: row["nodes"] == 16 and row["context"] >= 2048, "16 nodes from 2048 up"),
-        Target("of_tree", 1.06, lambda row: row["nodes"] == 16 and row["context"] >= 1024, "16 nodes from 1024 up"),
-    ],
 )
 
 
@@ -294,9 +288,5 @@ LONG_CONTEXT = Family(
     errors=(*LONG_ERRORS, "guess_error"),
     check=_check_long,
     complete=_of_exact,
-    targets=[
-        Target("error", 0.005),
-        Target("of_exact", 1.02, lambda row: row["context"] == 65536, "65536 tokens"),
-    ],
     apart=True,
 )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a bench of an op is: points, how one is measured, and the targets that its rows are held against."""
+"""What a bench of an op is: points, and how one is measured."""
 
 from __future__ import annotations
 
@@ -11,32 +11,9 @@ from typing import Any
 
 from perf.lib.chip import Chip
 from perf.lib.options import combinations
-from perf.lib.tables import flattened, markdown
 
 Point = dict[str, Any]
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Target:
-    """`column` of the rows that `where` holds for is to be at most `limit`.
-
-    A column of a nested entry is "ENTRY.NAME".
-    """
-
-    column: str
-    limit: float
-    where: Callable[[Row], bool] = lambda row: True
-    of: str = "all points"
-
-    def verdict(self, rows: Sequence[Row]) -> str | None:
-        """Return a line, None where no row is meant."""
-        judged: list[Any] = [flattened(row).get(self.column) for row in rows if self.where(row)]
-        worst = max((value for value in judged if value is not None), default=None)
-        if worst is None:
-            return None
-        met = "met" if worst <= self.limit else "missed"
-        return f"{self.column} of {self.of}: at most {worst:.3f} (target {self.limit:g}: {met})"
 
 
 @dataclass(frozen=True)
@@ -62,7 +39,6 @@ class Family:
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     check: Callable[[SimpleNamespace], Any] = lambda point: None
     complete: Callable[[Row, Sequence[Row]], Row] = lambda row, earlier: {}
-    targets: Sequence[Target] = ()
     apart: bool = False
 
     def named(self, name: str) -> list[Point]:
@@ -89,9 +65,3 @@ def measurable(row: Row, *names: str) -> Row:
     if wrong:
         raise ValueError(f"not measurable: {wrong[0]} of {row}")
     return row
-
-
-def report(family: Family, rows: Sequence[Row]) -> str:
-    """Return rows as tables in Markdown, and how they stand to the targets."""
-    verdicts = (target.verdict(rows) for target in family.targets)
-    return "\n".join([markdown(rows), "", *(line for line in verdicts if line)])

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip, counted_from_start, cycles_of, cycles_until_end
-from perf.ops.family import Family, Row, Target, measurable
+from perf.ops.family import Family, Row, measurable
 
 RANKS = ((5, 2), (5, 2))  # columns and rows of the sender and the receiver
 
@@ -111,11 +111,6 @@ FLASH_DECODE = Family(
     },
     chip=lambda point: Chip("5x4"),
     measure=_flash_decode,
-    targets=[
-        Target("overhead", 1.05, lambda row: row["chunks"] >= 8, "8 chunks and more"),
-        Target("guess_share", 0.40, lambda row: 8 <= row["chunks"] < 512, "8 chunks and more"),
-        Target("beyond_share", 15_000, lambda row: row["context"] == 65536, "65536 tokens"),
-    ],
 )
 
 # --- choosing the tiles of the next guesses ---

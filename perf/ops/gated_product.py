@@ -7,10 +7,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from perf.lib.chip import Chip, timed_launch
-from perf.ops.family import Family, Row, Target, measurable
+from perf.ops.family import Family, Row, measurable
 
 GRIDS = {1: "8x8", 2: "8x7", 4: "8x2", 8: "8x1"}  # the cores that hold shards, by tp
-LIMITS = {1: 8_000, 8: 5_000}  # cycles, by tp, one user
 SCALE = 4.0  # of gates, so that sigmoids come close to 0 and 1
 
 
@@ -54,10 +53,6 @@ def _gated_product(device, p: SimpleNamespace) -> Row:
     return measurable(row) | {"of_stock": row["ours"] / row["stock"]}
 
 
-ONE_USER = [
-    Target("ours", limit, lambda row, tp=tp: (row["tp"], row["users"]) == (tp, 1), f"tp {tp}, one user")  # type: ignore[misc]
-    for tp, limit in LIMITS.items()
-]
 GATED_PRODUCT = Family(
     about="silu(gate) * up of a decode step on the rows that hold users, against the stock op on all",
     options={"tp": 1, "users": 1},
@@ -65,5 +60,4 @@ GATED_PRODUCT = Family(
     points={"default": ["tp=8 users=1,8,32"], "long": ["tp=8 users=1,8,32", "tp=1,2"]},
     chip=lambda point: Chip(GRIDS[point.tp], timed=True),
     measure=_gated_product,
-    targets=[*ONE_USER, Target("of_stock", 1.0)],
 )

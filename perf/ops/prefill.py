@@ -11,7 +11,7 @@ from typing import Any
 
 from models.llama31_8b.tt.mesh import TILE
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES, Chip
-from perf.ops.family import Family, Row, Target, measurable
+from perf.ops.family import Family, Row, measurable
 
 HEAD_DIM = 128
 BLOCK = 128  # positions of a cache's block
@@ -131,9 +131,6 @@ PRODUCT = Family(
     measure=_product,
     check=_check,
     complete=_of_minimal,
-    targets=[
-        Target("of_minimal", 0.6, lambda row: (row["program"], row["chip_rows"]) == ("banked_product", 128), "128 rows")
-    ],
     apart=True,
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from perf.lib.chip import Chip, timed_launch
-from perf.ops.family import Family, Row, Target, measurable
+from perf.ops.family import Family, Row, measurable
 
 GRID = "8x6"  # a core for each head of a whole layer
 CAPACITY, POSITION = 128, 100
@@ -81,5 +81,4 @@ ROTATED_HEADS = Family(
     points={"default": ["tp=1,8"]},
     chip=lambda point: Chip(GRID, timed=True),
     measure=_rotated_heads,
-    targets=[Target("of_stock", 0.5)],
 )

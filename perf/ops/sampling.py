@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip
-from perf.ops.family import Family, Row, Target
+from perf.ops.family import Family, Row
 from runtime_patches.simulated_n150.grids import parse_grid
 
 LOGIT_BYTES, PIECE_BYTES = 2, 32
@@ -149,9 +149,4 @@ SAMPLING = Family(
     check=lambda point: parse_grid(point.grid),
     chip=lambda point: Chip(point.grid, gated=True),
     measure=_measure,
-    targets=[
-        Target(f"{op}, {outcome}.of_stock", limit)
-        for op, limit in {"exact": 0.67, "sigmoid": 0.4}.items()
-        for outcome in ("accepted", "rejected")
-    ],
 )

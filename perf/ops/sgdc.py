@@ -18,7 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from perf.lib.chip import Chip, cycles_of
-from perf.ops.family import Family, Row, Target
+from perf.ops.family import Family, Row
 
 KERNELS = Path(__file__).parent / "kernels"
 KERNEL_CYCLES = 10_000  # what a skipped program is held against
@@ -118,10 +118,6 @@ def _measure(device, p: SimpleNamespace) -> list[Row]:
     return PARTS[p.part](device)
 
 
-def _skipped(row: Row) -> bool:
-    return row.get("name") == "op, skipped"
-
-
 SGDC = Family(
     about="the compute gate and the exchange",
     options={"part": "gate"},
@@ -129,8 +125,4 @@ SGDC = Family(
     points={"default": ["part=stock,gate,exchange"]},
     chip=lambda point: Chip("4x2", gated=point.part != "stock"),
     measure=_measure,
-    targets=[
-        Target("program", 0.05 * KERNEL_CYCLES, _skipped, "a skipped program with its launch"),
-        Target("kernel", 0.05 * KERNEL_CYCLES, _skipped, "a skipped program's kernels"),
-    ],
 )
