@@ -10,14 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perf.lib.data_file import new_file
-from perf.sweep import judge
 from perf.sweep.configurations import SOURCES, chosen, from_file, suites
 from perf.sweep.runner import sweep
 from perf.sweep.table import PASS, opened, read, report
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 TIMEOUT_S = 1800.0
-TOLERANCE = 0.05
 OF_A_SWEEP = ("only", "source", "jobs", "retry_failed", "log", "list")  # options that only a run has
 
 
@@ -45,38 +43,18 @@ def _parser() -> OneLineParser:
     add("--timeout", type=float, default=TIMEOUT_S, metavar="S", help=text)
     add("--log", type=new_file, metavar="FILE", help="append what the processes print")
     add("--list", action="store_true", help="print the configurations and run none")
-    add("--compare", nargs=2, type=Path, metavar=("BEFORE", "AFTER"), help="two sweeps' CSV")
-    text = f"of --compare, two-sided (default {TOLERANCE:g})"
-    add("--tolerance", type=float, metavar="SHARE", help=text)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0; 1 when --compare finds a difference, or no configuration passed; 2 for options that make no
-    sense."""
+    """Exit code 0; 1 when no configuration passed; 2 for options that make no sense."""
     parser = _parser()
     options = parser.parse_args(argv)
     try:
-        if options.compare:
-            return _compare(options)
-        if options.tolerance is not None:
-            raise ValueError("--tolerance is of --compare; without it, it changes nothing")
         return _swept(options) if options.suite or options.suite_file else _shown(options)
     except ValueError as error:
         parser.error(str(error))
     return 2
-
-
-def _compare(options: Namespace) -> int:
-    tolerance = TOLERANCE if options.tolerance is None else options.tolerance
-    if not 0 <= tolerance < float("inf"):
-        raise ValueError(f"--tolerance must be at least 0 and finite, got {tolerance}")
-    for name in (*OF_A_SWEEP, "suite", "suite_file", "csv"):
-        if getattr(options, name):
-            raise ValueError(f"--{name.replace('_', '-')} does not go with --compare, which only reads two files")
-    text, differ = judge.differences(judge.compare(*map(read, options.compare)), tolerance)
-    print(text)
-    return int(differ)
 
 
 def _swept(options: Namespace) -> int:
@@ -125,7 +103,7 @@ def _why_not(source: str) -> str | None:
 def _shown(options: Namespace) -> int:
     """Show what a CSV holds, without running anything."""
     if options.csv is None or any(getattr(options, name) for name in OF_A_SWEEP):
-        raise ValueError("give --suite or --suite-file to run; --csv alone shows a sweep; --compare two of them")
+        raise ValueError("give --suite or --suite-file to run; --csv alone shows a sweep")
     blocks = read(options.csv)
     passed = [block for block in blocks if block.status == PASS]
     print(report(passed))

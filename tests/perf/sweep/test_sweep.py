@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """Sweeps without a device: suites and filters, a CSV that outlives a kill, failing
-configurations, comparisons, pictures. Workers are small programs of the test's own."""
+configurations. Workers are small programs of the test's own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ import pytest
 from perf.sweep import table
 from perf.sweep.__main__ import main
 from perf.sweep.configurations import FAMILIES, Configuration, chosen, from_file, from_lines, product, suites
-from perf.sweep.judge import compare
 from perf.sweep.runner import grid_of, sweep
 from perf.sweep.table import HEADER, KERNEL_NS, PASS, Block, opened, read
 from runtime_patches.board.runtime_root import find_ttnn_dir
@@ -130,11 +129,9 @@ def test_suite_files_that_make_no_sense(tmp_path, text, says):
         (["--suite", "ops"], "a sweep needs --csv FILE and --source"),
         (["--suite", "ops", "--only", "colour=red"], "cannot read the filter 'colour=red'"),
         (["--suite", "ops", "--only", "gate", "context=7"], "configurations is of --only gate context=7"),
-        (["--suite", "ops", "--tolerance", "0.1"], "--tolerance is of --compare"),
         (["--suite", "ops", "--timeout", "0"], "--timeout must be above 0"),
         (["--suite-file", "/nowhere"], "/nowhere"),
-        (["--compare", "/a.csv", "/b.csv"], "cannot read /a.csv"),
-        (["--compare", "/a.csv", "/b.csv", "--suite", "ops"], "--suite does not go with --compare"),
+        (["--csv", "/a.csv"], "cannot read /a.csv"),
         (["--csv", "/a.csv", "--jobs", "2"], "--csv alone shows a sweep"),
         *(
             (["--suite", "tiny", "--source", source, "--csv", "a.csv", "--jobs", str(jobs)], f"got {source} and {jobs}")
@@ -299,30 +296,6 @@ def test_files_that_are_no_sweep(tmp_path, monkeypatch):
     with opened(tmp_path / "b.csv"), pytest.raises(table.TableError, match="another sweep writes"):
         with opened(tmp_path / "b.csv"):
             pass
-
-
-def test_a_slowdown_is_found_both_ways(tmp_path, capsys):
-    def swept(name, rows, status=PASS, configuration=WO):
-        one(answering(rows, status), tmp_path / name, configurations=[configuration])
-        return tmp_path / name
-
-    other = ROW | {"OP CODE": "SdpaDecodeDeviceOperation", KERNEL_NS: 500.0}
-    old = swept("old", [ROW, other])
-    for name, first, code, says in (
-        ("same", 1040.0, 0, "0 of 2 ops differ by more than 5.0%"),
-        ("slow", 1100.0, 1, "+10.0% slower: 1000 -> 1100 ns  MatmulDeviceOperation [op]"),
-        ("fast", 900.0, 1, "-10.0% faster: 1000 -> 900 ns"),
-    ):
-        found, text = run(capsys, "--compare", old, swept(name, [ROW | {KERNEL_NS: first}, other]))
-        assert found == code and says in text and "Sdpa" not in text
-    assert run(capsys, "--compare", old, tmp_path / "slow", "--tolerance", "0.2")[0] == 0
-    code, text = run(capsys, "--compare", old, swept("broken", [], table.FAILED))
-    assert code == 1 and text.count("only before") == 2
-    gate = swept("gate", [ROW], configuration=Configuration.make("gate"))
-    assert "no configuration of the same time source in common" in refused(capsys, "--compare", old, gate)
-    (block,) = read(old)
-    with pytest.raises(ValueError, match="same time source"):
-        compare([block], [block._replace(source="n150")])
 
 
 def test_chips_are_merged_as_tt_metal_does():
