@@ -223,14 +223,14 @@ MUTATIONS = [
         f"{VERIFY}/exact_walk.hpp",
         "wide::scaled_target(p_[child], draft_sum_)",
         "wide::scaled_target(q_[child], draft_sum_)",
-        (f"{SAMPLING}::test_decisions_are_the_models[with replacement, from tiles]",),
+        (f"{SAMPLING}::test_decisions_are_the_references[with replacement, from tiles]",),
     ),
     Mutation(
         "the residual keeps what the draft has more of",
         f"{VERIFY}/weights.hpp",
         "v_if(left < 0.0f) { left = 0.0f; }",
         "v_if(left < 0.0f) { left = -left; }",
-        (f"{SAMPLING}::test_decisions_are_the_models[with replacement, from tiles]",),
+        (f"{SAMPLING}::test_decisions_are_the_references[with replacement, from tiles]",),
     ),
     Mutation(
         "greedy verification compares with the wrong node's choice",

@@ -1,32 +1,44 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Exchanges over the fabric between two chips: forty with drawn priorities, the body of the silicon test; and those
+"""Exchanges over the fabric between two chips: forty with drawn priorities, and those
 whose link fails or whose peer is silent or late, after which the mesh opens again."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 
-from tests.support.run_op import Call, In, run_ops
-from tests.support.sgdc_pair import (
-    a_chip_each,
-    both,
-    check_layers,
-    draw_layers,
-    exchange_of,
-    rows_each,
-    run_layers,
-)
+from tests.support.run_op import Call, In, Make, priorities, run_ops
 from tt_kernels.common import reference as common_reference
 from tt_kernels.device_exchange import reference
 
 pytestmark = pytest.mark.sim
 
 EXCHANGES, USERS = 40, 3
+
+
+def exchange_of(users: int, timeout_s: float = 2.0) -> Make:
+    pairs = Make("tt_kernels.common.peer:ChipPairs", 1, device=True)
+    return Make("tt_kernels.device_exchange.op:DeviceExchange", pairs, users=users, timeout_s=timeout_s)
+
+
+def a_chip_each(parts: Sequence[torch.Tensor], dtype: str = "bfloat16", read: str | None = None) -> In:
+    """Return a tensor of which each chip has a part [1, ...]."""
+    return In(torch.cat(list(parts)), dtype, split=(None, 0), read=read)
+
+
+def rows_each(rows: Sequence[Sequence[int]]) -> In:
+    """Return each chip's priorities."""
+    return a_chip_each([priorities(row).values for row in rows], "uint32")
+
+
+def both(found: dict[tuple[int, int], torch.Tensor]) -> list[torch.Tensor]:
+    """Return what both chips have, by rank."""
+    return [found[place] for place in sorted(found)]
 
 
 def draw_rows(draw: random.Random) -> list[list[int]]:
@@ -45,7 +57,7 @@ def draw_rows(draw: random.Random) -> list[list[int]]:
 @pytest.mark.parametrize("rows_in_use", [32, 3], ids=["tiles", "packed rows"])
 def test_exchanges_with_random_roles(sim_mesh, rows_in_use):
     """Every exchange has values of its own, so that one that was left out, late or mixed with another is seen."""
-    draw, exchange = random.Random(17), exchange_of(1, USERS)
+    draw, exchange = random.Random(17), exchange_of(USERS)
     rows = [draw_rows(draw) for _ in range(EXCHANGES)]
     values = torch.randn(EXCHANGES, 2, 1, 1, rows_in_use, 32, generator=torch.Generator().manual_seed(17)).bfloat16()
     calls = [
@@ -69,13 +81,6 @@ def test_exchanges_with_random_roles(sim_mesh, rows_in_use):
     assert sum(one != two for one, two in zip(senders, senders[1:])) > 10
     assert [state.ties for state in states] == [sum(a == b for a, b in tops)] * 2 and states[0].ties > 1
     assert all({top[rank] for top in tops} == {0, 1, 2, 3} for rank in (0, 1))
-
-
-@pytest.mark.parametrize(("shape", "axis"), [((1, 2), 1), ((2, 1), 0)])
-def test_exchange_and_gate(sim_mesh, shape, axis):
-    """The body of the silicon test."""
-    layers = draw_layers(8)
-    assert min(check_layers(layers, run_layers(sim_mesh(shape), layers, (32, 64), axis))) > 0
 
 
 # ------------------------------------------------------------------------------ faults
@@ -103,7 +108,7 @@ def outcome(found: dict[str, Any]) -> tuple[str | None, list[list[float]]]:
 
 def run_exchanges(worker, steps, patience_s: float = PATIENCE_S) -> list[tuple[str | None, list[list[float]]]]:
     """Run exchanges that chip 0 sends, each after calls of Links, or "alone": only chip 0 takes part."""
-    exchange, calls = exchange_of(1, 1, patience_s), []
+    exchange, calls = exchange_of(1, patience_s), []
     for step in steps:
         tiles, packed = residuals()
         row = rows_each([[2], [0]])
@@ -183,6 +188,6 @@ def test_a_silent_peer_and_one_later_than_the_patience_are_reported(sim_mesh):
 
 def test_pairs_may_be_used_as_soon_as_they_are_made(sim_mesh):
     """A busy chip has its new state zeroed late; what its peer had sent by then must not be wiped out."""
-    given = exchange_of(1, 1, PATIENCE_S), residuals(), rows_each([[2], [0]])
+    given = exchange_of(1, PATIENCE_S), residuals(), rows_each([[2], [0]])
     (found,) = run_ops(sim_mesh((1, 2), dispatch="fast"), [Call(f"{__name__}:new_pairs", *given, device=True)])
     assert outcome(found)[1] == SENT

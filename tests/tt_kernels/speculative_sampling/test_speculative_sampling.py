@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of speculative sampling on simulated N150 against the torch model of their arithmetic: on one core or
-several of a chip, over the chips of a TP group, and built at full size on mock N150."""
+"""The kernels of speculative sampling on simulated N150 against the reference's verifiers: on one core or several of a
+chip, over the chips of a TP group, and built at full size on mock N150."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import torch
 from tests.support import run_op
 from tests.support.run_op import Make, run_ops, words
 from tests.tt_kernels.speculative_sampling.sampling import (
+    BAD_TARGET,
     EXACT,
+    GROUP_BROKEN,
     PARTS,
     SIGMOID,
     Batch,
     Call,
-    as_rows,
     check_rows,
+    greedy_rows,
     likely_rejections,
-    outcome_rows,
     part_of_two_thousand,
     random_batch,
     random_calls,
+    row_of_last_user,
     spoiled_batch,
     spoiled_beside_the_draft,
 )
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.speculative_sampling.reference import BAD_TARGET, GROUP_BROKEN, greedy_reference
 
 OP = "tt_kernels.speculative_sampling.op"
 CHIP = "1x1"
@@ -72,7 +73,7 @@ CASES = {
 
 @pytest.mark.sim
 @pytest.mark.parametrize("calls", CASES.values(), ids=CASES)
-def test_decisions_are_the_models(sim_device, calls):
+def test_decisions_are_the_references(sim_device, calls):
     check(sim_device(CHIP), calls)
 
 
@@ -90,7 +91,7 @@ def test_two_thousand_random_cases(sim_device, part):
 
 def check_statuses(rows: list[list[int]], call: Call, statuses: list[int]) -> None:
     assert rows[:-1] == [[status, 0, 0, 0, *4 * [-1]] for status in statuses]
-    assert rows[-1] == outcome_rows(call)[-1]
+    assert rows[-1] == row_of_last_user(call)
 
 
 @pytest.mark.sim
@@ -104,9 +105,7 @@ def test_errors_are_statuses(sim_device, op):
     drawn = Call(batch, SIGMOIDS if op == SIGMOID else {}, op)
     found = run_ops(sim_device(CHIP), [spoiled.given(), drawn.given()])
     check_statuses(found[0]["result"].tolist(), spoiled, statuses)
-    rows = found[1]["result"].tolist()
-    assert [row[0] for row in rows] == beside
-    assert rows == outcome_rows(drawn)
+    check_statuses(found[1]["result"].tolist(), drawn, beside)
 
 
 @pytest.mark.sim
@@ -118,7 +117,7 @@ def test_greedy(sim_device):
     given = words(tokens, "uint32"), words(batch.parents), words(choices, "uint32"), 40
     (found,) = run_ops(sim_device(CHIP), [run_op.Call(f"{Call.__module__}:verified", "greedy_verification", *given)])
     rows = found["result"].tolist()
-    assert rows[:11] == as_rows(greedy_reference(tokens, batch.parents, choices), tokens)[:11]
+    assert rows[:11] == greedy_rows(tokens, batch.parents, choices)[:11]
     assert rows[11] == [BAD_TARGET, 0, 0, 0, *12 * [-1]]
 
 

@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the verification ops do on the host, and wide numbers of their kernels; no device."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from tests.support.host_kernels import run_header
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.speculative_sampling.checks import (
+    Problem,
+    check_problem,
+    check_sigmoid,
+    check_temperature,
+    check_warpers,
+)
+from tt_kernels.speculative_sampling.op import uniform_words
+from tt_kernels.speculative_sampling.program import Slice, choose_work_split
+
+
+def test_uniforms_are_rounded_down():
+    words = uniform_words(torch.tensor([0.0, 1 - 2.0**-53, 0.5], dtype=torch.float64))
+    assert words.tolist() == [0, 2**32 - 1, 2**31]
+
+
+def test_wide_numbers_of_the_kernel(tmp_path):
+    """wide.hpp against Python's integers, borders included."""
+    sums = [1, 2, 3, 2**31 - 1, 2**31, 2**31 + 1, 2**47 + 12345, 2**48 - 1, 987654321987]
+    words = [0, 1, 2**16, 2**31, 2**32 - 1, 123456789]
+    cases = list(itertools.product(words, words, words, sums, sums[::2]))
+    body = """
+        const auto draft = wide::scaled_draft(in[0], in[1], in[3]), target = wide::scaled_target(in[2], in[4]);
+        const Number share = wide::share(in[0], in[3]);
+        std::printf("%d %llu %u", wide::less(draft, target), share, wide::reciprocal(in[3]));
+    """
+    found = run_header(tmp_path, "tt_kernels/speculative_sampling/kernels/wide.hpp", 5, body, cases)
+    for (u, q, p, s, t), numbers in zip(cases, found, strict=True):
+        # The largest float32 not above 2^31 / s.
+        scale = torch.tensor(math.ldexp((1 << s.bit_length() + 23) // s, 8 - s.bit_length())).view(torch.int32).item()
+        assert numbers == [u * q * s < p * t << 32, u * s >> 32, scale]
+
+
+def facts(**changed) -> list:
+    given = {
+        "tokens": TensorFacts((2, 3), "UINT32", "ROW_MAJOR"),
+        "parents": TensorFacts((2, 3), "INT32", "ROW_MAJOR"),
+        "target": TensorFacts((2, 3, 50), "BFLOAT16", "TILE"),
+        "draft": TensorFacts((2, 3, 50), "BFLOAT16", "TILE"),
+        "uniforms": TensorFacts((2, 3), "UINT32", "ROW_MAJOR"),
+    }
+    return list((given | changed).values())
+
+
+def test_shapes_are_read_from_tensors():
+    assert check_problem(*facts()) == Problem(2, 3, 50, True, True)
+    assert check_problem(*facts(draft=None)) == Problem(2, 3, 50, False, True)
+
+
+@pytest.mark.parametrize(
+    "changed, said",
+    [
+        ({"tokens": TensorFacts((2, 4), "UINT32", "ROW_MAJOR")}, r"tokens must be UINT32 \[2, 3\].*\[2, 4\]"),
+        ({"parents": TensorFacts((2, 3), "UINT32", "ROW_MAJOR")}, "parents must be INT32.*UINT32"),
+        ({"draft": TensorFacts((2, 3, 50), "BFLOAT16", "ROW_MAJOR")}, "must be alike"),
+        ({"draft": TensorFacts((2, 3, 50), "FLOAT32", "TILE")}, "draft_logits must be bfloat16.*FLOAT32"),
+        ({"target": TensorFacts((3, 50), "BFLOAT16", "TILE"), "draft": None}, r"\(3, 50\)"),
+        (
+            {"target": TensorFacts((2, 33, 50), "BFLOAT16", "TILE"), "draft": None},
+            "nodes must be from 1 to 32, got 33",
+        ),
+        (
+            {"uniforms": TensorFacts((2, 3), "UINT32", "ROW_MAJOR", on_device=False)},
+            "uniforms must be interleaved",
+        ),
+    ],
+)
+def test_refused_tensors(changed, said):
+    with pytest.raises(UnsupportedError, match=said):
+        check_problem(*facts(**changed))
+
+
+def test_a_layout_of_users_and_cores():
+    cores = [(x, y) for y in range(8) for x in range(8)]
+    alone = choose_work_split(cores, 3, 4000, None, None, 1)
+    assert (alone.groups, alone.slices, alone.hub) == (
+        (((0, 0),), ((1, 0),), ((2, 0),)),
+        (Slice(0, 4000),),
+        None,
+    )
+    whole = choose_work_split(cores, 8, 128256, None, None, 1)
+    assert whole.hub == (7, 7) and [len(group) for group in whole.groups] == 8 * [7]
+    assert sum(part.count for part in whole.slices) == 128256
+    assert all(part.first % 1024 == 0 and part.count > 0 for part in whole.slices)
+    row = choose_work_split(cores[:2], 5, 100, None, (0, 0), 2)
+    assert (row.groups, row.slices, row.hub) == ((((1, 0),),), (Slice(0, 100),), (0, 0))
+
+
+def test_refused_layouts():
+    cores = [(0, 0), (1, 0)]
+    for wanted in (0, 3, True, 1.0):
+        with pytest.raises(UnsupportedError, match="cores_per_user must be from 1 to 2"):
+            choose_work_split(cores, 1, 2000, wanted, None, 1)
+    with pytest.raises(UnsupportedError, match="2 cores per user needs these and a hub"):
+        choose_work_split(cores, 1, 2000, 2, None, 1)
+    with pytest.raises(UnsupportedError, match=r"a hub, \(5, 5\)"):
+        choose_work_split(cores, 1, 2000, 1, (5, 5), 2)
+
+
+def test_refused_sigmoids():
+    for alpha, beta in ((0.0, 1.0), (-1.0, 0.0), (1.0, 2.0), (-1e6, 1.0), (-1.0, 1e6)):
+        with pytest.raises(UnsupportedError, match="alpha < 0 < beta <= 100000"):
+            check_sigmoid(alpha, beta)
+    for value in (math.nan, -math.inf, "1", True):
+        with pytest.raises(UnsupportedError, match="alpha must be a finite number"):
+            check_sigmoid(value, 1.0)
+    assert check_sigmoid(-1e3, 1e3) == (-1e3, 1e3)
+
+
+def test_refused_numbers():
+    for value in (0.0, -1.0, math.nan, math.inf, "1", True):
+        with pytest.raises(UnsupportedError, match="temperature"):
+            check_temperature("temperature", value)
+    for warpers in ((40, 1.0), (0, 0.9)):
+        with pytest.raises(UnsupportedError, match="top_[kp]="):
+            check_warpers(*warpers)
