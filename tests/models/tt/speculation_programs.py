@@ -7,23 +7,10 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from models.llama31_8b.config import LlamaConfig
 from tests.support.tt_programs import half_split
 
 # Cycles of the 1 GHz clock that a row waits for the other: the host launches chip after chip.
 TIMEOUT_S = 0.02
-# Of rows of two chips, each of which has half of the heads.
-ROWS = LlamaConfig(
-    vocab_size=64,
-    hidden_size=128,
-    intermediate_size=128,
-    num_hidden_layers=1,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=64,
-    max_position_embeddings=256,
-    name="rows",
-)
 
 
 class Run(NamedTuple):
@@ -189,54 +176,3 @@ def _row(tensor, row: int, cached: int):
 
     parts = ttnn.get_device_tensors(tensor)
     return ttnn.to_torch(parts[row * len(parts) // 2])[0, :, :cached].float()
-
-
-def traced(
-    mesh, config, state, prompt: list[int], chunk_size: int, capacity: int, threshold: float, new_tokens: int
-) -> dict:
-    """A greedy text whose steps replay a trace, and whose guesses have a short tail, so that bypassed steps are soon
-    followed by guesses that leave keys out: tokens, hits, misses and bypassed positions, replays, who sent."""
-    from models.llama31_8b.tt.generator import Generator
-
-    ends = (chunk_size, chunk_size)
-    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold, ends=ends)
-    generator = Generator(model, prefill_chunk=32)
-    result = generator.generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
-    found = result.statistics
-    return {
-        "tokens": result.token_ids[0],
-        "counts": (found.hits, found.misses, found.bypassed_positions),
-        "replays": generator.replays,
-        "sent": found.sent,
-        "failures": found.failures,
-    }
-
-
-def row_decisions(
-    mesh,
-    config,
-    state,
-    prefilled,
-    chunk_size: int,
-    capacity: int,
-    threshold: float,
-    position: int,
-    tokens: list[int],
-) -> dict:
-    """Steps on rows of several chips, with a short tail: by step the priorities of every chip after each layer, and the
-    logits of the first chip of each row; what every chip counted of failures."""
-    import ttnn
-
-    ends = (chunk_size, chunk_size)
-    model, attend = build_pair(
-        mesh, config, state, capacity=capacity, chunk_size=chunk_size, threshold=threshold, ends=ends
-    )
-    load_cache(model, *prefilled)
-    told = {"decisions": [], "logits": []}
-    for step, token in enumerate(tokens):
-        out = model.decode(model.step_inputs([token], [position + step]))
-        model.check()
-        parts = ttnn.get_device_tensors(out)
-        told["logits"].append([ttnn.to_torch(part)[0, 0, 0].float() for part in parts[:: model.mesh_shape.tp]])
-        told["decisions"].append([[layer.last[0] for layer in chip] for chip in attend.log.read()])
-    return told | {"failures": attend.statistics().failures}

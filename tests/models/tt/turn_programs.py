@@ -63,39 +63,6 @@ def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_m
     return told | {"held": held, "whole": whole.token_ids[0]}
 
 
-def speculated_turns(
-    mesh, config, state, first: list[int], more: list[int], new_tokens: tuple[int, int], threshold: float
-) -> dict:
-    """Greedy texts of two turns that speculate between the rows of a pair, with a short tail, the second behind the
-    cached first; hits, misses and bypassed positions by turn and of both together; where the second's prefill began;
-    whether both rows hold the same keys and values at the end."""
-    import torch
-    import ttnn
-
-    from models.llama31_8b.results import ChipCounters
-    from models.llama31_8b.tt.generator import Generator
-    from tests.models.tt.speculation_programs import build_pair
-
-    model, _ = build_pair(mesh, config, state, capacity=96, chunk_size=32, threshold=threshold, ends=(32, 32))
-    generator = Generator(model, prefill_chunk=64)
-    told: dict = {"texts": [], "counts": [], "starts": []}
-    found = []
-    with mock.patch.object(model, "prefill", _seen(model.prefill, told["starts"])):
-        for prompt, tokens in zip((first, more), new_tokens, strict=True):
-            held = generator.cached_ids(0)
-            result = generator.generate([prompt], max_new_tokens=tokens, eos_token_ids=(), context=[held])
-            told["texts"].append(result.token_ids[0])
-            found.append(result.statistics)
-    for counts in (*found, ChipCounters.merged(found)):
-        told["counts"].append((counts.hits, counts.misses, counts.bypassed_positions))
-    cached = len(generator.cached_ids(0))
-    told["rows agree"] = all(
-        torch.equal(*(ttnn.to_torch(part)[0, :, :cached] for part in ttnn.get_device_tensors(tensor)))
-        for tensor in (*model.cache.keys, *model.cache.values)
-    )
-    return told | {"held": held, "failures": ChipCounters.merged(found).failures}
-
-
 def _seen(prefill, starts: list[int]):
     def call(tokens, user, start=0, **named):
         starts.append(start)
