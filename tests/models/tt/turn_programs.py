@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from unittest import mock
 
 from tests.models.tt.trace_programs import SMALLEST
@@ -28,39 +27,6 @@ def turns(mesh, first: list[int], more: list[int], new_tokens: int) -> dict:
     texts += Generator(model, prefill_chunk=32).generate([[*held, *more]], **request).token_ids
     caches.append(_cached(model, len(generator.cached_ids(0))))
     return {"texts": texts, "held": held, "starts": starts, "caches": caches}
-
-
-def drafted_turns(mesh, first: list[int], more: list[int], new_tokens: int, by_model: bool) -> dict:
-    """Greedy texts of two turns by drafts, looked up or of the model itself, the second behind the cached first; that
-    of one whole prefill without drafts; by turn the drafts accepted and rejected, and where prefills of the target and
-    of the draft model began."""
-    from models.llama31_8b.generation.sampling import SamplingParams
-    from models.llama31_8b.spec_decode.draft_settings import DraftShape
-    from models.llama31_8b.tt.generator import Generator
-    from models.llama31_8b.tt.spec_decode.drafters import ModelDrafter
-
-    def made():
-        model, _ = build(mesh, SMALLEST, capacity=96)
-        return model
-
-    request = {"max_new_tokens": new_tokens, "sampling": SamplingParams(0.0), "eos_token_ids": ()}
-    models = [made(), made()] if by_model else [made()]
-    drafter = ModelDrafter(models[1], prefill_chunk=32) if by_model else None
-    generator = Generator(models[0], DraftShape(2), drafter, prefill_chunk=32)
-    told: dict = {"texts": [], "counts": [], "starts": []}
-    for prompt in (first, more):
-        held = generator.cached_ids(0)
-        begun: list[list[int]] = [[] for _ in models]
-        with ExitStack() as stack:
-            for model, starts in zip(models, begun, strict=True):
-                stack.enter_context(mock.patch.object(model, "prefill", _seen(model.prefill, starts)))
-            result = generator.generate([prompt], context=[held], **request)
-        told["texts"].append(result.token_ids[0])
-        counts = result.speculation
-        told["counts"].append((counts.num_accepted_tokens, counts.num_draft_tokens))
-        told["starts"].append(begun)
-    whole = Generator(models[0], prefill_chunk=32).generate([[*held, *more]], **request)
-    return told | {"held": held, "whole": whole.token_ids[0]}
 
 
 def _seen(prefill, starts: list[int]):

@@ -9,7 +9,6 @@ from loguru import logger
 
 from models.llama31_8b.generation.sampling import SamplingParams
 from tests.models.tt.spec_decode.tree_programs import texts, texts_by_a_draft_model, texts_by_itself
-from tests.models.tt.turn_programs import drafted_turns
 from tests.support.tt_tolerances import MIN_PCC, NEAR_TIE, prompt, repeating
 
 LIMIT_S = 1700
@@ -49,15 +48,6 @@ def test_drawn_texts_take_the_references_numbers(sim_device, dispatch):
     counts = told["found"]["counts"]
     assert counts == told["wanted"]["counts"]
     assert 0 < counts["num_accepted_tokens"] < counts["num_draft_tokens"]
-
-
-@pytest.mark.sim
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_the_lowest_temperatures_give_the_greedy_text(sim_device):
-    """Drafts are verified at the nearest temperature that the op takes."""
-    told = sim_device("2x1").run(texts, PROMPTS[:1], 3, SamplingParams(1e-38), timeout=LIMIT_S)
-    assert told["found"]["texts"] == told["wanted"]["texts"] == told["plain"]
 
 
 @pytest.mark.sim
@@ -161,18 +151,3 @@ def test_a_layer_parallel_draft_on_one_chip_runs_the_same_mathematics(sim_device
     # Sequential drafts of the same weights would all be accepted.
     counts = told["counts"][0]
     assert counts["num_drafts"] == len(told["chains"]) == 2 and 0 < counts["num_accepted_tokens"] < 4
-
-
-@pytest.mark.sim
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("by_model", [False, True], ids=["look-up", "model"])
-def test_a_second_turn_goes_behind_the_cached_one(sim_device, by_model):
-    """Drafts know the whole conversation; a draft model, here the target itself, keeps what its own cache holds."""
-    first, more = repeating(48) + repeating(48)[:8], repeating(48)[2:8]
-    told = sim_device("2x1").run(drafted_turns, first, more, 7, by_model, timeout=LIMIT_S)
-    logger.info("{}", told)
-    assert told["texts"][1] == told["whole"] and told["held"] == first + told["texts"][0][:6]
-    assert told["starts"] == [[[0]] * (1 + by_model), [[32]] * (1 + by_model)]
-    accepted, drafted = (sum(counts) for counts in zip(*told["counts"], strict=True))
-    assert 0 < accepted <= drafted and (not by_model or accepted == drafted)
