@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bodies of stages with faults, called by name in the children that the runner starts."""
+"""Bodies of stages with faults, called by name in the children that the runner starts: each reads only what it needs,
+since torch takes seconds to import."""
 
 from __future__ import annotations
 
@@ -10,7 +11,6 @@ import time
 from pathlib import Path
 from unittest import mock
 
-from models.llama31_8b.check import on_chips, with_model
 from models.llama31_8b.check.findings import Check, Context, CouldNotRun
 
 
@@ -46,6 +46,8 @@ def lacks(context: Context) -> list[Check]:
 
 def without_driver(context: Context) -> list[Check]:
     """A host whose driver is not loaded, and so has none of its files."""
+    from models.llama31_8b.check import on_chips
+
     missing = Path("/sys/module/tenstorrent_not_loaded")
     return on_chips.driver_checks(missing / "version", missing / "hugepages", missing / "iommu")
 
@@ -55,6 +57,8 @@ def without_driver(context: Context) -> list[Check]:
 
 def tiny_layer(context: Context) -> list[Check]:
     """A layer of the tiny model, which takes a third of the stage's time on simulated chips."""
+    from models.llama31_8b.check import with_model
+
     with mock.patch.object(with_model, "BANKED", with_model.TINY.with_layers(1)):
         return with_model.interleaved(context)
 
@@ -63,6 +67,8 @@ def wrong_ones(context: Context) -> list[Check]:
     """An addition that gives one wrong value."""
     import ttnn
 
+    from models.llama31_8b.check import on_chips
+
     add = ttnn.add
     ttnn.add = lambda a, b: add(a, add(b, b))
     return on_chips.stock_op(context)
@@ -70,6 +76,7 @@ def wrong_ones(context: Context) -> list[Check]:
 
 def cut_link(context: Context) -> list[Check]:
     """The exchange with the cable unplugged before it."""
+    from models.llama31_8b.check import on_chips
     from runtime_patches.simulated_n150.links import Links
 
     Links(os.getpid()).cut()
@@ -80,6 +87,8 @@ def wrong_sum(context: Context) -> list[Check]:
     """The sum counts one part of it twice."""
     import ttnn
 
+    from models.llama31_8b.check import on_chips
+
     summed = ttnn.reduce_scatter
     with mock.patch.object(ttnn, "reduce_scatter", lambda x, **named: summed(ttnn.add(x, x), **named)):
         return on_chips.collectives(context)
@@ -87,6 +96,7 @@ def wrong_sum(context: Context) -> list[Check]:
 
 def every_guess_accepted(context: Context) -> list[Check]:
     """The chips verify with a threshold that no guess misses."""
+    from models.llama31_8b.check import with_model
     from models.llama31_8b.tt import settings
 
     make = settings.AttentionSettings
@@ -96,6 +106,7 @@ def every_guess_accepted(context: Context) -> list[Check]:
 
 def nothing_moved(context: Context) -> list[Check]:
     """Accepted keys and values stay where the tree's nodes were."""
+    from models.llama31_8b.check import with_model
     from models.llama31_8b.tt.kv_cache import KVCache
 
     with mock.patch.object(KVCache, "commit", lambda *given, **named: None):
