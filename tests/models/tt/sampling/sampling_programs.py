@@ -18,33 +18,29 @@ def make_chooser(mesh, params, vocab: int, **options):
 
 def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     """bfloat16 logits [rows, vocab], followed by the LM head's padding, in blocks of `block_tiles` tiles; cases:
-    pairs of parameters and uniform numbers, float64 [draws, rows].
+    pairs of parameters and uniform numbers, float64 [rows].
 
     Returns the arg-max of each row; the candidates' values and keys; for each
-    case the distribution its tokens are drawn from, as of `Sampler.borders`, and the tokens [draws, rows].
+    case the distribution its tokens are drawn from, as of `Sampler.borders`, and the tokens [rows].
     """
-    import torch
     import torch.nn.functional as F
     import ttnn
 
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.tt.model import read
 
-    rows, vocab = logits.shape
+    vocab = logits.shape[1]
     greedy = make_chooser(mesh, SamplingParams(), vocab, block_tiles=block_tiles)
     # What the head makes of the padding must not be chosen, even where it is larger than all logits.
     padded = F.pad(logits, (0, sum(greedy.blocks) - vocab), value=float(logits.max()) + 1)
     given = ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
     values, keys = greedy.candidates(given)
-    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
     draws = []
     for params, numbers in cases:
         sampler = make_chooser(mesh, params, vocab, block_tiles=block_tiles)
-        borders, picked = sampler.borders(values, keys), []
-        for row in numbers:
-            sampler.pick(*borders, sampler.uniforms(row.tolist()), output)
-            picked.append(read(output)[0])
-        draws.append({"borders": [read(part)[0, 0] for part in borders], "tokens": torch.stack(picked).long()})
+        borders = sampler.borders(values, keys)
+        picked = read(sampler.pick(*borders, sampler.uniforms(numbers.tolist())))[0].long()
+        draws.append({"borders": [read(part)[0, 0] for part in borders], "tokens": picked})
     return {
         "argmax": read(greedy(given))[0].long(),
         "values": read(values)[0, 0],

