@@ -7,10 +7,25 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from models.llama31_8b.config import LlamaConfig
 from tests.support.tt_programs import half_split
 
 # Cycles of the 1 GHz clock that a row waits for the other: the host launches chip after chip.
 TIMEOUT_S = 0.02
+
+
+# Of rows of two chips, each of which has half of the heads.
+ROWS = LlamaConfig(
+    vocab_size=64,
+    hidden_size=128,
+    intermediate_size=128,
+    num_hidden_layers=1,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=64,
+    max_position_embeddings=256,
+    name="rows",
+)
 
 
 class Run(NamedTuple):

@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from loguru import logger
 
-from models.llama31_8b.tiny import TINY
+from tests.models.tt.parallel_programs import CONFIG  # whose kernels tensor-parallel steps share
 from tests.models.tt.spec_decode.fuzzy_programs import draft_and_calibrate
 from tests.support.tt_tolerances import MIN_PCC, prompt
 
-# Two query heads and a key/value head a chip of two.
-CONFIG = replace(TINY, intermediate_size=64, num_attention_heads=4, num_key_value_heads=2)
 DRAFTED, DECIDED = [5], [5, 23]
 
 
