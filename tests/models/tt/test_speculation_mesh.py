@@ -30,7 +30,7 @@ def measured(
 @pytest.mark.parametrize(
     "shape, users, decode_sharding, predictor",
     [
-        ((2, 1), 8, "interleaved", "ends"),
+        pytest.param((2, 1), 8, "interleaved", "ends", marks=pytest.mark.slow),
         pytest.param((2, 1), 1, "sharded", "budget", marks=pytest.mark.slow),
         pytest.param((2, 2), 1, "interleaved", "ends", marks=pytest.mark.slow),
         ((2, 2), 8, "sharded", "budget"),

@@ -38,10 +38,10 @@ def measured(mesh, precision: str, users: int, capacity: int) -> dict:
 @pytest.mark.parametrize(
     "precision, shape",
     [
-        *(("performance", shape) for shape in SHAPES),
+        *(("performance", shape) for shape in SHAPES if shape != (1, 4)),
         ("accuracy", (1, 1)),
-        ("accuracy", (1, 8)),
-        *(pytest.param("accuracy", shape, marks=pytest.mark.slow) for shape in SHAPES[1:-1]),
+        pytest.param("performance", (1, 4), marks=pytest.mark.slow),
+        *(pytest.param("accuracy", shape, marks=pytest.mark.slow) for shape in SHAPES[1:]),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{value[0]}x{value[1]}",
 )
@@ -86,7 +86,11 @@ def prefilled(mesh, rows: list[int]) -> list[int]:
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.parametrize("shape", [(1, 1), (2, 4), (1, 8)], ids=lambda shape: f"{shape[0]}x{shape[1]}")
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1), pytest.param((2, 4), marks=pytest.mark.slow), (1, 8)],
+    ids=lambda shape: f"{shape[0]}x{shape[1]}",
+)
 def test_prefills_of_sharded_weights_build_and_fit_the_reserve(mock_mesh, shape):
     short, longest = mock_mesh(shape).run(prefilled, [160, PREFILL_CHUNK], timeout=1500)
     assert 0 < short < longest <= RESERVE_BYTES - LARGEST_TRACE_REGION

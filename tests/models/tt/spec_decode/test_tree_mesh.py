@@ -64,7 +64,11 @@ def test_a_step_over_trees_builds_and_fits(mock_mesh, shape, users, nodes, tempe
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "shape, users, nodes",
-    [((2, 1), 1, 16), ((2, 2), 8, 16), pytest.param((2, 4), 1, 32, marks=pytest.mark.slow)],
+    [
+        pytest.param((2, 1), 1, 16, marks=pytest.mark.slow),
+        ((2, 2), 8, 16),
+        pytest.param((2, 4), 1, 32, marks=pytest.mark.slow),
+    ],
     ids=lambda value: str(value).replace(", ", "x"),
 )
 def test_a_step_over_trees_that_speculates_builds_and_fits(mock_mesh, shape, users, nodes):
