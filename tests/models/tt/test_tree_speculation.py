@@ -263,6 +263,7 @@ def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, planned):
     ], "no token is emitted from a broken step"
 
 
+@pytest.mark.slow
 @pytest.mark.sim
 @pytest.mark.timeout(1800)
 def test_a_target_that_drafts_for_itself_writes_the_references_text(sim_mesh):
