@@ -7,8 +7,8 @@
 // reader sends each worker the row sums and maxima, and each adds the masses of its tiles (tile_mass.hpp) to moving
 // averages in DRAM, a word for each tile of the cache: half of what it was and half of the mass.
 //
-// A row for each query head of a key/value head counts. They lie in the op's config::query_tiles() of a head: its
-// `Places` says, for each of these, which rows of it are the next ones that count.
+// A row for each query head of a key/value head counts. They lie in the op's config::query_tiles() of a head: next() of its
+// `Places` says, of one of these after another, which rows of it count.
 
 #pragma once
 
@@ -50,7 +50,7 @@ class Totals {
 public:
     // Reads those of a head from where compute hands over its states, a page for each tile of queries, for this writer.
     template <typename Places>
-    void take(const Places& places) {
+    void take(Places places) {
         Words to = words() + totals_offset / sizeof(uint32_t);
         for (uint32_t tile = 0; tile < config::query_tiles(); ++tile) {
             cb_wait_front(config::cb_handover, 1);
@@ -59,7 +59,7 @@ public:
             }
             const Words page = words_at(get_read_ptr(config::cb_handover));
             const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
-            const Rows rows = places.rows_of(tile);
+            const Rows rows = places.next();
             for (uint32_t i = 0; i < rows.count; ++i) {
                 const uint32_t offset = mass_columns::row_offset(rows.at(i));
                 *to++ = *words_at(sums + offset);
@@ -251,8 +251,9 @@ private:
     void keep_chunk(uint32_t tiles) {
         const uint32_t rows = config::group_heads();
         uint32_t row = 0;
+        Places places = places_;
         for (uint32_t query_tile = 0; query_tile < config::query_tiles(); ++query_tile) {
-            const Rows here = places_.rows_of(query_tile);
+            const Rows here = places.next();
             if (here.count == 0) {
                 continue;
             }

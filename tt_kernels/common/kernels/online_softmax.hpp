@@ -262,13 +262,12 @@ inline void hand_out_masses(
         const uint32_t from = (maxima.fifo_limit - maxima.fifo_size + tile * maxima.fifo_page_size) << 4;
         volatile tt_l1_ptr uint32_t* to = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(
             (buffer.fifo_wr_ptr << 4) + mass_columns::tile_bytes);
-        for (uint32_t i = 0; i < rows.count; ++i) {
-            *to++ = *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(
-                from + mass_columns::row_offset(rows.at(i)) / 2);
+        for (uint32_t row = rows.first, end = rows.end(); row < end; row += rows.step) {
+            *to++ = *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(from + mass_columns::row_offset(row) / 2);
         }
         (void)to[-1];  // read back: they have reached L1
     }));
-    register_rows::clear_masses(index, register_rows::bands_of(rows.first, rows.end()));
+    register_rows::clear_masses(index, rows.first, rows.end(), rows.step);
 }
 
 // state = state * rescale + weights @ [values | 1] over `rows` tiles of keys; pops the weights.

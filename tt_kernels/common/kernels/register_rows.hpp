@@ -256,14 +256,18 @@ inline void round(uint32_t tiles, Bands bands) {
     });
 }
 
-// Leaves of a tile the even columns of the left faces.
-inline void clear_masses(Bands bands) {
-    for_each_band(bands, [] {
-        sfpi::dst_reg[1] = 0.0f;
-        sfpi::dst_reg[face_stride] = 0.0f;
-        sfpi::dst_reg[face_stride + 1] = 0.0f;
-        sfpi::dst_reg += band_stride;
-    });
+// Leaves of the bands of a tile that hold rows first, first + step, ... below `end` the even columns of the left face.
+inline void clear_masses(uint32_t first, uint32_t end, uint32_t step) {
+    constexpr uint32_t face_rows = face_stride * vector_rows;
+    for (uint32_t row = first, cleared = end; row < end; row += step) {
+        if (const uint32_t band = row / band_rows; band != cleared) {
+            const uint32_t at = (band + band / bands_per_face * bands_per_face) * band_rows;
+            TT_SFPSTORE(p_sfpu::LCONST_0, 0, ADDR_MOD_3, at + vector_rows);
+            TT_SFPSTORE(p_sfpu::LCONST_0, 0, ADDR_MOD_3, at + face_rows);
+            TT_SFPSTORE(p_sfpu::LCONST_0, 0, ADDR_MOD_3, at + face_rows + vector_rows);
+            cleared = band;
+        }
+    }
 }
 
 // See rescales_of_two. One of the factors is always 1, so there is one exponential, of minus the distance.
@@ -442,11 +446,16 @@ inline void round([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands)
     PACK((_llk_math_eltwise_unary_sfpu_params_(vector::round, 0, ckernel::VectorMode::None, tiles, bands)));
 }
 
-// Clears the columns of masses (mass_columns.hpp) of register `index` after that has been packed.
-inline void clear_masses([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
+// Clears the columns of masses (mass_columns.hpp) of rows first, first + step, ... below `end` of register `index`, after
+// that has been packed.
+inline void clear_masses(
+    [[maybe_unused]] uint32_t index,
+    [[maybe_unused]] uint32_t first,
+    [[maybe_unused]] uint32_t end,
+    [[maybe_unused]] uint32_t step) {
     PACK((TTI_STALLWAIT(ckernel::p_stall::STALL_SFPU, ckernel::p_stall::PACK)));
-    PACK((
-        _llk_math_eltwise_unary_sfpu_params_(vector::clear_masses, index, ckernel::VectorMode::None, bands)));
+    PACK((_llk_math_eltwise_unary_sfpu_params_(
+        vector::clear_masses, index, ckernel::VectorMode::None, first, end, step)));
 }
 
 // Column 0 of registers 0 and 1 holds two maxima per row. Register `merged_maximum` = the higher; registers 0 and 1 =

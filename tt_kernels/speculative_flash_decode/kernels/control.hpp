@@ -35,7 +35,7 @@ inline attention::HeadSplit split_of(uint32_t tokens, uint32_t chosen) {
 struct HeadRows {
     uint32_t first;
 
-    mass_columns::Rows rows_of(uint32_t) const { return {first, config::group_heads(), 1}; }
+    mass_columns::Rows next() const { return {first, config::group_heads(), 1}; }
 };
 
 }  // namespace control

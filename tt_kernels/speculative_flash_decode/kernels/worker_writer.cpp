@@ -183,9 +183,10 @@ void kernel_main() {
             keeper.keep_rest();
             if (reduces) {
                 keeper.keep_last();
-                if (!alone) {
-                    keeper.take_totals();  // while compute divides by them
+                if (alone) {
+                    totals.take(rows);
                 }
+                keeper.take_totals();  // while compute divides by them
             }
         } else {
             send_guess_or_partial();
@@ -211,10 +212,7 @@ void kernel_main() {
         }
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {
-                if (alone) {
-                    totals.take(rows);
-                }
-                if (alone || !reduces) {
+                if (!reduces) {
                     keeper.take_totals();
                 }
                 auto order = chosen_heads::order_of(control::ends_of(tokens), share.chosen, round);

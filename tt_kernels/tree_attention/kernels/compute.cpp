@@ -22,8 +22,9 @@ namespace {
 using namespace online_softmax;
 
 struct TreeStep : ChunkStep {
-    uint8_t end_tile;  // of queries, of the job
-    uint8_t unmasked;  // its first key tiles, which all nodes see
+    uint8_t end_tile;     // of queries, of the job
+    uint8_t unmasked;     // its first key tiles, which all nodes see
+    uint8_t root, roots;  // the first row of its query tile whose masses count, and how many do
 };
 
 // Hides keys from queries by the times of both (interval_tiles.hpp).
@@ -50,7 +51,9 @@ struct State : Steps<TreeStep, State> {
     static uint32_t slots() { return config::query_tiles(); }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
-    static mass_columns::Rows mass_rows(const TreeStep& step) { return jobs::Roots{}.rows_of(step.tile); }
+    static mass_columns::Rows mass_rows(const TreeStep& step) {
+        return {step.root, step.roots, config::nodes()};
+    }
 
     bool handed_over = false;  // the state before, which the writer may still be reading
 
@@ -59,6 +62,7 @@ struct State : Steps<TreeStep, State> {
     __attribute__((noinline)) void attend(
         const jobs::Job& job, const jobs::Span& span, const attention::Range& range, bool emits) {
         jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
+            [[maybe_unused]] jobs::Roots roots;
             for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
                 TreeStep step{};
                 step.tile = tile;
@@ -70,6 +74,11 @@ struct State : Steps<TreeStep, State> {
                     step.end_tile = job.tiles();
                 }
                 step.unmasked = span.unmasked(chunk);
+                if constexpr (config::hands_out_masses) {
+                    const mass_columns::Rows rows = roots.next();
+                    step.root = rows.first;
+                    step.roots = rows.count;
+                }
                 take(step);
             }
         });

@@ -97,16 +97,23 @@ inline Span span_of(uint32_t own) {
     return {prefix, attention::min(prefix + config::nodes(), config::cache_tiles() * tile_tokens)};
 }
 
-// Where the rows lie whose masses count (masses.hpp): of each query head the root's, in a job that has all of them.
-struct Roots {
-    __attribute__((noinline)) mass_columns::Rows rows_of(uint32_t tile) const {
-        const uint32_t nodes = config::nodes(), before = (tile * 32 + nodes - 1) / nodes;  // heads
-        const uint32_t first = before * nodes - tile * 32;
-        if (first >= 32 || before >= config::group_heads()) {
-            return {0, 0, nodes};
+// Where the rows lie whose masses count (masses.hpp): of each query head the root's, in a job that has all of them. One
+// query tile after another, without a division, which would take as long as the rest of a page of masses.
+class Roots {
+public:
+    // Those of the next query tile.
+    mass_columns::Rows next() {
+        mass_columns::Rows rows{row_, 0, config::nodes()};
+        for (const uint32_t heads = config::group_heads(); row_ < 32 && head_ < heads; ++head_) {
+            ++rows.count;
+            row_ += rows.step;
         }
-        return {first, attention::min((31 - first) / nodes + 1, config::group_heads() - before), nodes};
+        row_ -= 32;
+        return rows;
     }
+
+private:
+    uint32_t head_ = 0, row_ = 0;  // of the next root; the row from the next tile's first one on
 };
 
 // Takes the next chunk from the start of `range`: chunk_tiles, or the rest with the last of them if the buffers hold both.

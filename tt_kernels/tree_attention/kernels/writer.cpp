@@ -65,7 +65,7 @@ void scatter_results(uint32_t cb, const Accessor& output, const jobs::Job& job, 
     }
 }
 
-// The same for exact results whose guess is in DRAM. Returns the job's sums.
+// The same for exact results whose guess is in DRAM, and its first two query tiles prepared. Returns the job's sums.
 template <typename Accessor>
 job_sums::Sums scatter_measured(
     const Accessor& output,
@@ -74,9 +74,6 @@ job_sums::Sums scatter_measured(
     const jobs::Job& job,
     measured_rows::Pairs& pairs) {
     job_sums::Sums sums{};
-    for (uint32_t tile = 0; tile < attention::min(job.tiles(), 2); ++tile) {
-        pairs.prepare(guess, times, job, tile, tile);
-    }
     scatter_results(
         config::cb_output, output, job, [&](uint32_t tile) { pairs.hand_over(times, job, tile); },
         [&](uint32_t tile) {
@@ -208,11 +205,22 @@ void kernel_main() {
         if constexpr (config::hands_out_masses) {
             if (keeps) {
                 keeper.keep_rest();
+            }
+        }
+        if (config::speculate && reduces && !skipped) {
+            times.fetch(job.user, intervals);
+            for (uint32_t tile = 0; tile < attention::min(job.tiles(), 2); ++tile) {
+                pairs.prepare(guess, times, job, tile, tile);
+            }
+        }
+        if constexpr (config::hands_out_masses) {
+            if (keeps) {
                 if (reduces) {
                     keeper.keep_last();
-                    if (!alone) {
-                        keeper.take_totals();  // while compute divides by them
+                    if (alone) {
+                        totals.take(jobs::Roots{});
                     }
+                    keeper.take_totals();  // while compute divides by them
                 }
             }
         }
@@ -221,7 +229,6 @@ void kernel_main() {
                 send();
             }
         } else if (config::speculate && !skipped) {
-            times.fetch(job.user, intervals);
             const job_sums::Sums sums = scatter_measured(output, guess, times, job, pairs);
             job_sums::send(
                 sums, index, get_arg_val<uint32_t>(deciding_core), get_arg_val<uint32_t>(deciding_core + 1));
@@ -230,12 +237,8 @@ void kernel_main() {
         }
         if constexpr (config::hands_out_masses) {
             if (keeps && part.tiles() > 0) {
-                if (alone) {
-                    totals.take(jobs::Roots{});
-                } else if (!reduces) {
+                if (!reduces) {
                     keeper.keep_last();
-                }
-                if (alone || !reduces) {
                     keeper.take_totals();
                 }
                 auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
