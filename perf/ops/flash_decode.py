@@ -97,7 +97,10 @@ FLASH_DECODE = Family(
     points={
         "default": _SIZES,
         # Of a key/value head of Llama 3.1 8B; at 64K tokens with 3, 6 and 12 % of its tiles.
-        "chosen": [f"context=1024,8192 {_ENDS}", f"context=16384 {_CHOSEN} tiles=61"],
+        "chosen": [
+            *(f"context=1024,8192 {_ENDS}", f"context=16384 {_CHOSEN} tiles=61"),
+            f"context=65536 {_CHOSEN} tiles=61,123,246",
+        ],
         # What the sender pays for handing out the weights of its tiles.
         "weights": [f"context=8192 {_ENDS} masses=False,True"],
         "long": [
@@ -106,7 +109,7 @@ FLASH_DECODE = Family(
             *("context=512,1024 chunk_size=64 workers=2", "context=1024 chunk_size=32 workers=2,4"),
             *("context=256,2048 chunk_size=32 workers=7", "context=1024,5120 chunk_size=128 workers=7"),
             "context=2048 chunk_size=128 workers=2,3,7",
-            *(f"context=65536 {_CHOSEN} tiles=0,61,123,246", f"context=65536 {_CHOSEN} tiles=123 masses=True"),
+            *(f"context=65536 {_CHOSEN} tiles=0", f"context=65536 {_CHOSEN} tiles=123 masses=True"),
         ],
     },
     chip=lambda point: Chip("5x4"),
