@@ -69,7 +69,7 @@ def check_pairs(results: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
+@pytest.mark.parametrize("cache", ["bfloat16", pytest.param("bfloat8_b", marks=pytest.mark.slow)])
 def test_decoding_from_pages(sim_device, cache):
     """Both results, and each alone of bfloat16; blocks of all sizes, a shared prefix, chosen tiles."""
     case = Case(1, 4, 2, 64, CAPACITY, users=2, cache=cache, workers=None, grid=(4, 2))
