@@ -35,6 +35,7 @@ def programs(blocks: list[Block]) -> list[dict[str, str]]:
     return [row for block in blocks for row in block.rows]
 
 
+@pytest.mark.slow  # it installs a program
 def test_the_golden_sweep(report, tmp_path):
     """All programs of one chip; it merges those of several devices."""
     blocks = read(GOLDEN)
