@@ -4,42 +4,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import pytest
 import torch
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.load import load_model
-from perf.studies.quality import lm_eval as command
 from perf.studies.quality.forward import text_pass
 from tests.support.gguf_files import edit_json, untied, write_hf_folder, write_reciting_folder
-
-
-def run(model: str, tasks, *arguments: str) -> dict[str, dict]:
-    """Return by task what the command gives for the two tiny tasks."""
-    path = tasks / "results.json"
-    given = ["--model", model, "--tasks", "tiny_choice", "tiny_text", "--include-path", str(tasks), "--json", str(path)]
-    assert command.main([*given, "--chunk-size", "32", *arguments]) == 0
-    return {result["task"]: result for result in json.loads(path.read_text())}
-
-
-def test_threshold_0_scores_as_exact_attention(model, tasks, capsys):
-    exact = run(model, tasks, "--attention", "exact")
-    never = run(model, tasks, "--threshold", "0")
-    some = run(model, tasks, "--threshold", "0.1", "--batch-size", "2")
-    every = run(model, tasks, "--attention", "sink")
-    assert set(exact) == {"tiny_choice", "tiny_text"}
-    for name, result in exact.items():
-        assert result["hit_rate"] is None and never[name]["hit_rate"] == 0 and every[name]["hit_rate"] == 1
-        assert result["scores"] == pytest.approx(never[name]["scores"], rel=1e-4, nan_ok=True)
-        assert 0 < some[name]["hits"] < every[name]["hits"]
-    assert some["tiny_choice"]["bypassed"] > 0
-    assert "tiny_choice: acc,none" in capsys.readouterr().out
-    half = run(model, tasks, "--dtype", "bfloat16", "--threshold", "0.1")
-    assert half["tiny_text"]["hits"] > 0
 
 
 @pytest.fixture
@@ -184,15 +156,3 @@ def test_steps_after_a_special_token_that_stops_a_row_do_not_count(models):
     layers = 2
     recites = "reciting" in str(models[0].model.name_or_path)
     assert lm.hits == 3 * layers * 3 and stopped == (2 * layers * 1 if recites else 2 * layers * 4)
-
-
-def test_what_cannot_be_run_is_refused(model, tasks, capsys, monkeypatch):
-    given = ["--model", model, "--include-path", str(tasks)]
-    assert command.main(["--tasks", "no_such_task", *given]) == 2
-    assert "no task 'no_such_task'" in capsys.readouterr().err
-    assert command.main(["--tasks", "tiny_choice", *given, "--threshold", "-1"]) == 2
-    assert "threshold must be a number >= 0" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "lm_eval", None)
-    monkeypatch.delitem(sys.modules, "perf.studies.quality.harness")
-    assert command.main(["--tasks", "gsm8k"]) == 2
-    assert "pip install -e perf/studies/quality" in capsys.readouterr().err

@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from perf.studies.quality import paper_tables
-from perf.studies.quality.inputs import Texts
 from perf.studies.quality.paper_tables import TASKS, printed
-from tests.support.gguf_files import untied, write_hf_folder
 
 
 def arguments(model: str, tasks, *more: str) -> list[str]:
@@ -62,24 +61,33 @@ def test_every_printed_task_has_one_of_the_harness() -> None:
     assert {f"task: {name}" for name, _ in TASKS.values()} <= lines
 
 
-def test_figure_3_with_the_model_at_hand(tmp_path, capsys) -> None:
-    (tmp_path / "tale_of_two_cities.txt").write_text(Texts().book() * 2)
-    write_hf_folder(tmp_path / "tiny", untied(eos_token_ids=(), max_position_embeddings=2048))
-    given = ["--model", str(tmp_path / "tiny"), "--parts", "figure3", "--data", str(tmp_path), "--context", "1600"]
-    given += ["--thresholds", "0", "0.1", "--chunk-size", "64", "--dtype", "float32", "--torch-device", "cpu"]
-    assert paper_tables.main([*given, "--out", str(tmp_path / "out")]) == 0
+def test_other_tasks_of_the_harness(model, tasks, capsys) -> None:
+    """All metrics of a task by its own name, and those of the paper's tables by lm-eval's."""
+    names = ("--tasks", "tiny_choice", "tiny_text", "gsm8k_cot")
+    assert paper_tables.main(arguments(model, tasks, *names, "--thresholds", "0", "0.1", "inf")) == 0
     out = capsys.readouterr().out
-    assert "1600 tokens, S = 64 (paper, 16K: 8 of 10 at threshold 0" in out
-    rows = [line for line in out.splitlines() if line.startswith("| 0") or line.startswith("| inf")]
-    assert len(rows) == 3 and "of 10" in rows[0] and rows[0].endswith("| 0.0% |")
-    (layers,) = [line for line in out.splitlines() if line.startswith("- threshold 0.1:")]
-    assert len(layers.split(":")[1].split()) == 2
+    assert "| tiny_choice (acc,none) | 0.1 | " in out and "| GSM8K_COT (" in out and "stderr" not in out
+    for _, rows in pd.read_csv(tasks / "out" / "tables.csv").groupby("task"):
+        never, some, every = (rows[rows.threshold == at].iloc[0] for at in (0, 0.1, float("inf")))
+        assert never.hits == 0 < some.hits < every.hits and every.misses == 0
+        assert some.task != "tiny_choice" or some.bypassed > 0
+    half = arguments(model, tasks, "--tasks", "tiny_text", "--thresholds", "0.1", "--dtype", "bfloat16")
+    assert paper_tables.main(half) == 0
+    assert "| tiny_text (exact_match,flexible-extract) | 0.1 | " in capsys.readouterr().out
+
+
+def test_what_cannot_be_run_is_refused(model, tasks, capsys, monkeypatch) -> None:
+    assert paper_tables.main(arguments(model, tasks, "--tasks", "no_such_task")) == 2
+    assert "no_such_task cannot be run: the harness has no such task" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    monkeypatch.delitem(sys.modules, "perf.studies.quality.harness")
+    assert paper_tables.main(arguments(model, tasks, "--tasks", "tiny_text")) == 2
+    assert "pip install -e perf/studies/quality" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "arguments,message",
     [
-        (["--parts", "figure3"], "figure3 needs --data with the book"),
         (["--parts", "4"], "invalid choice: '4'"),
         (["--parts", "1", "--thresholds", "x"], "must be a number >= 0 or inf, got 'x'"),
     ],
