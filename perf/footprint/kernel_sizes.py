@@ -73,13 +73,14 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield each op with its name, on a chip's part of the model."""
     import ttnn
 
-    from models.llama31_8b.tt.layouts import in_banks
+    from models.llama31_8b.tt.layouts import in_banks, in_l1
     from models.llama31_8b.tt.sharding import MatmulConfig, Shards
     from tt_kernels.all_reduce.op import AllReduce
     from tt_kernels.banked_product.op import banked_product
     from tt_kernels.common.peer import ChipPairs
     from tt_kernels.common.tp_group import TpGroup
     from tt_kernels.compute_gate.op import OutcomeLog, set_compute_gate
+    from tt_kernels.decode_product.op import decode_product
     from tt_kernels.device_exchange.op import DeviceExchange
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
     from tt_kernels.gated_product.op import gated_product
@@ -180,9 +181,11 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     product = (fused, angles, angles, heads, kv_heads)
     yield "rotated_heads", lambda: rotated_heads(*product, **results)
     yield "cached_heads", lambda: cached_heads(*product, k, v, position, q_memory=ttnn.L1_MEMORY_CONFIG)
-    shape = MatmulConfig("gate_up", 4096, 7168, "bfloat8_b", Shards(1, 32), Shards(1, 32), 1)
+    shape = MatmulConfig("gate_up", 4096, 7168, "bfloat8_b", Shards(32, 128), Shards(56, 128))
     weight = ttnn.empty([1, 1, shape.inputs, shape.outputs], ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh, in_banks(shape))
     yield "banked_product", lambda: banked_product(tile(1, 1, 128, shape.inputs), weight)
+    rows = ttnn.empty([1, 1, users, shape.inputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, in_l1(mesh, shape.source))
+    yield "decode_product", lambda: decode_product(rows, weight, in_l1(mesh, shape.result))
     exchange = DeviceExchange(pairs, users)
     yield (
         "device_exchange",

@@ -19,7 +19,16 @@ from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import dtype_name
 from models.llama31_8b.tt.precision import TILE_BYTES
 from models.llama31_8b.tt.sharding import FLASH_DECODE
-from perf.lib.launch_labels import ALL_REDUCE, CACHED_HEADS, GATED_PRODUCT, ROTATED_HEADS, around, each_call, in_layers
+from perf.lib.launch_labels import (
+    ALL_REDUCE,
+    CACHED_HEADS,
+    DECODE_PRODUCT,
+    GATED_PRODUCT,
+    ROTATED_HEADS,
+    around,
+    each_call,
+    in_layers,
+)
 from tt_kernels.all_reduce.op import AllReduce
 
 from .graph import calls_of
@@ -43,8 +52,7 @@ class Launch:
         layer: None outside the layers.
         dram: read of DRAM; padding: of that, columns past the weight's own.
         moved: written by an op that changes nothing but the place.
-        cores: that have buffers in its programs, for a sharded product all that the multicast reaches, of which 12 read
-            and multiply.
+        cores: that have buffers in its programs.
         programs: its device operations.
     """
 
@@ -101,7 +109,7 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
         op = name
         if name == GENERIC:
             if now["ours"] is None:
-                known = ", ".join((FLASH_DECODE, ALL_REDUCE, GATED_PRODUCT, ROTATED_HEADS, CACHED_HEADS))
+                known = ", ".join((FLASH_DECODE, ALL_REDUCE, DECODE_PRODUCT, GATED_PRODUCT, ROTATED_HEADS, CACHED_HEADS))
                 raise RuntimeError(f"{GENERIC} in a decode step: only {known} are known")
             op, given = now["ours"], given[0][:-1]  # the last is the result, the all-reduce's first in L1
         now["inside"] = True
@@ -126,6 +134,7 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
             in_layers(model, now),
             named(attention_policies, FLASH_DECODE, FLASH_DECODE),
             named(AllReduce, "__call__", ALL_REDUCE),
+            named(modules, DECODE_PRODUCT, DECODE_PRODUCT),
             named(modules, GATED_PRODUCT, GATED_PRODUCT),
             named(layouts, ROTATED_HEADS, ROTATED_HEADS),
             named(layouts, CACHED_HEADS, CACHED_HEADS),

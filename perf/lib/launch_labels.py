@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 # How the parts of a layer are named whose programs are generic ops to ttnn.
 ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
-GATED_PRODUCT, ROTATED_HEADS, CACHED_HEADS = "gated_product", "rotated_heads", "cached_heads"
+DECODE_PRODUCT, GATED_PRODUCT = "decode_product", "gated_product"
+ROTATED_HEADS, CACHED_HEADS = "rotated_heads", "cached_heads"
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Labels:
         parts: list[tuple[Any, str, str]] = [
             (type(attention), "__call__", ATTENTION),
             (AllReduce, "__call__", ALL_REDUCE),
+            (modules, "decode_product", DECODE_PRODUCT),
             (modules, "gated_product", GATED_PRODUCT),
             (layouts, "rotated_heads", ROTATED_HEADS),
             (layouts, "cached_heads", CACHED_HEADS),

@@ -26,7 +26,7 @@ from models.llama31_8b.tt.sharding import hidden_shards
 from models.llama31_8b.tt.weights import EMBEDDING as TABLE
 from models.llama31_8b.tt.weights import WeightStore
 from perf.footprint.mesh_build import blank_weights
-from perf.lib.launch_labels import ATTENTION, Label, Labels, Tensor
+from perf.lib.launch_labels import ATTENTION, DECODE_PRODUCT, Label, Labels, Tensor
 from perf.lib.tensors import errors_of
 from perf.step.device import SEED, fill
 from perf.step.shapes import TOKEN
@@ -229,15 +229,20 @@ def programs_of(spans: list[ProgramSpan], labels: Labels) -> list[dict[str, Any]
     return found
 
 
+def is_product(label: Label) -> bool:
+    """Return whether a call multiplies its first tensor by a weight, its second."""
+    return label.name == "linear" or label.part == DECODE_PRODUCT
+
+
 def shape_of(label: Label) -> str:
     """Return the weight's rows and columns of a product, else the first tensor's."""
-    tensor = next(iter(label.tensors[1:2] if label.name == "linear" else label.tensors), None)
+    tensor = next(iter(label.tensors[1:2] if is_product(label) else label.tensors), None)
     return "" if tensor is None else "x".join(map(str, tensor.shape[2:]))
 
 
 def bytes_read(label: Label) -> int:
     """Return the bytes of a product's weight, or of the cache that attention reads; 0 for others."""
-    if label.name == "linear":
+    if is_product(label):
         return _bytes(label.tensors[1])
     if label.part == ATTENTION:
         return sum(map(_bytes, label.tensors[1:3]))

@@ -21,13 +21,15 @@ FIDELITY = {"BFLOAT16": "HiFi3", "BFLOAT8_B": "HiFi2", "BFLOAT4_B": "LoFi"}
 
 @dataclass(frozen=True)
 class Buffer:
-    """`pages` pages of `page_bytes` on the cores of `roles`. dtype: the name of a ttnn dtype."""
+    """`pages` pages of `page_bytes` on the cores of `roles`. dtype: the name of a ttnn dtype. tile_rows: of a page that
+    is a tile."""
 
     index: int
     dtype: str
     page_bytes: int
     pages: int
     roles: frozenset[str]
+    tile_rows: int = 32
 
     @property
     def bytes(self) -> int:
@@ -70,7 +72,10 @@ def circular_buffer(buffer: Buffer, cores: Mapping[str, Sequence[Core]]) -> Any:
         "UINT32": ttnn.uint32,
     }
     page = ttnn.CBFormatDescriptor(
-        buffer_index=buffer.index, data_format=names[buffer.dtype], page_size=buffer.page_bytes
+        buffer_index=buffer.index,
+        data_format=names[buffer.dtype],
+        page_size=buffer.page_bytes,
+        tile=ttnn.TileDescriptor(buffer.tile_rows, 32),
     )
     on = [core for role in sorted(buffer.roles) for core in cores[role]]
     return ttnn.CBDescriptor(total_size=buffer.bytes, core_ranges=core_set(*on), format_descriptors=[page])

@@ -12,6 +12,7 @@ import torch
 import ttnn
 
 from tt_kernels.banked_product.op import banked_product
+from tt_kernels.decode_product.op import decode_product
 from tt_kernels.gated_product.op import gated_product
 
 from ..config import LlamaConfig
@@ -92,31 +93,25 @@ class Projection:
 
 
 class BankedProjection(Projection):
-    """A weight whose columns are split over the DRAM banks, for rows one tile high, sharded by columns in L1. program:
-    of the product; source, result: memory of the rows and of their product."""
+    """A weight whose columns are split over the DRAM banks, for rows one tile high, sharded by columns in L1. source,
+    result: memory of the rows and of their product."""
 
-    def __init__(self, weight: ttnn.Tensor, program: Any, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
+    def __init__(self, weight: ttnn.Tensor, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
         super().__init__(weight)
-        self.program, self.source, self.result = program, source, result
+        self.source, self.result = source, result
 
     def decode(self, x: ttnn.Tensor) -> Any:
-        return ttnn.linear(
-            x,
-            self.weight,
-            dtype=ttnn.bfloat16,
-            memory_config=self.result,
-            program_config=self.program,
-            compute_kernel_config=kernel_config(dtype_name(self.weight)),
-        )
+        return decode_product(x, self.weight, self.result)
 
     def decode_into(self, x: ttnn.Tensor, memory: Any) -> Any:
         return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
     def rows(self, x: ttnn.Tensor, memory: Any) -> Any:
-        """Multiply a tile of rows as in a decode step; of more rows, each core reads blocks of the weight where they
-        are."""
+        """Multiply a tile of rows as in a decode step, padding too, since attention reads all keys and values of a tile;
+        of more rows, each core reads blocks of the weight where they are."""
         if x.padded_shape[2] == TILE:
-            return self.decode_into(ttnn.interleaved_to_sharded(x, self.source), memory)
+            source = ttnn.interleaved_to_sharded(x, self.source)
+            return ttnn.sharded_to_interleaved(decode_product(source, self.weight, self.result, True), memory)
         return linear_from_banks(x, self.weight, memory)
 
 

@@ -135,7 +135,7 @@ def adjacent_pairs(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 # Part of every key: increase it when the layout of a converted tensor changes.
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 _SHOWN_NAME = 40  # characters of a model's or precision's name in a folder's
 
 

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The decode product: how it is split at 8B shapes, against float64 on the simulated N150, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from loguru import logger
+
+from models.llama31_8b.config import preset
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.precision import precision_config
+from models.llama31_8b.tt.sharding import ShardedDecodeConfig
+from perf.lib.tensors import errors_of
+from tests.support.run_op import Call, In, Make, refusals, run_ops
+from tests.tt_kernels.banked_product.test_banked_product import banks
+from tt_kernels.common.circular_buffers import l1_bytes
+from tt_kernels.decode_product.op import REGISTERS, WEIGHTS, Split, buffers_of
+
+OP = "tt_kernels.decode_product.op:decode_product"
+HERE = "tests.tt_kernels.decode_product.test_decode_product"
+INPUTS = 7 * 32  # on seven cores: blocks end inside none of them, or between two
+NARROW, WIDE = (23 * 32, 2 * 32), (31 * 32, 11 * 32)  # columns, of which a bank has so many: the last one fewer
+
+
+def shards(cores: int, columns: int, buffer: str = "L1"):
+    """Return the ttnn.MemoryConfig of rows one tile high with so many columns on each core of a chip's first."""
+    import ttnn
+
+    grid = ttnn.num_cores_to_corerangeset(cores, ttnn.CoreCoord(8, 8), row_wise=True)
+    spec = ttnn.ShardSpec(grid, [32, columns], ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, getattr(ttnn.BufferType, buffer), spec)
+
+
+def rows(users: int = 1, inputs: int = INPUTS, dtype: str = "bfloat16", **options) -> In:
+    x = torch.randn(1, 1, users, inputs, generator=torch.Generator().manual_seed(users)).to(torch.bfloat16)
+    return In(x, dtype, **({"memory": Make(f"{HERE}:shards", 7, 32), "read": "x"} | options))
+
+
+def weight(shape: tuple[int, int] = NARROW, dtype: str = "bfloat8_b", **options) -> In:
+    outputs, columns = shape
+    values = torch.randn(1, 1, INPUTS, outputs, generator=torch.Generator().manual_seed(outputs))
+    return In(values, dtype, **({"memory": Make(f"{HERE}:banks_of", columns), "read": "weight"} | options))
+
+
+def banks_of(columns: int):
+    return banks(INPUTS, columns)
+
+
+@given(
+    inputs=st.integers(1, 448),
+    outputs=st.integers(1, 1008),
+    dtype=st.sampled_from(WEIGHTS),
+)
+def test_every_column_is_one_cores_and_blocks_fit(inputs, outputs, dtype):
+    columns = -(-outputs // 12)
+    split = Split.of(inputs, outputs, columns, dtype)
+    parts = [split.part(core) for core in range(split.cores)]
+    assert [column for first, count in parts for column in range(first, first + count)] == list(range(outputs))
+    assert split.inner * split.blocks == inputs and split.cores <= 12
+    assert split.piece == columns <= REGISTERS or split.piece <= REGISTERS // 2 < columns
+    assert -(-columns // split.piece) == (1 if columns <= REGISTERS else -(-columns // (REGISTERS // 2)))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (1, 4), (1, 8)], ids=lambda shape: f"{shape[0]}x{shape[1]}")
+def test_products_of_8b_fit_a_core(shape):
+    """Three blocks of the weight beside what a step keeps in L1."""
+    plan, precision = ShardedDecodeConfig.of(preset("llama-3.1-8b"), MeshShape(*shape), 32), precision_config("bfloat16", 1)
+    for dtype in ("bfloat8_b", *({"bfloat16"} if shape[1] > 1 else ())):
+        for product in plan.layer(precision.layer):
+            name = dtype.upper()
+            split = Split.of(product.inputs // 32, product.outputs // 32, product.bank_columns // 32, name)
+            assert max(l1_bytes(buffers_of(split, name, 32)).values()) < 900_000, (product, split)
+
+
+@pytest.mark.sim
+def test_all_formats_are_as_close_to_float64_as_their_bits(sim_device):
+    """Columns that stay in the registers and columns that are added up in L1; users in the upper half of a tile and in
+    all of it; padding rows where they are asked for."""
+    cases = [
+        (1, NARROW, "bfloat8_b", (6, 128), 0.005),
+        (16, WIDE, "bfloat4_b", (8, 128), 0.006),
+        (17, NARROW, "bfloat4_b", (23, 32), 0.005),
+        (5, WIDE, "bfloat16", (31, 32), 0.005),
+        (32, WIDE, "bfloat8_b", (16, 64), 0.006),
+    ]
+    calls = [
+        Call(OP, rows(users), weight(shape, dtype), Make(f"{HERE}:shards", *memory))
+        for users, shape, dtype, memory, _ in cases
+    ]
+    calls.append(Call(OP, *calls[0].arguments, with_padding=True, padded=("out",)))
+    *found, padded = run_ops(sim_device("8x8"), calls)
+    for (users, *case, limit), values in zip(cases, found, strict=True):
+        errors = errors_of(values["out"], values["x"].double() @ values["weight"].double())
+        logger.info("{} users, {}: {}", users, case, errors)
+        assert values["out"].shape[2] == users and errors["error"] < limit and errors["pcc"] > 0.9999
+    assert torch.equal(padded["out"][:, :, :1], found[0]["out"])
+    assert padded["out"].shape[2] == 32 and not padded["out"][:, :, 1:].any(), "x's padding rows are zeros"
+
+
+@pytest.mark.mock_mesh
+def test_what_is_refused_is_named(mock_mesh):
+    result = Make(f"{HERE}:shards", 6, 128)
+    calls = {
+        "x must be a ttnn.Tensor, it is a int": (3, weight(), result),
+        "x must be bfloat16 TILE on the device, it is BFLOAT8_B": (rows(dtype="bfloat8_b"), weight(), result),
+        "x must have 1 to 32 users, got (1, 1, 33, 224)": (rows(33, memory="DRAM"), weight(), result),
+        "x must be width-sharded in L1, it is INTERLEAVED in DRAM": (rows(memory="DRAM"), weight(), result),
+        "weight must be width-sharded in DRAM, it is INTERLEAVED in DRAM": (rows(), weight(memory="DRAM"), result),
+        "x (1, 1, 1, 448) and weight (1, 1, 224, 736) must share whole tiles": (
+            rows(inputs=2 * INPUTS, memory=Make(f"{HERE}:shards", 7, 64)),
+            weight(),
+            result,
+        ),
+        "memory_config must be width-sharded in L1, it is INTERLEAVED in DRAM": (
+            rows(),
+            weight(),
+            Make("ttnn:DRAM_MEMORY_CONFIG"),
+        ),
+    }
+    found = refusals(mock_mesh((1, 1)), {said: Call(OP, *arguments) for said, arguments in calls.items()})
+    for said, message in found.items():
+        assert message.startswith(f"UnsupportedError: {said}"), message

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+// SPDX-License-Identifier: Apache-2.0
+//
+// Fetches the users' rows from the cores that hold them, a block of the inner dimension at a time, then takes the result
+// to the cores that shall hold it. Of a tile only the rows in use are moved: what the others hold stays, and reaches no
+// row in use. More users than a face has rows take whole tiles.
+
+#include <cstdint>
+
+#include "api/dataflow/dataflow_api.h"
+#include "tt_kernels/common/kernels/arguments.hpp"
+
+namespace {
+
+constexpr uint32_t cb_rows = get_named_compile_time_arg_val("cb_rows");
+constexpr uint32_t cb_result = get_named_compile_time_arg_val("cb_result");
+constexpr uint32_t blocks = get_named_compile_time_arg_val("blocks");
+constexpr uint32_t inner = get_named_compile_time_arg_val("inner");
+constexpr uint32_t slots = get_named_compile_time_arg_val("slots");
+constexpr uint32_t pieces = get_named_compile_time_arg_val("pieces");  // of a tile: one for each pair of faces, or all
+constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
+constexpr uint32_t row_tiles = get_named_compile_time_arg_val("row_tiles");
+constexpr uint32_t result_tiles = get_named_compile_time_arg_val("result_tiles");
+constexpr uint32_t tile_bytes = get_named_compile_time_arg_val("tensor_tile_bytes");
+constexpr uint32_t kept_bytes = get_tile_size(cb_rows);  // here: the upper half of a tile, or all of it
+constexpr uint32_t face_bytes = tile_bytes / 4;
+constexpr uint32_t ids = 2;  // of transactions: blocks on their way
+
+uint64_t on_core(uint32_t places, uint32_t index, uint32_t address) {
+    const uint32_t place = get_common_arg_val<uint32_t>(places + index);
+    return get_noc_addr(place & 0xffff, place >> 16, address);
+}
+
+void fetch(uint32_t block, uint32_t to) {
+    const uint32_t end = (block + 1) * inner;
+    for (uint32_t tile = block * inner, count = 0; tile < end; tile += count) {
+        const uint32_t at = tile % row_tiles;
+        count = row_tiles - at < end - tile ? row_tiles - at : end - tile;
+        const uint64_t base =
+            on_core(COMMON_INDEX(row_places), tile / row_tiles, COMMON_ARG(rows) + at * tile_bytes);
+        noc_async_read_one_packet_set_state(base, piece_bytes);
+        uint32_t from = static_cast<uint32_t>(base);
+        for (uint32_t i = 0; i < count; ++i, from += tile_bytes, to += kept_bytes) {
+            for (uint32_t piece = 0; piece < pieces; ++piece) {
+                noc_async_read_one_packet_with_state(from + piece * face_bytes, to + piece * face_bytes);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void kernel_main() {
+    const uint32_t first = RUNTIME_ARG(first);
+    const uint32_t count = RUNTIME_ARG(count);
+    const uint32_t buffer = get_write_ptr(cb_rows);
+    for (uint32_t block = 0, slot = 0; block < blocks; ++block, slot = slot + 1 == slots ? 0 : slot + 1) {
+        cb_reserve_back(cb_rows, (block == 0 ? 1 : 2) * inner);
+        noc_async_read_set_trid(1 + block % ids);
+        fetch(block, buffer + slot * inner * kept_bytes);
+        if (block > 0) {
+            noc_async_read_barrier_with_trid(1 + (block - 1) % ids);
+            cb_push_back(cb_rows, inner);
+        }
+    }
+    noc_async_read_barrier_with_trid(1 + (blocks - 1) % ids);
+    cb_push_back(cb_rows, inner);
+    noc_async_read_set_trid(0);
+
+    const uint32_t from = get_read_ptr(cb_result);
+    for (uint32_t column = 0; column < count; ++column) {
+        cb_wait_front(cb_result, column + 1);
+        const uint32_t tile = first + column;
+        const uint64_t to = on_core(
+            COMMON_INDEX(result_places), tile / result_tiles,
+            COMMON_ARG(result) + tile % result_tiles * tile_bytes);
+        for (uint32_t piece = 0; piece < pieces; ++piece) {
+            noc_async_write_one_packet(
+                from + column * kept_bytes + piece * face_bytes, to + piece * face_bytes, piece_bytes);
+        }
+    }
+    noc_async_write_barrier();
+}

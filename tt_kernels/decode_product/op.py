@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Multiply a decode step's rows by a weight whose columns are split over the DRAM banks.
+
+The stock program for such a weight multicasts whole tiles of rows, of which one user's row is a thirty-second. Of a
+narrow weight that takes longer than reading it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, circular_buffer, l1_bytes, largest_buffers
+from tt_kernels.common.cores import check_on_device, core_list, core_set, l1_free, noc_core_of
+from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.tensor_facts import (
+    UnsupportedError,
+    check_rows,
+    check_user_rows,
+    unsupported_if_refused,
+    width_shards,
+)
+
+if TYPE_CHECKING:
+    import ttnn
+
+KERNELS = Path(__file__).parent / "kernels"
+TILE = 32
+WEIGHTS = ("BFLOAT16", "BFLOAT8_B", "BFLOAT4_B")
+FACE_ROWS, ROW_BYTES = 16, 32  # of bfloat16 tiles
+IN_REGISTERS, IN_L1 = 8, 4  # tiles of the inner dimension in a block
+WEIGHT_BYTES = 192 * 1024  # of a block of the weight
+SLOTS = 3  # blocks of either input in L1: one is multiplied, two arrive
+REGISTERS = 8  # tiles of float32 sums
+
+
+@dataclass(frozen=True)
+class Split:
+    """How a product is split, in tiles.
+
+    inner: of the inner dimension in a block, of which there are `blocks`. columns: of each of `cores`, one beside each
+    bank; the last may have fewer. piece: columns that the registers hold at once: all of a core's, from the first block
+    to the last, or some of them, whose blocks are added up in L1.
+    """
+
+    inner: int
+    blocks: int
+    columns: int
+    outputs: int
+    cores: int
+    piece: int
+
+    @classmethod
+    def of(cls, inputs: int, outputs: int, columns: int, dtype: str) -> Split:
+        """Split a product of these many tiles, `columns` of them in each bank."""
+        alone = columns <= REGISTERS
+        most = min(IN_REGISTERS if alone else IN_L1, WEIGHT_BYTES // (columns * TILE_BYTES[dtype]))
+        inner = max((n for n in range(1, most + 1) if inputs % n == 0), default=1)
+        piece = columns if alone else -(-columns // -(-columns // (REGISTERS // 2)))
+        return cls(inner, inputs // inner, columns, outputs, -(-outputs // columns), piece)
+
+    def part(self, core: int) -> tuple[int, int]:
+        """Return the first column of a core, and how many it has."""
+        first = core * self.columns
+        return first, min(self.columns, self.outputs - first)
+
+
+def decode_product(
+    x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.MemoryConfig, with_padding: bool = False
+) -> Any:
+    """Return x @ weight, bfloat16 [1, 1, users, outputs].
+
+    x: bfloat16 [1, 1, users, inputs], TILE, width-sharded in L1, 1 to 32 users.
+    weight: bfloat16, bfloat8_b or bfloat4_b [1, 1, inputs, outputs], TILE, width-sharded over the DRAM banks.
+    memory_config: of the result, width-sharded in L1.
+    with_padding: multiply x's padding rows too; without it those of the result are undefined.
+
+    The matrix unit takes the fewest passes that use all bits of the weight, and sums up in float32; a core with more
+    than eight tiles of columns rounds the sum to bfloat16 after each block of the inner dimension. In a region of the
+    compute gate the op is skipped. Errors: UnsupportedError.
+    """
+    import ttnn
+
+    _check(x, weight)
+    if memory_config.memory_layout.name != "WIDTH_SHARDED" or memory_config.buffer_type.name != "L1":
+        kind = f"{memory_config.memory_layout.name} in {memory_config.buffer_type.name}"
+        raise UnsupportedError(f"memory_config must be width-sharded in L1, it is {kind}")
+    device, outputs = x.device(), weight.shape[3]
+    columns = weight.memory_config().shard_spec.shape[1] // TILE
+    split = Split.of(x.shape[3] // TILE, -(-outputs // TILE), columns, weight.dtype.name)
+    whole = with_padding or x.shape[2] > FACE_ROWS
+    buffers = buffers_of(split, weight.dtype.name, TILE if whole else FACE_ROWS)
+    result = ttnn.empty([1, 1, x.shape[2], outputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory_config)
+    needed, free = max(l1_bytes(buffers).values()), l1_free(device)
+    if needed > free:
+        raise UnsupportedError(f"buffers take {needed} bytes of L1, {free} are free ({largest_buffers(buffers)})")
+    return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers, whole))
+
+
+def _check(x: Any, weight: Any) -> None:
+    found, other = check_user_rows("x", x), check_rows("weight", weight, WEIGHTS)
+    width_shards("x", x)
+    memory = weight.memory_config()
+    kind = (memory.memory_layout.name, memory.buffer_type.name)
+    if kind != ("WIDTH_SHARDED", "DRAM"):
+        raise UnsupportedError(f"weight must be width-sharded in DRAM, it is {kind[0]} in {kind[1]}")
+    if found.shape[3] != other.shape[2] or found.shape[3] % TILE:
+        raise UnsupportedError(f"x {found.shape} and weight {other.shape} must share whole tiles of inputs")
+    unsupported_if_refused(check_on_device, "weight", weight, x.device())
+
+
+def buffers_of(split: Split, dtype: str, rows: int) -> dict[str, Buffer]:
+    """Return the circular buffers of a product by the name of the weight's dtype; all its cores have them. rows: of a
+    tile in L1, the upper half where that is enough."""
+    everywhere = frozenset({"all"})
+    pages = {
+        "cb_rows": ("BFLOAT16", SLOTS * split.inner),
+        "cb_weight": (dtype, SLOTS * split.inner * split.columns),
+        "cb_result": ("BFLOAT16", split.columns),
+    }
+    high = {name: TILE if name == "cb_weight" else rows for name in pages}
+    return {
+        name: Buffer(index, of, TILE_BYTES[of] * high[name] // TILE, count, everywhere, high[name])
+        for index, (name, (of, count)) in enumerate(pages.items())
+    }
+
+
+def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer], whole: bool) -> Any:
+    """whole: all rows of a tile are multiplied."""
+    import ttnn
+
+    device, place, users = x.device(), noc_core_of(x.device()), x.shape[2]
+    beside = device.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.NOC_0)
+    cores = [(core.x, core.y) for core in beside[: split.cores]]
+    spec, result_spec = (tensor.memory_config().shard_spec for tensor in (x, result))
+    constants = {name: buffer.index for name, buffer in buffers.items()} | {
+        "inner": split.inner,
+        "blocks": split.blocks,
+        "columns": split.columns,
+        "piece": split.piece,
+        "slots": SLOTS,
+        "tensor_tile_bytes": TILE_BYTES["BFLOAT16"],
+        "pieces": 1 if whole else 2,
+        "piece_bytes": TILE_BYTES["BFLOAT16"] if whole else users * ROW_BYTES,
+        "row_tiles": spec.shape[1] // TILE,
+        "result_tiles": result_spec.shape[1] // TILE,
+    }
+    per_core = {
+        core: dict(zip(("bank", "first", "count"), (bank, *split.part(bank)), strict=True))
+        for bank, core in enumerate(cores)
+    }
+
+    def places(shards: Any) -> list[int]:
+        return [x | y << 16 for x, y in map(place, core_list(shards.grid))]
+
+    config = ttnn.ComputeConfigDescriptor(
+        math_fidelity=getattr(ttnn.MathFidelity, FIDELITY[weight.dtype.name]),
+        fp32_dest_acc_en=True,
+        dst_full_sync_en=split.piece == split.columns,
+    )
+    kernels = [
+        kernel_descriptor(
+            KERNELS / "read_weight.cpp",
+            ttnn.ReaderConfigDescriptor(),
+            constants=constants,
+            common={"weight": weight.buffer_address()},
+            per_core=per_core,
+        ),
+        kernel_descriptor(
+            KERNELS / "move_rows.cpp",
+            ttnn.WriterConfigDescriptor(),
+            constants=constants,
+            common={
+                "rows": x.buffer_address(),
+                "result": result.buffer_address(),
+                "row_places": places(spec),
+                "result_places": places(result_spec),
+            },
+            per_core=per_core,
+        ),
+        kernel_descriptor(KERNELS / "multiply.cpp", config, constants=constants, per_core=per_core),
+    ]
+    return ttnn.ProgramDescriptor(
+        kernels=kernels,
+        semaphores=[],
+        cbs=[circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()],
+    )
+
