@@ -109,7 +109,9 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
         op = name
         if name == GENERIC:
             if now["ours"] is None:
-                known = ", ".join((FLASH_DECODE, ALL_REDUCE, DECODE_PRODUCT, GATED_PRODUCT, ROTATED_HEADS, CACHED_HEADS))
+                known = ", ".join(
+                    (FLASH_DECODE, ALL_REDUCE, DECODE_PRODUCT, GATED_PRODUCT, ROTATED_HEADS, CACHED_HEADS)
+                )
                 raise RuntimeError(f"{GENERIC} in a decode step: only {known} are known")
             op, given = now["ours"], given[0][:-1]  # the last is the result, the all-reduce's first in L1
         now["inside"] = True

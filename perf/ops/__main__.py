@@ -26,6 +26,7 @@ from perf.lib.tables import Kept, markdown
 from perf.ops import (
     attention,
     collectives,
+    decode_product,
     flash_decode,
     gated_product,
     gemm,
@@ -54,6 +55,7 @@ FAMILIES: dict[str, Family] = {
     "prefill_attention": prefill.ATTENTION,
     "prefill_parts": prefill.PARTS,
     "all_reduce": collectives.ALL_REDUCE,
+    "decode_product": decode_product.DECODE_PRODUCT,
     "gated_product": gated_product.GATED_PRODUCT,
     "rotated_heads": rotated_heads.ROTATED_HEADS,
 }

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from perf.lib.chip import Chip, timed_launch
 from perf.ops.family import Family, Row, measurable
 
-GRIDS = {1: "8x8", 2: "8x7", 4: "8x2", 8: "8x1"}  # the cores that hold shards, by tp
+GRIDS = {1: "8x8", 2: "8x7", 4: "8x7", 8: "8x7"}  # the cores that hold shards, by tp
 SCALE = 4.0  # of gates, so that sigmoids come close to 0 and 1
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, circular_buffer, l1_bytes, largest_buffers
-from tt_kernels.common.cores import check_on_device, core_list, core_set, l1_free, noc_core_of
+from tt_kernels.common.cores import check_on_device, core_list, l1_free, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
@@ -187,4 +187,3 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
         semaphores=[],
         cbs=[circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()],
     )
-

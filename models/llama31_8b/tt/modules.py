@@ -107,8 +107,8 @@ class BankedProjection(Projection):
         return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
     def rows(self, x: ttnn.Tensor, memory: Any) -> Any:
-        """Multiply a tile of rows as in a decode step, padding too, since attention reads all keys and values of a tile;
-        of more rows, each core reads blocks of the weight where they are."""
+        """Multiply a tile of rows as in a decode step, padding too, since attention reads all keys and values of a
+        tile; of more rows, each core reads blocks of the weight where they are."""
         if x.padded_shape[2] == TILE:
             source = ttnn.interleaved_to_sharded(x, self.source)
             return ttnn.sharded_to_interleaved(decode_product(source, self.weight, self.result, True), memory)

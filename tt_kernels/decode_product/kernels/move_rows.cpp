@@ -17,7 +17,8 @@ constexpr uint32_t cb_result = get_named_compile_time_arg_val("cb_result");
 constexpr uint32_t blocks = get_named_compile_time_arg_val("blocks");
 constexpr uint32_t inner = get_named_compile_time_arg_val("inner");
 constexpr uint32_t slots = get_named_compile_time_arg_val("slots");
-constexpr uint32_t pieces = get_named_compile_time_arg_val("pieces");  // of a tile: one for each pair of faces, or all
+constexpr uint32_t pieces =
+    get_named_compile_time_arg_val("pieces");  // of a tile: one for each pair of faces, or all
 constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
 constexpr uint32_t row_tiles = get_named_compile_time_arg_val("row_tiles");
 constexpr uint32_t result_tiles = get_named_compile_time_arg_val("result_tiles");
