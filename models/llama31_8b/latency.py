@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 MIN_CONTEXT, MAX_CONTEXT = 1024, 131072
@@ -174,55 +174,15 @@ def token_latency(
     return fixed + hits * (sfd_r + max(sfd_s - sfd_r, per_layer)) + misses * (per_layer + sfd_s)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """One point of figure 7. Times in nanoseconds of device kernels; attention times are those of one layer.
-
-    mode: "tp", "sp+tp", or "split" for tensor parallelism whose cache is split over two rows. tp_chips: of a
-    tensor-parallel group, all chips with "tp" and else half of them. hit_rate, hits, misses, sender_ns and receiver_ns
-    are None but with "sp+tp".
-    """
-
-    mode: str
-    context: int
-    chips: int
-    tp_chips: int
-    layers: int
-    hit_rate: float | None
-    hits: int | None
-    misses: int | None
-    fixed_ns: float
-    per_layer_ns: float
-    flash_decode_ns: float
-    sender_ns: float | None
-    receiver_ns: float | None
-    token_latency_ns: float
-
-    @property
-    def tokens_per_s_per_user(self) -> float:
-        """Return 1 / token latency."""
-        return 1e9 / self.token_latency_ns
-
-    @property
-    def attention_overhead_ns(self) -> float:
-        """Return what attention adds to a token: its latency less fixed_ns and every layer's per_layer_ns."""
-        return self.token_latency_ns - self.fixed_ns - self.layers * self.per_layer_ns
-
-    def to_dict(self) -> dict[str, object]:
-        """Return fields and derived figures, for machines."""
-        derived = {name: getattr(self, name) for name in ("tokens_per_s_per_user", "attention_overhead_ns")}
-        return asdict(self) | derived
-
-
-def estimate(
+def token_ns(
     context: int,
     hit_rate: float | None,
     chips: int,
     times: Times = EXECUTED,
     keys: int | None = None,
     split_cache: bool = False,
-) -> Estimate:
-    """Estimate one decoded token of Llama 3.1 8B, batch 1.
+) -> float:
+    """Return the nanoseconds of one decoded token of Llama 3.1 8B, batch 1: a point of figure 7.
 
     Args:
         context: cached positions, MIN_CONTEXT to MAX_CONTEXT.
@@ -244,41 +204,22 @@ def estimate(
         raise ValueError(f"chips must be one of {', '.join(map(str, counts))}, got {chips!r}")
     if not isinstance(context, int) or not MIN_CONTEXT <= context <= MAX_CONTEXT:
         raise ValueError(f"context must be a whole number in {MIN_CONTEXT}..{MAX_CONTEXT}, got {context!r}")
-    hits, misses, sender, receiver = None, None, None, None
     tp_chips = chips // 2 if two_rows else chips
-    if hit_rate is not None:
-        hits, misses = split_layers(LAYERS, hit_rate)
-        sender = times.sender_ns(context, tp_chips)
-        receiver = times.receiver_ns(context, tp_chips, keys)
     costs = times.costs(tp_chips)
-    per_layer = costs.per_layer_ns + (0 if hit_rate is None else times.pair_ns)
+    if hit_rate is not None:
+        sender, receiver = times.sender_ns(context, tp_chips), times.receiver_ns(context, tp_chips, keys)
+        fixed = costs.fixed_ns + (0 if keys is None else selection_ns(context, tp_chips))
+        return token_latency(fixed, costs.per_layer_ns + times.pair_ns, None, sender, receiver, LAYERS, hit_rate)
     if split_cache:
         exact = times.flash_decode_ns(max(MIN_CONTEXT, -(-context // 2)), tp_chips) + times.merge_ns
     else:
         exact = times.flash_decode_ns(context, tp_chips)
-    fixed = costs.fixed_ns + (selection_ns(context, tp_chips) if hit_rate is not None and keys is not None else 0)
-    latency = token_latency(fixed, per_layer, exact, sender, receiver, LAYERS, hit_rate)
-    return Estimate(
-        mode="split" if split_cache else "tp" if hit_rate is None else "sp+tp",
-        context=context,
-        chips=chips,
-        tp_chips=tp_chips,
-        layers=LAYERS,
-        hit_rate=hit_rate,
-        hits=hits,
-        misses=misses,
-        fixed_ns=fixed,
-        per_layer_ns=per_layer,
-        flash_decode_ns=exact,
-        sender_ns=sender,
-        receiver_ns=receiver,
-        token_latency_ns=latency,
-    )
+    return token_latency(costs.fixed_ns, costs.per_layer_ns, exact)
 
 
 def step_ns(hit_rate: float, context: int, chips: int, keys: int | None = None, times: Times = EXECUTED) -> float:
     """Return the nanoseconds of an SP+TP step whose hit rate is a mean over tokens: the line from no hits to all."""
-    none, full = (estimate(context, rate, chips, times, keys).token_latency_ns for rate in (0.0, 1.0))
+    none, full = (token_ns(context, rate, chips, times, keys) for rate in (0.0, 1.0))
     return none + hit_rate * (full - none)
 
 
@@ -323,7 +264,7 @@ def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str 
     keys = budget_keys(context) if guess == "budget" else None
     found = []
     for count in (count for count in CHIP_COUNTS if count <= chips):
-        found.append(Layout(1, count, estimate(context, None, count).tokens_per_s_per_user))
+        found.append(Layout(1, count, 1e9 / token_ns(context, None, count)))
         if 2 * count <= chips:
             speculative = step_ns(hit_rate, context, 2 * count, keys)
             found.append(Layout(2, count, 1e9 / speculative))

@@ -50,13 +50,12 @@ def _listed(sentences: Sequence[str]) -> str:
 def _tokens(options: argparse.Namespace) -> Answer:
     times = PaperTimes()
     costs = [{"chips": count} | asdict(times.costs(count)) for count in CHIP_COUNTS]
-    points = gains.estimates(
+    rows = gains.figure_rows(
         sorted(set(options.context or FIGURE_CONTEXTS)),
         sorted(set(options.chips or CHIP_COUNTS)),
         sorted(set(options.hit_rate or FIGURE_HIT_RATES)),
         times,
     )
-    rows = gains.estimate_rows(points)
     text = table(rows, "context chips mode hit_rate tokens_per_s_per_user over_tp")
     told = f"{PaperTimes.__doc__}\n{table(costs, 'chips fixed_ns per_layer_ns flash_decode_ns')}\n{times}"
     return rows, f"{text}\n\n{told}"

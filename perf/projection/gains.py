@@ -12,13 +12,12 @@ from models.llama31_8b.latency import (
     CHIP_COUNTS,
     LAYERS,
     MIN_CONTEXT,
-    Estimate,
     Times,
     budget_keys,
-    estimate,
     split_layers,
     step_ns,
     token_latency,
+    token_ns,
 )
 
 Row = dict[str, Any]
@@ -38,21 +37,17 @@ HITS_ASSUMPTIONS = (
 )
 
 
-def estimates(
-    contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], times: Times
-) -> list[Estimate]:
-    """Return figure 7's points: full tensor parallelism and SP+TP at each hit rate, by context and chips."""
-    return [
-        estimate(context, rate, count, times)
-        for context, count in product(contexts, chips)
-        for rate in (None, *(hit_rates if count > 1 else ()))
-    ]
-
-
-def estimate_rows(points: Sequence[Estimate]) -> list[Row]:
-    """Return each estimate with its speed-up over full tensor parallelism on as many chips."""
-    full = {(point.context, point.chips): point.token_latency_ns for point in points if point.mode == "tp"}
-    return [p.to_dict() | {"over_tp": full[p.context, p.chips] / p.token_latency_ns} for p in points]
+def figure_rows(contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], times: Times) -> list[Row]:
+    """Return figure 7's points: full tensor parallelism and SP+TP at each hit rate, by context and chips, and how much
+    faster than full tensor parallelism on as many chips."""
+    rows = []
+    for context, count in product(contexts, chips):
+        tp = token_ns(context, None, count, times)
+        for rate in (None, *(hit_rates if count > 1 else ())):
+            ns = token_ns(context, rate, count, times)
+            row = {"context": context, "chips": count, "mode": "tp" if rate is None else "sp+tp", "hit_rate": rate}
+            rows.append(row | {"tokens_per_s_per_user": 1e9 / ns, "over_tp": tp / ns})
+    return rows
 
 
 def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072), chips: int = 16) -> list[Row]:
@@ -81,7 +76,7 @@ def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072),
         ns = step_ns(share, context, chips, keys) / tokens
         row = dict(zip(GROUP, key, strict=True)) | {"hit_rate": share, "tokens_per_step": tokens}
         row |= {"projected": context, "chips": chips, "tokens_per_s": 1e9 / ns}
-        row["over_tp"] = estimate(context, None, min(chips, CHIP_COUNTS[-1])).token_latency_ns / exact / ns
+        row["over_tp"] = token_ns(context, None, min(chips, CHIP_COUNTS[-1])) / exact / ns
         found.append(row | {"over_misses": step_ns(0.0, context, chips, keys) / exact / ns})
     return found
 

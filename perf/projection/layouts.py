@@ -19,8 +19,8 @@ from models.llama31_8b.latency import (
     Costs,
     Times,
     budget_keys,
-    estimate,
     step_ns,
+    token_ns,
 )
 from perf.lib.data_file import FOLDER, read
 from perf.step.figures import over_formula
@@ -128,8 +128,8 @@ def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS
     for count in chips:
         for context in contexts:
             row, keys = min(count, CHIP_COUNTS[-1]), budget_keys(context)
-            tp = estimate(context, None, row, times=times).token_latency_ns
-            split = estimate(context, None, count, times=times, split_cache=True).token_latency_ns
+            tp = token_ns(context, None, row, times)
+            split = token_ns(context, None, count, times, split_cache=True)
 
             def speculative(rate: float, count=count, context=context, keys=keys) -> float:
                 return step_ns(rate, context, count, keys, times)

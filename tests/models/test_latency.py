@@ -11,11 +11,11 @@ import pytest
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
     EXECUTED,
-    estimate,
     layouts,
     split_layers,
     step_ns,
     token_latency,
+    token_ns,
 )
 
 CONTEXTS = (1024, 5000, 32768, 65536, 98304, 131072)
@@ -24,10 +24,7 @@ CONTEXTS = (1024, 5000, 32768, 65536, 98304, 131072)
 @pytest.mark.parametrize("chips", CHIP_COUNTS)
 def test_a_token_at_1k_takes_what_the_parts_sum_to(chips):
     costs = EXECUTED.costs(chips)
-    point = estimate(1024, None, chips)
-    whole = costs.fixed_ns + 32 * (costs.per_layer_ns + costs.flash_decode_ns)
-    assert point.token_latency_ns == whole and point.tokens_per_s_per_user == 1e9 / whole
-    assert (point.mode, point.hits, point.misses, point.hit_rate, point.tp_chips) == ("tp", None, None, None, chips)
+    assert token_ns(1024, None, chips) == costs.fixed_ns + 32 * (costs.per_layer_ns + costs.flash_decode_ns)
 
 
 @pytest.mark.parametrize("chips", [2, 4, 8])
@@ -35,16 +32,14 @@ def test_a_token_at_1k_takes_what_the_parts_sum_to(chips):
 @pytest.mark.parametrize("hit_rate", [0, 0.3, 0.5, 0.875, 0.99, 1])
 def test_sp_tp_as_a_timeline_of_two_groups(hit_rate, context, chips):
     """A hit's layer ends when both the sender's attention and the receiver's layer have; a miss is serial."""
-    point, half = estimate(context, hit_rate, chips), EXECUTED.costs(chips // 2)
+    half, at = EXECUTED.costs(chips // 2), (context, chips // 2)
     clock, per_layer = half.fixed_ns, half.per_layer_ns + EXECUTED.pair_ns
     for layer in range(32):
         if layer + 1 <= 32 * hit_rate:
-            clock = max(clock + point.sender_ns, clock + point.receiver_ns + per_layer)
+            clock = max(clock + EXECUTED.sender_ns(*at), clock + EXECUTED.receiver_ns(*at) + per_layer)
         else:
-            clock = clock + point.sender_ns + per_layer
-    assert point.token_latency_ns == pytest.approx(clock, rel=1e-12)
-    assert point.hits + point.misses == 32 and point.mode == "sp+tp"
-    assert point.attention_overhead_ns == pytest.approx(clock - half.fixed_ns - 32 * per_layer)
+            clock = clock + EXECUTED.sender_ns(*at) + per_layer
+    assert token_ns(context, hit_rate, chips) == pytest.approx(clock, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +59,7 @@ def test_hits_by_hand():
 
 def test_a_mean_hit_rate_is_on_the_line_between_whole_layers():
     for hits in (0, 8, 31, 32):
-        assert step_ns(hits / 32, 65536, 8) == pytest.approx(estimate(65536, hits / 32, 8).token_latency_ns)
+        assert step_ns(hits / 32, 65536, 8) == pytest.approx(token_ns(65536, hits / 32, 8))
 
 
 def test_layouts_are_the_estimates_of_every_mesh_in_order_of_speed():
@@ -73,8 +68,7 @@ def test_layouts_are_the_estimates_of_every_mesh_in_order_of_speed():
     assert [one.tokens_per_s for one in found] == sorted((one.tokens_per_s for one in found), reverse=True)
     for one in found:
         rate = 0.5 if one.rows == 2 else None
-        same = estimate(65536, rate, one.rows * one.columns).tokens_per_s_per_user
-        assert one.tokens_per_s == pytest.approx(same)
+        assert one.tokens_per_s == pytest.approx(1e9 / token_ns(65536, rate, one.rows * one.columns))
     cases = [(2, 4096), (8, 65536), (8, 131072), (16, 65536), (16, 1024)]
     assert [str(layouts(*of)[0]) for of in cases] == ["1x2", "1x8", "1x8", "2x8", "1x8"]
     assert layouts(8, 1) == layouts(8, 1024)
@@ -82,26 +76,25 @@ def test_layouts_are_the_estimates_of_every_mesh_in_order_of_speed():
 
 def test_a_cache_split_over_two_rows_and_what_a_pair_adds_by_hand():
     times, half = replace(EXECUTED, pair_ns=70.0, merge_ns=900.0), EXECUTED.costs(8)
-    point = estimate(131072, None, 16, times=times, split_cache=True)
     attention = times.flash_decode_ns(65536, 8) + 900
-    assert point.token_latency_ns == pytest.approx(half.fixed_ns + 32 * (half.per_layer_ns + attention))
-    assert (point.mode, point.tp_chips, point.hit_rate) == ("split", 8, None)
-    shortest = [estimate(context, None, 2, times=times, split_cache=True) for context in (1024, 2048)]
-    assert shortest[0].token_latency_ns == shortest[1].token_latency_ns
-    pair = [estimate(65536, 0.0, 16, times=one).token_latency_ns for one in (replace(times, pair_ns=0.0), times)]
+    wanted = half.fixed_ns + 32 * (half.per_layer_ns + attention)
+    assert token_ns(131072, None, 16, times, split_cache=True) == pytest.approx(wanted)
+    shortest, same = (token_ns(context, None, 2, times, split_cache=True) for context in (1024, 2048))
+    assert shortest == same
+    pair = [token_ns(65536, 0.0, 16, one) for one in (replace(times, pair_ns=0.0), times)]
     assert pair[1] == pytest.approx(pair[0] + 32 * 70)
 
 
 def test_latency_falls_with_the_hit_rate_and_grows_with_the_context():
     for chips in (2, 4, 8):
         for context in CONTEXTS:
-            series = [estimate(context, i / 32, chips).token_latency_ns for i in range(33)]
+            series = [token_ns(context, i / 32, chips) for i in range(33)]
             assert series == sorted(series, reverse=True)
             assert series[0] > series[-1]
-            waits = [estimate(context, 0.5, chips, keys=keys) for keys in (None, context // 2, context)]
-            assert 0 < waits[0].receiver_ns <= waits[1].receiver_ns <= waits[2].receiver_ns <= waits[2].sender_ns
+            waits = [EXECUTED.receiver_ns(context, chips // 2, keys) for keys in (None, context // 2, context)]
+            assert 0 < waits[0] <= waits[1] <= waits[2] <= EXECUTED.sender_ns(context, chips // 2)
     for rate, chips in [(None, n) for n in CHIP_COUNTS] + [(0.75, n) for n in (2, 4, 8)]:
-        series = [estimate(context, rate, chips).token_latency_ns for context in CONTEXTS]
+        series = [token_ns(context, rate, chips) for context in CONTEXTS]
         assert series == sorted(set(series))
 
 
@@ -122,4 +115,4 @@ def test_latency_falls_with_the_hit_rate_and_grows_with_the_context():
 )
 def test_bad_input_names_the_value(change, named):
     with pytest.raises(ValueError, match=named):
-        estimate(**{"context": 65536, "hit_rate": 0.5, "chips": 8, **change})
+        token_ns(**{"context": 65536, "hit_rate": 0.5, "chips": 8, **change})

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.llama31_8b.latency import EXECUTED, budget_keys, estimate, selection_ns, step_ns
+from models.llama31_8b.latency import EXECUTED, budget_keys, selection_ns, step_ns, token_ns
 from perf.lib.data_file import FOLDER, ROOT, read
 from perf.projection.__main__ import main
 from perf.projection.gains import hit_rows, layer_rows
@@ -31,7 +31,7 @@ def test_windows_are_averaged_and_tokens_divide_the_step():
     tree = HITS | {"nodes": 4, "rule": "joint", "hit_rate": 0.5, "tokens_per_step": 3.0, "exact_tokens_per_step": 2.0}
     one, tree = hit_rows([HITS | {"hit_rate": 0.25}, HITS | {"hit_rate": 0.75}, tree], (65536,))
     assert (one["hit_rate"], one["tokens_per_step"], one["nodes"], one["rule"]) == (0.5, 1, 1, None)
-    assert one["tokens_per_s"] == pytest.approx(estimate(65536, 0.5, 16).tokens_per_s_per_user)
+    assert one["tokens_per_s"] == pytest.approx(1e9 / token_ns(65536, 0.5, 16))
     assert tree["tokens_per_s"] == pytest.approx(3 * one["tokens_per_s"])
     assert tree["over_tp"] == pytest.approx(1.5 * one["over_tp"]) and one["over_misses"] > 1
     (chain,) = hit_rows([HITS | {"nodes": 16, "rule": "every node", "hit_rate": 0.5}], (65536,))
@@ -59,11 +59,14 @@ def test_each_further_layer_adds_a_pitch_and_appendix_f_counts_the_rest_once():
 def test_a_budget_costs_its_keys_and_their_choice():
     """At 64K a guess of 6,747 keys arrives later than one of both ends, and the tiles are chosen first."""
     assert budget_keys(8192) == 1999 and budget_keys(65536) == 6747 and budget_keys(1024) < 1024
-    ends, budget = (estimate(65536, 0.95, 8, keys=keys) for keys in (None, budget_keys(65536)))
-    assert ends.receiver_ns < budget.receiver_ns < budget.sender_ns
-    assert budget.receiver_ns == pytest.approx(EXECUTED.flash_decode_ns(6747, 4) + EXECUTED.hop_ns)
-    assert budget.fixed_ns - ends.fixed_ns == pytest.approx(selection_ns(65536, 4)) == 77119
-    assert selection_ns(65536, 1) == 3 * 77119 < 0.01 * estimate(65536, None, 1).token_latency_ns
+    ends, budget = (EXECUTED.receiver_ns(65536, 4, keys) for keys in (None, budget_keys(65536)))
+    assert ends < budget < EXECUTED.sender_ns(65536, 4)
+    assert budget == pytest.approx(EXECUTED.flash_decode_ns(6747, 4) + EXECUTED.hop_ns)
+    without, chosen = (
+        token_ns(65536, 0.0, 8, keys=keys) for keys in (None, budget_keys(65536))
+    )  # misses wait for no guess
+    assert chosen - without == pytest.approx(selection_ns(65536, 4)) == 77119
+    assert selection_ns(65536, 1) == 3 * 77119 < 0.01 * token_ns(65536, None, 1)
     row = HITS | {"predictor": "budget", "hit_rate": 0.95}
     (found,) = hit_rows([row, row | {"predictor": "own decay=0.5 budget=0.90"}], (65536,))
     assert found["tokens_per_s"] == pytest.approx(1e9 / step_ns(0.95, 65536, 16, budget_keys(65536)))
@@ -108,7 +111,7 @@ def test_bad_options_end_with_status_2_and_one_line(arguments, named, capsys):
 def test_the_report_shows_speeds_and_what_they_follow_from(capsys):
     assert main(["tokens", "--context", "64K", "--hit-rate", "87.5%", "--chips", "8"]) == 0
     out = capsys.readouterr().out
-    tp, sp = (estimate(65536, rate, 8, PaperTimes()) for rate in (None, 0.875))
-    assert f"| 65536 | 8 | tp | - | {tp.tokens_per_s_per_user:.4g} | 1 |" in out
-    assert f"| 0.875 | {sp.tokens_per_s_per_user:.4g} | {tp.token_latency_ns / sp.token_latency_ns:.4g} |" in out
+    tp, sp = (token_ns(65536, rate, 8, PaperTimes()) for rate in (None, 0.875))
+    assert f"| 65536 | 8 | tp | - | {1e9 / tp:.4g} | 1 |" in out
+    assert f"| 0.875 | {1e9 / sp:.4g} | {tp / sp:.4g} |" in out
     assert "| 4 | 638529 | 387584 | 56024 |" in out

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.llama31_8b.latency import EXECUTED, LAYERS, Times, estimate
+from models.llama31_8b.latency import EXECUTED, LAYERS, Times, token_ns
 from perf.lib.data_file import FOLDER, read
 from perf.ops.__main__ import FAMILIES, run
 from perf.projection.layouts import caching_apart, layout_rows, load
@@ -25,7 +25,7 @@ def test_a_token_by_parts_is_that_of_the_layers_bench():
     rows = [row for row in read(STEPS)[1] if (row["stage"], row["sharding"]) == (TOKEN, "sharded")]
     assert {row["tp"] for row in rows} == {1, 2, 4}
     for row in rows:
-        token = estimate(row["context"], None, row["tp"], times=times).token_latency_ns
+        token = token_ns(row["context"], None, row["tp"], times)
         assert token == pytest.approx(row["cycles"], rel=1e-3)
 
 
@@ -51,7 +51,7 @@ def test_attention_lies_on_the_line_of_executed_contexts():
 def test_a_rows_cells_are_estimates_of_the_same_times():
     times, _ = load()
     (row,) = layout_rows((65536,), (16,))
-    tp, split = (estimate(65536, None, n, times=times, split_cache=n == 16).token_latency_ns for n in (8, 16))
+    tp, split = (token_ns(65536, None, n, times, split_cache=n == 16) for n in (8, 16))
     assert row["split"] == pytest.approx(tp / split) and row["tp_tokens_per_s"] == pytest.approx(1e9 / tp)
     costs = times.costs(8)
     half = times.flash_decode_ns(32768, 8) + times.merge_ns
