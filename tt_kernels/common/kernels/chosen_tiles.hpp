@@ -26,20 +26,20 @@ inline uint32_t bits_of(uint32_t word) {
 }
 
 // Keeps the bits of tiles [begin, end) in `words`, and writes how many of them are before each word `count` words
-// behind. Returns how many there are.
+// behind. Returns how many there are. No key is read before that, so the loop has no more than it must.
 inline uint32_t keep(volatile uint32_t* words, uint32_t count, uint32_t begin, uint32_t end) {
-    uint32_t kept = 0;
-    for (uint32_t at = begin / word_bits; at * word_bits < end; ++at) {
-        uint32_t word = words[at];
-        if (at == begin / word_bits) {
-            word &= ~0u << begin % word_bits;
-        }
-        if (end - at * word_bits < word_bits) {
-            word &= ~(~0u << end % word_bits);
-        }
-        words[at] = word;
+    if (begin >= end) {
+        return 0;
+    }
+    const uint32_t first = begin / word_bits, last = (end - 1) / word_bits;
+    words[first] = words[first] & ~0u << begin % word_bits;
+    words[last] = words[last] & ~0u >> (word_bits - 1 - (end - 1) % word_bits);
+    uint32_t kept = 0, word = words[first];
+    for (uint32_t at = first; at <= last; ++at) {
+        const uint32_t next = words[at + 1];  // it takes a while; the last one, of the counts, is not used
         words[count + at] = kept;
         kept += bits_of(word);
+        word = next;
     }
     return kept;
 }
