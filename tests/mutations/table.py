@@ -152,8 +152,8 @@ MUTATIONS = [
     Mutation(
         "a tile behind the middle is chosen",
         f"{COMMON}/chosen_tiles.hpp",
-        "word &= ~(~0u << end % word_bits);",
-        "word &= ~(~0u << (end % word_bits + 1));",
+        "(word_bits - 1 - (end - 1) % word_bits)",
+        "(word_bits - 1 - end % word_bits)",
         (f"{ATTENTION}_chosen.py::test_chosen_tiles_number_the_rows_of_the_cache",),
     ),
     Mutation(
