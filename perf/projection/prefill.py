@@ -10,8 +10,7 @@ lines through those of the smallest and the largest size.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -188,19 +187,6 @@ def collective_cycles(rows: int, tp: int, hidden: int) -> float:
     return total
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """Milliseconds to the first token of a prompt, by PARTS."""
-
-    chips: int
-    tokens: int
-    ms: Mapping[str, float]
-
-    @property
-    def total(self) -> float:
-        return sum(self.ms.values())
-
-
 def products_of(config: LlamaConfig, formats: LayerPrecision, tp: int) -> list[tuple[int, int, str]]:
     """Return inputs, outputs and format of a layer's products on one of `tp` chips."""
     hidden, attended = config.hidden_size, config.num_attention_heads * config.head_dim
@@ -214,8 +200,9 @@ def products_of(config: LlamaConfig, formats: LayerPrecision, tp: int) -> list[t
     ]
 
 
-def project(tokens: int, chips: int) -> Prompt:
-    """Project a prompt of Llama 3.1 8B in performance precision, alone on a row of `chips`."""
+def project(tokens: int, chips: int) -> dict[str, float]:
+    """Return milliseconds to the first token by PARTS, of a prompt of Llama 3.1 8B in performance precision, alone on a
+    row of `chips`."""
     config = preset("llama-3.1-8b")
     MeshShape(1, chips).check_model(config)
     formats, heads = (
@@ -232,7 +219,7 @@ def project(tokens: int, chips: int) -> Prompt:
         ns["others"] += layers * other_cycles(rows, chips)
         ns["collectives"] += layers * collective_cycles(rows, chips, config.hidden_size)
     ns["head"] = head_ns(chips)
-    return Prompt(chips, tokens, {part: took / 1e6 for part, took in ns.items()})
+    return {part: took / 1e6 for part, took in ns.items()}
 
 
 def head_ns(tp: int) -> float:
@@ -261,10 +248,10 @@ def rows_of(tokens: Sequence[int], chips: Sequence[int]) -> list[dict[str, Any]]
     found = []
     for count in chips:
         for length in tokens:
-            prompt = project(length, count)
-            row: dict[str, Any] = {"chips": count, "tokens": length} | dict(prompt.ms) | {"ms": prompt.total}
-            row |= {"tokens_per_s": 1000 * length / prompt.total}
-            row |= {"of_peak": peak_ns(length, count) / 1e6 / prompt.total}
+            parts = project(length, count)
+            ms = sum(parts.values())
+            row: dict[str, Any] = {"chips": count, "tokens": length} | parts | {"ms": ms}
+            row |= {"tokens_per_s": 1000 * length / ms, "of_peak": peak_ns(length, count) / 1e6 / ms}
             known = published.get((count, length))
-            found.append(row | {"published": known, "of_published": None if known is None else prompt.total / known})
+            found.append(row | {"published": known, "of_published": None if known is None else ms / known})
     return found
