@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from perf.lib.data_file import new_file
-from perf.sweep.configurations import SOURCES, chosen, from_file, suites
+from perf.sweep.configurations import SOURCES, from_file, suites
 from perf.sweep.runner import sweep
 from perf.sweep.table import PASS, opened, read, report
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 TIMEOUT_S = 1800.0
-OF_A_SWEEP = ("only", "source", "jobs", "retry_failed", "log", "list")  # options that only a run has
+OF_A_SWEEP = ("source", "jobs", "retry_failed", "log", "list")  # options that only a run has
 
 
 def _parser() -> OneLineParser:
@@ -26,15 +26,11 @@ def _parser() -> OneLineParser:
         description="Device perf sweeps: ops and decode steps, each configuration in a process of its own, into a CSV "
         "that tt-perf-report reads. See perf/README.md.",
     )
-    add, text = (
-        parser.add_argument,
-        "families, any of them, and option=value, option<=number, option>=number, all of them",
-    )
+    add = parser.add_argument
     add("--suite", choices=sorted(suites()), help="built-in configurations")
     add(
         "--suite-file", type=Path, metavar="FILE", help="configurations of one's own, a line each as --list prints them"
     )
-    add("--only", nargs="+", default=[], metavar="FILTER", help=text)
     add("--source", choices=SOURCES, help="where times come from; named in every row")
     add("--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again")
     add("--jobs", type=int, metavar="N", help="of sim: configurations at a time (default 1)")
@@ -62,8 +58,7 @@ def _swept(options: Namespace) -> int:
         raise ValueError("--suite and --suite-file: give one of them")
     if not 0 < options.timeout < float("inf"):
         raise ValueError(f"--timeout must be above 0 and finite, got {options.timeout:g}")
-    every = suites()[options.suite] if options.suite else from_file(options.suite_file)
-    configurations = chosen(every, options.only)
+    configurations = suites()[options.suite] if options.suite else from_file(options.suite_file)
     if options.list:
         print("\n".join(configuration.name for configuration in configurations))
         return 0

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,35 +142,6 @@ def unique(configurations: Iterable[Configuration]) -> list[Configuration]:
     if not 0 < len(found) <= MOST:
         raise ValueError(f"{len(found) or 'no'} configuration{'s' * bool(found)}, of which a sweep has 1 to {MOST}")
     return found
-
-
-def chosen(configurations: Sequence[Configuration], filters: Sequence[str]) -> list[Configuration]:
-    """Return those of any of the named families (all, if none is named) that match every other filter: option=value,
-    option<=number or option>=number.
-
-    Raises ValueError for a filter that no family has an option for, and when none is left."""
-    families, conditions = [text for text in filters if text in FAMILIES], []
-    known = sorted({option for family in FAMILIES.values() for option in family})
-    for text in filters:
-        match = re.fullmatch(r"(\w+)(?:(<=|>=)(\d+)|(=)(.*))", text)
-        if match and match[1] in known:
-            conditions.append((match[1], match[2] or match[4], match[3] or match[5]))
-        elif text not in FAMILIES:
-            raise ValueError(f"cannot read the filter {text!r}: a family ({', '.join(FAMILIES)}) or "
-                             f"option=value, <= or >= of {', '.join(known)}")  # fmt: skip
-
-    def matches(c: Configuration, name: str, sign: str, wanted: str) -> bool:
-        value = c.get(name)
-        if sign == "=":
-            return str(value) == wanted
-        return isinstance(value, int) and (value <= int(wanted) if sign == "<=" else value >= int(wanted))
-
-    found = [
-        c for c in configurations if c.family in (families or FAMILIES) and all(matches(c, *of) for of in conditions)
-    ]
-    if not found:
-        raise ValueError(f"none of {len(configurations)} configurations is of --only {' '.join(filters)}")
-    return unique(found)
 
 
 # A line: a family and options, whose lists are multiplied out.
