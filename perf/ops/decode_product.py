@@ -20,10 +20,10 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
 
     from models.llama31_8b.config import preset
     from models.llama31_8b.tt.layouts import in_banks, in_l1
-    from models.llama31_8b.tt.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import TILE, MeshShape
     from models.llama31_8b.tt.modules import kernel_config
     from models.llama31_8b.tt.precision import precision_config
-    from models.llama31_8b.tt.sharding import ShardedDecodeConfig
+    from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards
     from perf.lib.tensors import errors_of, tile
     from runtime_patches.profiling.timeline import Timeline
     from tt_kernels.decode_product.op import decode_product
@@ -32,19 +32,23 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
     plan = ShardedDecodeConfig.of(preset("llama-3.1-8b"), MeshShape(1, p.tp), p.users)
     dtype = getattr(precision_config("performance", 32).layer, p.product)
     product = getattr(plan, p.product)(dtype)
-    source, memory = in_l1(device, product.source), in_l1(device, product.result)
-    x = tile(device, (1, 1, p.users, product.inputs), memory=source)
+    memory = in_l1(device, product.result)
+    rows = torch.randn(1, 1, p.users, product.inputs)
+    x = tile(device, rows, memory=in_l1(device, product.source))
     weight = tile(device, (1, 1, product.inputs, product.outputs), dtype, in_banks(product))
-    tiles = product.source.tiles
+    tiles = product.inputs // TILE
+    # The stock program multicasts a core's rows at once: as few cores as give each four tiles or more.
+    cores = max(n for n in (1, 2, 4, 8, 16, 24, 32) if tiles % n == 0 and tiles >= 4 * n)
+    stock_x = tile(device, rows, memory=in_l1(device, Shards(cores, product.inputs // cores)))
     program = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
-        in0_block_w=max(n for n in range(1, 5) if tiles % n == 0),
+        in0_block_w=max(n for n in range(1, 9) if tiles // cores % n == 0),
         per_core_M=1,
         per_core_N=product.result.tiles,
         fused_activation=None,
     )
     ways = {
         "stock": lambda: ttnn.linear(
-            x,
+            stock_x,
             weight,
             dtype=ttnn.bfloat16,
             memory_config=memory,
@@ -68,7 +72,7 @@ DECODE_PRODUCT = Family(
     options={"tp": 8, "product": "qkv", "users": 1},
     choices={"tp": (1, 2, 4, 8), "product": PRODUCTS},
     points={
-        "default": ["product=qkv,wo,gate_up,down", "product=qkv users=16,32"],
+        "default": ["product=qkv,wo,gate_up,down", "product=qkv users=32"],
         "long": ["tp=4 product=qkv,wo,gate_up,down"],
     },
     chip=lambda point: Chip("8x8", timed=True),

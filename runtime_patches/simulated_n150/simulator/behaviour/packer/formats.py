@@ -148,12 +148,15 @@ def block_float_parts(bits: np.ndarray, out: F) -> tuple[np.ndarray, np.ndarray,
 
 
 def accumulate(old: np.ndarray, new: np.ndarray, out: F) -> np.ndarray:
-    """Return old + new in the format of L1, bits in and out."""
+    """Return old + new in the format of L1, bits in and out. Infinities and NaN are added as all else, in silence."""
+    if out in (F.FP32, F.BF16):
+        shift = 16 if out == F.BF16 else 0
+        with np.errstate(all="ignore"):
+            first, other = ((bits << shift).astype(np.uint32).view(np.float32) for bits in (old, new))
+            total = first + other
     if out == F.FP32:
-        total = old.astype(np.uint32).view(np.float32) + new.astype(np.uint32).view(np.float32)
         return total.view(np.uint32).astype(np.int64)
     if out == F.BF16:
-        total = (old << 16).astype(np.uint32).view(np.float32) + (new << 16).astype(np.uint32).view(np.float32)
         bits = total.view(np.uint32).astype(np.int64)
         return np.where(np.isnan(total), bits >> 16 | 1, (bits + 0x7FFF + (bits >> 16 & 1)) >> 16) & 0xFFFF
     if out == F.INT32:
