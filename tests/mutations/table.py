@@ -27,6 +27,7 @@ COMMON, SFD, TREE = (f"tt_kernels/{name}/kernels" for name in ("common", "specul
 VERIFY = "tt_kernels/speculative_sampling/kernels"
 MODEL = "models/llama31_8b"
 ROWS = "test_rows_of_users_are_closer_to_float64_than_the_stock_op"
+AS_CLOSE = "test_all_formats_are_as_close_to_float64_as_their_bits"
 ROTATED = "tests/tt_kernels/rotated_heads/test_rotated_heads.py"
 ROTATED += "::test_heads_are_those_of_float64_and_change_their_rows_of_the_cache_alone"
 KERNEL_TESTS, ATTENTION = "tests/tt_kernels", "tests/tt_kernels/test_attention"
@@ -245,6 +246,20 @@ MUTATIONS = [
         "words(at_last)[user] = count - 1;",
         "words(at_last)[user] = 0;",
         (f"{KERNEL_TESTS}/draft_round/test_draft_round.py::test_what_one_step_decides_is_what_the_next_one_reads",),
+    ),
+    Mutation(
+        "a decode product takes all rows from the first core that holds some",
+        "tt_kernels/decode_product/kernels/move_rows.cpp",
+        "tile / row_tiles",
+        "0",
+        (f"{KERNEL_TESTS}/decode_product/test_decode_product.py::{AS_CLOSE}",),
+    ),
+    Mutation(
+        "a decode product adds its first block to what the result's memory held",
+        "tt_kernels/decode_product/kernels/multiply.cpp",
+        "pack_reconfig_l1_acc(block > 0);",
+        "pack_reconfig_l1_acc(true);",
+        (f"{KERNEL_TESTS}/decode_product/test_decode_product.py::{AS_CLOSE}",),
     ),
     Mutation(
         "rows of users of the last face are left out of a gated product",
