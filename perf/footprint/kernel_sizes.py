@@ -181,7 +181,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     product = (fused, angles, angles, heads, kv_heads)
     yield "rotated_heads", lambda: rotated_heads(*product, **results)
     yield "cached_heads", lambda: cached_heads(*product, k, v, position, q_memory=ttnn.L1_MEMORY_CONFIG)
-    shape = MatmulConfig("gate_up", 4096, 7168, "bfloat8_b", Shards(32, 128), Shards(56, 128))
+    shape = MatmulConfig("gate_up", 4096, 7168, "bfloat8_b", Shards(32, 128), Shards(56, 128), 4)
     weight = ttnn.empty([1, 1, shape.inputs, shape.outputs], ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh, in_banks(shape))
     yield "banked_product", lambda: banked_product(tile(1, 1, 128, shape.inputs), weight)
     rows = ttnn.empty([1, 1, users, shape.inputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, in_l1(mesh, shape.source))

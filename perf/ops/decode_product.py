@@ -72,7 +72,7 @@ DECODE_PRODUCT = Family(
     options={"tp": 8, "product": "qkv", "users": 1},
     choices={"tp": (1, 2, 4, 8), "product": PRODUCTS},
     points={
-        "default": ["product=qkv,wo,gate_up,down", "product=qkv users=32"],
+        "default": ["product=qkv,wo,gate_up,down", "product=qkv users=8,16"],
         "long": ["tp=4 product=qkv,wo,gate_up,down"],
     },
     chip=lambda point: Chip("8x8", timed=True),

@@ -35,7 +35,7 @@ def _product(device, p: SimpleNamespace) -> Row:
     torch.manual_seed(0)
     grid, memory = device.compute_with_storage_grid_size(), ttnn.DRAM_MEMORY_CONFIG
     nowhere = Shards(1, TILE)
-    shape = MatmulConfig("product", p.inputs, p.outputs, p.dtype, nowhere, nowhere)
+    shape = MatmulConfig("product", p.inputs, p.outputs, p.dtype, nowhere, nowhere, 1)
     rows = tile(device, (1, 1, p.rows, p.inputs))
     where = memory if p.program == "interleaved" else layouts.in_banks(shape)
     weight = tile(device, torch.randn(1, 1, p.inputs, p.outputs) / p.inputs**0.5, p.dtype, where)

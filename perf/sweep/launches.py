@@ -22,7 +22,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.attention_policies import AttentionPolicy, StockAttention
 from models.llama31_8b.tt.kv_cache import cache_block
-from models.llama31_8b.tt.layouts import in_banks, in_l1
+from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import kernel_config, pair_rotation, user_shards
@@ -75,18 +75,13 @@ def _matmul(mesh, c: Configuration) -> Launch:
         )
     block = k // TILE // cores
     config = MatmulConfig(
-        "matmul", k, n, dtype, Shards(cores, k // cores), Shards(cores, -(-n // (TILE * cores)) * TILE)
-    )
-    program = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
-        in0_block_w=max(d for d in range(1, 9) if block % d == 0),
-        per_core_M=1,
-        per_core_N=config.result.tiles,
-        fused_activation=None,
-    )
+        "matmul", k, n, dtype, Shards(cores, k // cores), Shards(cores, -(-n // (TILE * cores)) * TILE),
+        max(d for d in range(1, 9) if block % d == 0),
+    )  # fmt: skip
     x = tile(mesh, (1, 1, TILE, k), memory=in_l1(mesh, config.source))
     weight = tile(mesh, (1, 1, k, n), dtype=dtype, memory=in_banks(config))
     memory = ttnn.L1_WIDTH_SHARDED_MEMORY_CONFIG
-    return Launch(partial(product, x, weight, program_config=program, memory_config=memory))
+    return Launch(partial(product, x, weight, program_config=banked_program(config), memory_config=memory))
 
 
 def _caches(mesh, c: Configuration, users: int):

@@ -67,19 +67,16 @@ class Split:
         return first, min(self.columns, self.outputs - first)
 
 
-def decode_product(
-    x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.MemoryConfig, with_padding: bool = False
-) -> Any:
+def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.MemoryConfig) -> Any:
     """Return x @ weight, bfloat16 [1, 1, users, outputs].
 
-    x: bfloat16 [1, 1, users, inputs], TILE, width-sharded in L1, 1 to 32 users.
+    x: bfloat16 [1, 1, users, inputs], TILE, width-sharded in L1, 1 to 16 users.
     weight: bfloat16, bfloat8_b or bfloat4_b [1, 1, inputs, outputs], TILE, width-sharded over the DRAM banks.
     memory_config: of the result, width-sharded in L1.
-    with_padding: multiply x's padding rows too; without it those of the result are undefined.
 
     The matrix unit takes the fewest passes that use all bits of the weight, and sums up in float32; a core with more
-    than eight tiles of columns rounds the sum to bfloat16 after each block of the inner dimension. In a region of the
-    compute gate the op is skipped. Errors: UnsupportedError.
+    than eight tiles of columns rounds the sum to bfloat16 after each block of the inner dimension. Padding rows of the
+    result are undefined. In a region of the compute gate the op is skipped. Errors: UnsupportedError.
     """
     import ttnn
 
@@ -90,13 +87,12 @@ def decode_product(
     device, outputs = x.device(), weight.shape[3]
     columns = weight.memory_config().shard_spec.shape[1] // TILE
     split = Split.of(x.shape[3] // TILE, -(-outputs // TILE), columns, weight.dtype.name)
-    whole = with_padding or x.shape[2] > FACE_ROWS
-    buffers = buffers_of(split, weight.dtype.name, TILE if whole else FACE_ROWS)
+    buffers = buffers_of(split, weight.dtype.name)
     result = ttnn.empty([1, 1, x.shape[2], outputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory_config)
     needed, free = max(l1_bytes(buffers).values()), l1_free(device)
     if needed > free:
         raise UnsupportedError(f"buffers take {needed} bytes of L1, {free} are free ({largest_buffers(buffers)})")
-    return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers, whole))
+    return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers))
 
 
 def _check(x: Any, weight: Any) -> None:
@@ -106,29 +102,30 @@ def _check(x: Any, weight: Any) -> None:
     kind = (memory.memory_layout.name, memory.buffer_type.name)
     if kind != ("WIDTH_SHARDED", "DRAM"):
         raise UnsupportedError(f"weight must be width-sharded in DRAM, it is {kind[0]} in {kind[1]}")
+    if found.shape[2] > FACE_ROWS:
+        raise UnsupportedError(f"x may have {FACE_ROWS} users, got {found.shape}")
     if found.shape[3] != other.shape[2] or found.shape[3] % TILE:
         raise UnsupportedError(f"x {found.shape} and weight {other.shape} must share whole tiles of inputs")
     unsupported_if_refused(check_on_device, "weight", weight, x.device())
 
 
-def buffers_of(split: Split, dtype: str, rows: int) -> dict[str, Buffer]:
-    """Return the circular buffers of a product by the name of the weight's dtype; all its cores have them. rows: of a
-    tile in L1, the upper half where that is enough."""
+def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
+    """Return the circular buffers of a product by the name of the weight's dtype; all its cores have them. Of rows they
+    hold the upper halves of tiles."""
     everywhere = frozenset({"all"})
     pages = {
         "cb_rows": ("BFLOAT16", SLOTS * split.inner),
         "cb_weight": (dtype, SLOTS * split.inner * split.columns),
         "cb_result": ("BFLOAT16", split.columns),
     }
-    high = {name: TILE if name == "cb_weight" else rows for name in pages}
+    high = {name: TILE if name == "cb_weight" else FACE_ROWS for name in pages}
     return {
         name: Buffer(index, of, TILE_BYTES[of] * high[name] // TILE, count, everywhere, high[name])
         for index, (name, (of, count)) in enumerate(pages.items())
     }
 
 
-def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer], whole: bool) -> Any:
-    """whole: all rows of a tile are multiplied."""
+def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer]) -> Any:
     import ttnn
 
     device, place, users = x.device(), noc_core_of(x.device()), x.shape[2]
@@ -142,8 +139,7 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
         "piece": split.piece,
         "slots": SLOTS,
         "tensor_tile_bytes": TILE_BYTES["BFLOAT16"],
-        "pieces": 1 if whole else 2,
-        "piece_bytes": TILE_BYTES["BFLOAT16"] if whole else users * ROW_BYTES,
+        "piece_bytes": users * ROW_BYTES,
         "row_tiles": spec.shape[1] // TILE,
         "result_tiles": result_spec.shape[1] // TILE,
     }

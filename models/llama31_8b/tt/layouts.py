@@ -373,7 +373,7 @@ class ShardedLayout(DecodeLayout):
     ) -> BankedProjection:
         weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
         source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
-        return BankedProjection(weight, source, result)
+        return BankedProjection(weight, banked_program(product), source, result)
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.row_angles(positions)
@@ -452,3 +452,10 @@ def in_banks(product: MatmulConfig) -> ttnn.MemoryConfig:
     banks = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(BANKS - 1, 0))})
     spec = ttnn.ShardSpec(banks, [product.inputs, product.bank_columns], ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
+
+
+def banked_program(product: MatmulConfig) -> Any:
+    """Return the program of ttnn.linear with a weight in `in_banks`."""
+    return ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
+        in0_block_w=product.block, per_core_M=1, per_core_N=product.result.tiles, fused_activation=None
+    )

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from .layouts import Layout
 
 
+# Up to so many users a chip's narrow products take fewer cycles by decode_product (python -m perf.ops decode_product).
+DECODE_PRODUCT_USERS = 8
+
+
 @cache
 def kernel_config(dtype: str) -> Any:
     """Return the compute configuration for weights of this format: the fewest passes that use all its bits."""
@@ -93,25 +97,38 @@ class Projection:
 
 
 class BankedProjection(Projection):
-    """A weight whose columns are split over the DRAM banks, for rows one tile high, sharded by columns in L1. source,
-    result: memory of the rows and of their product."""
+    """A weight whose columns are split over the DRAM banks, for rows one tile high, sharded by columns in L1. program:
+    of the stock product; source, result: memory of the rows and of their product."""
 
-    def __init__(self, weight: ttnn.Tensor, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
+    def __init__(self, weight: ttnn.Tensor, program: Any, source: ttnn.MemoryConfig, result: ttnn.MemoryConfig) -> None:
         super().__init__(weight)
-        self.source, self.result = source, result
+        self.program, self.source, self.result = program, source, result
 
     def decode(self, x: ttnn.Tensor) -> Any:
-        return decode_product(x, self.weight, self.result)
+        """Multiply few users' rows by `decode_product`, which leaves padding rows undefined; those of many go faster by
+        the stock program, which multicasts whole tiles."""
+        if x.shape[2] <= DECODE_PRODUCT_USERS:
+            return decode_product(x, self.weight, self.result)
+        return self._whole_tiles(x)
+
+    def _whole_tiles(self, x: ttnn.Tensor) -> Any:
+        return ttnn.linear(
+            x,
+            self.weight,
+            dtype=ttnn.bfloat16,
+            memory_config=self.result,
+            program_config=self.program,
+            compute_kernel_config=kernel_config(dtype_name(self.weight)),
+        )
 
     def decode_into(self, x: ttnn.Tensor, memory: Any) -> Any:
         return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
     def rows(self, x: ttnn.Tensor, memory: Any) -> Any:
-        """Multiply a tile of rows as in a decode step, padding too, since attention reads all keys and values of a
-        tile; of more rows, each core reads blocks of the weight where they are."""
+        """Multiply a tile of rows, padding too, since attention reads whole tiles of keys and values; of more rows,
+        each core reads blocks of the weight where they are."""
         if x.padded_shape[2] == TILE:
-            source = ttnn.interleaved_to_sharded(x, self.source)
-            return ttnn.sharded_to_interleaved(decode_product(source, self.weight, self.result, True), memory)
+            return ttnn.sharded_to_interleaved(self._whole_tiles(ttnn.interleaved_to_sharded(x, self.source)), memory)
         return linear_from_banks(x, self.weight, memory)
 
 

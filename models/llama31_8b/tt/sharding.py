@@ -23,6 +23,9 @@ DECODE_SHARDINGS = ("interleaved", "sharded")
 BANKS = 12  # of a Wormhole's DRAM, each with a core that reads it
 GRID = (8, 8)  # columns and rows of an N150's compute cores that ops may use
 ROWS = TILE  # of users: a step is one tile high
+BLOCK_BYTES = 576 * 1024  # of L1 on a reading core for the blocks of a weight, three of which are in flight
+_BLOCKS_IN_FLIGHT = 3
+MAX_BLOCK = 7  # tiles of the inner dimension that the stock product adds up at once, in bfloat16
 NORM_CORES, REDUCED_CORES = 32, 8  # of the residual, at most: where the norm is an op, and where an all-reduce takes it
 HEAD_TILES = 1008  # columns of a block of the LM head, in tiles: 84 per bank, of which two rows of tiles fit
 FLASH_DECODE, STOCK = "flash_decode", "scaled_dot_product_attention_decode"
@@ -55,6 +58,7 @@ class MatmulConfig:
     """One matrix product of a chip: [32, inputs] @ [inputs, outputs].
 
     source, result: shards of the activation and of the product; the last core of `result` may have fewer columns.
+    block: tiles of the inner dimension that the stock program multicasts and multiplies at once.
     """
 
     name: str
@@ -63,6 +67,7 @@ class MatmulConfig:
     dtype: str
     source: Shards
     result: Shards
+    block: int
 
     @property
     def bank_columns(self) -> int:
@@ -143,23 +148,23 @@ class ShardedDecodeConfig:
         return FLASH_DECODE
 
     def qkv(self, dtype: str) -> MatmulConfig:
-        return MatmulConfig("qkv", self.hidden_size, self.qkv_columns, dtype, self.normed, self.fused)
+        return _product("qkv", self.hidden_size, self.qkv_columns, dtype, self.normed, self.fused)
 
     def wo(self, dtype: str) -> MatmulConfig:
-        return MatmulConfig("wo", self.merged.width, self.hidden_size, dtype, self.merged, self.normed)
+        return _product("wo", self.merged.width, self.hidden_size, dtype, self.merged, self.normed)
 
     def gate_up(self, dtype: str) -> MatmulConfig:
         both = Shards(self.hidden.cores, 2 * self.hidden.columns)
-        return MatmulConfig("gate_up", self.hidden_size, both.width, dtype, self.normed, both)
+        return _product("gate_up", self.hidden_size, both.width, dtype, self.normed, both)
 
     def down(self, dtype: str) -> MatmulConfig:
-        return MatmulConfig("down", self.hidden.width, self.hidden_size, dtype, self.hidden, self.normed)
+        return _product("down", self.hidden.width, self.hidden_size, dtype, self.hidden, self.normed)
 
     def lm_head(self, columns: int, dtype: str) -> MatmulConfig:
         """Return the product of a block of `columns` columns."""
         tiles = -(-columns // TILE // (GRID[0] * GRID[1]))
         result = Shards(-(-columns // (TILE * tiles)), TILE * tiles)
-        return MatmulConfig("lm_head", self.hidden_size, columns, dtype, self.normed, result)
+        return _product("lm_head", self.hidden_size, columns, dtype, self.normed, result)
 
     def head_blocks(self) -> list[int]:
         """Return the widths of the LM head's blocks on a chip: nearly equal, whole rounds over the banks except for the
@@ -217,3 +222,11 @@ def _shards(columns: int, most: int) -> Shards:
     tiles, width = columns // TILE, GRID[0]
     cores = max(n for n in range(1, most + 1) if tiles % n == 0 and (n <= width or n % width == 0))
     return Shards(cores, columns // cores)
+
+
+def _product(name: str, inputs: int, outputs: int, dtype: str, source: Shards, result: Shards) -> MatmulConfig:
+    """Use blocks as deep as a core's part of the activation, to MAX_BLOCK, unless the weight's would not fit in L1."""
+    columns = -(-outputs // (BANKS * TILE))
+    room = min(MAX_BLOCK, BLOCK_BYTES // (_BLOCKS_IN_FLIGHT * columns * TILE_BYTES[dtype]))
+    block = max((n for n in range(1, source.tiles + 1) if source.tiles % n == 0 and n <= room), default=1)
+    return MatmulConfig(name, inputs, outputs, dtype, source, result, block)

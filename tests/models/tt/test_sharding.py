@@ -58,6 +58,7 @@ def test_what_sharded_steps_choose_at_8b_shapes(shape):
     for product in products + [plan.lm_head(n, "bfloat8_b") for n in plan.head_blocks()]:
         assert product.source.cores * product.source.columns == product.inputs
         assert 0 <= product.result.cores * product.result.columns - product.outputs < product.result.columns
+        assert product.source.tiles % product.block == 0
         assert product.laid_bytes % (12 * product.inputs // 32) == 0
         assert product.weight_bytes <= product.laid_bytes < product.weight_bytes * 1.08
     assert sum(plan.head_blocks()) == mesh.padded_vocab(LLAMA) // mesh.tp

@@ -3,7 +3,7 @@
 //
 // Fetches the users' rows from the cores that hold them, a block of the inner dimension at a time, then takes the result
 // to the cores that shall hold it. Of a tile only the rows in use are moved: what the others hold stays, and reaches no
-// row in use. More users than a face has rows take whole tiles.
+// row in use.
 
 #include <cstdint>
 
@@ -17,13 +17,12 @@ constexpr uint32_t cb_result = get_named_compile_time_arg_val("cb_result");
 constexpr uint32_t blocks = get_named_compile_time_arg_val("blocks");
 constexpr uint32_t inner = get_named_compile_time_arg_val("inner");
 constexpr uint32_t slots = get_named_compile_time_arg_val("slots");
-constexpr uint32_t pieces =
-    get_named_compile_time_arg_val("pieces");  // of a tile: one for each pair of faces, or all
+constexpr uint32_t pieces = 2;  // of a tile: of each of its upper faces
 constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
 constexpr uint32_t row_tiles = get_named_compile_time_arg_val("row_tiles");
 constexpr uint32_t result_tiles = get_named_compile_time_arg_val("result_tiles");
 constexpr uint32_t tile_bytes = get_named_compile_time_arg_val("tensor_tile_bytes");
-constexpr uint32_t kept_bytes = get_tile_size(cb_rows);  // here: the upper half of a tile, or all of it
+constexpr uint32_t kept_bytes = get_tile_size(cb_rows);  // here: the upper half of a tile
 constexpr uint32_t face_bytes = tile_bytes / 4;
 constexpr uint32_t ids = 2;  // of transactions: blocks on their way
 
