@@ -15,18 +15,9 @@ from tt_kernels.banked_product.reference import banked_product_reference
 
 OP = "tt_kernels.banked_product.op:banked_product"
 STOCK = "models.llama31_8b.tt.modules:minimal_matmul"
-HERE = "tests.tt_kernels.banked_product.test_banked_product"
 # Eleven blocks for eight cores, the last of which has half as many columns; a bank ends inside a core's columns.
-INPUTS, OUTPUTS, BANK_COLUMNS = 11 * 32, 15 * 32, 3 * 32
-
-
-def banks(inputs: int = INPUTS, columns: int = BANK_COLUMNS, buffer: str = "DRAM"):
-    """Return the ttnn.MemoryConfig of a weight with so many columns in each of twelve banks."""
-    import ttnn
-
-    grid = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(11, 0))})
-    spec = ttnn.ShardSpec(grid, [inputs, columns], ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, getattr(ttnn.BufferType, buffer), spec)
+INPUTS, OUTPUTS = 11 * 32, 15 * 32
+BANKS = Make("tests.tt_kernels.banks:banks", INPUTS, 3 * 32)
 
 
 @given(
@@ -61,7 +52,7 @@ def test_both_formats_are_as_close_to_float64_as_their_bits(sim_device):
     for rows, dtype in ((40, "bfloat8_b"), (64, "bfloat4_b")):
         x = torch.randn(1, 1, rows, INPUTS, generator=random).bfloat16()
         weight = torch.randn(1, 1, INPUTS, OUTPUTS, generator=random)
-        calls.append(Call(OP, In(x, read="x"), In(weight, dtype, memory=Make(f"{HERE}:banks"), read="weight")))
+        calls.append(Call(OP, In(x, read="x"), In(weight, dtype, memory=BANKS, read="weight")))
     calls.append(Call(STOCK, *calls[0].arguments, Make("ttnn:DRAM_MEMORY_CONFIG")))
     *ours, stock = run_ops(sim_device("4x3"), calls)
     for found, limit in zip(ours, (0.008, 0.03), strict=True):
@@ -77,7 +68,7 @@ def test_what_is_refused_is_named(mock_mesh):
         return In(torch.zeros(1, 1, count, inputs), dtype, **options)
 
     def weight(dtype: str = "bfloat8_b", **options) -> In:
-        return In(torch.zeros(1, 1, INPUTS, OUTPUTS), dtype, **({"memory": Make(f"{HERE}:banks")} | options))
+        return In(torch.zeros(1, 1, INPUTS, OUTPUTS), dtype, **({"memory": BANKS} | options))
 
     calls = {
         "x must be a ttnn.Tensor, it is a int": (3, weight()),

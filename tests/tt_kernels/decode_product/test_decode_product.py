@@ -16,12 +16,12 @@ from models.llama31_8b.tt.precision import LayerPrecision
 from models.llama31_8b.tt.sharding import ShardedDecodeConfig
 from perf.lib.tensors import errors_of
 from tests.support.run_op import Call, In, Make, refusals, run_ops
-from tests.tt_kernels.banked_product.test_banked_product import banks
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.decode_product.op import REGISTERS, WEIGHTS, Split, buffers_of
 
 OP = "tt_kernels.decode_product.op:decode_product"
 HERE = "tests.tt_kernels.decode_product.test_decode_product"
+BANKS = "tests.tt_kernels.banks:banks"
 INPUTS = 7 * 32  # on seven cores: blocks end inside none of them, or between two
 NARROW, WIDE = (23 * 32, 2 * 32), (31 * 32, 11 * 32)  # columns, of which a bank has so many: the last one fewer
 
@@ -43,11 +43,7 @@ def rows(users: int = 1, inputs: int = INPUTS, dtype: str = "bfloat16", **option
 def weight(shape: tuple[int, int] = NARROW, dtype: str = "bfloat8_b", **options) -> In:
     outputs, columns = shape
     values = torch.randn(1, 1, INPUTS, outputs, generator=torch.Generator().manual_seed(outputs))
-    return In(values, dtype, **({"memory": Make(f"{HERE}:banks_of", columns), "read": "weight"} | options))
-
-
-def banks_of(columns: int):
-    return banks(INPUTS, columns)
+    return In(values, dtype, **({"memory": Make(BANKS, INPUTS, columns), "read": "weight"} | options))
 
 
 @given(
