@@ -137,7 +137,8 @@ def check(cache: Path, programs: int, expected: set[str]) -> None:
     found = settings_in(cache)
     logger.info("{} programs; {}", programs, sorted(map(str, found)))
     assert expected <= {settings.kernel for settings in found} and programs > 20
-    assert {"bmm_large_block_zm_fused_bias_activation_metal2"} <= {s.kernel for s in found if s.products}
+    # By ttnn's products or ours.
+    assert {"bmm_large_block_zm_fused_bias_activation_metal2", "multiply"} & {s.kernel for s in found if s.products}
     assert not [s for s in found if s.fidelity == "HiFi4" and s.float32 and s.products]
     assert not [s for s in found if s.reuses]
 
@@ -172,7 +173,7 @@ def test_no_speculating_step_multiplies_in_hifi4_with_float32(mock_mesh, tmp_pat
         programs = worker.run(launch_speculation, "sharded", timeout=880)
     finally:
         worker.kill()
-    check(tmp_path, programs, {"worker_compute", "output_compute"})
+    check(tmp_path, programs, {"worker_compute", "output_compute", "multiply"})
 
 
 @pytest.mark.parametrize(
