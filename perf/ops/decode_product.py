@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 from perf.lib.chip import Chip, of_roofline, timed_launch
@@ -19,7 +20,7 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
     import ttnn
 
     from models.llama31_8b.config import preset
-    from models.llama31_8b.tt.layouts import in_banks, in_l1
+    from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
     from models.llama31_8b.tt.mesh import TILE, MeshShape
     from models.llama31_8b.tt.modules import kernel_config
     from models.llama31_8b.tt.precision import precision_config
@@ -39,20 +40,16 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
     tiles = product.inputs // TILE
     # The stock program multicasts a core's rows at once: as few cores as give each four tiles or more.
     cores = max(n for n in (1, 2, 4, 8, 16, 24, 32) if tiles % n == 0 and tiles >= 4 * n)
-    stock_x = tile(device, rows, memory=in_l1(device, Shards(cores, product.inputs // cores)))
-    program = ttnn.MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig(
-        in0_block_w=max(n for n in range(1, 9) if tiles // cores % n == 0),
-        per_core_M=1,
-        per_core_N=product.result.tiles,
-        fused_activation=None,
-    )
+    block = max(n for n in range(1, 9) if tiles // cores % n == 0)
+    stock = replace(product, source=Shards(cores, product.inputs // cores), block=block)
+    stock_x = tile(device, rows, memory=in_l1(device, stock.source))
     ways = {
         "stock": lambda: ttnn.linear(
             stock_x,
             weight,
             dtype=ttnn.bfloat16,
             memory_config=memory,
-            program_config=program,
+            program_config=banked_program(stock),
             compute_kernel_config=kernel_config(dtype),
         ),
         "ours": lambda: decode_product(x, weight, memory),

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.circular_buffers import (
-    FIDELITY,
-    TILE_BYTES,
-    Buffer,
-    circular_buffer,
-    l1_bytes,
-    largest_buffers,
-)
-from tt_kernels.common.cores import check_on_device, core_set, l1_free, noc_core_of
+from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer
+from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.tensor_facts import UnsupportedError, check_rows, result_memory, unsupported_if_refused
+from tt_kernels.common.tensor_facts import (
+    UnsupportedError,
+    check_factors,
+    check_rows,
+    result_memory,
+    unsupported_if_refused,
+    width_shards,
+)
 
 if TYPE_CHECKING:
     import ttnn
@@ -96,9 +96,7 @@ def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     rows, inputs = (size // TILE for size in tuple(x.padded_shape)[2:])
     split = Split.of(rows, inputs, weight.padded_shape[3] // TILE, (grid.x, grid.y))
     buffers = buffers_of(split, weight.dtype.name)
-    needed, free = max(l1_bytes(buffers).values()), l1_free(device)
-    if needed > free:
-        raise UnsupportedError(f"buffers take {needed} bytes of L1, {free} are free ({largest_buffers(buffers)})")
+    check_l1(buffers, device)
     shape = [1, 1, x.shape[2], weight.shape[3]]
     result = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory)
     return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers, grid.x))
@@ -108,12 +106,8 @@ def _check(x: Any, weight: Any) -> None:
     found, other = check_rows("x", x), check_rows("weight", weight, WEIGHTS)
     if not found.interleaved:
         raise UnsupportedError("x must be interleaved, it is sharded")
-    memory = weight.memory_config()
-    kind = (memory.memory_layout.name, memory.buffer_type.name)
-    if kind != ("WIDTH_SHARDED", "DRAM"):
-        raise UnsupportedError(f"weight must be width-sharded in DRAM, it is {kind[0]} in {kind[1]}")
-    if found.shape[3] != other.shape[2] or found.shape[3] % TILE:
-        raise UnsupportedError(f"x {found.shape} and weight {other.shape} must share whole tiles of inputs")
+    width_shards("weight", weight.memory_config(), "DRAM")
+    check_factors(found, other)
     unsupported_if_refused(check_on_device, "weight", weight, x.device())
 
 

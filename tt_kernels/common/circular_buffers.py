@@ -6,10 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.cores import core_set
+from tt_kernels.common.cores import core_set, l1_free
 from tt_kernels.common.kernel import Core
+from tt_kernels.common.tensor_facts import UnsupportedError
+
+if TYPE_CHECKING:
+    import ttnn
 
 # A block float tile adds an exponent byte for every 16 numbers.
 TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "BFLOAT4_B": 576, "FLOAT32": 4096}
@@ -50,6 +54,13 @@ def l1_bytes(buffers: dict[str, Buffer]) -> dict[str, int]:
         top = max(tops.get(role, 0) for role in buffer.roles) + buffer.bytes
         tops.update(dict.fromkeys(buffer.roles, top))
     return tops
+
+
+def check_l1(buffers: dict[str, Buffer], device: ttnn.MeshDevice) -> None:
+    """Raise UnsupportedError for buffers that take more L1 than a core of `device` has free now."""
+    needed, free = max(l1_bytes(buffers).values()), l1_free(device)
+    if needed > free:
+        raise UnsupportedError(f"buffers take {needed} bytes of L1, {free} are free ({largest_buffers(buffers)})")
 
 
 def word_buffer(index: int, page_bytes: int, cores: Any, pages: int = 1) -> Any:

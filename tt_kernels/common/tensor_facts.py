@@ -78,13 +78,18 @@ def check_user_rows(name: str, tensor: ttnn.Tensor) -> TensorFacts:
     return found
 
 
-def width_shards(name: str, tensor: ttnn.Tensor) -> Any:
-    """Return the ttnn.ShardSpec of a tensor that is width-sharded in L1. Errors: UnsupportedError for any other."""
-    memory = tensor.memory_config()
+def width_shards(name: str, memory: ttnn.MemoryConfig, buffer: str = "L1") -> Any:
+    """Return the ttnn.ShardSpec of memory that is width-sharded in `buffer`. Errors: UnsupportedError for any other."""
     kind = (memory.memory_layout.name, memory.buffer_type.name)
-    if kind != ("WIDTH_SHARDED", "L1") or memory.shard_spec is None:
-        raise UnsupportedError(f"{name} must be width-sharded in L1, it is {kind[0]} in {kind[1]}")
+    if kind != ("WIDTH_SHARDED", buffer) or memory.shard_spec is None:
+        raise UnsupportedError(f"{name} must be width-sharded in {buffer}, it is {kind[0]} in {kind[1]}")
     return memory.shard_spec
+
+
+def check_factors(x: TensorFacts, weight: TensorFacts) -> None:
+    """Raise UnsupportedError unless a product's rows and weight share whole tiles of inputs."""
+    if x.shape[3] != weight.shape[2] or x.shape[3] % 32:
+        raise UnsupportedError(f"x {x.shape} and weight {weight.shape} must share whole tiles of inputs")
 
 
 def check_result_memory(layout: str, buffer: str) -> None:

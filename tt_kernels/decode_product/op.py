@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, circular_buffer, l1_bytes, largest_buffers
-from tt_kernels.common.cores import check_on_device, core_list, l1_free, noc_core_of
+from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer
+from tt_kernels.common.cores import check_on_device, core_list, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
+    check_factors,
     check_rows,
     check_user_rows,
     unsupported_if_refused,
@@ -81,31 +82,23 @@ def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     import ttnn
 
     _check(x, weight)
-    if memory_config.memory_layout.name != "WIDTH_SHARDED" or memory_config.buffer_type.name != "L1":
-        kind = f"{memory_config.memory_layout.name} in {memory_config.buffer_type.name}"
-        raise UnsupportedError(f"memory_config must be width-sharded in L1, it is {kind}")
+    width_shards("memory_config", memory_config)
     device, outputs = x.device(), weight.shape[3]
     columns = weight.memory_config().shard_spec.shape[1] // TILE
     split = Split.of(x.shape[3] // TILE, -(-outputs // TILE), columns, weight.dtype.name)
     buffers = buffers_of(split, weight.dtype.name)
     result = ttnn.empty([1, 1, x.shape[2], outputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory_config)
-    needed, free = max(l1_bytes(buffers).values()), l1_free(device)
-    if needed > free:
-        raise UnsupportedError(f"buffers take {needed} bytes of L1, {free} are free ({largest_buffers(buffers)})")
+    check_l1(buffers, device)
     return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers))
 
 
 def _check(x: Any, weight: Any) -> None:
     found, other = check_user_rows("x", x), check_rows("weight", weight, WEIGHTS)
-    width_shards("x", x)
-    memory = weight.memory_config()
-    kind = (memory.memory_layout.name, memory.buffer_type.name)
-    if kind != ("WIDTH_SHARDED", "DRAM"):
-        raise UnsupportedError(f"weight must be width-sharded in DRAM, it is {kind[0]} in {kind[1]}")
+    width_shards("x", x.memory_config())
+    width_shards("weight", weight.memory_config(), "DRAM")
     if found.shape[2] > FACE_ROWS:
         raise UnsupportedError(f"x may have {FACE_ROWS} users, got {found.shape}")
-    if found.shape[3] != other.shape[2] or found.shape[3] % TILE:
-        raise UnsupportedError(f"x {found.shape} and weight {other.shape} must share whole tiles of inputs")
+    check_factors(found, other)
     unsupported_if_refused(check_on_device, "weight", weight, x.device())
 
 
@@ -138,7 +131,6 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
         "columns": split.columns,
         "piece": split.piece,
         "slots": SLOTS,
-        "tensor_tile_bytes": TILE_BYTES["BFLOAT16"],
         "piece_bytes": users * ROW_BYTES,
         "row_tiles": spec.shape[1] // TILE,
         "result_tiles": result_spec.shape[1] // TILE,

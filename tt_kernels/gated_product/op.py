@@ -65,7 +65,7 @@ def _check(x: Any, block: int) -> bool:
     if found.interleaved:
         return False
     check_user_rows("x", x)
-    shard = list(width_shards("x", x).shape)
+    shard = list(width_shards("x", x.memory_config()).shape)
     if shard != [TILE, 2 * block]:
         raise UnsupportedError(f"shards of x must be [{TILE}, {2 * block}], a block of gate and one of up, got {shard}")
     return True

@@ -139,7 +139,7 @@ def _check(fused: Any, cos: Any, sin: Any, heads: Any, kv_heads: Any) -> int:
             f"{heads} + 2 x {kv_heads} heads of {head_dim} do not fit fused {tuple(fused.shape)} and sin "
             f"{tuple(sin.shape)}"
         )
-    shards = width_shards("fused", fused)
+    shards = width_shards("fused", fused.memory_config())
     if list(shards.shape) != [TILE, head_dim] or shards.orientation.name != "ROW_MAJOR":
         raise UnsupportedError(f"shards of fused must be [{TILE}, {head_dim}] row by row, got {list(shards.shape)}")
     return int(head_dim)

@@ -9,6 +9,7 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/common/kernels/blocks_in_turn.hpp"
 
 namespace {
 
@@ -21,7 +22,6 @@ constexpr uint32_t packet_columns = get_named_compile_time_arg_val("packet_colum
 constexpr uint32_t slots = get_named_compile_time_arg_val("weight_slots");
 constexpr uint32_t tile_bytes = get_tile_size(cb_weight);
 constexpr uint32_t block_tiles = inner * columns;
-constexpr uint32_t ids = 2;  // of transactions: blocks on their way
 
 // Asks for the rows from `row` on of columns `first` to `first` + `count` - 1.
 void request(uint32_t weight, uint32_t first, uint32_t count, uint32_t row, uint32_t to) {
@@ -54,17 +54,6 @@ void kernel_main() {
         return;
     }
 
-    const uint32_t buffer = get_write_ptr(cb_weight);
-    for (uint32_t block = 0, slot = 0; block < blocks; ++block, slot = slot + 1 == slots ? 0 : slot + 1) {
-        cb_reserve_back(cb_weight, (block == 0 ? 1 : 2) * block_tiles);
-        noc_async_read_set_trid(1 + block % ids);
-        request(weight, first, count, block * inner, buffer + slot * block_tiles * tile_bytes);
-        if (block > 0) {
-            noc_async_read_barrier_with_trid(1 + (block - 1) % ids);
-            cb_push_back(cb_weight, block_tiles);
-        }
-    }
-    noc_async_read_barrier_with_trid(1 + (blocks - 1) % ids);
-    cb_push_back(cb_weight, block_tiles);
-    noc_async_read_set_trid(0);
+    blocks_in_turn::read<cb_weight, blocks, block_tiles, slots>(
+        [&](uint32_t block, uint32_t to) { request(weight, first, count, block * inner, to); });
 }

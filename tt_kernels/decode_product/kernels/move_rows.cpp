@@ -9,6 +9,7 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "tt_kernels/common/kernels/arguments.hpp"
+#include "tt_kernels/common/kernels/blocks_in_turn.hpp"
 
 namespace {
 
@@ -21,10 +22,9 @@ constexpr uint32_t pieces = 2;  // of a tile: of each of its upper faces
 constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
 constexpr uint32_t row_tiles = get_named_compile_time_arg_val("row_tiles");
 constexpr uint32_t result_tiles = get_named_compile_time_arg_val("result_tiles");
-constexpr uint32_t tile_bytes = get_named_compile_time_arg_val("tensor_tile_bytes");
 constexpr uint32_t kept_bytes = get_tile_size(cb_rows);  // here: the upper half of a tile
+constexpr uint32_t tile_bytes = 2 * kept_bytes;
 constexpr uint32_t face_bytes = tile_bytes / 4;
-constexpr uint32_t ids = 2;  // of transactions: blocks on their way
 
 uint64_t on_core(uint32_t places, uint32_t index, uint32_t address) {
     const uint32_t place = get_common_arg_val<uint32_t>(places + index);
@@ -53,19 +53,7 @@ void fetch(uint32_t block, uint32_t to) {
 void kernel_main() {
     const uint32_t first = RUNTIME_ARG(first);
     const uint32_t count = RUNTIME_ARG(count);
-    const uint32_t buffer = get_write_ptr(cb_rows);
-    for (uint32_t block = 0, slot = 0; block < blocks; ++block, slot = slot + 1 == slots ? 0 : slot + 1) {
-        cb_reserve_back(cb_rows, (block == 0 ? 1 : 2) * inner);
-        noc_async_read_set_trid(1 + block % ids);
-        fetch(block, buffer + slot * inner * kept_bytes);
-        if (block > 0) {
-            noc_async_read_barrier_with_trid(1 + (block - 1) % ids);
-            cb_push_back(cb_rows, inner);
-        }
-    }
-    noc_async_read_barrier_with_trid(1 + (blocks - 1) % ids);
-    cb_push_back(cb_rows, inner);
-    noc_async_read_set_trid(0);
+    blocks_in_turn::read<cb_rows, blocks, inner, slots>(fetch);
 
     const uint32_t from = get_read_ptr(cb_result);
     for (uint32_t column = 0; column < count; ++column) {
