@@ -15,7 +15,7 @@ from tests.mutations.table import MUTATIONS, Mutation
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
 def test_every_mutation_applies_and_names_tests_that_exist(mutation):
-    """Whoever moves the line or renames the test changes tests/mutations/table.py."""
+    """Whoever moves the line or renames the test changes tests/mutations/table.txt."""
     assert applies(mutation), f"{mutation.text!r} is not once in {mutation.file}"
     assert mutation.replacement != mutation.text and mutation.tests
     for test in mutation.tests:

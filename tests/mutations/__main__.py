@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Apply the mutations of table.py one by one to a copy of the sources, and run the tests that must find each.
+"""Apply the mutations of table.txt one by one to a copy of the sources, and run the tests that must find each.
 
     python -m tests.mutations                    all that are not known as caught for these very sources
     python -m tests.mutations --again NAME ...   those whose names contain one of the words, whatever is known
