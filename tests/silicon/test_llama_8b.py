@@ -4,7 +4,7 @@
 n150`.
 
 The last two need the checkpoint, named by $HF_MODEL. What runs here runs on the simulated chip too, at tiny
-shapes: the first two in test_tt_modules.py and test_tt_model.py, the others in test_silicon_bodies.py.
+shapes: the first two in test_tt_model.py, the others in test_silicon_bodies.py.
 """
 
 import os

@@ -78,3 +78,8 @@ def chosen_tiles(masses: torch.Tensor, guess_range: GuessRange, tokens: int) -> 
     end = torch.tensor(guess_range.tail_start(tokens) // 32)
     chosen = tiles_by_budget(masses, guess_range.budget, guess_range.first // 32, end)
     return chosen.nonzero().flatten().tolist()
+
+
+def bits_of(words: torch.Tensor) -> list[int]:
+    """Return the tiles whose bits are set in a head's words."""
+    return [32 * at + bit for at, word in enumerate(words.tolist()) for bit in range(32) if word >> bit & 1]

@@ -10,7 +10,7 @@ import pytest
 
 from models.llama31_8b import tiny
 from models.llama31_8b.generation.sampling import SamplingParams
-from tests.models.tt.trace_programs import SMALLEST
+from tests.support.tt_programs import SMALLEST
 
 from .plugin_side import Request, drawn_request, prompt_of
 from .serving_programs import built, served

@@ -1,11 +1,18 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What attention-level speculation refuses before anything is opened."""
+"""Precisions, what settings refuse before anything is opened or read, and a checkpoint's tensors on the host."""
 
 import pytest
+import torch
 
-from models.llama31_8b.tt.mesh import MeshShape
-from models.llama31_8b.tt.settings import AttentionSettings, SpeculationError
+from models.llama31_8b.checkpoint.load import load_state_dict, read_config
+from models.llama31_8b.config import preset
+from models.llama31_8b.tt.mesh import MeshError, MeshShape
+from models.llama31_8b.tt.precision import PrecisionError, bytes_of, precision_config
+from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings, SpeculationError
+from models.llama31_8b.tt.sharding import ShardingError
+from models.llama31_8b.tt.weights import HostWeights
+from tests.support.gguf_files import untied, write_hf_folder
 
 
 def check(shape, users=1, **settings) -> None:
@@ -56,3 +63,73 @@ def test_the_guess_is_by_a_budget_unless_told_otherwise():
 def test_one_row_cannot_speculate(shape):
     with pytest.raises(SpeculationError, match="needs a mesh of two rows, such as 2x1; 1x. has 1"):
         check(shape)
+
+
+def test_performance_keeps_four_bits_out_of_the_last_layer():
+    plan = precision_config("performance", 32)
+    assert {plan.of_layer(i).gate_up for i in range(31)} == {"bfloat4_b"}
+    assert plan.of_layer(31).gate_up == plan.of_layer(0).down == "bfloat8_b"
+    assert plan.kv_cache == plan.lm_head == "bfloat8_b"
+    assert plan.weight_formats(32) == {"bfloat4_b", "bfloat8_b"} and plan.weight_formats(0) == {"bfloat8_b"}
+
+
+def test_accuracy_is_bfloat8_throughout():
+    plan = precision_config("accuracy", 32)
+    assert set(vars(plan.of_layer(7)).values()) == {"bfloat8_b"}
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(PrecisionError, match="'fast'; precisions: performance, accuracy, bfloat16"):
+        precision_config("fast", 32)
+
+
+def test_bytes_are_those_of_whole_tiles():
+    assert [bytes_of(1024, t) for t in ("bfloat16", "bfloat8_b", "bfloat4_b")] == [2048, 1088, 576]
+    assert bytes_of(1025, "bfloat8_b") == 2 * 1088
+
+
+LLAMA = preset("llama-3.1-8b")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    pytest.importorskip("ttnn")  # its version is part of an entry's name
+    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
+    write_hf_folder(tmp_path / "tiny", untied())
+    return tmp_path / "tiny"
+
+
+def test_a_checkpoint_or_its_first_layers_with_an_entry_for_each(folder):
+    settings = ModelSettings(precision="bfloat16")
+    whole, again, first = (HostWeights.load(folder, MeshShape(), settings, layers) for layers in (None, None, 1))
+    config = read_config(folder, name="tiny")
+    expected = load_state_dict(folder, config)
+    assert whole.config == config and all(torch.equal(whole.state[name], expected[name]) for name in expected)
+    assert first.config == config.with_layers(1) and set(first.state) < set(whole.state)
+    assert whole.entry == again.entry != first.entry and whole.entry.is_dir()
+    other = HostWeights.cached(whole.config, whole.state, MeshShape(), ModelSettings(precision="accuracy"))
+    assert other.entry != whole.entry
+
+
+def test_settings_are_refused_before_weights_are_read(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(MeshError, match="8 chips .* cannot share"):
+        HostWeights.load(folder, MeshShape(1, 8), ModelSettings())
+
+
+@pytest.mark.parametrize(
+    "wrong, error, words",
+    [
+        ({"decode_sharding": "fast"}, ShardingError, "no decode sharding 'fast'; shardings: interleaved, sharded"),
+        ({"precision": "double"}, PrecisionError, "no precision 'double'"),
+    ],
+)
+def test_what_settings_refuse(wrong, error, words):
+    settings = ModelSettings(**wrong)
+    with pytest.raises(error, match=words):
+        settings.check(LLAMA, MeshShape())
+
+
+def test_an_unknown_attention_policy():
+    with pytest.raises(ValueError, match="no attention policy 'window'; policies: exact, sink, static, alspec"):
+        AttentionSettings("window")

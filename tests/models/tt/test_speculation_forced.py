@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -13,13 +14,12 @@ from loguru import logger
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.tiny import TINY
-from tests.models.tt.forced_outcomes import Drawn, forced
-from tests.models.tt.pair_cases import CAPACITY, CHUNK_SIZE, PROMPT_TOKENS
-from tests.models.tt.sharding_programs import BANKED
-from tests.support.tt_programs import figures
+from models.llama31_8b.tiny import BANKED, TINY
+from tests.models.tt.pair_programs import attention_alone, build_pair, load_cache
+from tests.support.tt_programs import figures, of_chips
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 
+CHUNK_SIZE, CAPACITY, CACHED = 32, 128, 111
 STEPS, POSITION = 100, 101
 # A tile of everything: what is compared is who computes and who takes, not how much.
 SMALLEST = replace(
@@ -30,6 +30,82 @@ SMALLEST = replace(
     num_hidden_layers=1,
     num_attention_heads=1,
 )
+
+
+class Drawn(NamedTuple):
+    """A step: the token, its position, and whether the guess is to be accepted."""
+
+    token: int
+    position: int
+    hit: bool
+
+
+def forced(
+    mesh,
+    config,
+    state,
+    prefilled,
+    chunk_size: int,
+    capacity: int,
+    steps: list[Drawn],
+    decode_sharding: str = "interleaved",
+) -> tuple[list[dict], dict[Drawn, list]]:
+    """Steps of the first layer: from the embedding to the exchange behind the layer, the first of each kind eagerly,
+    the others from one trace for each kind where this dispatch has traces.
+
+    Returns of each step the residual of both rows, their priorities, and (hits, misses, bypassed) counted so far; and
+    for each kind of step the residual of a chip alone. prefilled: as of `load_cache`.
+    """
+    import ttnn
+
+    from models.llama31_8b.tt.alspec import alspec_step, plain_step
+    from models.llama31_8b.tt.layer import Pass
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
+    from tt_kernels.speculative_flash_decode.op import ProgramConfig
+
+    # By shapes a chip alone, which needs no core for a peer, might have more workers, and other sums.
+    program = ProgramConfig(workers_per_head=1, key_chunk=chunk_size)
+    how = {"capacity": capacity, "chunk_size": chunk_size, "decode_sharding": decode_sharding, "program": program}
+    model, pair = build_pair(mesh, config, state, **how)
+    load_cache(model, *prefilled)
+    layer, entered = model.layers[0], {}
+    for step in dict.fromkeys(step._replace(hit=True) for step in steps):
+        inputs = model.step_inputs([step.token], [step.position])
+        x = model.layout.residual(model.embedding(inputs.tokens, ttnn.L1_MEMORY_CONFIG))
+        entered[step] = (x, model.layout.angles(model.rope, inputs.angles), inputs)
+
+    def one_layer(attend, step: Drawn):
+        held, angles, inputs = entered[step._replace(hit=True)]
+        x = ttnn.clone(held, memory_config=held.memory_config())  # the layer writes into it, and frees it
+        one = Pass(model.layout, angles, attend, inputs)
+        if attend is pair:
+            return alspec_step([layer], model.cache, pair, x, one)
+        return plain_step([layer], model.cache, x, one)
+
+    def together(step: Drawn):
+        pair.threshold = float("inf") if step.hit else 0.0
+        return one_layer(pair, step)
+
+    eager = why_no_trace(mesh) is not None
+    replays = {step: TracedStep(mesh, lambda step=step: together(step), eager) for step in set(steps)}
+    told = []
+    for index, step in enumerate(steps):
+        rows = [row.float() for row in of_chips(replays[step]())]
+        model.check()
+        counts = pair.statistics().layers[0]
+        logger.info("step {}: {}, counted {}", index, step, counts)
+        told.append(
+            {
+                "rows": rows,
+                "priorities": [row[0][0] for row in pair.last_priorities()],
+                "counts": (counts.hits, counts.misses, counts.bypassed),
+            }
+        )
+    for replay in replays.values():
+        replay.release()
+    make = attention_alone()
+    alone = {step: one_layer(make(chunk_size, guess=step.hit, program=program), step) for step in replays}
+    return told, {step: of_chips(out)[0].float() for step, out in alone.items()}
 
 
 @pytest.mark.slow
@@ -76,7 +152,7 @@ def prepared(config) -> tuple[dict, list[list[torch.Tensor]]]:
     """Random weights, and keys and values of a random prompt, as of `load_cache`."""
     state = random_state_dict(config, 1)
     model = ReferenceLlama.from_state_dict(config, state)
-    tokens = torch.randint(0, config.vocab_size, (PROMPT_TOKENS + 16,), generator=torch.Generator().manual_seed(3))
+    tokens = torch.randint(0, config.vocab_size, (CACHED,), generator=torch.Generator().manual_seed(3))
     cache = model.new_cache(1, len(tokens))
     model.prefill([tokens.tolist()], cache)
     return state, [[layer[0] for layer in part] for part in (cache.keys, cache.values)]

@@ -5,24 +5,78 @@ trained ones of SmolLM2-135M."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from pathlib import Path
+
 import pytest
 import torch
 from loguru import logger
 
+from models.llama31_8b.checkpoint import load as weights
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
+from models.llama31_8b.checkpoint.tokenizer import Tokenizer
+from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.alspec.policies import ExactAttention, SinkAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from tests.models.tt.pair_cases import CAPACITY, CASES, CHUNK_SIZE, PROMPT_TOKENS, PairCase
-from tests.models.tt.speculation_programs import Run, speculate
+from models.llama31_8b.tiny import TINY
+from tests.models.tt.pair_programs import Part, decode_parts
 from tests.support.alspec_reference import Recorded, ReferenceSteps, margin, reference_steps
 from tests.support.tt_programs import figures
+from tests.support.tt_tolerances import MIN_PCC, prompt
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.token_guard.op import FAILED
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(10000)]
+CHUNK_SIZE, CAPACITY = 32, 128
+# The first step has 96 cached tokens: a guess reads 32 at the start and, up to 127, those from 64 on.
+PROMPT_TOKENS = 95
+SAMPLE = Path(weights.__file__).parents[1] / "demo" / "sample_prompt.txt"
 STEPS = 12  # of the whole comparison (--run-slow, the tiny model); the short one has those whose outcomes a case names
 BYPASSED_AT = 62  # the last position with fewer than two chunks cached
-MIN_PCC = 0.99
 NEAR_BOUND = 0.01
+
+
+@dataclass(frozen=True)
+class PairCase:
+    """A model and a prompt whose first decode steps have layers that hit and layers that miss in several patterns, none
+    near the bound, and no two best logits close to each other. threshold: of the acceptance. grid: cores of each chip.
+    first: outcomes by layer of the first steps."""
+
+    config: LlamaConfig
+    state: dict[str, torch.Tensor]
+    prompt: list[int]
+    threshold: float
+    grid: str
+    first: list[list[bool]]
+
+
+def tiny() -> PairCase:
+    """Random weights, a random prompt."""
+    first = [[True, False], [False, True], [True, True]]
+    return PairCase(TINY, random_state_dict(TINY, 0), prompt(PROMPT_TOKENS, 2985), 0.39, "2x2", first)
+
+
+def smollm2() -> PairCase:
+    """Two trained layers of SmolLM2-135M on English text, with those ids of its vocabulary that the sample prompt
+    has, and a few more: a head of all 49152 would take the simulator hours."""
+    folder, _ = weights.resolve_source(None)
+    whole = weights.read_config(folder, name="smollm2")
+    state = weights.load_state_dict(folder, whole, layers=2)
+    ids = Tokenizer.from_folder(folder, eos_token_ids=()).encode(SAMPLE.read_text(encoding="utf-8"))
+    used = set(ids)
+    unused = (token for token in range(whole.vocab_size) if token not in used)
+    kept = sorted([*used, *(next(unused) for _ in range(-len(used) % 32))])
+    number = {token: index for index, token in enumerate(kept)}
+    state = {
+        name: tensor[kept].clone() if tensor.shape[0] == whole.vocab_size else tensor for name, tensor in state.items()
+    }
+    config = replace(whole.with_layers(2), vocab_size=len(kept), eos_token_ids=())
+    text = [number[token] for token in ids[500 : 500 + PROMPT_TOKENS]]
+    first = [[False, True], [False, False], [False, False], [True, True]]
+    return PairCase(config, state, text, 0.1031, "4x4", first)
+
+
+CASES = {"tiny": tiny, "smollm2": smollm2}
 
 
 @pytest.fixture(scope="module", params=["tiny", pytest.param("smollm2", marks=pytest.mark.slow)])
@@ -61,34 +115,42 @@ def expected(case, model, steps) -> list[ReferenceSteps]:
 def told(sim_mesh, case, expected) -> dict:
     """What the pair did, fed with the reference's tokens. The bypassed step comes last: it writes into the prompt."""
     thresholds = [case.threshold, 0.0, float("inf")][: len(expected) - 1]
-    runs = [Run(threshold, PROMPT_TOKENS, found.tokens[:-1]) for threshold, found in zip(thresholds, expected)]
-    runs.append(Run(case.threshold, BYPASSED_AT, expected[-1].tokens[:-1]))
+    starts = [*[PROMPT_TOKENS] * len(thresholds), BYPASSED_AT]
+    parts = []
+    for threshold, start, found in zip([*thresholds, case.threshold], starts, expected, strict=True):
+        tokens = [[token] for token in found.tokens[:-1]]
+        parts.append(Part(threshold, tokens, [[start + step] for step in range(len(tokens))], anew=True))
     worker, cache = sim_mesh((2, 1), case.grid), expected[0].cache
     prefilled = [[layer[0, :, :PROMPT_TOKENS] for layer in part] for part in (cache.keys, cache.values)]
-    return worker.run(speculate, case.config, case.state, prefilled, CHUNK_SIZE, CAPACITY, runs, timeout=9800)
+    given = case.config, case.state, prefilled, {"chunk_size": CHUNK_SIZE}, CAPACITY, parts
+    return worker.run(decode_parts, *given, timeout=9800)
 
 
 def test_tokens_are_the_references_and_logits_agree_on_both_rows(told, expected):
     errors = []
-    for run, wanted in zip(told["runs"], expected, strict=True):
-        steps = len(run["logits"])
-        for rows, logits, token in zip(run["logits"], wanted.logits[-steps:], wanted.tokens[-steps:], strict=True):
-            assert torch.equal(*rows), "the rows of the mesh must end a step with the same residual"
-            errors.append(figures(rows[0], logits))
-            assert errors[-1]["pcc"] >= MIN_PCC, errors[-1]
-            assert int(rows[0].argmax()) == token
+    wanted = [pair for run in expected for pair in zip(run.logits[1:], run.tokens[1:], strict=True)]
+    for step, (logits, token) in zip(told["steps"], wanted, strict=True):
+        assert torch.equal(*step["logits"]), "the rows of the mesh must end a step with the same residual"
+        errors.append(figures(step["logits"][0][0], logits))
+        assert errors[-1]["pcc"] >= MIN_PCC, errors[-1]
+        assert int(step["logits"][0][0].argmax()) == token
     for name in ("absolute", "relative"):
         logger.info("largest {} error of logits: {:.4f}", name, max(error[name] for error in errors))
     logger.info("lowest PCC: {:.6f}", min(error["pcc"] for error in errors))
+
+
+def decided(told, step: int) -> list[tuple[int, int]]:
+    """Both rows' priorities by layer."""
+    return [(one, other) for (one,), (other,) in zip(*told["steps"][step]["priorities"], strict=True)]
 
 
 def test_decisions_are_the_references(told, case, expected):
     """By step and layer one row says accepted, rejected or bypassed, the other that it received."""
     names = {YIELDED: True, HOLDS_EXACT: False, HOLDS_EXACT_UNVERIFIED: None}
     near = 0
-    for step, rows in enumerate(told["runs"][0]["decisions"]):
+    for step in range(len(expected[0].accepted)):
         sender = 0  # every step starts with priorities [2, 0]
-        for layer, ours in enumerate(zip(*rows, strict=True)):
+        for layer, ours in enumerate(decided(told, step)):
             assert ours[1 - sender] == HOLDS_GUESS, (step, layer, ours)
             ratio = expected[0].ratios[step][layer]
             wanted = None if ratio is None else expected[0].accepted[step][layer]
@@ -102,30 +164,30 @@ def test_decisions_are_the_references(told, case, expected):
 
 
 def test_outcomes_count_hits_misses_and_bypassed_positions(told, expected, steps):
-    counted = told["runs"][0]["outcomes"]
+    counted, *_, bypassed = told["outcomes"]
     for layer, counts in enumerate(counted.layers):
         hits = sum(row[layer] for row in expected[0].accepted)
         assert (counts.hits, counts.misses, counts.bypassed) == (hits, steps[0] - hits, 0)
         assert counts.hits and counts.misses
     assert sum(counted.sent) == steps[0] * 3 and min(counted.sent) > 0, "two layers and the last exchange"
     assert not counted.failures and counted.ties == 0
-    bypassed = told["runs"][-1]
-    assert [(c.hits, c.misses, c.bypassed) for c in bypassed["outcomes"].layers] == [(0, 0, 1)] * 2
-    assert bypassed["outcomes"].bypassed_positions == 1
-    assert [layer[0] for layer in zip(*bypassed["decisions"][0], strict=True)] == [HOLDS_EXACT_UNVERIFIED] * 2
+    assert [(c.hits, c.misses, c.bypassed) for c in bypassed.layers] == [(0, 0, 1)] * 2
+    assert bypassed.bypassed_positions == 1
+    assert [ours[0] for ours in decided(told, -1)] == [HOLDS_EXACT_UNVERIFIED] * 2
 
 
 @pytest.mark.slow
 def test_threshold_0_accepts_nothing_and_an_infinite_one_everything(told, steps):
-    none, every = (run["outcomes"].layers for run in told["runs"][1:3])
+    none, every = (outcome.layers for outcome in told["outcomes"][1:3])
     assert [(c.hits, c.misses, c.bypassed) for c in none] == [(0, steps[1], 0)] * 2
     assert [(c.hits, c.misses, c.bypassed) for c in every] == [(steps[1], 0, 0)] * 2
 
 
 def test_both_rows_cache_every_token(told, expected, steps):
     cached = PROMPT_TOKENS + steps[0]
-    for layer, (ours, theirs) in enumerate(zip(*told["cache"], strict=True)):
-        for name, mine, other in zip(("keys", "values"), ours, theirs, strict=True):
+    for layer, chips in enumerate(told["caches"][0]):
+        for name, *parts in zip(("keys", "values"), *chips, strict=True):
+            mine, other = (part[0, :, :cached] for part in parts)
             assert torch.equal(mine, other), f"{name} of layer {layer} differ between the rows"
             wanted = getattr(expected[0].cache, name)[layer][0, :, :cached]
             found = figures(mine, wanted)

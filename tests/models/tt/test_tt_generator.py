@@ -2,15 +2,117 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of several users from the TT-NN generator on the simulated chip, which has a core for each of two users."""
 
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
 import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.generation.sampling import SamplingParams
-from tests.models.tt.sampling.sampling_programs import generate_sampled
-from tests.models.tt.turn_programs import turns
-from tests.support.tt_programs import generate_batch
+from models.llama31_8b.generation.sampling import SamplingParams, draw_uniforms, make_generators, warp_logits
+from models.llama31_8b.reference.generate import generate
+from tests.support.tt_programs import SMALLEST, TINY, build
 from tests.support.tt_tolerances import BAND, GRID, NEAR_TIE, margin, prompt
+
+
+def turns(mesh, first: list[int], more: list[int], new_tokens: int) -> dict:
+    """Greedy texts of two turns, the second behind what the cache holds of the first, and that of one whole prefill by
+    another generator; where the prefills began, and the cached keys and values of both ways."""
+    from models.llama31_8b.tt.generator import Generator
+
+    # Blocks of 32 positions, so that a short context has a whole one to keep.
+    model, _ = build(mesh, SMALLEST, capacity=96)
+    request = {"max_new_tokens": new_tokens, "eos_token_ids": ()}
+    generator, starts = Generator(model, prefill_chunk=32), []
+    with mock.patch.object(model, "prefill", _seen(model.prefill, starts)):
+        texts = generator.generate([first], **request).token_ids
+        held = generator.cached_ids(0)
+        texts += generator.generate([more], context=[held], **request).token_ids
+    caches = [_cached(model, len(generator.cached_ids(0)))]
+    texts += Generator(model, prefill_chunk=32).generate([[*held, *more]], **request).token_ids
+    caches.append(_cached(model, len(generator.cached_ids(0))))
+    return {"texts": texts, "held": held, "starts": starts, "caches": caches}
+
+
+def _seen(prefill, starts: list[int]):
+    def call(tokens, user, start=0, **named):
+        starts.append(start)
+        return prefill(tokens, user, start, **named)
+
+    return call
+
+
+def _cached(model, length: int) -> list:
+    """The first layer's keys and values of the first tokens of user 0."""
+    import ttnn
+
+    return [ttnn.to_torch(tensor)[0, :, :length] for tensor in (model.cache.keys[0], model.cache.values[0])]
+
+
+def generate_batch(mesh, prompts: list[list[int]], new_tokens: int) -> dict:
+    """Greedy texts of users with prompts of different lengths, chosen on the device; the same from read-back
+    logits on the host, and those of the reference with its gaps between best and second best."""
+    from models.llama31_8b.tt.generator import Generator
+
+    model, reference = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=128)
+    device = Generator(model, sample_on="device", prefill_chunk=32).generate(
+        prompts, max_new_tokens=new_tokens, eos_token_ids=()
+    )
+    lengths = [len(given) + new_tokens - 1 for given in prompts]
+    seen: list[list[torch.Tensor]] = [[] for _ in prompts]
+    by_host = Generator(model, sample_on="host", prefill_chunk=32, on_logits=lambda user, row: seen[user].append(row))
+    host = by_host.generate(prompts, max_new_tokens=new_tokens, eos_token_ids=())
+    expected = generate(reference, prompts, max_new_tokens=new_tokens, eos_token_ids=())
+    gaps = []
+    for given, text in zip(prompts, expected.token_ids, strict=True):
+        cache = reference.new_cache(1, 128)
+        ids = torch.tensor([given + text[:-1]])
+        top = reference.forward(ids, cache, logits="all")[0, len(given) - 1 :].topk(2).values
+        gaps.append((top[:, 0] - top[:, 1]).tolist())
+    return {
+        "device": device.token_ids,
+        "host": host.token_ids,
+        "argmax": [[int(row.argmax()) for row in rows] for rows in seen],
+        "reference": expected.token_ids,
+        "gaps": gaps,
+        "lengths": lengths,
+    }
+
+
+def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) -> dict:
+    """Texts drawn by the host and on the device, and on the device of the last user alone with its own seed; the
+    host's distributions and numbers. Of the first text the first token drawn from the whole vocabulary, on the device
+    and by the host, and the distribution."""
+    from models.llama31_8b.tt.generator import Generator
+
+    model, _ = build(mesh, TINY.with_layers(1), users=len(prompts), capacity=64)
+    masses: list[list[torch.Tensor]] = [[] for _ in prompts]
+
+    def texts(choose, prompts, params, on_logits=None, **options):
+        generator = Generator(model, sample_on=choose, prefill_chunk=32, on_logits=on_logits)
+        found = generator.generate(prompts, max_new_tokens=new_tokens, sampling=params, eos_token_ids=(), **options)
+        return found.token_ids
+
+    own = replace(params, seed=params.seed + len(prompts) - 1)
+    told = {
+        "host": texts(
+            "host", prompts, params, on_logits=lambda user, row: masses[user].append(warp_logits(row, params))
+        ),
+        "device": texts("device", prompts, params),
+        "alone": texts("device", prompts[-1:], own),
+        "masses": [torch.stack(rows) for rows in masses],
+        "numbers": draw_uniforms(make_generators(params, len(prompts)), new_tokens),
+    }
+    unlimited, seen = replace(params, top_k=0), []
+    first = {"on_token": lambda user, token: True}
+    return told | {
+        "device from all": texts("device", prompts[:1], unlimited, **first),
+        "host from all": texts("host", prompts[:1], unlimited, on_logits=lambda user, row: seen.append(row), **first),
+        "all": warp_logits(seen[0][None], unlimited),
+    }
+
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 

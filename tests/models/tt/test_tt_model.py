@@ -1,17 +1,26 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A two-layer Llama in TT-NN on the simulated chip against the reference: logits, caches, weight cache.
+"""A small Llama in TT-NN on the simulated chip against the reference: modules, logits, caches, users, lengths of
+prompts; and the cache of weights."""
 
-The chip has two cores: joining heads takes one for each of the two query heads.
-"""
+from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from unittest import mock
 
 import pytest
+import torch
 from loguru import logger
 
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.tiny import TINY
-from tests.support.tt_programs import prefill_and_decode, weight_cache
+from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.settings import ModelSettings
+from models.llama31_8b.tt.sharding import ShardingError
+from models.llama31_8b.tt.weights import WeightStore
+from tests.support.module_programs import modules
+from tests.support.tt_programs import build, cache_figures, figures, half_split, prefill_and_decode
 from tests.support.tt_tolerances import GRID, MIN_PCC, NEAR_TIE, prompt
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
@@ -33,12 +42,7 @@ def test_prefill_of_40_tokens_and_two_decode_steps(sim_device):
 
 def refused_model(mesh) -> tuple[str | None, int]:
     """In the worker: what TtLlama says of the tiny model with six heads, and how many weights were asked for."""
-    from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-    from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.settings import ModelSettings
-    from models.llama31_8b.tt.sharding import ShardingError
-    from models.llama31_8b.tt.weights import WeightStore
 
     config, store = replace(TINY, hidden_size=384, num_attention_heads=6), WeightStore(mesh, MeshShape())
     settings = ModelSettings(capacity=128, precision="bfloat16")
@@ -56,12 +60,152 @@ def test_more_heads_than_cores_are_refused_before_weights(sim_device):
     assert converted == 0
 
 
+def weight_cache(mesh, folder: str) -> dict:
+    """Put three weights through a cache on disk, again, and without one of its files: counts, and if contents held."""
+    from models.llama31_8b.tt.model import read
+
+    generator = torch.Generator().manual_seed(0)
+    host = {name: torch.randn(64, 64, generator=generator).bfloat16().float() for name in ("a", "b", "c")}
+
+    def put_all() -> dict:
+        store = WeightStore(mesh, MeshShape(*mesh.shape), Path(folder))
+        equal = True
+        for name, tensor in host.items():
+            got = read(store.put(name, lambda tensor=tensor: tensor, "bfloat16", -1)).float()
+            equal &= torch.equal(got[0, 0], tensor)
+        return {"converted": store.converted, "reused": store.reused, "equal": equal}
+
+    told = {"first": put_all(), "second": put_all()}
+    (Path(folder) / "a.tensorbin").unlink()
+    return told | {"one gone": put_all()}
+
+
 def test_weight_cache_is_reused(sim_device, tmp_path):
     told = sim_device(GRID).run(weight_cache, str(tmp_path / "entry"))
     counts = {name: (found["converted"], found["reused"]) for name, found in told.items()}
     assert all(found["equal"] for found in told.values()), told
-    assert counts == {
-        "first": (3, 0),
-        "second": (0, 3),
-        "one gone": (1, 2),
+    assert counts == {"first": (3, 0), "second": (0, 3), "one gone": (1, 2)}
+
+
+def test_every_module_agrees_with_the_reference(sim_device):
+    found = sim_device("2x1").run(modules, TINY, "bfloat16", timeout=1200)
+    for name, row in found.items():
+        logger.info("{}: {}", name, row)
+    assert len(found) == 10
+    assert {name: row["pcc"] for name, row in found.items() if not row["pcc"] >= MIN_PCC} == {}
+
+
+ONE_LAYER = TINY.with_layers(1)
+
+
+def adjacent(keys):
+    """The inverse of half_split: RoPE pairs side by side."""
+    half = keys.shape[-1] // 2
+    return torch.stack((keys[..., :half], keys[..., half:]), -1).flatten(-2)
+
+
+def one_step(mesh, positions: list[int]) -> dict:
+    """A decode step of users behind random caches, -1 for a user to skip: figures of every active user's
+    logits and of what it wrote, and for each user how many numbers of its cache changed outside the row of
+    its new token."""
+    import ttnn
+
+    from models.llama31_8b.tt.model import read
+
+    users, capacity = len(positions), 256  # two chunks of keys
+    model, reference = build(mesh, ONE_LAYER, users=users, capacity=capacity)
+    cache = reference.new_cache(users, capacity)
+    generator = torch.Generator().manual_seed(11)
+    active = [user for user, position in enumerate(positions) if position >= 0]
+    for user in active:
+        one = cache.user(user)
+        one.reserve(positions[user])
+        one.commit(positions[user])
+    for ours, theirs, change in (
+        (model.cache.keys, cache.keys, adjacent),
+        (model.cache.values, cache.values, lambda values: values),
+    ):
+        theirs[0].copy_(torch.randn(theirs[0].shape, generator=generator).bfloat16())
+        ours[0] = ttnn.from_torch(
+            change(theirs[0]),
+            dtype=ttnn.bfloat16,
+            layout=ttnn.TILE_LAYOUT,
+            device=mesh,
+            memory_config=ttnn.DRAM_MEMORY_CONFIG,
+        )
+
+    def contents():
+        keys, values = read(model.cache.keys[0]).float(), read(model.cache.values[0]).float()
+        return torch.cat((half_split(keys), values), 1)
+
+    before = contents()
+    tokens = torch.randint(0, TINY.vocab_size, (users,), generator=generator)
+    got = read(model.decode(model.step_inputs(tokens.tolist(), positions)))[0, 0].float()
+    expected = reference.forward(tokens[active, None], cache.view(active))[:, 0]
+    after = contents()
+    changed = (before != after).any(1).any(-1)  # [users, capacity]
+    wanted = torch.cat((cache.keys[0], cache.values[0]), 1)
+    return {
+        "logits": [figures(got[user], row) for user, row in zip(active, expected, strict=True)],
+        "written": [figures(after[user, :, positions[user]], wanted[user, :, positions[user]]) for user in active],
+        "changed": [row.nonzero().flatten().tolist() for row in changed],
     }
+
+
+def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
+    """Prefill one user with prompts of each length in chunks of that many tokens, one over the other: figures
+    of the last logits and the cache, and the rows that the layer finished."""
+    from models.llama31_8b.tt.generator import Generator
+
+    model, reference = build(mesh, ONE_LAYER)
+    found = []
+    for length, chunk in chunks.items():
+        seed = torch.Generator().manual_seed(length)
+        prompt = torch.randint(0, TINY.vocab_size, (length,), generator=seed).tolist()
+        cache = reference.new_cache(1, model.capacity)
+        expected = reference.prefill([prompt], cache)[0]
+        layer = model.layers[0]
+        with mock.patch.object(layer, "after_attention", wraps=layer.after_attention) as finish:
+            got = Generator(model, sample_on="host", prefill_chunk=chunk).prefill(prompt, 0)
+        found.append(
+            {
+                "length": length,
+                "finished": [call.args[1].shape[2] for call in finish.call_args_list],
+                "logits": figures(got, expected),
+                "cache": cache_figures(model, cache, [length]),
+            }
+        )
+    return found
+
+
+def check_step(worker, positions: list[int]) -> None:
+    told = worker.run(one_step, positions, timeout=1200)
+    logger.info("{}", told)
+    active = [position for position in positions if position >= 0]
+    assert len(told["logits"]) == len(told["written"]) == len(active)
+    assert all(row["pcc"] >= MIN_PCC for row in told["logits"] + told["written"])
+    assert told["changed"] == [[] if position < 0 else [position] for position in positions]
+
+
+def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
+    """The first position, both sides of a tile and of a chunk of keys, the last; a core a user. A skipped
+    user's cache, and of the others all but the new row, keep every bit."""
+    positions = [0, 31, -1, 32, 127, 128, -1, 255]
+    check_step(sim_device("8x1"), positions)
+
+
+def test_users_on_cores_that_are_no_rectangle(sim_device):
+    """Three on two rows of two cores, as nine are on a board: heads are joined by another program of the stock op."""
+    check_step(sim_device("2x2"), [31, 128, 5])
+
+
+def test_prompts_around_a_tile_and_a_chunk(sim_device):
+    """A tile and one more, a second chunk; one token; and a whole chunk of four tiles, which attention takes at once as
+    it does on boards. Of the last layer the last token's tile alone is finished."""
+    chunks = {33: 32, 1: 32, 128: 128}
+    told = sim_device("2x1").run(prompts, chunks, timeout=1200)
+    assert [row["length"] for row in told] == list(chunks)
+    for row in told:
+        logger.info("{}", row)
+        assert row["finished"] == [32] and row["logits"]["pcc"] >= MIN_PCC
+        assert len(row["cache"]) == 2 and all(part["pcc"] >= MIN_PCC for part in row["cache"])

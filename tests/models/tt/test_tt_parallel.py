@@ -8,12 +8,67 @@ import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.generation.sampling import SamplingParams
-from tests.models.tt.parallel_programs import CONFIG, prefill_decode_choose
+from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
+from models.llama31_8b.tiny import tiny_for
+from tests.models.tt.pair_programs import guarded
+from tests.support.tt_programs import build, cache_figures, compared, of_chips
+from tests.support.tt_tolerances import MIN_PCC
 from tt_kernels.token_guard.op import FAILED
 
+# Two query heads and a key/value head a chip; 96 tokens leave the second chip 32 columns and a tile of padding.
+CONFIG = tiny_for(2)
+CAPACITY = 64
+
+
+def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: float) -> dict:
+    """Prefill one user, then feed the reference's greedy tokens; every row of the mesh does the same.
+
+    By step, the prefill first: figures of the first chip's logits, its best token and the reference's, and whether all
+    chips have the same logits. Figures of the caches, whether all rows have the same, and at the last step the tokens
+    that every chip chooses: the greedy one, and by `params` and a uniform number; and the host's choice by the same.
+    And tokens of a chip that has given up on another.
+    """
+    from models.llama31_8b.tt.layouts import gather
+    from models.llama31_8b.tt.sampling.top_k import Sampler
+
+    model, reference = build(mesh, CONFIG, capacity=CAPACITY)
+    cache, told = reference.new_cache(1, CAPACITY), []
+
+    def compare(logits, row: int, wanted) -> None:
+        ours = [chip[0, 0, row, : CONFIG.vocab_size].float() for chip in of_chips(logits)]
+        told.append(compared(ours[0], wanted) | {"same": [torch.equal(ours[0], other) for other in ours]})
+
+    wanted = reference.prefill([prompt], cache)[0]
+    compare(model.prefill(prompt, 0, 0, last=True), (len(prompt) - 1) % 32, wanted)
+    for step in range(steps):
+        token, last = int(wanted.argmax()), step == steps - 1
+        wanted = reference.forward(torch.tensor([[token]]), cache)[0, 0]
+        part = model.decode(model.step_inputs([token], [len(prompt) + step]), gather_logits=not last)
+        logits = gather(part, model.mesh_shape) if last else part
+        compare(logits, 0, wanted)
+    chosen = []
+    for choice in (SamplingParams(0.0), params):
+        sampler = Sampler(mesh, model.mesh_shape, CONFIG, choice)
+        chosen.append([int(ids[0, 0]) for ids in of_chips(sampler(part, sampler.uniforms([number])))])
+    masses = warp_logits(of_chips(logits)[0][0, 0, :1, : CONFIG.vocab_size].float(), params)
+    caches = [of_chips(tensor) for tensor in (*model.cache.keys, *model.cache.values)]
+    columns = model.mesh_shape.tp
+    model.check()
+    return {
+        "steps": told,
+        "cache": cache_figures(model, cache, [len(prompt) + steps]),
+        "rows": [
+            all(torch.equal(chip, parts[place % columns]) for place, chip in enumerate(parts)) for parts in caches
+        ],
+        "greedy": chosen[0],
+        "drawn": chosen[1],
+        "host": int(inverse_cdf(masses, torch.tensor([number]))),
+        "guarded": guarded(model, model.layout.all_reduce, 1),
+    }
+
+
 GRID = "4x2"  # prefill: with two links reduce_scatter wants eight cores
-MIN_PCC, MAX_ERROR = 0.99, 0.15
+MAX_ERROR = 0.15
 STEPS, LEAST_GAP = 1, 0.02
 
 
@@ -35,7 +90,7 @@ def test_the_chips_of_a_row_give_the_reference_and_choose_the_same_tokens(sim_me
         assert step["pcc"] >= MIN_PCC and step["absolute"] < MAX_ERROR
         assert step["same"] == [True] * chips, "every chip must see the same logits"
         assert step["gap"] > LEAST_GAP, "the prompt was chosen so that no two best logits lie close"
-        assert step["token"] == step["wanted"]
+        assert step["token"] == step["reference_token"]
     assert len({step["token"] for step in told["steps"]}) > 1
     for name in ("absolute", "relative"):
         logger.info("largest {} error of logits: {:.4f}", name, max(step[name] for step in told["steps"]))
@@ -44,7 +99,7 @@ def test_the_chips_of_a_row_give_the_reference_and_choose_the_same_tokens(sim_me
         logger.info("cache: {}", row)
         assert row["pcc"] >= MIN_PCC
     assert told["rows"] == [True] * 2 * CONFIG.num_hidden_layers, "every row must cache the same"
-    assert told["greedy"] == [told["steps"][-1]["wanted"]] * chips
+    assert told["greedy"] == [told["steps"][-1]["reference_token"]] * chips
     assert told["drawn"] == [told["host"]] * chips
     well, failed = told["guarded"]
     assert well == ([7] * chips, [[7]]) and failed[0] == [7, FAILED, 7, 7][:chips]

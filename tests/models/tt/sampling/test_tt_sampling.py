@@ -1,14 +1,194 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens chosen on the simulated chip from given logits, against the reference's distribution and draws."""
+"""Tokens chosen on simulated chips from given logits, against the reference's distribution and draws; and sampling
+parameters at the ends of their ranges."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
 
 import pytest
 import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from loguru import logger
 
-from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
-from tests.models.tt.sampling.sampling_programs import build_steps, choose, host_side, likeliest, pick_among
+from models.llama31_8b.generation.sampling import Draws, SamplingParams, inverse_cdf, make_generators, warp_logits
+from models.llama31_8b.tt.mesh import MeshShape
+from runtime_patches.simulated_n150.testing.tensors import on_chips
+from tests.support.tt_programs import TINY, of_chips
 from tests.support.tt_tolerances import BAND, margin
+from tt_kernels.speculative_sampling.checks import check_temperature, nearest_temperature
+
+
+def make_chooser(mesh, params, vocab: int, **options):
+    from models.llama31_8b.tt.sampling.top_k import Sampler
+
+    return Sampler(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab), params, **options)
+
+
+def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
+    """bfloat16 logits [rows, vocab], followed by the LM head's padding, in blocks of `block_tiles` tiles; cases:
+    pairs of parameters and uniform numbers, float64 [rows].
+
+    Returns the arg-max of each row; the candidates' values and keys; for each
+    case the distribution its tokens are drawn from, as of `Sampler.borders`, and the tokens [rows].
+    """
+    import ttnn
+
+    from models.llama31_8b.tt.model import read
+
+    vocab = logits.shape[1]
+    greedy = make_chooser(mesh, SamplingParams(), vocab, block_tiles=block_tiles)
+    # What the head makes of the padding must not be chosen, even where it is larger than all logits.
+    padded = F.pad(logits, (0, sum(greedy.blocks) - vocab), value=float(logits.max()) + 1)
+    given = ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    values, keys = greedy.candidates(given)
+    draws = []
+    for params, numbers in cases:
+        sampler = make_chooser(mesh, params, vocab, block_tiles=block_tiles)
+        borders = sampler.borders(values, keys)
+        picked = read(sampler.pick(*borders, sampler.uniforms(numbers.tolist())))[0].long()
+        draws.append({"borders": [read(part)[0, 0] for part in borders], "tokens": picked})
+    return {
+        "argmax": read(greedy(given))[0].long(),
+        "values": read(values)[0, 0],
+        "keys": read(keys)[0, 0],
+        "draws": draws,
+    }
+
+
+def pick_among(mesh, ids, numbers) -> list[int]:
+    """Tokens drawn by uniform `numbers` [rows] from equally probable, ascending `ids` [rows, 32] of Llama 3.1's."""
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.sampling.top_k import ORIGIN
+
+    sampler = make_chooser(mesh, SamplingParams(1.0, top_k=32), 128256)
+    up_to = torch.arange(1.0, 33.0).repeat(len(ids), 1)
+    parts = [sampler._put(part, "float32") for part in ((ORIGIN - ids).float(), up_to, torch.full_like(up_to, 32.0))]
+    return read(sampler.pick(*parts, sampler.uniforms(numbers)))[0].tolist()
+
+
+def choose_per_user(mesh, logits, batches: list) -> list:
+    """bfloat16 logits [users, vocab]; batches: for each call a pair of parameters and a number per user. Returns each
+    call's tokens, int64 [users]; all calls replay one trace where the mesh has them."""
+    import ttnn
+
+    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.sampling.per_user import PerUserSampler
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
+
+    users, vocab = logits.shape
+    sampler = PerUserSampler(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab), users)
+    padded = -(-vocab // 32) * 32
+    blank = logits.new_zeros(1, 1, users, padded)
+    blank[0, 0, :, :vocab] = logits
+    given = ttnn.from_torch(blank, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    step = TracedStep(mesh, lambda: sampler(given, sampler.numbers), why_no_trace(mesh) is not None)
+    found = []
+    for draws in batches:
+        sampler.load(draws)
+        found.append(read(step())[0].long())
+    try:
+        sampler.load([(replace(batches[0][0][0], temperature=1.0, top_k=33), 0.0)] * users)
+    except ValueError as error:
+        found.append(str(error))
+    return found
+
+
+def host_side(mesh) -> dict:
+    """Messages about a number outside [0, 1) and about too many candidates; first ids of blocks."""
+    from models.llama31_8b.tt.sampling.top_k import block_starts
+
+    told = {"starts": block_starts([96, 64], 3)}
+    for name, params in (("one", SamplingParams(0.7, top_k=5)), ("many", SamplingParams(0.7, top_k=33, top_p=0.9))):
+        try:
+            make_chooser(mesh, params, 128256).uniforms([0.5, 1.0])
+        except ValueError as error:
+            told[name] = str(error)
+    return told
+
+
+def build_steps(mesh, users: int) -> dict[str, dict]:
+    """Llama 3.1 8B with the generator's decode step, greedy and sampled: what choosing alone takes, the shape of the
+    tokens, and the transfers from or to the host in a step and in giving it new numbers. Nothing executes."""
+    from models.llama31_8b.tt.generator import PlainSteps
+    from models.llama31_8b.tt.sampling.top_k import Sampler
+    from perf.footprint.mesh_build import build_model, step_memory
+
+    model = build_model(mesh, "performance", users, 1024)
+    inputs = model.step_inputs([0] * users, [0] * users)
+    logits = model.decode(inputs, gather_logits=False)
+    found = {}
+    for name, params in (
+        ("greedy", SamplingParams()),
+        ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9)),
+        ("by temperature", SamplingParams(0.7)),
+    ):
+        sampler = Sampler(mesh, model.mesh_shape, model.config, params)
+        steps, draws = PlainSteps(model, params, sampler, eager=True), Draws(params, make_generators(params, users))
+        wanted = dict.fromkeys(range(users), (0, 0))
+        steps.load(wanted, draws)
+        # The first run also writes what programs keep on the device.
+        steps.run()
+        memory, ids = step_memory(lambda sampler=sampler, steps=steps: sampler(logits, steps.uniforms, inputs.tokens))
+        found[name] = asdict(memory) | {
+            "ids": ids,
+            "blocks": sampler.blocks,
+            "step": transfers(steps.run),
+            "draw": transfers(lambda steps=steps, draws=draws, wanted=wanted: steps.load(wanted, draws)),
+        }
+    return found
+
+
+def transfers(work) -> list[str]:
+    """Names of what moves tensors between host and device while `work` is recorded."""
+    import ttnn
+
+    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
+    try:
+        work()
+    finally:
+        graph = ttnn.graph.end_graph_capture()
+    names = [node["params"]["name"] for node in graph if node["node_type"] == "function_start"]
+    return [name for name in names if name.endswith(("to_device", "to_host", "from_device", "cpu"))]
+
+
+def likeliest(mesh, logits) -> list:
+    """bfloat16 logits [rows, vocab], split over the chips of a row -> the token that each chip chooses for each row."""
+    import ttnn
+
+    rows, vocab = logits.shape
+    sampler = make_chooser(mesh, SamplingParams(), vocab)
+    width = sum(sampler.blocks) * mesh.shape[1]
+    padded = F.pad(logits, (0, width - vocab), value=float(logits.max()) + 1)
+    given = ttnn.from_torch(
+        padded[None, None],
+        dtype=ttnn.bfloat16,
+        layout=ttnn.TILE_LAYOUT,
+        device=mesh,
+        mesh_mapper=sampler.mesh_shape.mapper(mesh, -1),
+    )
+    output = ttnn.empty([1, rows], ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
+    sampler(given, None, output)
+    return [chip[0].tolist() for chip in of_chips(output)]
+
+
+def draw_on_a_row(mesh, logits, params, numbers) -> list:
+    """The vocabulary split over a TP group: the tokens drawn by `numbers`, float64 [rows], by each chip, [rows]."""
+    import ttnn
+
+    from models.llama31_8b.tt.sampling.top_k import LOWEST, FullVocabSampler
+
+    shape = MeshShape(*mesh.shape)
+    # Followed by the head's padding as Sampler masks it.
+    columns = shape.padded_vocab(replace(TINY, vocab_size=logits.shape[1]))
+    padded = F.pad(logits, (0, columns - logits.shape[1]), value=LOWEST)
+    given = on_chips(mesh, padded[None, None], ttnn.bfloat16, ttnn.TILE_LAYOUT, shape.mapper(mesh, -1))
+    sampler = FullVocabSampler(mesh, shape, params)
+    return [chip[0].long() for chip in of_chips(sampler(given, sampler.uniforms(numbers.tolist())))]
+
 
 ROWS, VOCAB = 32, 150
 ORIGIN = 2**24
@@ -95,3 +275,104 @@ def test_a_step_of_llama_31_8b_chooses_its_tokens_without_the_host(mock_mesh, sh
         assert row["step"] == []
     assert told["greedy"]["draw"] == []
     assert all("tt::tt_metal::copy_to_device" in told[name]["draw"] for name in ("sampled", "by temperature"))
+
+
+# As FullVocabSampler says: a number that near to a border between two tokens may choose the other one.
+BORDER = 2.0**-19
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(900)
+def test_draws_of_two_chips_are_the_references(sim_mesh):
+    """By temperature alone, from 64 columns of a chip, 56 of the other, padding: numbers beside borders, 0, nearly 1.
+
+    Rows: any, flat, peaked, all mass on the second chip, zeros of both signs.
+    """
+    generator = torch.Generator().manual_seed(3)
+    logits = (torch.randn(12, 120, generator=generator) * 3).bfloat16()
+    logits[1], logits[2, 50], logits[3, :100] = 1.5, 40, -300
+    logits[4, 10:60:2], logits[4, 11:120:3] = 0.0, -0.0
+    params = SamplingParams(1.3)
+    masses = warp_logits(logits, params).double()
+    borders = (masses / masses.sum(1, keepdim=True)).cumsum(1)
+    ids = torch.randint(5, 115, (12, 1), generator=generator)
+    numbers = borders.gather(1, ids)[:, 0] + torch.where(torch.arange(12) % 2 == 0, 1.0, -1.0) * 1.5 * BORDER
+    numbers = numbers.clamp(0, 1 - 2**-20)
+    numbers[3], numbers[5], numbers[6], numbers[7] = 0.5, 0.0, 1 - 2**-20, 1 - 2**-22
+    drawn, other = sim_mesh((1, 2), "2x1").run(draw_on_a_row, logits, params, numbers, timeout=800)
+    assert torch.equal(drawn, other)
+    clear = margin(masses, numbers) >= BORDER
+    assert clear.sum() >= 7 and clear[3]
+    expected = inverse_cdf(masses, numbers)
+    logger.info("{} of {} numbers are clear of borders; {}", int(clear.sum()), len(clear), drawn)
+    assert torch.equal(drawn[clear], expected[clear])
+    assert (masses.gather(1, drawn[:, None]) > 0).all()
+
+
+USERS, CALLS = 8, 2
+KINDS = [
+    SamplingParams(),
+    SamplingParams(2.0, top_k=6),
+    SamplingParams(3.0, top_k=32, top_p=0.9),
+    SamplingParams(0.7, top_k=20, top_p=0.5),
+    SamplingParams(5.0, top_k=1),
+    SamplingParams(1e-45, top_k=4),
+    SamplingParams(2.0, top_k=32, top_p=1e-45),
+]
+
+
+@pytest.mark.sim
+def test_each_user_is_drawn_by_its_own_parameters(sim_device):
+    """Parameters change between calls; equal logits among the candidates of every user."""
+    generator = torch.Generator().manual_seed(0)
+    logits = (torch.randn(USERS, VOCAB, generator=generator) * 3).bfloat16()
+    batches = []
+    for call in range(CALLS):
+        numbers = torch.rand(USERS, generator=generator, dtype=torch.float64).tolist()
+        batches.append([(KINDS[(user + call) % len(KINDS)], number) for user, number in enumerate(numbers)])
+    *found, refused = sim_device("2x1").run(choose_per_user, logits, batches, timeout=1500)
+    clear = 0
+    for draws, tokens in zip(batches, found, strict=True):
+        for user, (params, number) in enumerate(draws):
+            masses, numbers = warp_logits(logits[user : user + 1], params), torch.tensor([number], dtype=torch.float64)
+            if bool(margin(masses, numbers) >= BAND):
+                clear += 1
+                assert int(tokens[user]) == int(inverse_cdf(masses, numbers)), (user, params)
+    assert clear > 0.9 * CALLS * USERS
+    assert refused == "chips sample users greedily or with top_k up to 32; got top_k 33"
+
+
+LOGITS = torch.tensor([2.0, -1e38, 0.5, 3e38, 0.0, 1.0])
+PARAMS = st.builds(
+    SamplingParams,
+    st.floats(0, allow_infinity=False) | st.floats(0, 1e-30),
+    st.integers(0, 2**70),
+    st.floats(0, 1, exclude_min=True),
+    st.integers(0, 2**63 - 1),
+)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """An engine of a mesh as far as the host samples, which needs no chip."""
+    pytest.importorskip("ttnn")
+    from models.llama31_8b.tt.generator import ChipEngine
+
+    made = object.__new__(ChipEngine)
+    made.on_logits = None
+    return made
+
+
+@given(PARAMS)
+def test_the_host_of_a_mesh_chooses_a_token(engine, params):
+    engine.draws = Draws(params, make_generators(params, 1))
+    chosen = engine._sampled(0, LOGITS)
+    assert 0 <= chosen < 6
+    if params.temperature < 1e-3 or params.top_k == 1 or params.top_p < 0.1:
+        assert chosen == 3
+
+
+@given(st.floats(0, exclude_min=True, allow_infinity=False))
+def test_every_temperature_has_a_nearest_one_that_the_chips_take(temperature):
+    nearest = check_temperature("temperature", nearest_temperature(temperature))
+    assert nearest == temperature or temperature < 1e-4 == nearest or temperature > 1e4 == nearest

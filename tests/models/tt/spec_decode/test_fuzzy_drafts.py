@@ -5,11 +5,68 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from loguru import logger
 
-from tests.models.tt.parallel_programs import CONFIG  # whose kernels tensor-parallel steps share
-from tests.models.tt.spec_decode.fuzzy_programs import draft_and_calibrate
+from models.llama31_8b.spec_decode.tree import TokenTree
+from models.llama31_8b.tiny import tiny_for
+from tests.support.tt_programs import build, cache_figures, figures, half_split, of_chips
 from tests.support.tt_tolerances import MIN_PCC, prompt
+
+CAPACITY = 64
+
+
+def draft_and_calibrate(mesh, config, groups, prompt: list[int], drafted: list[int], decided: list[int]) -> dict:
+    """Prefill, fuzzy steps over `drafted`, and an exact pass over `decided` at the same positions.
+
+    Figures of the logits of every fuzzy step against the reference's fuzzy forward, and how far that lies from its
+    exact one; of the exact pass's logits, and of all caches after it against a plain pass over prompt and `decided`;
+    the tensor-parallel caches and the chips' own.
+    """
+    from models.llama31_8b.tt.model import read
+
+    model, reference = build(mesh, config, capacity=CAPACITY, fuzzy=groups)
+    cache, plain = (reference.new_cache(1, CAPACITY) for _ in range(2))
+    for each in (cache, plain):
+        reference.prefill([prompt], each)
+    model.prefill(prompt, 0, 0, last=False)
+    told = {"fuzzy": [], "plan": str(model.groups.assignment)}
+
+    for position, token in enumerate(drafted, len(prompt)):
+        wanted = reference.forward(torch.tensor([[token]]), cache, layer_groups=groups)[0, 0]
+        exact = reference.forward(torch.tensor([[token]]), plain)[0, 0]
+        got = read(model.decode(model.step_inputs([token], [position])))[0, 0, 0].float()
+        told["fuzzy"].append(figures(got, wanted) | {"exact": figures(wanted, exact)["pcc"]})
+    before = own_cache_figures(model, plain, len(prompt) + len(drafted))
+    plain.truncate([len(prompt)])
+    wanted = reference.forward(torch.tensor([decided]), plain, logits="all")[0]
+    chain = TokenTree.chain(len(decided))
+    inputs = model.tree_inputs(torch.tensor([decided]), [len(prompt)], chain.enter[None], chain.leave[None])
+    got = read(model.decode(inputs))[0, 0, : len(decided)].float()
+    told["exact"] = figures(got, wanted)
+    length = len(prompt) + len(decided)
+    told["cache"] = cache_figures(model, plain, [length])
+    told["own"], told["own before"] = own_cache_figures(model, plain, length), before
+    return told
+
+
+def own_cache_figures(model, reference, length: int) -> list[dict]:
+    """Compare each chip's own layers' keys and values of the first user."""
+    found = []
+    plan = model.groups.assignment
+    for stage, parallel in zip(plan.parallel_stages, model.groups.parallel_stages, strict=True):
+        for name in ("keys", "values"):
+            (ours,) = getattr(parallel.cache, name)
+            for chip, part in enumerate(of_chips(ours)[: plan.mesh.tp]):
+                got, place = part[0, :, :length].float(), stage.place(chip)
+                if place is None:
+                    assert not torch.any(got), "a chip that idles caches zeros"
+                    continue
+                got = half_split(got) if name == "keys" else got
+                expected = getattr(reference, name)[place[0]][0, :, :length].chunk(stage.share)[place[1]]
+                found.append({"layer": place[0], "chip": chip, "what": name} | figures(got, expected))
+    return found
+
 
 DRAFTED, DECIDED = [5], [5, 23]
 
@@ -40,7 +97,7 @@ def check(told: dict) -> None:
     ],
 )
 def test_a_row_of_two_drafts_the_references_logits_and_calibrates(sim_mesh, groups, own):
-    config = CONFIG.with_layers(groups[-1][-1] + 1)
+    config = tiny_for(2).with_layers(groups[-1][-1] + 1)
     told = sim_mesh((1, 2), "4x2").run(
         draft_and_calibrate, config, groups, prompt(20, 2), DRAFTED, DECIDED, timeout=2300
     )

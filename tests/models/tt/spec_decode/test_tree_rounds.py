@@ -1,0 +1,306 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds of token trees on simulated chips, against the reference: exact attention, and two rows that speculate."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from loguru import logger
+
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
+from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.generation.sampling import SamplingParams
+from models.llama31_8b.reference.model.kv_cache import KVCache
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import GuessRange
+from models.llama31_8b.spec_decode.tree import TokenTree
+from models.llama31_8b.tiny import TINY, tiny_for
+from tests.models.tt.pair_programs import build_pair, caches_of, end_second_chip_in, load_cache, words_of
+from tests.models.tt.spec_decode.tree_rounds import NODES, PARENTS, Round, RoundPlan, plan_rounds
+from tests.support.alspec_reference import bits_of, chosen_tiles
+from tests.support.tt_programs import SMALLEST, build, figures, of_chips
+from tests.support.tt_tolerances import GRID, MIN_PCC
+from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
+
+GREEDY = SamplingParams(0.0)
+# Of rows of two chips, each of which has half of the heads.
+ROWS = LlamaConfig(64, 128, 128, 1, 4, 2, 64, 256, name="rows")
+
+
+def tree_rounds(mesh, config, prefilled, guess: dict | None, capacity: int, rounds: list[Round], seed: int = 0) -> dict:
+    """Run `rounds` after the users' prompts, the threshold of each where this dispatch has no traces. By round: the
+    logits of all rows, float32 [users, nodes, vocab]; accepted paths and tokens as each row's chip tells them. Then how
+    often a trace was replayed, and the caches as of `caches_of`.
+
+    Of a pair also both rows' priorities by layer; of a guess by a budget all chips' chosen tiles before and masses
+    after each round as of `words_of`; what was counted, and of two chips `guarded_results`.
+
+    prefilled: keys and values as of `load_cache`. guess: what `build_pair` takes of it; None for exact attention. seed:
+    of the model's weights.
+    """
+    from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
+    from models.llama31_8b.tt.trace import TracedStep, why_no_trace
+
+    users, pair = len(rounds[0].lengths), None
+    if guess is None:
+        model, _ = build(mesh, config, users=users, capacity=capacity, seed=seed)
+    else:
+        state = random_state_dict(config, seed)
+        model, pair = build_pair(mesh, config, state, users=users, capacity=capacity, **guess)
+    load_cache(model, *prefilled)
+    step = TreeStep(model, NODES, GREEDY)
+    traced = TracedStep(mesh, step, why_no_trace(mesh) is not None)
+    rows = range(0, model.mesh_shape.chips, model.mesh_shape.tp)  # the first chip of each
+    told: dict = {"rounds": []}
+    for number, planned in enumerate(rounds):
+        if pair is not None:
+            pair.threshold = planned.threshold
+        step.load(planned.drafts, planned.lengths)
+        verified = traced()
+        model.check()
+        logits = of_chips(step.logits)
+        found = {
+            "logits": [logits[chip][0, 0].float().view(users, NODES, -1) for chip in rows],
+            "verified": [[(outcome.path, outcome.tokens) for outcome in verified.read(chip)] for chip in rows],
+        }
+        logger.info("round {}: verified {}", number, found["verified"][0])
+        if pair is not None:
+            decided = pair.last_priorities()
+            found["priorities"] = [[row[layer] for row in decided] for layer in range(len(decided[0]))]
+            if pair.by_budget is not None:
+                found |= {name: words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
+        told["rounds"].append(found)
+    told["replays"] = traced.replays
+    traced.release()
+    told["caches"] = caches_of(model)
+    if pair is not None:
+        counted = pair.statistics()
+        told["counts"] = [(layer.hits, layer.misses, layer.bypassed) for layer in counted.layers]
+        told["failures"] = counted.failures
+        if model.mesh_shape.chips == 2:
+            told["guarded"] = guarded_results(model)
+    return told
+
+
+def guarded_results(model) -> list:
+    """What the guard leaves of a verification that accepted a token of two users, while all is well and when the second
+    chip's attention has given up on its peer, as of `as_told`."""
+    from tt_kernels.speculative_sampling.op import Verified
+
+    told = []
+    for status in (0, 8):
+        end_second_chip_in(model, model.pair.attention_pairs, status)
+        rows = torch.tensor([[0, 1, 7, 2, 1, -1, 5, 7], [0, 0, 9, 1, -1, -1, 9, -1]])
+        verified = Verified(model.put_integers(rows, "int32"), nodes=2)
+        model.guard_result(verified.result)
+        told.append(as_told(model, verified))
+    model.reset()
+    return told
+
+
+def step_with_a_cut_cable(mesh, config, state, ends: tuple[int, int], capacity: int, timeout_s: float) -> list:
+    """Two steps over a chain of three nodes behind a cache of zeros, the second after the cable was cut, as of
+    `as_told`."""
+    import os
+
+    from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
+    from runtime_patches.simulated_n150.links import Links
+
+    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=ends[0], ends=ends, timeout_s=timeout_s)
+    step, told = TreeStep(model, 3, GREEDY), []
+    for cut in (False, True):
+        step.load({0: (TokenTree.chain(3), [1, 2, 3])}, [capacity - 3])
+        if cut:
+            Links(os.getpid()).cut()
+        told.append(as_told(model, step()))
+    return told
+
+
+def as_told(model, verified) -> tuple:
+    """What both chips say of a verification, (status, tokens) of each user; and what the generator makes of it, tokens
+    or an error."""
+    from models.llama31_8b.tt.generator import agreed_outcomes
+    from tt_kernels.common.peer import PeerError
+
+    seen = [[(outcome.status, outcome.tokens) for outcome in verified.read(chip)] for chip in (0, 1)]
+    try:
+        return seen, [found.tokens for found in agreed_outcomes(model, verified)]
+    except PeerError as error:
+        return seen, str(error)
+
+
+LIMIT_S = 1700
+CHUNK_SIZE, BUDGET, CAPACITY = 32, 0.75, 256
+RANGE, BY_BUDGET = GuessRange.by_budget(CHUNK_SIZE, BUDGET), {"chunk_size": CHUNK_SIZE, "budget": BUDGET}
+ENDS = CHUNK_SIZE, CHUNK_SIZE
+# Prompts for which outcomes differ and nothing is near a border: while a row knows nothing of a layer, guesses miss.
+SEED, THRESHOLD, PROMPTS = 354, 0.5, (231, 226)
+EXACT_SEED, ROW_SEED = 14, 10
+LEAST_MARGIN, LEAST_GAP, MAX_ERROR, MASS_ERROR = 0.05, 0.08, 0.15, 0.02
+# Right tokens of the trees of two users by round; one skips a round.
+HITS = [[3, 1], [None, 2], [2, 0]]
+TAKEN = [[False, False], [True, False], [True, True]]  # by round and layer
+
+
+class Planned(NamedTuple):
+    """rounds: of the reference; cache: after the last; prefilled: keys and values before the first."""
+
+    rounds: list[Round]
+    cache: KVCache
+    prefilled: tuple[list[torch.Tensor], list[torch.Tensor]]
+
+
+def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tuple[Planned, list[list[bool]]]:
+    """Return what the reference does after prompts of these lengths, drawn by `seed`, and which guesses by RANGE are
+    taken by round and layer. weights: the seed of the model's."""
+    model = ReferenceLlama.from_state_dict(config, random_state_dict(config, weights))
+    generator = torch.Generator().manual_seed(seed)
+    prompts = [torch.randint(0, config.vocab_size, (length,), generator=generator).tolist() for length in lengths]
+    cache = model.new_cache(len(prompts), capacity)
+    roots = model.prefill(prompts, cache).argmax(-1).tolist()
+    prefilled = (
+        [tensor[:, :, : max(lengths)].clone() for tensor in cache.keys],
+        [tensor[:, :, : max(lengths)].clone() for tensor in cache.values],
+    )
+    rounds, margin, gap = plan_rounds(model, cache, roots, plans, RANGE)
+    assert margin > LEAST_MARGIN and gap > LEAST_GAP, f"the prompts were chosen so, not by {margin} and {gap}"
+    taken = [[all(row[user] for user in planned.drafts) for row in planned.accepted] for planned in rounds]
+    return Planned(rounds, cache, prefilled), taken
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1500)
+def test_accepted_paths_move_in_caches_of_two_users(sim_device):
+    """With prefixes of 30 and 12 tokens: the first's trees cross a tile; accepted paths are no prefix of the tree, so
+    keys and values move."""
+    rounds = [RoundPlan(0.0, [3, 1]), RoundPlan(0.0, [0, 2])]
+    planned, _ = plan(TINY, 0, EXACT_SEED, (30, 12), 96, rounds)
+    told = sim_device(GRID).run(tree_rounds, TINY, planned.prefilled, None, 96, planned.rounds, timeout=1400)
+    check_rounds(planned, told)
+    paths = {tuple(path) for found in told["rounds"] for row in found["verified"] for path, _ in row}
+    assert paths == {(), (3,), (3, 5), (3, 5, 6)}
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(3000)
+def test_two_chips_of_a_row_share_the_heads_of_a_tree(sim_mesh):
+    config = tiny_for(2)
+    planned, _ = plan(config, 0, ROW_SEED, (20,), 96, [RoundPlan(0.0, [2])])
+    told = sim_mesh((1, 2), "4x2").run(tree_rounds, config, planned.prefilled, None, 96, planned.rounds, timeout=2900)
+    check_rounds(planned, told)
+
+
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_one_trace_serves_all_trees_and_outcomes(sim_mesh):
+    """Decisions, accepted tokens, counts, chosen tiles, attention weights and the caches of both rows: the first round
+    runs eagerly, the others replay one trace."""
+    planned, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, [RoundPlan(THRESHOLD, row) for row in HITS])
+    assert taken == TAKEN
+    told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
+        tree_rounds, TINY, planned.prefilled, BY_BUDGET, CAPACITY, planned.rounds, timeout=LIMIT_S
+    )
+    check_rounds(planned, told)
+    check_tiles(planned, told)
+    assert told["replays"] == len(HITS) - 1
+    whole = [(0, [5, 7]), (0, [9])]
+    assert told["guarded"] == [
+        ([whole, whole], [[5, 7], [9]]),
+        (
+            [whole, [(-1, []), (-1, [])]],
+            "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data",
+        ),
+    ], "no token is emitted from a broken step"
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(2400)
+def test_rows_of_two_chips_take_one_decision_per_tree(sim_mesh):
+    """On 2x2 a guess is rejected, then taken: decisions, accepted tokens, counts and the caches of both rows are the
+    reference's, as on a pair, and each chip's tiles those of its own heads."""
+    plans = [RoundPlan(0.5, [2, 1]), RoundPlan(0.5, [None, 3])]
+    planned, taken = plan(ROWS, 2, 9, PROMPTS, CAPACITY, plans)
+    assert taken == [[False], [True]]
+    told = sim_mesh((2, 2), "4x2").run(  # reduce_scatter over two links wants eight cores
+        tree_rounds, ROWS, planned.prefilled, BY_BUDGET, CAPACITY, planned.rounds, 2, timeout=2300
+    )
+    check_rounds(planned, told)
+    check_tiles(planned, told)
+
+
+@pytest.mark.slow
+@pytest.mark.sim
+@pytest.mark.timeout(1800)
+def test_a_step_whose_cable_is_cut_emits_no_token(sim_mesh):
+    """Both chips say so, and the generator raises what went wrong."""
+    worker = sim_mesh((2, 1), "2x2", dispatch="fast")
+    state = random_state_dict(SMALLEST, 0)
+    try:
+        (whole, outcome), (broken, message) = worker.run(
+            step_with_a_cut_cable, SMALLEST, state, ENDS, 96, 1e-3, timeout=LIMIT_S
+        )
+    finally:
+        worker.kill()  # routers do not recover
+    assert whole[0] == whole[1] and [tokens for _, tokens in whole[0]] == outcome and outcome[0]
+    assert broken == [[(-1, [])], [(-1, [])]]
+    assert message.startswith("exchange: chip (") and "gave up in call" in message
+
+
+def check_rounds(planned: Planned, told: dict) -> None:
+    for number, (wanted, found) in enumerate(zip(planned.rounds, told["rounds"], strict=True)):
+        assert "counts" not in told or found["priorities"] == wanted.priorities, f"round {number}"
+        first, *others = found["logits"]
+        assert all(torch.equal(first, other) for other in others), "the rows end with the same residual"
+        for user, logits in wanted.logits.items():
+            seen = figures(first[user, : len(PARENTS)], logits)
+            logger.info("round {} user {}: {}", number, user, seen)
+            assert seen["pcc"] >= MIN_PCC and seen["absolute"] < MAX_ERROR
+            for row in found["verified"]:
+                path, tokens = row[user]
+                assert tokens == wanted.tokens[user] and len(path) == len(tokens) - 1
+    if "counts" in told:
+        layers = range(len(told["counts"]))
+        decisions = [[row for planned in planned.rounds for row in planned.accepted[layer]] for layer in layers]
+        assert told["counts"] == [(row.count(True), row.count(False), 0) for row in decisions]
+        assert not told["failures"]
+    check_caches(planned, told["caches"])
+
+
+def check_tiles(planned: Planned, told: dict) -> None:
+    """Of each chip, which has one key/value head: the tiles that it chose for a round, and the masses after it."""
+    chosen, largest = 0, 0.0
+    for wanted, found in zip(planned.rounds, told["rounds"], strict=True):
+        for layer, chips in enumerate(found["chosen"]):
+            for chip, words in enumerate(chips):
+                row, head = divmod(chip, len(chips) // 2)
+                for user, length in enumerate(wanted.lengths):
+                    known, after = (each[layer][row][user] for each in (wanted.known, wanted.after))
+                    if user in wanted.drafts:
+                        tiles = [] if known is None else chosen_tiles(known[head], RANGE, length + 1)
+                        assert bits_of(words[user, 0]) == tiles
+                        chosen += bool(tiles)
+                    masses = found["masses"][layer][chip][user, 0].double() * MASS_UNIT
+                    if after is None:
+                        assert not masses.any()
+                        continue
+                    wrong = (masses[: after.shape[-1]] - after[head]).abs()
+                    assert (wrong <= MASS_ERROR * after[head]).all() and not masses[after.shape[-1] :].any()
+                    largest = max(largest, float((wrong / after[head]).nan_to_num().max()))
+    logger.info("{} heads with chosen tiles, largest relative error of a mass {:.2%}", chosen, largest)
+    assert chosen >= len(planned.rounds)
+
+
+def check_caches(planned: Planned, layers: list) -> None:
+    """Of each chip, whose heads are a part of its row's."""
+    for layer, chips in enumerate(layers):
+        for part, name in enumerate(("keys", "values")):
+            rows = torch.cat([chip[part] for chip in chips], 1)
+            for user, cached in enumerate(planned.cache.lengths.tolist()):
+                wanted = getattr(planned.cache, name)[layer][user, :, :cached]
+                first, *others = rows[user, :, :cached].split(len(wanted))
+                assert all(torch.equal(first, other) for other in others), f"{name} of layer {layer}"
+                assert figures(first, wanted)["pcc"] >= MIN_PCC
