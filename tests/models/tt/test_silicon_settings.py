@@ -112,7 +112,7 @@ def launch_steps(mesh, precision: str, decode_sharding: str) -> int:
 
 
 def launch_speculation(mesh, decode_sharding: str) -> int:
-    """In the worker: a speculating decode step and the guard of its tokens. Of the sizes of test_speculation_mesh.py,
+    """In the worker: a speculating decode step and the guard of its tokens. Of the sizes of test_tt_mesh.py,
     whose compiled kernels then serve here."""
     import torch
 

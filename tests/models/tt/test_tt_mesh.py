@@ -1,9 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""All 32 layers of Llama 3.1 8B on mock meshes: a decode step and a prefill chunk build, and fit.
+"""Llama 3.1 8B on mock meshes: decode steps, those that speculate, and prefill chunks build, and fit, in the longest
+contexts that the demo chooses.
 
 Nothing executes; what is allocated, and every program's circular buffers, are the real ones.
 """
+
+from __future__ import annotations
 
 import re
 from dataclasses import asdict
@@ -12,6 +15,8 @@ import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
+from models.llama31_8b.demo.backends import n150
+from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.serving.cli import TRACE_REGION_BYTES as LARGEST_TRACE_REGION
 from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
@@ -27,11 +32,11 @@ L1_BYTES = 1464 * 1024  # of a Wormhole core, firmware and kernels included
 SHAPES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
 
 
-def measured(mesh, precision: str, users: int, capacity: int) -> dict:
-    """In the worker: what the model and its steps take."""
+def measured(mesh, precision: str, users: int, capacity: int, chunk: int, how: dict) -> dict:
+    """In the worker: what the model and its steps take. how: as of `measure`."""
     from perf.footprint.mesh_build import measure
 
-    return asdict(measure(mesh, precision, users, capacity, CHUNK))
+    return asdict(measure(mesh, precision, users, capacity, chunk, **how))
 
 
 @pytest.mark.mock_mesh
@@ -56,7 +61,7 @@ def test_a_context_of_128k_builds_and_fits_on_two_chips(mock_mesh):
 
 def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) -> None:
     """Build on a worker's mesh; what it takes agrees with the budget and fits."""
-    found = MeshMemory.of_dict(worker.run(measured, precision, users, capacity, timeout=1500))
+    found = MeshMemory.of_dict(worker.run(measured, precision, users, capacity, CHUNK, {}, timeout=1500))
     logger.info("{} x {}: {}", users, capacity, footprint.memory_row(plan, precision, found))
     assert found.logits == ((1, 1, users, LLAMA.vocab_size), (1, 1, 32, LLAMA.vocab_size))
     assert found.programs > 30
@@ -174,3 +179,126 @@ def test_the_command_writes_a_row_a_build(tmp_path):
     (line,) = read(tmp_path / "rows.json")[1]
     assert line["mesh"] == "1x2" and 0 < line["largest_program"] < line["l1_prefill"] <= line["l1_size"]
     assert line["dram_held"] < line["dram_peak"] < line["dram_size"] == 1e9 * line["dram_size_gb"]
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "shape, users, decode_sharding, predictor",
+    [
+        pytest.param((2, 1), 8, "interleaved", "ends", marks=pytest.mark.slow),
+        pytest.param((2, 1), 1, "sharded", "budget", marks=pytest.mark.slow),
+        pytest.param((2, 2), 1, "interleaved", "ends", marks=pytest.mark.slow),
+        ((2, 2), 8, "sharded", "budget"),
+        pytest.param((2, 4), 1, "interleaved", "ends", marks=pytest.mark.slow),
+        pytest.param((2, 4), 1, "sharded", "ends", marks=pytest.mark.slow),
+        ((2, 8), 1, "sharded", "budget"),
+    ],
+    ids=lambda value: str(value).replace(", ", "x"),
+)
+def test_the_speculative_step_of_two_layers_builds_and_fits(mock_mesh, shape, users, decode_sharding, predictor):
+    check_pair(mock_mesh(shape), shape, users, layers=2, decode_sharding=decode_sharding, predictor=predictor)
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("decode_sharding", ["interleaved", "sharded"])
+@pytest.mark.parametrize("shape", [(2, 1), (2, 2), (2, 4)], ids=lambda shape: f"{shape[0]}x{shape[1]}")
+def test_the_speculative_step_of_32_layers_builds_and_fits(mock_mesh, shape, decode_sharding):
+    check_pair(mock_mesh(shape), shape, 1, layers=32, decode_sharding=decode_sharding)
+
+
+def check_pair(
+    worker, shape: tuple[int, int], users: int, layers: int, decode_sharding: str, predictor: str = "ends"
+) -> None:
+    """Exact and speculative steps of the first layers: both fit, and what speculation holds beside is small."""
+    how = {"layers": layers, "decode_sharding": decode_sharding}
+    exact, speculative = (
+        MeshMemory.of_dict(worker.run(measured, "performance", users, 4096, 512, how | guess, timeout=2900))
+        for guess in ({"chunk_size": None}, {"chunk_size": 128, "predictor": predictor})
+    )
+    for name, found in (("exact", exact), ("speculative", speculative)):
+        logger.info("{}x{}, {} layers, {}, {}, {} users: {}", *shape, layers, name, decode_sharding, users, found)
+        assert found.logits[0] == (1, 1, users, LLAMA.vocab_size)
+        assert found.l1_held + found.decode.l1_peak <= found.l1_size and found.dram_peak <= found.dram_size
+    # The priorities, their gathered rows and the log in DRAM, and of each layer masses and chosen tiles; the states of
+    # pairs and rows in L1.
+    tiles = 0 if predictor == "ends" else (layers + 1) * users * (LLAMA.num_key_value_heads // shape[1]) * 1024
+    assert 0 < speculative.dram_held - exact.dram_held < 64 * 1024 + tiles
+    assert 0 < speculative.l1_held - exact.l1_held < 8192
+
+
+PROMPT = 32768  # what users asked one N150 for
+FAR_TOO_MANY = 16384  # positions, of 69632 bytes each: more than the budget keeps back
+
+
+def built_and_filled(mesh, users: int, capacity: int, prompt: int, decode_sharding: str) -> dict:
+    """In the worker: all layers, a decode step at the last position and a prompt of the last user, chunk by chunk."""
+    import ttnn
+
+    from models.llama31_8b.tt.model import cache_prompt
+    from models.llama31_8b.tt.prefill import PREFILL_CHUNK
+    from perf.footprint.mesh_build import build_model, in_use
+
+    model = build_model(mesh, n150.PRECISION, users, capacity, decode_sharding=decode_sharding)
+    held = in_use(mesh)
+    decoded = tuple(model.decode(model.step_inputs([0] * users, [capacity - 1] * users)).shape)
+    prefilled = cache_prompt(model, [0] * prompt, users - 1, PREFILL_CHUNK, logits=True)
+    dram, l1 = (ttnn.get_memory_view(mesh, kind) for kind in (ttnn.BufferType.DRAM, ttnn.BufferType.L1))
+    return {
+        "dram": held[0] * dram.num_banks,
+        "dram_size": dram.total_bytes_per_bank * dram.num_banks,
+        "l1": held[1],
+        "l1_size": l1.total_bytes_per_bank,
+        "decoded": decoded,
+        "prefilled": tuple(prefilled.shape),
+    }
+
+
+def allocate(mesh, capacity: int) -> None:
+    """In the worker: the model alone."""
+    from perf.footprint.mesh_build import build_model
+
+    build_model(mesh, n150.PRECISION, 1, capacity)
+
+
+@pytest.fixture
+def board(mock_mesh):
+    """One N150 as the demo opens it."""
+    return mock_mesh((1, 1), options={"trace_region_size": BOARD_TRACE_BYTES})
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "users, prompt, decode_sharding",
+    [
+        (1, PROMPT, "sharded"),
+        (1, PROMPT, "interleaved"),
+        (1, None, "sharded"),
+        (8, None, "sharded"),
+        (8, None, "interleaved"),
+    ],
+    ids=["32K-sharded", "32K-interleaved", "longest-sharded", "eight users-sharded", "eight users-interleaved"],
+)
+def test_contexts_that_the_demo_chooses_build_with_a_whole_prompt(board, users, prompt, decode_sharding):
+    """prompt: its tokens, 256 more follow; None is the longest prompt that the longest context takes, or 32K."""
+    options = DemoOptions(decode_sharding=decode_sharding, max_new_tokens=256)
+    run = n150.plan_run(LLAMA, options, MeshShape(), prompt, users=users)
+    assert (run.notice is None) == (prompt is not None)
+    tokens = min(prompt or run.limit - 1, PROMPT)
+    found = board.run(built_and_filled, users, run.capacity, tokens, decode_sharding, timeout=580)
+    logger.info("{} users, {} positions, {}: {}", users, run.capacity, decode_sharding, found)
+    assert run.capacity >= (PROMPT if users == 1 else 8192)
+    assert found["decoded"] == (1, 1, users, LLAMA.vocab_size) and found["prefilled"][3] == LLAMA.vocab_size
+    assert found["dram"] < found["dram_size"] and found["l1"] < found["l1_size"]
+
+
+@pytest.mark.mock_mesh
+@pytest.mark.timeout(600)
+def test_ttnn_refuses_what_is_far_too_long(board):
+    """The test above can fail."""
+    longest = n150.plan_run(LLAMA, DemoOptions(decode_sharding="interleaved"), MeshShape(), None).capacity
+    with pytest.raises(RuntimeError, match="Out of Memory"):
+        board.run(allocate, longest + FAR_TOO_MANY, timeout=580)
