@@ -1,12 +1,14 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every command line of README and docs names commands and options that exist."""
+"""Every command line of README and docs names commands and options that exist; `make help` names every variable."""
 
 from __future__ import annotations
 
 import importlib
 import io
 import re
+import shutil
+import subprocess
 from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -60,3 +62,15 @@ def test_documented_commands_take_the_options_that_they_are_shown_with(page):
 
 def test_commands_are_found():
     assert sum(len(commands(page)) for page in PAGES) > 60
+
+
+MAKEFILE = ROOT / "Makefile"
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+def test_help_is_whole_and_names_every_variable():
+    command = ["make", "--no-print-directory", "-f", MAKEFILE, "help"]
+    said = subprocess.run(command, cwd=MAKEFILE.parent, capture_output=True, text=True).stdout
+    variables = set(re.findall(r"^([A-Z_]+) \?=", MAKEFILE.read_text("utf-8"), re.M)) - {"VENV"}
+    assert said.rstrip().endswith(".") and "#" not in said
+    assert variables <= set(re.findall(r"[A-Z_]+", said)) and "make clean" in said

@@ -15,8 +15,7 @@ from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.serving.generator_vllm import LlamaForCausalLM
 
-from .plugin_side import BLOCK, USERS, WIDTH, Plugin, Request, alone, drawn_request, prompt_of, serve
-from .torch_engine import TorchEngine
+from .plugin_side import BLOCK, USERS, WIDTH, Plugin, Request, TorchEngine, alone, drawn_request, prompt_of, serve
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ from models.llama31_8b import tiny
 from models.llama31_8b.generation.sampling import SamplingParams
 from tests.support.tt_programs import SMALLEST
 
-from .plugin_side import Request, drawn_request, prompt_of
-from .serving_programs import built, served
+from .plugin_side import Request, built, drawn_request, prompt_of, served
 
 pytestmark = pytest.mark.timeout(1500)
 

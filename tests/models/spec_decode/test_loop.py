@@ -1,11 +1,14 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """The generation loop over the reference: greedy text with drafts is the plain text, whatever drafts; ends of texts
-inside accepted paths, batches, contexts, conversations, the lossy mode, refusals."""
+inside accepted paths, batches, contexts, conversations, the lossy mode, refusals; rounds whose outcomes are
+scripted, and metrics by vLLM's definitions."""
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
+from itertools import count
 
 import pytest
 from loguru import logger
@@ -15,10 +18,14 @@ from models.llama31_8b.generation.sampling import SamplingParams, SigmoidApproxi
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
 from models.llama31_8b.reference.generate import TorchEngine, generate, model_drafter, self_drafter
 from models.llama31_8b.reference.model.step import GuessRange
+from models.llama31_8b.results import TokenSpeculationMetrics
 from models.llama31_8b.spec_decode.draft_settings import DraftShape, VocabularyMismatchError
 from models.llama31_8b.spec_decode.drafters import NGramDrafter
-from models.llama31_8b.spec_decode.loop import Generator
+from models.llama31_8b.spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
+from models.llama31_8b.spec_decode.tree import TokenTree
+from models.llama31_8b.tiny import TINY
 from tests.models.spec_decode import speculation_models as small
+from tests.support.tt_tolerances import prompt
 
 PROMPTS = [small.prompts(1, n, seed=n)[0] for n in (70, 31, 50)]
 MANY = small.prompts(6, 64)
@@ -235,8 +242,8 @@ def test_a_users_sampled_text_does_not_depend_on_its_neighbours(name):
     sampling = SamplingParams(0.8, top_p=0.9, seed=5)
     together = run(name, sampling=sampling)
     assert run(name, sampling=sampling).token_ids == together.token_ids
-    for user, prompt in enumerate(PROMPTS):
-        alone = run(name, [prompt], sampling=SamplingParams(0.8, top_p=0.9, seed=5 + user))
+    for user, text in enumerate(PROMPTS):
+        alone = run(name, [text], sampling=SamplingParams(0.8, top_p=0.9, seed=5 + user))
         assert alone.token_ids[0] == together.token_ids[user]
 
 
@@ -339,3 +346,124 @@ def test_length_zero_is_plain_decoding():
     result = run((model_drafter(model("draft")), DraftShape(0)))
     assert result.token_ids == plain().token_ids
     assert result.speculation.num_drafts == 0 and result.speculation.mean_acceptance_length is None
+
+
+LENGTH, CAPACITY, FIRST = 3, 64, 0
+
+
+class Scripted(Engine):
+    """outcomes: the new tokens of each user in each round, by user in text order."""
+
+    config, capacity, spare, flat, warm_up_steps = TINY, CAPACITY, LENGTH + 1, True, 2
+
+    def __init__(self, *outcomes: dict[int, list[int]]) -> None:
+        self.outcomes, self.drafted, self.positions = list(outcomes), [], []
+
+    def open(self, texts, positions, draws):
+        """Takes all."""
+
+    def kept(self, user, cached):
+        return 0
+
+    def prefill(self, texts, starts):
+        yield from ((user, FIRST) for user in range(len(texts)))
+
+    def step(self, tokens, trees, positions):
+        self.drafted.append(max(len(tree) for tree in trees.values()) - 1)
+        self.positions.append(dict(positions))
+        return self.outcomes.pop(0)
+
+    def verify(self, step, drafts):
+        return {user: Outcome(list(range(1, len(step[user]))), step[user]) for user in drafts.trees}
+
+
+class Zeros(Drafter):
+    """Drafts chains of zeros. seen: by round, what it was given of each user."""
+
+    name = "zeros"
+
+    def __init__(self, step_cost: float = 0.0, min_length: int = 0) -> None:
+        self.step_cost, self.min_length = step_cost, min_length
+        self.seen, self.ended = [], False
+
+    def draft(self, texts, starts, shape, draws):
+        self.seen.append({user: list(text[starts[user] :]) for user, text in texts.items()})
+        chain = TokenTree.chain(shape.length + 1)
+        return Drafts(dict.fromkeys(texts, chain), {user: [0] * len(chain) for user in texts})
+
+    def end(self):
+        self.ended = True
+
+
+def generated(engine: Scripted, prompts, drafter: Zeros, adaptive: bool = False, **request):
+    generator = Generator(engine, drafter, DraftShape(LENGTH), adaptive=adaptive)
+    return generator, generator.generate(prompts, **{"max_new_tokens": 20, "eos_token_ids": ()} | request)
+
+
+def test_a_text_ends_inside_an_accepted_path_and_others_go_on(monkeypatch):
+    """The first user ends by the token of the path's middle; what was accepted after it is not text. The second goes
+    on alone, and its drafter is told what its own round decided."""
+    engine, drafter = Scripted({0: [5, 9, 6, 7], 1: [1, 2]}, {1: [3, 4, 5, 6]}, {1: [9]}), Zeros()
+    monkeypatch.setattr("time.perf_counter", count().__next__)
+    generator, result = generated(engine, [prompt(7, 1), prompt(5, 2)], drafter, eos_token_ids=(9,))
+    assert result.token_ids == [[FIRST, 5, 9], [FIRST, 1, 2, 3, 4, 5, 6, 9]]
+    assert result.finish_reason == ["eos", "eos"] and drafter.ended and not engine.outcomes
+    assert drafter.seen == [{0: [FIRST], 1: [FIRST]}, {1: [1, 2]}, {1: [3, 4, 5, 6]}]
+    assert engine.positions == [{0: 7, 1: 5}, {1: 7}, {1: 11}]
+    assert generator.cached_ids(0) == prompt(7, 1) + [FIRST, 5], "after them is what was not taken"
+    counts = result.speculation
+    assert (counts.num_drafts, counts.num_accepted_tokens, counts.num_target_steps) == (4, 3 + 1 + 3, 4)
+    assert counts.num_output_tokens == 2 + 2 + 4 + 1
+    assert generator.warm_up_tokens == 2 + 2 + 4 and generator.warm_up_seconds == 2 * 4, "four readings a step"
+
+
+def test_a_context_that_is_full_ends_a_text_before_a_tree_that_would_not_fit():
+    """A cache of 64 positions has 60 for text beside a tree of four nodes; the round that fills it is cut."""
+    engine = Scripted({0: [1, 2, 3, 4]}, {0: [5, 6, 7, 8]})
+    _, result = generated(engine, [prompt(55, 1)], Zeros())
+    assert result.finish_reason == ["context"]
+    assert 55 + len(result.token_ids[0]) == CAPACITY - (LENGTH + 1) + 1, "the last token is never cached"
+    assert result.token_ids[0] == [FIRST, 1, 2, 3, 4, 5]
+    assert max(position for round_ in engine.positions for position in round_.values()) + LENGTH + 1 <= CAPACITY
+
+
+@pytest.mark.parametrize("least", [0, 1])
+def test_drafts_that_do_not_pay_become_shorter(least):
+    """Nothing is accepted and a drafted token costs half a step: drafting ends, or is as short as saves anything."""
+    engine, drafter = Scripted(*[{0: [token]} for token in range(1, 17)]), Zeros(0.5, least)
+    request = {"max_new_tokens": 17, "sampling": SamplingParams(1.0, seed=0)}
+    _, result = generated(engine, [prompt(7, 1)], drafter, adaptive=True, **request)
+    assert result.token_ids[0][1:] == list(range(1, 17))
+    assert engine.drafted[0] > least and engine.drafted == sorted(engine.drafted, reverse=True)
+    assert engine.drafted[-4:] == [least] * 3 + [0], "the last token is not drafted for"
+    given = [token for seen in drafter.seen for token in seen[0]]
+    assert given == result.token_ids[0][: len(given)], "each token is given once, in order"
+    assert not least or len(drafter.seen) == 16
+
+
+def test_definitions():
+    metrics = TokenSpeculationMetrics()
+    for accepted in (3, 0, 1, 3):
+        metrics.record_draft(depth=3, nodes=3, accepted=accepted)
+    metrics.record_draft(depth=2, nodes=6, accepted=1)
+    assert metrics.num_drafts == 5 and metrics.num_draft_tokens == 18 and metrics.num_accepted_tokens == 8
+    assert metrics.num_accepted_tokens_per_pos == [4, 2, 2]
+    assert metrics.mean_acceptance_length == pytest.approx(1 + 8 / 5)
+    assert metrics.draft_acceptance_rate == pytest.approx(8 / 18)
+    assert metrics.acceptance_histogram == [1, 2, 0, 2]
+    data = json.loads(json.dumps(metrics.to_dict()))
+    assert data["num_drafts"] == 5 and data["num_accepted_tokens_per_pos"] == [4, 2, 2]
+    twice = TokenSpeculationMetrics.merged([metrics, TokenSpeculationMetrics(), metrics])
+    assert twice.acceptance_histogram == [2, 4, 0, 4] and twice.num_draft_tokens == 36
+
+
+def test_nothing_drafted():
+    metrics = TokenSpeculationMetrics()
+    assert metrics.mean_acceptance_length is None and metrics.draft_acceptance_rate is None
+    assert metrics.acceptance_histogram == [] and metrics.tokens_per_target_step is None
+
+
+@pytest.mark.parametrize("counts", [(2, 2, 3), (3, 2, 0), (2, 2, -1)])
+def test_impossible_counts_are_refused(counts):
+    with pytest.raises(ValueError, match="accepted <= depth <= nodes"):
+        TokenSpeculationMetrics().record_draft(*counts)

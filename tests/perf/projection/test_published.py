@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What others measured, and the constants and the fit taken from it."""
+"""What others measured, and the constants and the fit taken from it; layouts held to the executed parts and pairs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import re
 
 import pytest
 
-from models.llama31_8b.latency import KV_HEADS, token_ns
+from models.llama31_8b.latency import EXECUTED, KV_HEADS, LAYERS, Times, token_ns
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
+from perf.lib.data_file import FOLDER, read
+from perf.ops.__main__ import FAMILIES, run
+from perf.projection.layouts import caching_apart, layout_rows, load
 from perf.projection.published import (
     BYTES_PER_POSITION_AND_HEAD,
     HEAD_BYTES_PER_S,
@@ -17,6 +20,10 @@ from perf.projection.published import (
     collective_ns,
     read_rows,
 )
+from perf.step.layer import STEPS, TOKEN
+from perf.sweep.__main__ import main as sweep
+from perf.sweep.paper import cycles_of
+from perf.sweep.table import read as read_sweep
 
 PAPER = PaperTimes()
 
@@ -53,9 +60,9 @@ def test_the_head_rate_is_the_least_squares_fit_to_published_64k_runs():
     runs, size = read_rows("published_64k.csv"), (65536 - 512) * BYTES_PER_POSITION_AND_HEAD
     assert len(runs) == 7
     left_over = []
-    for run in runs:
-        short, long = run["short_tokens_per_s"], run["long_tokens_per_s"]
-        chips, layers = run["chips"], run["layers"]
+    for row in runs:
+        short, long = row["short_tokens_per_s"], row["long_tokens_per_s"]
+        chips, layers = row["chips"], row["layers"]
         left_over.append((1 / long - 1 / short) / layers - size * (KV_HEADS / chips) / DRAM_BYTES_PER_S)
         added = layers * (65536 - 512) * PAPER.ns_per_position(chips) * 1e-9
         assert 1 / (1 / short + added) == pytest.approx(long, rel=0.036)
@@ -78,3 +85,62 @@ def test_collectives_take_what_was_measured():
     ):
         with pytest.raises(ValueError, match=re.escape(says)):
             collective_ns(*arguments)
+
+
+def test_the_product_counts_with_the_executed_parts():
+    assert load()[0] == EXECUTED
+
+
+def test_a_token_by_parts_is_that_of_the_layers_bench():
+    times, _ = load()
+    rows = [row for row in read(STEPS)[1] if (row["stage"], row["sharding"]) == (TOKEN, "sharded")]
+    assert {row["tp"] for row in rows} == {1, 2, 4}
+    for row in rows:
+        token = token_ns(row["context"], None, row["tp"], times)
+        assert token == pytest.approx(row["cycles"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("name", "tp"), [("pair_8b_65536_layers2", 4), ("whole_8b_65536_layers2", 1)])
+def test_a_pairs_layer_is_within_three_percent_of_the_executed_ones(name, tp):
+    """Of steps without collectives, with a guess of the ends, and with the same programs for heads and cache whether
+    they speculate or not."""
+    times, _ = load()
+    for row in read(FOLDER / "steps" / f"{name}.json")[1]:
+        if row["hit_rate"] in (0.0, 1.0):
+            layer, receiver = row["part_per_layer"] + times.pair_ns - caching_apart(), row["part_receiver"]
+            sender = times.flash_decode_ns(65536, tp)
+            took = receiver + max(sender - receiver, layer) if row["hit_rate"] else layer + sender
+            assert took == pytest.approx(row["layer_pitch"], rel=0.03)
+
+
+def test_attention_lies_on_the_line_of_executed_contexts():
+    times = Times(attention={4: {1024: 10.0, 4096: 40.0, 8192: 60.0}})
+    found = [times.flash_decode_ns(context, 4) for context in (1024, 2560, 6144, 8192, 16384)]
+    assert found == [10.0, 25.0, 50.0, 60.0, 100.0]
+
+
+def test_a_rows_cells_are_estimates_of_the_same_times():
+    times, _ = load()
+    (row,) = layout_rows((65536,), (16,))
+    tp, split = (token_ns(65536, None, n, times, split_cache=n == 16) for n in (8, 16))
+    assert row["split"] == pytest.approx(tp / split) and row["tp_tokens_per_s"] == pytest.approx(1e9 / tp)
+    costs = times.costs(8)
+    half = times.flash_decode_ns(32768, 8) + times.merge_ns
+    assert split == pytest.approx(costs.fixed_ns + LAYERS * (costs.per_layer_ns + half))
+    gains = [row[name] for name in ("at_100", "at_95", "at_90", "at_75")]
+    assert gains == sorted(gains, reverse=True)
+
+
+@pytest.mark.sim
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_parts_run_again_as_recorded(tmp_path):
+    """The all-reduce of two chips, and attention of a chip of four at the shortest context."""
+    times, _ = load()
+    (reduce,) = run("all_reduce", FAMILIES["all_reduce"].asked(["chips=2"]))
+    assert reduce["cycles"] == pytest.approx(times.merge_ns, rel=0.05)  # polls of the host carry the clock
+    suite, again = tmp_path / "suite", tmp_path / "again.csv"
+    suite.write_text("flash_decode variant=exact chunk_size=256 heads=8 kv_heads=2")
+    assert sweep(["--suite-file", str(suite), "--source", "sim", "--csv", str(again), "--timeout", "3000"]) == 0
+    (attention,) = cycles_of(read_sweep(again)).values()
+    assert attention == pytest.approx(times.flash_decode_ns(1024, 4), rel=0.005)
