@@ -102,7 +102,10 @@ FLASH_DECODE = Family(
             f"context=65536 {_CHOSEN} tiles=61,123,246",
         ],
         # What the sender pays for handing out the weights of its tiles.
-        "weights": [f"context=8192 {_ENDS} masses=False,True"],
+        "weights": [
+            f"context=1024,2048,4096,8192 {_ENDS} masses=False,True",
+            "context=1024 chunk_size=128 whole_tail=True head_dim=128 masses=False,True",
+        ],
         "long": [
             *_SIZES,
             *("context=256,768 chunk_size=64", "context=512 chunk_size=64 head_dim=128"),

@@ -18,9 +18,9 @@ def chosen_tiles(masses: Sequence[int], budget: float, begin: int, end: int) -> 
     """Return the tiles of [begin, end) that a guess reads, ascending: the heaviest, the lower one where two are equal,
     until the masses of the unread ones are at most 1 - budget of all of `masses`."""
     order = sorted(range(begin, end), key=lambda tile: (-masses[tile], tile))
-    left = sum(masses[begin:end])
+    left, unread = sum(masses[begin:end]), sum(masses) * unread_part(budget)
     chosen: list[int] = []
-    while left * PART > sum(masses) * unread_part(budget):
+    while left * PART > unread:
         chosen.append(order[len(chosen)])
         left -= masses[chosen[-1]]
     return sorted(chosen)

@@ -37,7 +37,7 @@ def test_integers_choose_as_the_model_does(masses, budget, begin, end):
 
 
 def test_the_kernel_chooses_as_the_reference_does(tmp_path):
-    """Equal tile for tile, whatever the words hold."""
+    """Equal tile for tile, whatever the words hold, and as many as there can be."""
     body = r"""
         static uint32_t masses[4096], near[4096];
         uint32_t bits[128] = {};
@@ -54,13 +54,14 @@ def test_the_kernel_chooses_as_the_reference_does(tmp_path):
     # Ties, zeros, one hot tile, whole words, weights over many octaves, and some that share all leading bits.
     kinds = [lambda: draw.randrange(2), lambda: draw.randrange(4), lambda: draw.randrange(2**32), lambda: 0]
     kinds += [lambda: draw.choice([1, 2**32 - 1, 2**31]), lambda: int(2 ** (26 * draw.random()))]
-    kinds += [lambda: 2**24 + draw.randrange(40), lambda: 7]
+    kinds += [lambda: 2**24 + draw.randrange(40), lambda: 7, lambda: 2**32 - 1]
+    lengths = [draw.randrange(1, 130) for _ in range(2000)] + [4096] * len(kinds)  # 128K tokens
     cases, expected = [], []
-    for number in range(2000):
-        masses = [kinds[number % len(kinds)]() for _ in range(draw.randrange(1, 130))]
-        end = draw.randrange(len(masses) + 1)
+    for number, length in enumerate(lengths):
+        masses = [kinds[number % len(kinds)]() for _ in range(length)]
+        end = draw.randrange(length + 1)
         begin, budget = draw.randrange(end + 1), draw.choice([1 / PART, 0.5, 0.9, 0.98, 1 - 1 / PART])
-        cases.append((unread_part(budget), begin, end, len(masses), *masses))
+        cases.append((unread_part(budget), begin, end, length, *masses))
         expected.append(chosen_tiles(masses, budget, begin, end))
     found = run_header(tmp_path, "tt_kernels/tile_selection/kernels/budget_cut.hpp", 4, body, cases)
     assert found == expected and sum(map(len, expected)) > 1000
@@ -72,7 +73,10 @@ def test_bitmaps_of_all_layers_are_the_references(sim_device):
     layers, users, heads, tiles = 2, 5, 2, 16
     at = [511, 200, 60, -1, 5000]
     chance = random.Random(5)
-    masses = [chance.choice([0, 1, 5, chance.randrange(2**31)]) for _ in range(layers * users * heads * tiles)]
+    masses = [
+        chance.choice([0, 1, 5, chance.randrange(2**31), 2**31, 2**32 - 1])
+        for _ in range(layers * users * heads * tiles)
+    ]
     masses = torch.tensor(masses).view(layers, users, heads, tiles)
     masses[1, 0] = 0
     before = torch.full((users, heads, 8), 9)

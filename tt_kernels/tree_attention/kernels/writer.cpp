@@ -147,10 +147,10 @@ void kernel_main() {
     const bool reduces = worker == attention::reducer;
     [[maybe_unused]] measured_rows::Pairs pairs;
     interval_tiles::Times times;
-    [[maybe_unused]] const auto mass_lines = TensorAccessor(ACCESSOR_ARGS(masses), RUNTIME_ARG(masses));
+    const auto mass_lines = TensorAccessor(ACCESSOR_ARGS(masses), RUNTIME_ARG(masses));
     masses::Keeper<jobs::Roots> keeper(RUNTIME_ARG(scale_log2e));
-    [[maybe_unused]] masses::Totals totals;
-    [[maybe_unused]] const bool alone = config::workers() == 1;
+    masses::Totals totals;
+    const bool alone = config::workers() == 1;
     uint32_t round = 0;
     for (uint32_t index = group; index < jobs::count(); index += groups, ++round) {
         const jobs::Job job = jobs::job_of(index);
@@ -178,13 +178,11 @@ void kernel_main() {
             }
         };
         const bool keeps = config::hands_out_masses && !skipped;
-        if constexpr (config::hands_out_masses) {
-            if (keeps) {
-                keeper.begin(jobs::Roots{}, part, span.of_root());
-                auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
-                keeper.fetch(order, mass_lines.get_noc_addr(index));
-                keeper.keep_guess();
-            }
+        if (keeps) {
+            keeper.begin(jobs::Roots{}, part, span.of_root());
+            auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
+            keeper.fetch(order, mass_lines.get_noc_addr(index));
+            keeper.keep_guess();
         }
         if constexpr (config::speculate) {
             if (reduces) {
@@ -202,10 +200,8 @@ void kernel_main() {
                 send();
             }
         }
-        if constexpr (config::hands_out_masses) {
-            if (keeps) {
-                keeper.keep_rest();
-            }
+        if (keeps) {
+            keeper.keep_rest();
         }
         if (config::speculate && reduces && !skipped) {
             times.fetch(job.user, intervals);
@@ -213,16 +209,12 @@ void kernel_main() {
                 pairs.prepare(guess, times, job, tile, tile);
             }
         }
-        if constexpr (config::hands_out_masses) {
-            if (keeps) {
-                if (reduces) {
-                    keeper.keep_last();
-                    if (alone) {
-                        totals.take(jobs::Roots{});
-                    }
-                    keeper.take_totals();  // while compute divides by them
-                }
+        if (keeps && reduces) {
+            keeper.keep_last();
+            if (alone) {
+                totals.take(jobs::Roots{});
             }
+            keeper.take_totals();  // while compute divides by them
         }
         if (!reduces) {
             if (!skipped && share.sends) {
@@ -235,15 +227,13 @@ void kernel_main() {
         } else {
             scatter(config::cb_output, output);
         }
-        if constexpr (config::hands_out_masses) {
-            if (keeps && part.tiles() > 0) {
-                if (!reduces) {
-                    keeper.keep_last();
-                    keeper.take_totals();
-                }
-                auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
-                keeper.write(order, mass_lines.get_noc_addr(index), alone);
+        if (keeps && part.tiles() > 0) {
+            if (!reduces) {
+                keeper.keep_last();
+                keeper.take_totals();
             }
+            auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
+            keeper.write(order, mass_lines.get_noc_addr(index), alone);
         }
     }
     noc_async_full_barrier();
