@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options and skips of this project; the simulator's plugin for pytest has the fixtures of devices."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 

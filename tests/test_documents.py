@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command line of README and docs names commands and options that exist; `make help` names every variable."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import re

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Imports run one way and in no circle; tests mirror the sources and lean on no other test."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of mutations fits the sources; a run tells what becomes of one (`python -m tests.mutations` runs all)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each distribution's wheel, installed in an environment of its own, holds and runs what the checkout does."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of examples/ do what they say."""
 
-from __future__ import annotations
-
 import pytest
 
 from examples import (

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public names: light to import, and the same texts as the loop's. On simulated chips: tests/examples."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -15,7 +13,7 @@ from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.tiny import TINY
-from tests.support.tt_tolerances import repeating
+from tests.support.tt_programs import repeating
 
 PROMPTS = [repeating(48), repeating(9)]
 

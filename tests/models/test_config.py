@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """LlamaConfig: presets, Hugging Face's config.json both ways, and refusals."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Appendix F against a timeline of two groups and by hand, and what it must refuse."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -10,8 +10,6 @@ time; or it does not apply (its text is not once in its file). Exits 1 unless al
 the cache folder by the contents of the mutated file and of the tests, so an interrupted run goes on where it was.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -5,8 +5,6 @@
 Whoever moves or rewrites a mutated line, or one of the tests, updates its entry; tests/test_mutations.py says which.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

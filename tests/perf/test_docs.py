@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documents' figures are those of perf/data."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests on boards do with a checkpoint, on the open device of a worker (see sim_worker.py)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

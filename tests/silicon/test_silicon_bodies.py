@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bodies of the silicon tests and `--device n150`, on the simulated chip with a tiny checkpoint."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from unittest import mock

@@ -3,8 +3,6 @@
 """Decode steps of the reference under attention-level speculation, with how far each guess was off; a threshold that
 divides them; and what each rank knows for guesses by a budget."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

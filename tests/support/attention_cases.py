@@ -3,8 +3,6 @@
 """Small models and trees that the tests of the reference share, and a dense attention written from the
 definitions."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """In a worker: open the compute gate that an earlier run or a failed test may have left closed."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small GGUF files and Hugging Face folders for the loader tests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run what is plain C++ in our kernels on this machine, case by case."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence

@@ -5,8 +5,6 @@
 Imports inside functions count; those under `if TYPE_CHECKING:` do not, since they never run.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter

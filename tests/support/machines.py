@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Machines with and without boards, for tests of the demo."""
 
-from __future__ import annotations
-
 import importlib.metadata
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each module of the TT-NN model alone against torch, on the device of a worker, at any model's shapes."""
 
-from __future__ import annotations
-
 from tests.support.tt_programs import build, figures, half_split
 
 ROWS = 32

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference in the place of a TtLlama, under the real generator: what a run on boards does, but for the chips."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import torch

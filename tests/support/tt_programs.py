@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The TT-NN model and its modules against the reference, on the device of a worker (see sim_worker.py)."""
-
-from __future__ import annotations
+"""What tests of the TT-NN model share: prompts, bounds, and the model against the reference, on the device of a worker
+(see sim_worker.py). No ttnn at the top: tests import it at collection."""
 
 from dataclasses import replace
 
 import torch
+from loguru import logger
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.model.model import ReferenceLlama
@@ -19,6 +19,30 @@ from runtime_patches.simulated_n150.testing.tensors import correlation
 
 # One layer and one query head: a step is launches, on a chip of one core.
 SMALLEST = replace(TINY.with_layers(1), num_attention_heads=1)
+# Joining heads takes a core for each of the two query heads of the tiny model.
+GRID = "2x1"
+MIN_PCC = 0.99
+# Reference logits closer than this may swap places in bfloat16.
+NEAR_TIE = 0.1
+# Masses are whole 65536ths of the largest: 32 of them, each off by half of one, move a border by less than this.
+BAND = 2.5e-4
+
+
+def prompt(length: int, seed: int) -> list[int]:
+    """Random ids of the tiny model's vocabulary of 96."""
+    return torch.randint(0, 96, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def repeating(seed: int) -> list[int]:
+    """24 of its tokens out of 6 random ones, in which there is something to look up."""
+    generator = torch.Generator().manual_seed(seed)
+    alphabet = torch.randint(0, 96, (6,), generator=generator)
+    return alphabet[torch.randint(0, 6, (24,), generator=generator)].tolist()
+
+
+def margin(masses: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """How far each number is from the nearest border between two tokens: masses [n, vocab], numbers [n] -> [n]."""
+    return (masses.double().cumsum(-1) - numbers[:, None]).abs().amin(-1)
 
 
 def figures(got, expected) -> dict:
@@ -30,6 +54,21 @@ def figures(got, expected) -> dict:
         "absolute": float(error.max()),
         "relative": float(relative.max()),
     }
+
+
+def check_close(name, got, expected, least: float = MIN_PCC) -> dict:
+    """Figures of a result, which are logged and held to a PCC."""
+    found = figures(got, expected)
+    logger.info("{}: {}", name, found)
+    assert found["pcc"] >= least, name
+    return found
+
+
+def check_rows(name, rows: list[dict], least: float = MIN_PCC) -> None:
+    """Log figures and hold them to a PCC."""
+    for row in rows:
+        logger.info("{}: {}", name, row)
+    assert all(row["pcc"] >= least for row in rows), name
 
 
 def build(

@@ -6,8 +6,6 @@ speculative_flash_decode for one and tree_attention for more, and everything els
 All tests of both ops share one simulated chip, and with it the compiled kernels, and use parts of its grid.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 """Calls of the attention ops on a mesh, simulated or of boards: two rows are the ranks of pairs, the chips of a row
 share the heads."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention of one token and of token trees, with a guess and without, on the simulated N150 against the oracle."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

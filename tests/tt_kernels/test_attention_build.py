@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention at Llama 3.1 8B shapes on mock meshes: calls validate, fit L1 and compile; nothing executes."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

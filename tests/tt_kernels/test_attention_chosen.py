@@ -3,8 +3,6 @@
 """Guesses that read chosen tiles between the two ends, and the attention weight of each tile that the exact pass hands
 out to choose them by."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import replace

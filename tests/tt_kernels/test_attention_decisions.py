@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which guesses the attention ops accept: hits, misses, bypassed and skipped users, NaN in keys, a closed gate."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from loguru import logger

@@ -7,8 +7,6 @@ Every call ends with the status of the fault on each rank. All of the op's are h
 only device_exchange gives: this op takes its priorities from there, and rank 0 sends on any tie.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple

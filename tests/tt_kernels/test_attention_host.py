@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the attention ops do on the host: their references, how work is split, what fits L1, what is refused."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import replace

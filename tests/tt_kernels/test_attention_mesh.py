@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The attention ops between simulated chips: either chip sends, the chips of a row decide together, cables fail."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels and the host agree on arguments by name: nothing on either side writes an index."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 """Bodies of stages with faults, called by name in the children that the runner starts: each reads only what it needs,
 since torch takes seconds to import."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

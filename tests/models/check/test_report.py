@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports hold nothing private, and say what was found."""
 
-from __future__ import annotations
-
 import string
 
 import pytest

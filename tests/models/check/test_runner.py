@@ -3,8 +3,6 @@
 """Faults put into stages: each gives the right status, stage and advice, and the others go on. What stages with a model
 expect is decided: no near ties, hits and misses on both ranks, links of every pair."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -3,8 +3,6 @@
 """Folders as other projects leave them: each gives transformers' prompt tokens and greedy tokens, or is refused by
 name."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

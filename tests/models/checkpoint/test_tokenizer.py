@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenizers from GGUF metadata and folders, chat templates, streaming, fingerprints."""
 
-from __future__ import annotations
-
 import random
 import re
 from pathlib import Path

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conversion cache: once per file, whole or absent, rebuilt when damaged."""
 
-from __future__ import annotations
-
 import errno
 import time
 from concurrent.futures import ThreadPoolExecutor

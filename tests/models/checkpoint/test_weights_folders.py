@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hugging Face folders, the hub, and where a model comes from when none is named."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

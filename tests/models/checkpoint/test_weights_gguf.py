@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files: every stored type, row order, metadata, RoPE scaling, and what is refused by name."""
 
-from __future__ import annotations
-
 import gguf
 import numpy as np
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The default model against transformers' own GGUF loading: every tensor, the config, the tokenizer."""
 
-from __future__ import annotations
-
 import functools
 from copy import deepcopy
 

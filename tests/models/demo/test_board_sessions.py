@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts side by side and conversations on boards: the whole run but for the chips, whose model is the reference."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

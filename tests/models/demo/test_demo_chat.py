@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interactive chat: turns share one cache and still say what a fresh run over all messages says."""
 
-from __future__ import annotations
-
 import builtins
 import os
 import signal

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests the demo cannot meet: one line on standard error, exit code 2, no model loaded for bad values."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

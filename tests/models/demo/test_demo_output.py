@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Standard streams that are closed, full or not in UTF-8, and how torch's threads wait: commands of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

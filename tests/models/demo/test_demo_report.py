@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report's figures and bars."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from types import SimpleNamespace

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo's runs: streamed text, the JSON object, seeds, policies, piped prompts, drafts, and the trained model."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

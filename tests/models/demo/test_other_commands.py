@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`llama-alspec hits FILE` and `llama-alspec plan`: what they report, and what they refuse."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

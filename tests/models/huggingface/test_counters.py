@@ -3,8 +3,6 @@
 """Counters by layer and row: what they add up to, whose they are, that no step waits for the device; copies of a model
 count for themselves, and wrappers are seen through."""
 
-from __future__ import annotations
-
 import copy
 import io
 

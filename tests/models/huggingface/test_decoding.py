@@ -3,8 +3,6 @@
 """Decode steps of transformers models under "alspec" decide as the reference does, whatever the batch; and generate()
 by them: batches, beams, drafts, static caches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

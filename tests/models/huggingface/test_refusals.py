@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What "alspec" cannot serve is refused by name, before it computes something else."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

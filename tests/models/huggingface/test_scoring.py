@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole texts in one forward decide as step by step, and no tensor of T x T is made."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make tiny decoders of transformers with random weights, large enough to speculate in."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

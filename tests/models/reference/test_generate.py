@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plain generation loop: batches, endings, streaming, sampling, limits; and hits on a given text."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

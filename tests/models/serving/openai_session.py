@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run by the serving environment's Python: ask a server what its clients would, and print what came as JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

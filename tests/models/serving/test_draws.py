@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From the plugin's parameters to draws: numbers of a seed and a position, and parameters that mean greedy."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import torch

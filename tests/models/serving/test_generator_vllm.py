@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plugin's side of the contract played against the adapter: every request's text is the one it has alone."""
 
-from __future__ import annotations
-
 import random
 from types import SimpleNamespace
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The adapter on simulated chips: continuous batching with traces, sampling on the chips, and steps that overlap."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -3,8 +3,6 @@
 """`llama-alspec serve` on simulated chips, asked by the openai client. Needs a clone of vllm-tt-plugin, named by
 LLAMA_ALSPEC_VLLM_PLUGIN, and two gigabytes of packages on the first run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command, its environment and the tiny checkpoint, without vLLM."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

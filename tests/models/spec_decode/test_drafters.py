@@ -3,8 +3,6 @@
 """What drafters draft, over models in torch: n-gram look-up, bonus calibration, and that logits are those that tokens
 were drawn from. Each call names positions; nothing else is kept between calls."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

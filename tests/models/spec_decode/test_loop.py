@@ -4,8 +4,6 @@
 inside accepted paths, batches, contexts, conversations, the lossy mode, refusals; rounds whose outcomes are
 scripted, and metrics by vLLM's definitions."""
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 from itertools import count
@@ -25,7 +23,7 @@ from models.llama31_8b.spec_decode.loop import Drafter, Drafts, Engine, Generato
 from models.llama31_8b.spec_decode.tree import TokenTree
 from models.llama31_8b.tiny import TINY
 from tests.models.spec_decode import speculation_models as small
-from tests.support.tt_tolerances import prompt
+from tests.support.tt_programs import prompt
 
 PROMPTS = [small.prompts(1, n, seed=n)[0] for n in (70, 31, 50)]
 MANY = small.prompts(6, 64)

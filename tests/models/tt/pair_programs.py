@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention-level speculation inside the model, on a mesh of two rows in a worker."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans of layer-parallel drafting: which chip holds what, what it takes, what is refused; no device."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mesh plans: how they are named, which models they can split, and which boards a machine has."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

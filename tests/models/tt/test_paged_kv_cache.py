@@ -3,8 +3,6 @@
 """A plain cache is filled where the device reads, and a cache in pages gives its logits bit for bit; steps of Llama 3.1
 8B with pages are built on mock meshes."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import replace
 
@@ -15,7 +13,7 @@ from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
-from tests.support.tt_tolerances import prompt
+from tests.support.tt_programs import prompt
 
 HEADS, HEAD_DIM, ROWS = 2, 64, 64
 PLACES = [(0, 0), (1, 96), (1, 128)]  # user, start: the last one fills the cache

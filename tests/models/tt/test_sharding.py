@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decode shardings: what sharded steps choose and refuse, their programs at 8B shapes, and their numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest import mock
 
@@ -33,7 +31,7 @@ from models.llama31_8b.tt.sharding import (
 from perf.footprint.__main__ import program_row, step_totals
 from perf.footprint.graph import CAPACITY
 from perf.lib.launch_labels import ALL_REDUCE, CACHED_HEADS, DECODE_PRODUCT, GATED_PRODUCT
-from tests.support.tt_programs import build, figures, of_chips
+from tests.support.tt_programs import build, check_close, of_chips
 from tt_kernels.banked_product.op import Split, buffers_of
 from tt_kernels.common.circular_buffers import l1_bytes
 
@@ -400,10 +398,8 @@ def test_every_sharded_module_gives_what_the_interleaved_one_does(sim_device):
     for name, got in ours.items():
         if name.startswith("other"):
             assert torch.equal(got, theirs[name]), f"{name} of the cache were not to be touched"
-            continue
-        found = figures(got, theirs[name])
-        logger.info("{}: {}", name, found)
-        assert found["pcc"] >= 0.999, name
+        else:
+            check_close(name, got, theirs[name], 0.999)
 
 
 @pytest.mark.sim
@@ -417,9 +413,7 @@ def test_a_prompt_by_weights_in_the_banks_is_that_by_interleaved_ones(sim_device
     ours = sim_device("8x8").run(prompts, "sharded", chunks, prompt, timeout=3000)
     assert theirs.pop("banked") == 0 < ours.pop("banked")
     for name, got in ours.items():
-        found = figures(got, theirs[name])
-        logger.info("{}: {}", name, found)
-        assert found["pcc"] >= 0.999, name
+        check_close(name, got, theirs[name], 0.999)
 
 
 @pytest.mark.sim
@@ -445,12 +439,9 @@ def test_steps_of_a_row_of_two_are_those_of_interleaved_steps(sim_mesh):
     theirs = sim_mesh((1, 2), "4x2").run(steps_of_row, "interleaved", fed, timeout=1800)
     ours = sim_mesh((1, 2), "8x8", dispatch="fast").run(steps_of_row, "sharded", fed, timeout=7000)
     for step, (got, wanted) in enumerate(zip(ours["logits"], theirs["logits"], strict=True)):
-        found, best = figures(got, wanted), wanted.topk(2)
-        logger.info("step {}: {}; best two {:.3f} apart", step, found, float(best.values[0] - best.values[1]))
-        assert found["pcc"] >= 0.999
+        check_close(f"step {step}", got, wanted, 0.999)
+        best = wanted.topk(2)
         assert best.values[0] - best.values[1] > 0.02, "no two best logits lie close"
         assert ours["chosen"][step] == theirs["chosen"][step] == [int(best.indices[0])] * 2
     for name in ("keys", "values"):
-        found = figures(ours[name], theirs[name])
-        logger.info("{}: {}", name, found)
-        assert found["pcc"] >= 0.999
+        check_close(name, ours[name], theirs[name], 0.999)

@@ -6,8 +6,6 @@ Products of the matrix unit in HiFi4 with float32 accumulation have single wrong
 38306, no fix). An operand reused from the destination registers is corrupt after float32 numbers were unpacked into
 them (tt-metal issue 45216)."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

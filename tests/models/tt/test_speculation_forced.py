@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of one layer with drawn outcomes: residual, priorities and log are exact at each."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,7 +14,7 @@ from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tiny import BANKED, TINY
 from tests.models.tt.pair_programs import attention_alone, build_pair, load_cache
-from tests.support.tt_programs import figures, of_chips
+from tests.support.tt_programs import check_close, of_chips
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 
 CHUNK_SIZE, CAPACITY, CACHED = 32, 128, 111
@@ -143,9 +141,7 @@ def test_a_hit_and_a_miss_of_sharded_steps(sim_mesh):
         check(told, alone, steps)
         results.append(alone)
     for step in steps:
-        found = figures(results[1][step], results[0][step])
-        logger.info("{}: {}", step, found)
-        assert found["pcc"] >= 0.999
+        check_close(step, results[1][step], results[0][step], 0.999)
 
 
 def prepared(config) -> tuple[dict, list[list[torch.Tensor]]]:

@@ -3,14 +3,12 @@
 """Whole chunks of prompts replay a trace, whatever their start and user; caches and logits are the eager ones, bit for
 bit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import pytest
 
-from tests.support.tt_tolerances import prompt
+from tests.support.tt_programs import prompt
 
 
 @dataclass(frozen=True)

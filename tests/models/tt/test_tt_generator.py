@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts of several users from the TT-NN generator on the simulated chip, which has a core for each of two users."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from unittest import mock
 
@@ -13,8 +11,7 @@ from loguru import logger
 
 from models.llama31_8b.generation.sampling import SamplingParams, draw_uniforms, make_generators, warp_logits
 from models.llama31_8b.reference.generate import generate
-from tests.support.tt_programs import SMALLEST, TINY, build
-from tests.support.tt_tolerances import BAND, GRID, NEAR_TIE, margin, prompt
+from tests.support.tt_programs import BAND, GRID, NEAR_TIE, SMALLEST, TINY, build, margin, prompt
 
 
 def turns(mesh, first: list[int], more: list[int], new_tokens: int) -> dict:

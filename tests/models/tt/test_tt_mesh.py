@@ -6,8 +6,6 @@ contexts that the demo chooses.
 Nothing executes; what is allocated, and every program's circular buffers, are the real ones.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 

@@ -3,8 +3,6 @@
 """A small Llama in TT-NN on the simulated chip against the reference: modules, logits, caches, users, lengths of
 prompts; and the cache of weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -20,8 +18,18 @@ from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.sharding import ShardingError
 from models.llama31_8b.tt.weights import WeightStore
 from tests.support.module_programs import modules
-from tests.support.tt_programs import build, cache_figures, figures, half_split, prefill_and_decode
-from tests.support.tt_tolerances import GRID, MIN_PCC, NEAR_TIE, prompt
+from tests.support.tt_programs import (
+    GRID,
+    MIN_PCC,
+    NEAR_TIE,
+    build,
+    cache_figures,
+    check_rows,
+    figures,
+    half_split,
+    prefill_and_decode,
+    prompt,
+)
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
 
@@ -30,14 +38,11 @@ def test_prefill_of_40_tokens_and_two_decode_steps(sim_device):
     """Chunks of 32 and 8 (padded) tokens, then two steps; PCC of logits at each and of the whole cache."""
     told = sim_device(GRID).run(prefill_and_decode, prompt(40, 3), 2, 32, timeout=1200)
     assert len(told["steps"]) == 3
-    for number, row in enumerate(told["steps"]):
-        logger.info("step {}: {}", number, row)
-        assert row["pcc"] >= MIN_PCC
+    check_rows("step", told["steps"])
+    for row in told["steps"]:
         assert row["token"] == row["reference_token"] or row["gap"] < NEAR_TIE
     assert len(told["cache"]) == 4
-    for row in told["cache"]:
-        logger.info("cache: {}", row)
-        assert row["pcc"] >= MIN_PCC
+    check_rows("cache", told["cache"])
 
 
 def refused_model(mesh) -> tuple[str | None, int]:

@@ -3,16 +3,13 @@
 """The generator's traces on the simulated chip: captured once, replayed to the end and in a later text, which are the
 eager ones."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from unittest import mock
 
 import pytest
 
 from models.llama31_8b.generation.sampling import SamplingParams
-from tests.support.tt_programs import SMALLEST, build
-from tests.support.tt_tolerances import GRID, prompt
+from tests.support.tt_programs import GRID, SMALLEST, build, prompt
 
 
 class Spy:

@@ -3,8 +3,6 @@
 """Turns of a conversation by the generators, of which a later one goes behind what the cache holds. No device: the
 reference is in the place of the chips. On the simulated chip: test_tt_generator.py and test_tt_trace.py."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +11,7 @@ from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tiny import TINY
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
-from tests.support.tt_tolerances import prompt
+from tests.support.tt_programs import prompt
 
 MODEL = ReferenceLlama.random(TINY, seed=3)
 BLOCK = 32

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a checkpoint's names, shapes and RoPE order to the matrices of the chips, and their cache on disk."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a model takes of a chip: the DRAM budget against independent counts, the sizes of programs, the command."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

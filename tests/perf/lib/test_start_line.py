@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benches' start line: cores that the host starts one after another begin together."""
 
-from __future__ import annotations
-
 import pytest
 
 from perf.lib.chip import cycles_until_end

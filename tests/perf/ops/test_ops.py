@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Benches of ops: their points, oracles and arithmetic, what they refuse, and that recorded figures stand."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from types import SimpleNamespace

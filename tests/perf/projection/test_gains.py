@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gains of speculation: the committed data again, small cases by hand, and the command's refusals."""
 
-from __future__ import annotations
-
 import pytest
 
 from models.llama31_8b.latency import EXECUTED, budget_keys, selection_ns, step_ns, token_ns

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The time to the first token: 64 cores with the executed blocks take the executed cycles, and sums of parts."""
 
-from __future__ import annotations
-
 import pytest
 
 from models.llama31_8b.latency import CHIP_COUNTS, PREFILL_FROM, prefill_ns

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others measured, and the constants and the fit taken from it; layouts held to the executed parts and pairs."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

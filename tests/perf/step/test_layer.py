@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tiny layer executed by both shardings: its sums, what it refuses, that it goes on, and its values, judged."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the bench of speculative steps makes of measured programs, on steps written by hand."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

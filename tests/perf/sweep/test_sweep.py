@@ -3,8 +3,6 @@
 """Sweeps without a device: suites and filters, a CSV that outlives a kill, failing
 configurations. Workers are small programs of the test's own."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -3,8 +3,6 @@
 """What a chip's sweep gives: the golden one, which the real tt-perf-report reads, and the paper's ops, whose page is
 what the CSV says; a chip runs a part of each again."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sweep makes of timed programs and of the real-time profiler's records, without either."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

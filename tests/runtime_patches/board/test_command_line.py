@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all command lines share: one line for a mistake, for standard output that takes no more, and for a full disk."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

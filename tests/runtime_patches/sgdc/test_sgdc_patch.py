@@ -3,8 +3,6 @@
 """The patch of SGDC (static graph, dynamic concurrency) as text: what it edits, what it refuses, and its
 command line. Nothing is compiled for a device."""
 
-from __future__ import annotations
-
 import difflib
 import re
 import shutil

@@ -3,8 +3,6 @@
 """All-reduces over the fabric between simulated chips, against float64; those that the gate skips, whose link is cut,
 or whose peer is silent or late; and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

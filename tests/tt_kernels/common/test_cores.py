@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sets of cores: few ranges for programs, the order of the cores for tensors' shards."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.mock_mesh

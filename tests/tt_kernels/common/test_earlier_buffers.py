@@ -3,8 +3,6 @@
 """No op of ours uses a circular buffer that its program lacks. Each RISC-V of a core keeps the addresses of an earlier
 program's buffers until a program has buffers of the same numbers: such an op writes wherever the earlier one was."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 """A cache in pages gives what the same tokens in a plain cache give, bit for bit, on the simulated N150; free blocks
 hold NaN. Some tables are drawn: the blocks' size and order, the prefix that two users share, positions, trees."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small programs with side effects, for the tests of the gate and the exchange. Imported in workers only."""
 
-from __future__ import annotations
-
 import torch
 import ttnn
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The compute gate on the simulated N150: what a skipped program leaves alone, and who is never skipped."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest import mock
 

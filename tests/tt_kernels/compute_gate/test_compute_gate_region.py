@@ -3,8 +3,6 @@
 """Which ops of ttnn count as cross-chip, and the gate's rule; read from the installed sources, without a
 device."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

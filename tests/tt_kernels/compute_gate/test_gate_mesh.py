@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gate and exchange over FABRIC_1D on full-size mock meshes: validated, allocated and compiled, not executed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

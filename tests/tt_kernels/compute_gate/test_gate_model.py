@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One captured trace of a layer serves every outcome: on a chip, and on a pair, whose exchange precedes the gate."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

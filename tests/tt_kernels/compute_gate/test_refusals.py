@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the compute gate and the exchange refuse, and whether the error names it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decode product: how it is split at 8B shapes, against float64 on the simulated N150, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

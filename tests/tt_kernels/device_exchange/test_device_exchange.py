@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exchange between the two ranks of a virtual pair on the simulated N150, against its torch reference."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -3,8 +3,6 @@
 """Exchanges over the fabric between two chips: forty with drawn priorities, and those
 whose link fails or whose peer is silent or late, after which the mesh opens again."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the steps of a round tell each other, integer by integer: the reference by hand, the ops on a simulated N150."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gated product on the simulated N150: against float64 and the stock op, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 """Heads of a fused product, split, rotated and cached, on the simulated N150: against float64 and the stock update of
 the cache, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 """Cases of the speculative sampling tests, their calls, and what to hold a chip's decisions to: the reference's
 verifiers."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the verification ops do on the host, and wide numbers of their kernels; no device."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -3,8 +3,6 @@
 """The kernels of speculative sampling on simulated N150 against the reference's verifiers: on one core or several of a
 chip, over the chips of a TP group, and built at full size on mock N150."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

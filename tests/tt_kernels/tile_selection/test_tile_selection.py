@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tiles that a budget of masses reads, against the reference's choice."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

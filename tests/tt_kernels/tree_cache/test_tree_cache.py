@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writing and committing a tree's keys and values on the simulated N150, bit for bit, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 """The verification decision and its statistics against a dense computation in float64, written here from the
 definitions: accept when ||guess - exact|| < threshold * ||exact||, per user and query, over all heads."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

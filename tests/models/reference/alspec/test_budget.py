@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guesses by a budget, against loops over single keys in float64."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

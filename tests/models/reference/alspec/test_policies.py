@@ -3,8 +3,6 @@
 """Attention policies: what each selects, and the identities that tie them together, on whole models; decisions of tree
 steps, one per user and layer, against a dense computation in float64."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

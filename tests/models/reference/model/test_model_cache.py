@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cache, chunked prefill, batches, token trees and layer groups of the reference model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The reference model against transformers in float32."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from loguru import logger

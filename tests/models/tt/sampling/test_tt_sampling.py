@@ -3,8 +3,6 @@
 """Tokens chosen on simulated chips from given logits, against the reference's distribution and draws; and sampling
 parameters at the ends of their ranges."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 
 import pytest
@@ -17,8 +15,7 @@ from loguru import logger
 from models.llama31_8b.generation.sampling import Draws, SamplingParams, inverse_cdf, make_generators, warp_logits
 from models.llama31_8b.tt.mesh import MeshShape
 from runtime_patches.simulated_n150.testing.tensors import on_chips
-from tests.support.tt_programs import TINY, of_chips
-from tests.support.tt_tolerances import BAND, margin
+from tests.support.tt_programs import BAND, TINY, margin, of_chips
 from tt_kernels.speculative_sampling.checks import check_temperature, nearest_temperature
 
 

@@ -25,8 +25,7 @@ from models.llama31_8b.tt.layer_parallel import LayerAssignment
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from tests.models.tt.pair_programs import build_pair
-from tests.support.tt_programs import SMALLEST, build, cache_figures
-from tests.support.tt_tolerances import MIN_PCC, NEAR_TIE, prompt, repeating
+from tests.support.tt_programs import NEAR_TIE, SMALLEST, build, cache_figures, check_rows, prompt, repeating
 
 GREEDY = SamplingParams(0.0)
 WINDOW = 32  # keys at either end that a model drafts over for itself
@@ -264,11 +263,11 @@ def test_texts_and_their_metrics_are_the_references(sim_device, sim_mesh, name, 
         assert counts[0]["num_drafts"] == len(told["chains"])
     if not case.params.greedy or not any(below):
         assert counts[0] == counts[1]
-    if case.drafter == "ngram":
+    if case.drafter == "ngram" and case.ends == "length":  # at a context's end the chips have room for longer drafts
         assert found["counts"] == wanted["counts"]
     if case.drafter == "model":
         assert 0 < found["seconds"]["calibration_seconds"] < found["seconds"]["draft_seconds"]
-    assert all(row["pcc"] >= MIN_PCC for row in told.get("cache", ()))
+    check_rows("cache", told.get("cache", []))
     assert found.get("decisions") == wanted.get("decisions") == case.decisions and not told.get("failures")
     assert (told["why_eager"] is None) == (dispatch == "fast")
     replays = {"slow": 0, "fast": case.replays}[dispatch]

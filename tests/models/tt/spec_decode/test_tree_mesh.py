@@ -3,8 +3,6 @@
 """Steps over token trees at Llama 3.1 8B shapes on mock meshes: decode, verification and commit build, and fit; and so
 does a round with Llama 3.2 1B as its layer-parallel draft."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from loguru import logger

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where nodes of trees stand, and what generators of trees refuse before any work; no device."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

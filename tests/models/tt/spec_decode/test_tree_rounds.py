@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds of token trees on simulated chips, against the reference: exact attention, and two rows that speculate."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest
@@ -21,8 +19,7 @@ from models.llama31_8b.tiny import TINY, tiny_for
 from tests.models.tt.pair_programs import build_pair, caches_of, end_second_chip_in, load_cache, words_of
 from tests.models.tt.spec_decode.tree_rounds import NODES, PARENTS, Round, RoundPlan, plan_rounds
 from tests.support.alspec_reference import bits_of, chosen_tiles
-from tests.support.tt_programs import SMALLEST, build, figures, of_chips
-from tests.support.tt_tolerances import GRID, MIN_PCC
+from tests.support.tt_programs import GRID, SMALLEST, build, check_close, of_chips
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
 
 GREEDY = SamplingParams(0.0)
@@ -256,9 +253,8 @@ def check_rounds(planned: Planned, told: dict) -> None:
         first, *others = found["logits"]
         assert all(torch.equal(first, other) for other in others), "the rows end with the same residual"
         for user, logits in wanted.logits.items():
-            seen = figures(first[user, : len(PARENTS)], logits)
-            logger.info("round {} user {}: {}", number, user, seen)
-            assert seen["pcc"] >= MIN_PCC and seen["absolute"] < MAX_ERROR
+            seen = check_close(f"round {number} user {user}", first[user, : len(PARENTS)], logits)
+            assert seen["absolute"] < MAX_ERROR
             for row in found["verified"]:
                 path, tokens = row[user]
                 assert tokens == wanted.tokens[user] and len(path) == len(tokens) - 1
@@ -303,4 +299,4 @@ def check_caches(planned: Planned, layers: list) -> None:
                 wanted = getattr(planned.cache, name)[layer][user, :, :cached]
                 first, *others = rows[user, :, :cached].split(len(wanted))
                 assert all(torch.equal(first, other) for other in others), f"{name} of layer {layer}"
-                assert figures(first, wanted)["pcc"] >= MIN_PCC
+                check_close(f"{name} of layer {layer}", first, wanted)

@@ -3,8 +3,6 @@
 """Rounds of token trees under attention-level speculation by the reference, as a chip pair runs them: the decision of
 each user is its own, and a layer goes on with the guess if all users accept."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny tasks of the LM Evaluation Harness from local files, and a tiny model to run them, without network."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -3,8 +3,6 @@
 """Texts under a policy: the same decisions and losses as token by token, as by a path that shares no code, and in
 forwards of another length, as on a GPU."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 """The LM Evaluation Harness on a transformers model under "alspec", and the paper's tables by it: on tiny tasks from
 local files, without network."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

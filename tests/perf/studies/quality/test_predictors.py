@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Guesses by parameters: against an oracle in numpy that goes token by token, and against the reference's policies."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

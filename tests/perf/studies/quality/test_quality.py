@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m perf.studies.quality` from end to end, that --quick gives the committed figures again, and its parts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd
