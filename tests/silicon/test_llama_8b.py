@@ -19,8 +19,7 @@ from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
-from tests.support.module_programs import modules
-from tests.support.tt_programs import prefill_and_decode
+from tests.support.tt_programs import modules, prefill_and_decode
 
 pytestmark = [pytest.mark.silicon, pytest.mark.timeout(3600)]
 LLAMA = preset("llama-3.1-8b")

@@ -83,6 +83,12 @@ def refusals(worker, calls: dict[str, Call], timeout: float = LIMIT_S) -> dict[s
     return worker.run(_refusals, calls, timeout=timeout)
 
 
+def check_refused(worker, calls: dict[str, Call], kind: str = "UnsupportedError") -> None:
+    """Assert that each call ends with an error of that kind which says what it is named by."""
+    for said, message in refusals(worker, calls).items():
+        assert message.startswith(f"{kind}: ") and said in message, (said, message)
+
+
 def program_entries(worker, forget: bool = False) -> int:
     """Return the number of programs in the cache, after emptying it with `forget`."""
     return worker.run(_program_entries, forget)
@@ -91,6 +97,16 @@ def program_entries(worker, forget: bool = False) -> int:
 def words(values, dtype: str = "int32", **options) -> In:
     """Return integers as a row-major tensor."""
     return In(values, dtype, **options)
+
+
+def shards(cores: int, columns: int, layout: str = "WIDTH_SHARDED", first: int = 0) -> Make:
+    """Return the memory of [32, columns] in L1 on each of so many cores, row by row from the `first` one on."""
+    return Make(f"{__name__}:_shards", cores, columns, layout, first, device=True)
+
+
+def banks(inputs: int, columns: int) -> Make:
+    """Return the memory of a weight with so many columns in each of twelve banks."""
+    return Make(f"{__name__}:_banks", inputs, columns)
 
 
 def priorities(values: int | Sequence[int], read: str | None = "priority") -> In:
@@ -294,6 +310,27 @@ class World:
             found.append(self.results(first, outputs))
         ttnn.release_trace(self.device, trace)
         return found
+
+
+def _shards(device, cores: int, columns: int, layout: str, first: int):
+    import ttnn
+
+    from tt_kernels.common.cores import core_set
+
+    width = device.compute_with_storage_grid_size().x
+    places = core_set(*((core % width, core // width) for core in range(first, first + cores)))
+    spec = ttnn.ShardSpec(places, [32, columns], ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(getattr(ttnn.TensorMemoryLayout, layout), ttnn.BufferType.L1, spec)
+
+
+def _banks(inputs: int, columns: int):
+    import ttnn
+
+    from tt_kernels.common.cores import core_set
+
+    places = core_set(*((bank, 0) for bank in range(12)))
+    spec = ttnn.ShardSpec(places, [inputs, columns], ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
 
 
 def error_of(state) -> str | None:

@@ -22,6 +22,9 @@ from tt_kernels.speculative_flash_decode.reference import sender_priorities, spe
 from tt_kernels.tree_attention.reference import speculative_tree_attention_reference
 
 CHIP = "4x2"
+# On each chip's grid of 2x2 of a mesh: the core that decides and the exchange core; workers are on the others.
+GRID, OUTPUT, EXCHANGE = "2x2", (0, 1), (1, 1)
+HIT = 100.0  # a threshold that accepts all
 BOTH = GuessRange.both_ends(32)
 SHORT = GuessRange(32, 32)  # leaves keys out from 65 cached tokens on, BOTH from 96 on
 PCC = {"bfloat16": 0.999, "bfloat8_b": 0.99}

@@ -16,8 +16,7 @@ import pytest
 import torch
 
 from tests.support.run_op import Call, In, Make, gathered, gathered_words, priorities, refusals, run_ops, words
-from tests.tt_kernels.attention import CHIP, FLASH, SHORT, Case, wanted
-from tests.tt_kernels.attention_mesh import EXCHANGE, GRID, HIT
+from tests.tt_kernels.attention import CHIP, EXCHANGE, FLASH, GRID, HIT, SHORT, Case, wanted
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, UNKNOWN, YIELDED
 from tt_kernels.common.reference import sender as who_sends
 from tt_kernels.speculative_flash_decode.reference import receiver_priorities

@@ -17,7 +17,6 @@ from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.sharding import ShardingError
 from models.llama31_8b.tt.weights import WeightStore
-from tests.support.module_programs import modules
 from tests.support.tt_programs import (
     GRID,
     MIN_PCC,
@@ -27,6 +26,7 @@ from tests.support.tt_programs import (
     check_rows,
     figures,
     half_split,
+    modules,
     prefill_and_decode,
     prompt,
 )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.support.run_op import Call, In, Make, priorities, refusals, run_ops
+from tests.support.run_op import Call, In, Make, check_refused, priorities, refusals, run_ops, shards
 from tt_kernels.all_reduce import reference
 
 PATIENCE_S = 2e-3
@@ -66,26 +66,14 @@ def draw(seed: int, chips: int, users: int, columns: int) -> tuple[torch.Tensor,
     return parts, residual, (1 + 0.2 * torch.randn(columns, generator=generator)).bfloat16()
 
 
-SHARDS = f"{__name__}:shards"
-
-
-def shards(cores: int):
-    """Return the memory of a row's tiles, one on each of the first `cores` cores, in the worker."""
-    import ttnn
-
-    grid = ttnn.num_cores_to_corerangeset(cores, ttnn.CoreCoord(2, 2), row_wise=True)
-    spec = ttnn.ShardSpec(grid, [32, 32], ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
-
-
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("users", "columns", "given", "memory"),
     [
-        (1, 128, ("residual", "norm"), Make(SHARDS, 4)),
+        (1, 128, ("residual", "norm"), shards(4, 32)),
         (1, 96, (), "DRAM"),
         (3, 96, ("residual",), "L1"),
-        (16, 128, ("norm",), Make(SHARDS, 4)),
+        (16, 128, ("norm",), shards(4, 32)),
         (17, 96, ("residual", "norm"), "L1"),
         (32, 192, ("residual", "norm"), "DRAM"),  # several packets for a worker
     ],
@@ -260,8 +248,7 @@ def test_what_is_refused_is_named(mock_mesh):
         "partial has been deallocated": Call(op, In(zeros, gone=True)),
         "partial is a ttnn.Tensor, not 3": Call(op, 3),
     }
-    for said, message in refusals(mock_mesh((1, 2)), calls).items():
-        assert message.startswith(f"ValueError: {said}"), message
+    check_refused(mock_mesh((1, 2)), calls, "ValueError")
 
 
 @pytest.mark.mock_mesh

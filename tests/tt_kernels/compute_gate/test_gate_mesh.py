@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.support.run_op import Call, In, Make, priorities, refusals, run_ops
+from tests.support.run_op import Call, In, Make, priorities, refusals, run_ops, shards
 from tt_kernels.common.priority import INITIAL
 
 pytestmark = pytest.mark.mock_mesh
@@ -29,15 +29,6 @@ def row(value: int = 2) -> In:
     return priorities(value, None)
 
 
-def decode_shard():
-    """Return the residual stream's place in decode, in the worker: its columns over 32 cores."""
-    import ttnn
-
-    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(7, 3))])
-    spec = ttnn.ShardSpec(cores, [32, HIDDEN // 32], ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
-
-
 def layer(exchange, priority, log, residual, number: int):
     """Do a layer's exchange, gate and gated op."""
     import ttnn
@@ -54,7 +45,7 @@ def layer(exchange, priority, log, residual, number: int):
 def test_a_layer_builds_at_llama_shapes_once_for_all_layers(gated, shape, axis):
     exchange, priority = exchange_of(axis, USERS), row(INITIAL[0])
     log, zeros = Make(f"{OP}:OutcomeLog", layers=LAYERS, users=USERS, device=True), torch.zeros(1, 1, 32, HIDDEN)
-    forms = [In(zeros), In(zeros, memory=Make(f"{__name__}:decode_shard")), In(zeros, "bfloat8_b")]
+    forms = [In(zeros), In(zeros, memory=shards(32, HIDDEN // 32)), In(zeros, "bfloat8_b")]
     calls = [
         Call(f"{__name__}:layer", exchange, priority, log, form, number) for number in (0, LAYERS - 1) for form in forms
     ]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.support.run_op import Call, In, Make, priorities, refusals, words
+from tests.support.run_op import Call, In, Make, check_refused, priorities, refusals, words
 
 pytestmark = pytest.mark.sim
 
@@ -126,8 +126,7 @@ def enter_again(priority) -> None:
 def test_what_cannot_work_is_refused_by_name(sim_device):
     device = sim_device("2x1", overlays=sgdc.overlays())
     for kind, calls in (("ValueError", VALUES), ("GatedRegionError", IN_REGION)):
-        for said, message in refusals(device, calls).items():
-            assert message.startswith(f"{kind}: ") and said in message, f"{said}: {message}"
+        check_refused(device, calls, kind)
     allowed = within(f"{REGION}:refuse_in_region", "ours", 1)
     left = Call(f"{__name__}:no_region")
     assert refusals(device, {"": allowed, "left": left}) == {"": "nothing", "left": "nothing"}

@@ -1,7 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Texts side by side and conversations on boards: the whole run but for the chips, whose model is the reference."""
+"""Texts side by side and conversations, whose turns share one cache: on the CPU, and on boards, the whole run but for
+the chips, whose model is the reference."""
 
+import builtins
 import json
 import os
 import re
@@ -12,6 +14,7 @@ import pytest
 
 from models.llama31_8b.config import ContextLengthError, preset
 from models.llama31_8b.demo import cli
+from models.llama31_8b.demo.backends.cpu import ReferenceSession
 from models.llama31_8b.demo.backends.n150 import BoardSession, Plan, expected_prefill
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
@@ -22,6 +25,7 @@ from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
+from tests.support.gguf_files import write_hf_folder
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
 
 PROMPTS = ["the and the in 12 " * 12, "the end", "12 and the in " * 5]
@@ -146,7 +150,22 @@ def test_a_conversation_on_boards_is_the_one_on_the_cpu(capsys, folder, chips, t
     assert all(start % BLOCK == 0 for start in starts)
 
 
-def conversation(folder, chips_of=1024, **options) -> Conversation:
+class Interrupting(TextPrinter):
+    """Ctrl-C at a token: a signal, or as it is raised."""
+
+    def __init__(self, checkpoint, at: int, signals: bool) -> None:
+        super().__init__(checkpoint, None)
+        self.at, self.signals, self.said = at, signals, []
+
+    def push(self, token):
+        self.said.append(token)
+        if len(self.said) == self.at:
+            if not self.signals:
+                raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def on_boards(folder, chips_of=1024, **options) -> Conversation:
     """On boards of one chip, whose cache has so many positions."""
     from models.llama31_8b.tt.generator import Generator
 
@@ -163,24 +182,9 @@ def host_ttnn(monkeypatch):
     stand_in_for_ttnn(monkeypatch, pytest.importorskip("ttnn"))
 
 
-class Interrupting(TextPrinter):
-    """Ctrl-C at a token, twice or once."""
-
-    def __init__(self, checkpoint, at: int, signals: bool) -> None:
-        super().__init__(checkpoint, None)
-        self.left, self.signals = at, signals
-
-    def push(self, token):
-        self.left -= 1
-        if self.left == 0 and self.signals:
-            os.kill(os.getpid(), signal.SIGINT)
-        elif self.left == 0:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("signals", [True, False], ids=["at its next token", "at once"])
 def test_an_interrupted_reply_on_boards_keeps_what_was_said(host_ttnn, folder, signals):
-    talk = conversation(folder)
+    talk = on_boards(folder)
     loaded, generator = talk.session.checkpoint, talk.session.generator
     talk.reply("the end and the 12 " * 3, Interrupting(loaded, 3, signals))
     held = generator.cached_ids(0)
@@ -197,7 +201,7 @@ def test_an_interrupted_reply_on_boards_keeps_what_was_said(host_ttnn, folder, s
 def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
     """At the limit asked for, or where the cache is full."""
     for chips_of, limit in ((1024, 1000), (96, 96)):
-        talk = conversation(folder, chips_of)
+        talk = on_boards(folder, chips_of)
         loaded = talk.session.checkpoint
         assert talk.session.capacity == limit
         with pytest.raises(ContextLengthError, match=f"the limit is {limit}"):
@@ -258,3 +262,98 @@ def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch,
     assert cli.main(asked) == 0
     (length,) = {tokens for _, _, tokens in chips[0].prefilled}
     assert f"([{length}], [0])" in capsys.readouterr().err
+
+
+def on_cpu(folder, **options) -> Conversation:
+    loaded = load_model(folder)
+    chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)
+    return Conversation(ReferenceSession(loaded, chosen, chat=True), chosen)
+
+
+def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
+    talk = on_cpu(folder, attention="exact")
+    printer = TextPrinter(talk.session.checkpoint, None)
+    first = talk.reply("the 12 and the end", printer)
+    second = talk.reply("and then?", printer)
+    messages = talk.messages[:1] + [{"role": "assistant", "content": first}] + talk.messages[2:3]
+    assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3]["content"] == second
+    ids = talk.session.checkpoint.tokenizer.apply_chat_template(messages)
+    # The reply's random bytes may be tokenized otherwise when rendered again; the first prompt never is.
+    already = talk.results[0].prefill_tokens
+    assert talk.results[1].prefill_tokens <= len(ids) - already, "the second turn prefilled the first prompt again"
+    fresh = generate(
+        talk.session.checkpoint.model,
+        [ids],
+        max_new_tokens=6,
+        eos_token_ids=talk.session.checkpoint.tokenizer.eos_token_ids,
+    )
+    assert talk.session.checkpoint.tokenizer.decode(fresh.token_ids[0]) == second
+    assert talk.cached_ids == (ids + fresh.token_ids[0])[: talk.session.cached]
+
+
+def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
+    talk = on_cpu(folder)
+    printer = Interrupting(talk.session.checkpoint, 3, signals=False)
+    talk.reply("the end", printer)
+    assert talk.messages[1]["content"] == talk.session.checkpoint.tokenizer.decode(printer.said) and not talk.results
+    assert talk.session.policy.statistics.step_count == 0, "what has no result counts nowhere"
+    assert len(talk.cached_ids) == talk.session.cached
+    talk.reply("go on", TextPrinter(talk.session.checkpoint, None))
+    assert len(talk.messages) == 4 and len(talk.results) == 1
+
+
+def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
+    """It ends at its next token: hits, misses and speeds are of the same tokens."""
+    talk, before = on_cpu(folder), signal.getsignal(signal.SIGINT)
+    talk.reply("the 12 and the end " * 10, Interrupting(talk.session.checkpoint, 1, signals=True))
+    (result,) = talk.results
+    assert len(result.token_ids[0]) == 1 and talk.session.policy.statistics.step_count == result.decode_tokens == 0
+    assert signal.getsignal(signal.SIGINT) is before
+    talk.reply("go on", TextPrinter(talk.session.checkpoint, None))
+    assert talk.session.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)
+
+
+def test_the_whole_session(folder, terminal, capsys):
+    terminal("/report", "the 12", "/help", "", "and?", "/report", "/reset", "again", "/exit")
+    assert cli.main(["--model", str(folder), "--chunk-size", "32", "--max-new-tokens", "6"]) == 0
+    out = capsys.readouterr().out
+    assert ", alspec attention" in out and "forgotten" in out
+    assert out.count("/exit ends") == 2, "greeting and /help"
+    assert out.count("nothing to report: no reply yet") == 1
+    assert out.count("report ──") == 2, "one asked for, one at the end"
+    assert f"({3 * 5} tokens, " in out.rsplit("report ──", 1)[1], "decode tokens of all three turns"
+
+
+def test_lines_that_are_not_utf8_are_named_and_the_session_goes_on(folder, terminal, capsys, monkeypatch):
+    """By the C locale such bytes arrive as surrogates; by a UTF-8 one reading them fails."""
+    terminal("caf\udce9", "the end", "/exit")
+    real, failed = builtins.input, []
+
+    def reading(prompt):
+        if not failed:
+            failed.append(True)
+            b"\xff".decode("utf-8")
+        return real(prompt)
+
+    monkeypatch.setattr(builtins, "input", reading)
+    assert cli.main(["--model", str(folder), "--max-new-tokens", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "that line is not text: 'utf-8' codec can't decode byte 0xff" in shown.err
+    assert "that line is not UTF-8 text: byte 0xe9 after 3 characters" in shown.err
+    assert shown.out.count("report ──") == 1 and "Traceback" not in shown.err
+
+
+def test_end_of_input_ends_the_session(folder, terminal, capsys):
+    terminal()
+    assert cli.main(["--model", str(folder)]) == 0
+    assert "report" not in capsys.readouterr().out.split("/report", 1)[1]
+
+
+def test_a_template_that_fails_is_named_and_the_session_goes_on(tmp_path, terminal, capsys):
+    write_hf_folder(tmp_path)
+    template = "{% if 'bad' in messages[-1].content %}{{ 1 / 0 }}{% endif %}{{ messages[-1].content }}"
+    (tmp_path / "chat_template.jinja").write_text(template)
+    terminal("bad", "the end", "/exit")
+    assert cli.main(["--device", "cpu", "--model", str(tmp_path), "--max-new-tokens", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "refuses these messages: division by zero" in shown.err and "report ──" in shown.out

@@ -1,3 +1,0 @@
-# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
-# SPDX-License-Identifier: Apache-2.0
-"""Verification of drafted chains and trees on the device (op.py)."""
