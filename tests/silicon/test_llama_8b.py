@@ -19,7 +19,7 @@ from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
-from tests.support.tt_programs import modules, prefill_and_decode
+from tests.support.tt_programs import check_rows, modules, prefill_and_decode
 
 pytestmark = [pytest.mark.silicon, pytest.mark.timeout(3600)]
 LLAMA = preset("llama-3.1-8b")
@@ -50,26 +50,24 @@ def test_every_module_at_full_shapes(sim_device, precision):
     assert {name: row["pcc"] for name, row in found.items() if not row["pcc"] >= least[name]} == {}
 
 
-@PRECISIONS
-def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
+def check_two_layers(worker, precision: str) -> None:
     prompt = torch.randint(0, LLAMA.vocab_size, (300,), generator=torch.Generator().manual_seed(0)).tolist()
     config = LLAMA.with_layers(2)
-    told = sim_device(options=TRACE).run(prefill_and_decode, prompt, 10, 128, precision, config, 512, timeout=3000)
-    logger.info("{}", told)
+    told = worker.run(prefill_and_decode, prompt, 10, 128, precision, config, 512, timeout=3000)
     rows = told["steps"] + told["cache"]
-    least = MIN_PCC_OF_FOUR_BITS if precision == "performance" else MIN_PCC
-    assert len(rows) == 15 and all(row["pcc"] >= least for row in rows)
+    check_rows(precision, rows, MIN_PCC_OF_FOUR_BITS if precision == "performance" else MIN_PCC)
+    assert len(rows) == 15
+
+
+@PRECISIONS
+def test_logits_of_two_layers_at_full_shapes(sim_device, precision):
+    check_two_layers(sim_device(options=TRACE), precision)
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (1, 4), (1, 8), (2, 4)], ids=lambda shape: f"{shape[0]}x{shape[1]}")
 def test_logits_of_two_layers_over_several_boards(board_mesh, shape):
     """What test_tt_parallel.py shows on simulated chips: the order and the sums of the collectives."""
-    prompt = torch.randint(0, LLAMA.vocab_size, (300,), generator=torch.Generator().manual_seed(0)).tolist()
-    config = LLAMA.with_layers(2)
-    told = board_mesh(shape, **TRACE).run(prefill_and_decode, prompt, 10, 128, "accuracy", config, 512, timeout=3000)
-    logger.info("{}", told)
-    rows = told["steps"] + told["cache"]
-    assert len(rows) == 15 and all(row["pcc"] >= MIN_PCC for row in rows)
+    check_two_layers(board_mesh(shape, **TRACE), "accuracy")
 
 
 @PRECISIONS

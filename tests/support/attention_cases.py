@@ -4,7 +4,6 @@
 definitions."""
 
 import math
-from types import SimpleNamespace
 
 import torch
 
@@ -29,29 +28,6 @@ def tiny_config(**changes) -> LlamaConfig:
 
 def random_tokens(count: int, seed: int = 0, vocab: int = 89) -> list[int]:
     return torch.randint(0, vocab, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
-
-
-def tree_of(parents: list[int]) -> SimpleNamespace:
-    """Enter, leave and depth of a parent array (-1: child of the cached text), by a recursive walk."""
-    enter, leave, depth = ([0] * len(parents) for _ in range(3))
-    clock = 0
-
-    def walk(node: int, level: int) -> None:
-        nonlocal clock
-        enter[node], depth[node] = clock, level
-        clock += 1
-        for child in (index for index, parent in enumerate(parents) if parent == node):
-            walk(child, level + 1)
-        leave[node] = clock - 1
-
-    for root in (index for index, parent in enumerate(parents) if parent == -1):
-        walk(root, 0)
-    return SimpleNamespace(
-        **{
-            name: torch.tensor(values, dtype=torch.int32)
-            for name, values in zip(("enter", "leave", "depth"), (enter, leave, depth))
-        }
-    )
 
 
 def path_to(parents: list[int], node: int) -> list[int]:

@@ -15,16 +15,14 @@ from models.llama31_8b.spec_decode.tree import (
     fixed_shape,
     merge_sequences,
 )
+from tests.support.attention_cases import path_to
 
 
 def dense_ancestor_mask(parents: list[int]) -> torch.Tensor:
     """The reference: climbs from every node to its root."""
     mask = torch.zeros(len(parents), len(parents), dtype=torch.bool)
-    for query in range(len(parents)):
-        node = query
-        while node >= 0:
-            mask[query, node] = True
-            node = parents[node]
+    for node in range(len(parents)):
+        mask[node, path_to(parents, node)] = True
     return mask
 
 
@@ -169,7 +167,8 @@ def test_grown_tree_holds_the_most_probable_paths(seed):
     vocab, depth, branching, budget = 5, 3, 5, 12
     table = torch.log_softmax(3 * torch.randn(vocab, vocab, generator=torch.Generator().manual_seed(seed)), -1)
     trees, tokens, _ = grow(table, 0, depth, branching, budget)
-    paths = {tuple(tokens[0, n] for n in _path(trees.parents[0].tolist(), node)): node for node in range(trees.width)}
+    parents = trees.parents[0].tolist()
+    paths = {tuple(tokens[0, n] for n in path_to(parents, node)[1:]): node for node in range(trees.width)}
     assert len(paths) == budget
 
     def score(path):
@@ -184,14 +183,6 @@ def test_grown_tree_holds_the_most_probable_paths(seed):
         frontier = sorted(level, key=score, reverse=True)[:branching]
     best = sorted(candidates, key=score, reverse=True)[: budget - 1]
     assert {tuple(int(t) for t in p) for p in paths} == {(), *best}
-
-
-def _path(parents, node):
-    nodes = []
-    while node > 0:
-        nodes.append(node)
-        node = parents[node]
-    return nodes[::-1]
 
 
 def test_every_user_grows_its_own_tree():

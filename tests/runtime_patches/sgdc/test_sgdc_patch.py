@@ -265,33 +265,18 @@ def test_the_header_asserts_the_place_against_the_memory_map(change, message, tm
     program += "bool f() { return sgdc::skip_compute(); }\n"
     (tmp_path / "unit.cc").write_text(program)
     (tmp_path / "cstdint").write_text("#include <stdint.h>\n")  # the compiler alone has no C++ library
-    flags = [
-        "-std=gnu++20",
-        "-fsyntax-only",
-        "-march=rv32im",
-        "-mabi=ilp32",
-        "-DARCH_WORMHOLE",
-        "-DKERNEL_BUILD",
-    ]
+    flags = ["-std=gnu++20", "-fsyntax-only", "-march=rv32im", "-mabi=ilp32", "-DARCH_WORMHOLE", "-DKERNEL_BUILD"]
     flags += ["-ffreestanding", "-I", str(tmp_path)]
-    done = subprocess.run(
-        [COMPILER, *flags, str(tmp_path / "unit.cc")],
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+
+    def compiled(*more: str) -> subprocess.CompletedProcess:
+        command = [COMPILER, *flags, *more, str(tmp_path / "unit.cc")]
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
+    done = compiled()
     if message is None:
         assert done.returncode == 0, done.stderr
         for opt_out in ("SGDC_UNGATED", "DISPATCH_KERNEL"):
-            opted = subprocess.run(
-                [COMPILER, *flags, f"-D{opt_out}", str(tmp_path / "unit.cc")],
-                capture_output=True,
-                text=True,
-                timeout=600,
-                check=False,
-            )
-            assert "SKIP_COMPUTE" in opted.stderr, f"a kernel with {opt_out} is gated"
+            assert "SKIP_COMPUTE" in compiled(f"-D{opt_out}").stderr, f"a kernel with {opt_out} is gated"
     else:
         assert done.returncode != 0
         assert message in done.stderr

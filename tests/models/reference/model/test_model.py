@@ -13,7 +13,8 @@ from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model import step as step_module
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from tests.support.attention_cases import path_to, random_tokens, tiny_config, tree_of
+from models.llama31_8b.spec_decode.tree import TokenTree
+from tests.support.attention_cases import path_to, random_tokens, tiny_config
 
 TOLERANCE = 2e-5  # of logits of order 1, float32, different shapes of the same products
 
@@ -45,7 +46,11 @@ def test_prefill_in_chunks_equals_prefill_at_once(model: ReferenceLlama, chunk: 
 def test_blocks_of_queries_equal_one_block(model: ReferenceLlama, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = torch.tensor([random_tokens(23, seed=5)])
     parents = [-1, 0, 0, 1, 1, 2, 5, 5, 3] + [8] * 14
-    for policy, tree in ((None, None), (None, tree_of(parents)), (SinkAttention(16, 4), tree_of(parents))):
+    for policy, tree in (
+        (None, None),
+        (None, TokenTree.from_parents(parents)),
+        (SinkAttention(16, 4), TokenTree.from_parents(parents)),
+    ):
         expected = model.forward(tokens, filled(model, 60), policy=policy, tree=tree, logits="all")
         with monkeypatch.context() as patch:
             patch.setattr(step_module, "QUERY_BLOCK", 5)
@@ -82,7 +87,9 @@ PARENTS = [-1, 0, 0, 1, 1, 2, -1, 6, 5, 5, 3]
 def test_tree_nodes_equal_their_paths_decoded_one_by_one(model: ReferenceLlama, policy) -> None:
     cache = filled(model, 70, 41)
     nodes = torch.tensor([random_tokens(len(PARENTS), seed=20), random_tokens(len(PARENTS), seed=21)])
-    logits = model.forward(nodes, cache.clone(), policy=policy, tree=tree_of(PARENTS), logits="all", commit=False)
+    logits = model.forward(
+        nodes, cache.clone(), policy=policy, tree=TokenTree.from_parents(PARENTS), logits="all", commit=False
+    )
     for user in range(2):
         for node in range(len(PARENTS)):
             single = cache.user(user).clone()
@@ -95,7 +102,7 @@ def test_keep_commits_an_accepted_path_in_order(model: ReferenceLlama) -> None:
     cache = filled(model, 70, 41)
     before = cache.user(0).clone()
     nodes = torch.tensor([random_tokens(len(PARENTS), seed=20), random_tokens(len(PARENTS), seed=21)])
-    model.forward(nodes, cache, tree=tree_of(PARENTS), commit=False, logits="none")
+    model.forward(nodes, cache, tree=TokenTree.from_parents(PARENTS), commit=False, logits="none")
     assert cache.lengths.tolist() == [70, 41]
     path = path_to(PARENTS, 9)
     cache.keep(0, path)
@@ -182,7 +189,11 @@ BAD_CALLS = {
         r"layers 0 to 2 once.*\[\[0\], \[2\]\]",
     ),
     "layers swapped": (dict(tokens=[[1]], layer_groups=[[1, 0], [2]]), ValueError, "in order"),
-    "tree too short": (dict(tokens=[[1, 2]], tree=tree_of([-1])), ValueError, r"tree.enter has shape \[1\]"),
+    "tree too short": (
+        dict(tokens=[[1, 2]], tree=TokenTree.from_parents([-1])),
+        ValueError,
+        r"tree.enter has shape \[1\]",
+    ),
     "cache full": (
         dict(tokens=[[1] * 11]),
         ContextLengthError,
