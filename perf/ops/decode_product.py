@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """The bench of a decode step's products of weights in the DRAM banks, against the stock program, at the shapes of Llama
-3.1 8B."""
+3.1 8B. The product "heads" is wo from attention's result on: stock ops join its heads before."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from types import SimpleNamespace
 from perf.lib.chip import Chip, of_roofline, timed_launch
 from perf.ops.family import Family, Row, measurable
 
-PRODUCTS = ("qkv", "wo", "gate_up", "down")
+HEADS = "heads"
+PRODUCTS = ("qkv", "wo", "gate_up", "down", HEADS)
 
 
 def _decode_product(device, p: SimpleNamespace) -> Row:
@@ -22,7 +23,7 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
     from models.llama31_8b.config import preset
     from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
     from models.llama31_8b.tt.mesh import TILE, MeshShape
-    from models.llama31_8b.tt.modules import kernel_config
+    from models.llama31_8b.tt.modules import kernel_config, user_shards
     from models.llama31_8b.tt.precision import precision_config
     from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards
     from perf.lib.tensors import errors_of, tile
@@ -30,9 +31,10 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
     from tt_kernels.decode_product.op import decode_product
 
     torch.manual_seed(0)
+    name = "wo" if p.product == HEADS else p.product
     plan = ShardedDecodeConfig.of(preset("llama-3.1-8b"), MeshShape(1, p.tp), p.users)
-    dtype = getattr(precision_config("performance", 32).layer, p.product)
-    product = getattr(plan, p.product)(dtype)
+    dtype = getattr(precision_config("performance", 32).layer, name)
+    product = getattr(plan, name)(dtype)
     memory = in_l1(device, product.result)
     rows = torch.randn(1, 1, p.users, product.inputs)
     x = tile(device, rows, memory=in_l1(device, product.source))
@@ -43,24 +45,39 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
     block = max(n for n in range(1, 9) if tiles // cores % n == 0)
     stock = replace(product, source=Shards(cores, product.inputs // cores), block=block)
     stock_x = tile(device, rows, memory=in_l1(device, stock.source))
-    ways = {
-        "stock": lambda: ttnn.linear(
-            stock_x,
+
+    def stock_product(x: ttnn.Tensor) -> ttnn.Tensor:
+        return ttnn.linear(
+            x,
             weight,
             dtype=ttnn.bfloat16,
             memory_config=memory,
             program_config=banked_program(stock),
             compute_kernel_config=kernel_config(dtype),
-        ),
-        "ours": lambda: decode_product(x, weight, memory),
-    }
+        )
+
+    ways = {"stock": lambda: stock_product(stock_x), "ours": lambda: decode_product(x, weight, memory)}
+    if p.product == HEADS:
+        count, columns = plan.merged.cores, plan.merged.columns
+        out = tile(device, rows.reshape(1, p.users, count, columns), memory=ttnn.L1_MEMORY_CONFIG)
+        places = user_shards(device, p.users, TILE, columns)
+
+        def joined() -> ttnn.Tensor:
+            moved = ttnn.interleaved_to_sharded(out, places)
+            return ttnn.experimental.nlp_concat_heads_decode(moved, num_heads=count)
+
+        stock = replace(product, block=columns // TILE)
+        ways = {
+            "stock": lambda: stock_product(joined()),
+            "ours": lambda: decode_product(out, weight, memory),
+        }
     expected = ttnn.to_torch(x).double() @ ttnn.to_torch(weight).double()
     timeline, row = Timeline(device), Row(inputs=product.inputs, outputs=product.outputs, dtype=dtype)
-    for name, launch in ways.items():
-        output, (cycles,) = timed_launch(timeline, launch)
-        row[name] = cycles
-        row[f"{name}_of_dram"] = of_roofline(product.weight_bytes, cycles)
-        row[f"{name}_error"] = errors_of(ttnn.to_torch(output), expected)["error"]
+    for way, launch in ways.items():
+        output, cycles = timed_launch(timeline, launch)
+        row[way] = sum(cycles)
+        row[f"{way}_of_dram"] = of_roofline(product.weight_bytes, row[way])
+        row[f"{way}_error"] = errors_of(ttnn.to_torch(output)[:, :, : p.users], expected)["error"]
     return measurable(row, "stock", "ours") | {"of_stock": row["ours"] / row["stock"]}
 
 
@@ -69,7 +86,7 @@ DECODE_PRODUCT = Family(
     options={"tp": 8, "product": "qkv", "users": 1},
     choices={"tp": (1, 2, 4, 8), "product": PRODUCTS},
     points={
-        "default": ["product=qkv,wo,gate_up,down", "product=qkv users=8,16"],
+        "default": ["product=qkv,wo,gate_up,down", "product=qkv users=8,16", "product=heads users=1,4,8"],
         "long": ["tp=4 product=qkv,wo,gate_up,down"],
     },
     chip=lambda point: Chip("8x8", timed=True),

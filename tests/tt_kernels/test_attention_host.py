@@ -420,6 +420,21 @@ def test_llama_fits_l1_at_every_chunk_size(kv_heads, chunk_size, users):
     assert flash_layout(replace(problem, max_tokens=8192)).key_tiles == chunk_size // 32
 
 
+@pytest.mark.parametrize(
+    "query_heads, kv_heads, rows",
+    [(32, 8, 32), (20, 5, 32), (16, 4, 16), (4, 1, 16), (1, 1, 16), (12, 1, 16), (13, 1, 32), (16, 1, 32), (16, 2, 16)],
+)
+def test_rows_that_are_computed_hold_all_heads_and_probes(query_heads, kv_heads, rows):
+    """Probes are two rows, in a band of four without the head's: before it or, where it is the first, behind it."""
+    found = flash_layout(replace(LLAMA, query_heads=query_heads, kv_heads=kv_heads)).buffers
+    heights = {name: buffer.tile_rows for name, buffer in found.items() if buffer.dtype != "UINT32"}
+    whole = {"cb_keys", "cb_values", "cb_mask", "cb_ones", "cb_norms", "cb_outgoing"}
+    assert {name: height for name, height in heights.items() if name in whole} == dict.fromkeys(whole, 32)
+    assert {height for name, height in heights.items() if name not in whole} == {rows}
+    pages = {name: buffer.page_bytes for name, buffer in found.items() if name not in ("cb_keys", "cb_values")}
+    assert pages["cb_state"] == 4096 and pages["cb_query"] == 2048, "rows have their places whatever is computed"
+
+
 def test_decodings_layouts_that_cannot_be_are_refused():
     two = GRID[:2]
     assert flash_layout(cores=two[:1], speculate=False, exchange=None).assignment.workers == [(0, 0)]

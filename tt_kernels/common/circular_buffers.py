@@ -25,8 +25,8 @@ FIDELITY = {"BFLOAT16": "HiFi3", "BFLOAT8_B": "HiFi2", "BFLOAT4_B": "LoFi"}
 
 @dataclass(frozen=True)
 class Buffer:
-    """`pages` pages of `page_bytes` on the cores of `roles`. dtype: the name of a ttnn dtype. tile_rows: of a page that
-    is a tile."""
+    """`pages` pages of `page_bytes` on the cores of `roles`. dtype: the name of a ttnn dtype. tile_rows: that are
+    computed of a page that is a tile."""
 
     index: int
     dtype: str

@@ -52,9 +52,8 @@ def facts_or_none(name: str, tensor: ttnn.Tensor | None) -> TensorFacts | None:
 MAX_USERS = 32  # a row each, one tile high
 
 
-def check_rows(name: str, tensor: ttnn.Tensor, dtypes: Collection[str] = ("BFLOAT16",)) -> TensorFacts:
-    """Return the facts of a matrix, [1, 1, rows, columns], TILE, on the device. Errors: UnsupportedError for any
-    other."""
+def check_tiles(name: str, tensor: ttnn.Tensor, dtypes: Collection[str] = ("BFLOAT16",)) -> TensorFacts:
+    """Return the facts of a tensor in TILE layout on the device. Errors: UnsupportedError for any other."""
     found = facts(name, tensor)
     if not found.on_device or found.dtype not in dtypes or found.layout != "TILE":
         where = "device" if found.on_device else "host"
@@ -62,6 +61,13 @@ def check_rows(name: str, tensor: ttnn.Tensor, dtypes: Collection[str] = ("BFLOA
             f"{name} must be {' or '.join(dtypes).lower()} TILE on the device, it is {found.dtype} {found.layout} on "
             f"the {where}"
         )
+    return found
+
+
+def check_rows(name: str, tensor: ttnn.Tensor, dtypes: Collection[str] = ("BFLOAT16",)) -> TensorFacts:
+    """Return the facts of a matrix, [1, 1, rows, columns], TILE, on the device. Errors: UnsupportedError for any
+    other."""
+    found = check_tiles(name, tensor, dtypes)
     if len(found.shape) != 4 or found.shape[:2] != (1, 1):
         raise UnsupportedError(f"{name} must be [1, 1, rows, columns], got {found.shape}")
     return found
@@ -75,6 +81,15 @@ def check_user_rows(name: str, tensor: ttnn.Tensor) -> TensorFacts:
     found = check_rows(name, tensor)
     if not 1 <= found.shape[2] <= MAX_USERS:
         raise UnsupportedError(f"{name} must have 1 to {MAX_USERS} users, got {found.shape}")
+    return found
+
+
+def check_user_heads(name: str, tensor: ttnn.Tensor) -> TensorFacts:
+    """Return the facts of users' heads, bfloat16 [1, users, heads, head_dim], TILE, on the device, of whole tiles of
+    columns. Errors: UnsupportedError for any other tensor."""
+    found = check_tiles(name, tensor)
+    if len(found.shape) != 4 or found.shape[0] != 1 or found.shape[3] % 32:
+        raise UnsupportedError(f"{name} must be [1, users, heads, head_dim] of whole tiles, got {found.shape}")
     return found
 
 

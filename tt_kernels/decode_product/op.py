@@ -8,7 +8,7 @@ narrow weight that takes longer than reading it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,13 @@ from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, che
 from tt_kernels.common.cores import check_on_device, core_list, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import (
+    TensorFacts,
     UnsupportedError,
     check_factors,
     check_rows,
+    check_user_heads,
     check_user_rows,
+    facts,
     unsupported_if_refused,
     width_shards,
 )
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
 WEIGHTS = ("BFLOAT16", "BFLOAT8_B", "BFLOAT4_B")
-FACE_ROWS, ROW_BYTES = 16, 32  # of bfloat16 tiles
+FACE_ROWS = 16
 IN_REGISTERS, IN_L1 = 8, 4  # tiles of the inner dimension in a block
 WEIGHT_BYTES = 192 * 1024  # of a block of the weight
 SLOTS = 3  # blocks of either input in L1: one is multiplied, two arrive
@@ -71,7 +74,8 @@ class Split:
 def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.MemoryConfig) -> Any:
     """Return x @ weight, bfloat16 [1, 1, users, outputs].
 
-    x: bfloat16 [1, 1, users, inputs], TILE, width-sharded in L1, 1 to 16 users.
+    x: bfloat16, TILE, 1 to 16 users: [1, 1, users, inputs], width-sharded in L1; or attention's result, [1, users,
+    heads, head_dim], interleaved, whose heads side by side are the inputs.
     weight: bfloat16, bfloat8_b or bfloat4_b [1, 1, inputs, outputs], TILE, width-sharded over the DRAM banks.
     memory_config: of the result, width-sharded in L1.
 
@@ -81,25 +85,32 @@ def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     """
     import ttnn
 
-    _check(x, weight)
-    width_shards("memory_config", memory_config)
-    device, outputs = x.device(), weight.shape[3]
-    columns = weight.memory_config().shard_spec.shape[1] // TILE
-    split = Split.of(x.shape[3] // TILE, -(-outputs // TILE), columns, weight.dtype.name)
-    buffers = buffers_of(split, weight.dtype.name)
-    result = ttnn.empty([1, 1, x.shape[2], outputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory_config)
-    check_l1(buffers, device)
-    return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers))
-
-
-def _check(x: Any, weight: Any) -> None:
-    found, other = check_user_rows("x", x), check_rows("weight", weight, WEIGHTS)
-    width_shards("x", x.memory_config())
+    rows, heads = _rows_and_heads(x)
+    other = check_rows("weight", weight, WEIGHTS)
     width_shards("weight", weight.memory_config(), "DRAM")
-    if found.shape[2] > FACE_ROWS:
-        raise UnsupportedError(f"x may have {FACE_ROWS} users, got {found.shape}")
-    check_factors(found, other)
-    unsupported_if_refused(check_on_device, "weight", weight, x.device())
+    width_shards("memory_config", memory_config)
+    if rows.shape[2] > FACE_ROWS:
+        raise UnsupportedError(f"x may have {FACE_ROWS} users, got {rows.shape[2]}")
+    check_factors(rows, other)
+    device = x.device()
+    unsupported_if_refused(check_on_device, "weight", weight, device)
+    inputs, outputs = other.shape[2:]
+    columns = weight.memory_config().shard_spec.shape[1] // TILE
+    split = Split.of(inputs // TILE, -(-outputs // TILE), columns, other.dtype)
+    buffers = buffers_of(split, other.dtype)
+    result = ttnn.empty([1, 1, rows.shape[2], outputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory_config)
+    check_l1(buffers, device)
+    return ttnn.generic_op([x, weight, result], _program(x, heads, weight, result, split, buffers))
+
+
+def _rows_and_heads(x: Any) -> tuple[TensorFacts, int]:
+    """Return the facts of joined rows, and how many heads x has of each user, 0 where it is joined."""
+    if facts("x", x).interleaved:
+        found = check_user_heads("x", x)
+        _, users, heads, head_dim = found.shape
+        return replace(found, shape=(1, 1, users, heads * head_dim)), heads
+    width_shards("x", x.memory_config())
+    return check_user_rows("x", x), 0
 
 
 def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
@@ -118,21 +129,23 @@ def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
     }
 
 
-def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer]) -> Any:
+def _program(x: Any, heads: int, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer]) -> Any:
     import ttnn
 
-    device, place, users = x.device(), noc_core_of(x.device()), x.shape[2]
+    device, place = x.device(), noc_core_of(x.device())
     beside = device.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.NOC_0)
     cores = [(core.x, core.y) for core in beside[: split.cores]]
     spec, result_spec = (tensor.memory_config().shard_spec for tensor in (x, result))
+    row_columns = x.shape[3] if heads else spec.shape[1]
     constants = {name: buffer.index for name, buffer in buffers.items()} | {
         "inner": split.inner,
         "blocks": split.blocks,
         "columns": split.columns,
         "piece": split.piece,
         "slots": SLOTS,
-        "piece_bytes": users * ROW_BYTES,
-        "row_tiles": spec.shape[1] // TILE,
+        "users": result.shape[2],
+        "heads": heads,
+        "row_tiles": row_columns // TILE,
         "result_tiles": result_spec.shape[1] // TILE,
     }
     per_core = {
@@ -160,10 +173,11 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
             KERNELS / "move_rows.cpp",
             ttnn.WriterConfigDescriptor(),
             constants=constants,
+            accessors={"rows": x},
             common={
                 "rows": x.buffer_address(),
                 "result": result.buffer_address(),
-                "row_places": places(spec),
+                "row_places": [] if heads else places(spec),
                 "result_places": places(result_spec),
             },
             per_core=per_core,

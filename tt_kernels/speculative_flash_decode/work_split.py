@@ -9,7 +9,7 @@ their L1 (README.md has the table of buffers). The deciding core also gathers an
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from loguru import logger
@@ -25,6 +25,7 @@ from tt_kernels.common.attention_split import (
     TILES_OF_MERGE,
     WORKER,
     WorkSplit,
+    aligned,
     assign_cores,
     buffers_of,
     check_key_chunk,
@@ -54,6 +55,14 @@ INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 # What a worker's steps cost besides its key tiles, in units of one tile: per chunk (row maximum, rescale, packing), per
 # step of the merge (sending a partial result and merging it), and per head. From the bench, at head_dim 64.
 CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
+
+# Of tiles with a row for each query head the upper faces alone are computed, where they hold all rows.
+UPPER_ROWS = 16
+BAND_ROWS, PROBES = 4, 2  # of kernels/probe_rows.hpp
+_OF_QUERIES = (
+    "guess exact query scores weights state row_max_a row_max_b rescale rescale_other gathered gathered_row_max"
+)
+OF_QUERIES = [f"cb_{name}" for name in _OF_QUERIES.split()]
 
 FEW_TILES = 5  # of a guess: one worker has them sooner than two that merge their halves
 
@@ -193,9 +202,18 @@ def make_buffers(
     if levels or problem.with_masses:
         words["handover"] = HANDOVER_BYTES
     found = buffers_of(INDICES, tiles, words, on)
+    rows = computed_rows(problem)
+    found |= {name: replace(found[name], tile_rows=rows) for name in OF_QUERIES if name in found}
     if not problem.with_masses:
         return found
     return with_masses(found, INDICES, problem, 2, most_tiles(problem.cache_tiles, workers, FEW_TILES))
+
+
+def computed_rows(problem: Problem) -> int:
+    """Return how many rows are computed of a tile with a row for each query head. The probes beside the first key/value
+    head come behind it, those of the others before (kernels/probe_rows.hpp)."""
+    probes_end = aligned(problem.group_heads, BAND_ROWS) + PROBES
+    return UPPER_ROWS if max(problem.query_heads, probes_end) <= UPPER_ROWS else TILE
 
 
 def l1_refusal(

@@ -109,7 +109,7 @@ class Attention:
 
     def project_output(self, out: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
         """Project attention's result to partial sums, bfloat16 [1, 1, rows, hidden]."""
-        return layout.multiply(self.wo, layout.join(out))
+        return layout.multiply_heads(self.wo, out)
 
     def keys_and_values(self, x: ttnn.Tensor, rows: Rows, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """Compute what a pass over `Rows` caches: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""

@@ -26,6 +26,7 @@ from ..config import LlamaConfig
 from .kv_cache import KVCacheBase
 from .mesh import TILE, TP_AXIS, MeshShape
 from .modules import (
+    DECODE_PRODUCT_USERS,
     Angles,
     BankedProjection,
     Projection,
@@ -139,6 +140,10 @@ class Layout(ABC):
     @abstractmethod
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         """Join attention's output, interleaved, -> [1, 1, rows, heads * head_dim], the output projection's input."""
+
+    def multiply_heads(self, projection: Projection, out: ttnn.Tensor) -> ttnn.Tensor:
+        """Multiply attention's output, interleaved, by the output projection -> bfloat16 [1, 1, rows, hidden]."""
+        return self.multiply(projection, self.join(out))
 
 
 class Rows(Layout):
@@ -417,6 +422,11 @@ class ShardedLayout(DecodeLayout):
 
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         return self._users_alone(self._join(out), out.shape[1])
+
+    def multiply_heads(self, projection: Any, out: ttnn.Tensor) -> Any:
+        if out.shape[1] <= DECODE_PRODUCT_USERS:
+            return projection.decode_heads(out)
+        return super().multiply_heads(projection, out)
 
 
 def make_decode_layout(

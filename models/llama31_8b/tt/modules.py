@@ -111,6 +111,10 @@ class BankedProjection(Projection):
             return decode_product(x, self.weight, self.result)
         return self._whole_tiles(x)
 
+    def decode_heads(self, out: ttnn.Tensor) -> Any:
+        """Multiply few users' heads as attention leaves them, bfloat16 [1, users, heads, head_dim], interleaved."""
+        return decode_product(out, self.weight, self.result)
+
     def _whole_tiles(self, x: ttnn.Tensor) -> Any:
         return ttnn.linear(
             x,

@@ -27,10 +27,14 @@ def rows(users: int = 1, inputs: int = INPUTS, dtype: str = "bfloat16", **option
     return In(x, dtype, **({"memory": shards(7, 32), "read": "x"} | options))
 
 
-def weight(shape: tuple[int, int] = NARROW, dtype: str = "bfloat8_b", **options) -> In:
+def heads(users: int, count: int, head_dim: int) -> In:
+    return In(torch.zeros(1, users, count, head_dim))
+
+
+def weight(shape: tuple[int, int] = NARROW, dtype: str = "bfloat8_b", inputs: int = INPUTS, **options) -> In:
     outputs, columns = shape
-    values = torch.randn(1, 1, INPUTS, outputs, generator=torch.Generator().manual_seed(outputs))
-    return In(values, dtype, **({"memory": banks(INPUTS, columns), "read": "weight"} | options))
+    values = torch.randn(1, 1, inputs, outputs, generator=torch.Generator().manual_seed(outputs))
+    return In(values, dtype, **({"memory": banks(inputs, columns), "read": "weight"} | options))
 
 
 @given(
@@ -76,15 +80,35 @@ def test_all_formats_are_as_close_to_float64_as_their_bits(sim_device):
         assert values["out"].shape[2] == users and errors["error"] < limit and errors["pcc"] > 0.9999
 
 
+@pytest.mark.sim
+def test_heads_side_by_side_are_multiplied_as_joined_rows(sim_device):
+    """Heads in L1 and in DRAM, of one tile of columns and of two, in all faces of a tile and in a second one."""
+    cases = [(3, 7, 32, "L1"), (1, 37, 32, "DRAM"), (2, 20, 64, "L1")]
+    calls = []
+    for users, count, head_dim, memory in cases:
+        inputs = count * head_dim
+        whole = weight(inputs=inputs)
+        joined = rows(users, inputs, memory=shards(inputs // 32, 32))
+        result = shards(6, 128)
+        out = In(joined.values.reshape(1, users, count, head_dim), memory=memory)
+        calls += [Call(OP, out, whole, result), Call(OP, joined, whole, result)]
+    found = run_ops(sim_device("8x8"), calls)
+    for case, of_heads, of_rows in zip(cases, found[::2], found[1::2], strict=True):
+        assert torch.equal(of_heads["out"], of_rows["out"]), case
+
+
 @pytest.mark.mock_mesh
 def test_what_is_refused_is_named(mock_mesh):
     result = shards(6, 128)
     calls = {
         "x must be a ttnn.Tensor, it is a int": (3, weight(), result),
         "x must be bfloat16 TILE on the device, it is BFLOAT8_B": (rows(dtype="bfloat8_b"), weight(), result),
-        "x must have 1 to 32 users, got (1, 1, 33, 224)": (rows(33, memory="DRAM"), weight(), result),
-        "x must be width-sharded in L1, it is INTERLEAVED in DRAM": (rows(memory="DRAM"), weight(), result),
-        "x may have 16 users, got (1, 1, 17, 224)": (rows(17), weight(), result),
+        "x must be width-sharded in L1, it is WIDTH_SHARDED in DRAM": (
+            rows(memory=banks(32, 32)),
+            weight(),
+            result,
+        ),
+        "x may have 16 users, got 17": (rows(17), weight(), result),
         "weight must be width-sharded in DRAM, it is INTERLEAVED in DRAM": (rows(), weight(memory="DRAM"), result),
         "x (1, 1, 1, 448) and weight (1, 1, 224, 736) must share whole tiles": (
             rows(inputs=2 * INPUTS, memory=shards(7, 64)),
@@ -97,4 +121,11 @@ def test_what_is_refused_is_named(mock_mesh):
             Make("ttnn:DRAM_MEMORY_CONFIG"),
         ),
     }
-    check_refused(mock_mesh((1, 1)), {said: Call(OP, *arguments) for said, arguments in calls.items()})
+    of_heads = {
+        "x must be [1, users, heads, head_dim] of whole tiles, got (1, 2, 7, 48)": heads(2, 7, 48),
+        "x may have 16 users, got 17": heads(17, 7, 32),
+        "x (1, 1, 2, 256) and weight (1, 1, 224, 736) must share whole tiles": heads(2, 8, 32),
+    }
+    asked = {said: Call(OP, *arguments) for said, arguments in calls.items()}
+    asked |= {said: Call(OP, x, weight(), result) for said, x in of_heads.items()}
+    check_refused(mock_mesh((1, 1)), asked)

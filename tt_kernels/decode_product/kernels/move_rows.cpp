@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Fetches the users' rows from the cores that hold them, a block of the inner dimension at a time, then takes the result
-// to the cores that shall hold it. Of a tile only the rows in use are moved: what the others hold stays, and reaches no
-// row in use.
+// Fetches the users' rows from where they are, a block of the inner dimension at a time, then takes the result to the
+// cores that shall hold it. Of a tile only the rows in use are moved: what the others hold stays, and reaches no row in
+// use.
 
 #include <cstdint>
 
@@ -19,19 +19,25 @@ constexpr uint32_t blocks = get_named_compile_time_arg_val("blocks");
 constexpr uint32_t inner = get_named_compile_time_arg_val("inner");
 constexpr uint32_t slots = get_named_compile_time_arg_val("slots");
 constexpr uint32_t pieces = 2;  // of a tile: of each of its upper faces
-constexpr uint32_t piece_bytes = get_named_compile_time_arg_val("piece_bytes");
+constexpr uint32_t users = get_named_compile_time_arg_val("users");
+constexpr uint32_t heads = get_named_compile_time_arg_val("heads");  // of each user; 0: rows are joined
 constexpr uint32_t row_tiles = get_named_compile_time_arg_val("row_tiles");
 constexpr uint32_t result_tiles = get_named_compile_time_arg_val("result_tiles");
 constexpr uint32_t kept_bytes = get_tile_size(cb_rows);  // here: the upper half of a tile
 constexpr uint32_t tile_bytes = 2 * kept_bytes;
 constexpr uint32_t face_bytes = tile_bytes / 4;
+constexpr uint32_t tile_rows = 32;
+constexpr uint32_t face_rows = 16;
+constexpr uint32_t row_bytes = face_bytes / face_rows;
+constexpr uint32_t piece_bytes = users * row_bytes;
 
 uint64_t on_core(uint32_t places, uint32_t index, uint32_t address) {
     const uint32_t place = get_common_arg_val<uint32_t>(places + index);
     return get_noc_addr(place & 0xffff, place >> 16, address);
 }
 
-void fetch(uint32_t block, uint32_t to) {
+// Joined rows, sharded by columns.
+void fetch_rows(uint32_t block, uint32_t to) {
     const uint32_t end = (block + 1) * inner;
     for (uint32_t tile = block * inner, count = 0; tile < end; tile += count) {
         const uint32_t at = tile % row_tiles;
@@ -48,12 +54,31 @@ void fetch(uint32_t block, uint32_t to) {
     }
 }
 
+// Rows of heads, [users, heads, head_dim], interleaved: a head's tiles follow those of the head before.
+void fetch_heads(uint32_t block, uint32_t to) {
+    constexpr uint32_t high = (heads + tile_rows - 1) / tile_rows;
+    const auto pages = TensorAccessor(ACCESSOR_ARGS(rows), COMMON_ARG(rows));
+    for (uint32_t tile = block * inner; tile < (block + 1) * inner; ++tile, to += kept_bytes) {
+        const uint32_t head = tile / row_tiles;
+        const uint32_t row = head % tile_rows;
+        const uint32_t inside = row / face_rows * 2 * face_bytes + row % face_rows * row_bytes;
+        uint32_t page = head / tile_rows * row_tiles + tile % row_tiles;
+        for (uint32_t user = 0; user < users; ++user, page += high * row_tiles) {
+            const uint64_t from = pages.get_noc_addr(page, inside);
+            for (uint32_t piece = 0; piece < pieces; ++piece) {
+                noc_async_read_one_packet(
+                    from + piece * face_bytes, to + piece * face_bytes + user * row_bytes, row_bytes);
+            }
+        }
+    }
+}
+
 }  // namespace
 
 void kernel_main() {
     const uint32_t first = RUNTIME_ARG(first);
     const uint32_t count = RUNTIME_ARG(count);
-    blocks_in_turn::read<cb_rows, blocks, inner, slots>(fetch);
+    blocks_in_turn::read<cb_rows, blocks, inner, slots>(heads ? fetch_heads : fetch_rows);
 
     const uint32_t from = get_read_ptr(cb_result);
     for (uint32_t column = 0; column < count; ++column) {
