@@ -7,23 +7,22 @@ from typing import NamedTuple
 import torch
 from loguru import logger
 
+from tests.support.alspec_reference import Fault
 from tests.support.tt_programs import half_split, of_chips
 
 # Cycles of the 1 GHz clock that a row waits for the other: the host launches chip after chip.
 TIMEOUT_S = 0.02
-NOTHING = -1
 
 
 class Part(NamedTuple):
     """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: counts and attention
-    weights are forgotten before, as for a new prompt or a conversation turn. held: a fault before it; each user's
-    masses on the first rank become those that they were after that step of all, or NOTHING."""
+    weights are forgotten before, as for a new prompt or a conversation turn. fault: before it."""
 
     threshold: float
     tokens: list[list[int]]
     positions: list[list[int]]
     anew: bool = False
-    held: tuple[int, ...] | None = None
+    fault: Fault | None = None
 
 
 def build_pair(
@@ -92,7 +91,20 @@ def caches_of(model) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
 
 def words_of(tensors) -> list[list[torch.Tensor]]:
     """By layer and chip the words of chosen tiles or masses, int64 [users, the chip's kv heads, words]."""
-    return [[chip.long() for chip in of_chips(layer)] for layer in tensors]
+    return [[chip.long() & 0xFFFFFFFF for chip in of_chips(layer)] for layer in tensors]
+
+
+def put_masses(pair, fault: Fault, after: list) -> None:
+    """Make the masses of two chips what they become by `fault`. after: by step, what `words_of` gave of them."""
+    import ttnn
+
+    for layer, (tensor, chips) in enumerate(zip(pair.by_budget.masses, words_of(pair.by_budget.masses), strict=True)):
+        for (rank, user), words in fault.items():
+            chips[rank][user] = after[words][layer][rank][user] if isinstance(words, int) else torch.tensor(words)
+        bits = torch.cat(chips).to(torch.int32)
+        mapper = ttnn.ShardTensorToMesh(pair.mesh, dim=0)
+        host = ttnn.from_torch(bits, dtype=tensor.dtype, layout=tensor.layout, mesh_mapper=mapper)
+        ttnn.copy_host_to_device_tensor(host, tensor)
 
 
 def decode_parts(
@@ -118,8 +130,6 @@ def decode_parts(
 
     prefilled: keys and values as of `load_cache`. guess: chunk_size, and budget or ends, as of `build_pair`.
     """
-    import ttnn
-
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
     users = len(parts[0].positions[0])
@@ -128,23 +138,13 @@ def decode_parts(
     model, pair = build_pair(mesh, config, state, users=users, capacity=capacity, program=program, **guess)
     load_cache(model, *prefilled)
 
-    def put_masses(layer: int, own: torch.Tensor, other: torch.Tensor) -> None:
-        tensor = pair.by_budget.masses[layer]
-        mapper = ttnn.ShardTensorToMesh(mesh, dim=0)
-        host = ttnn.from_torch(
-            torch.cat([own.int(), other.int()]), dtype=tensor.dtype, layout=tensor.layout, mesh_mapper=mapper
-        )
-        ttnn.copy_host_to_device_tensor(host, tensor)
-
     told: dict = {"steps": [], "outcomes": [], "caches": []}
     for part in parts:
         pair.threshold = part.threshold
         if part.anew:
             pair.reset()
-        for layer, (own, other) in enumerate(words_of(pair.by_budget.masses) if part.held else ()):
-            for user, step in enumerate(part.held):
-                own[user] = 0 if step == NOTHING else told["steps"][step]["masses"][layer][0][user]
-            put_masses(layer, own, other)
+        if part.fault is not None:
+            put_masses(pair, part.fault, [step["masses"] for step in told["steps"]])
         for tokens, positions in zip(part.tokens, part.positions, strict=True):
             out = model.decode(model.step_inputs(tokens, positions))
             model.check()

@@ -14,14 +14,15 @@ from loguru import logger
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.reference.alspec.budget import TILE
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.attention import Segments
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY, tiny_for
-from tests.models.tt.pair_programs import NOTHING, Part, decode_parts
-from tests.support.alspec_reference import bits_of, chosen_tiles, own_masses
+from tests.models.tt.pair_programs import Part, decode_parts
+from tests.support.alspec_reference import bits_of, chosen_tiles, own_masses, poison, put_known, wrap_sums
 from tests.support.tt_programs import check_close, figures
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
@@ -35,8 +36,8 @@ MASS_ERROR = 0.02
 @dataclass(frozen=True)
 class Case:
     """tp: chips of each of the two rows. seed, prompt_seed: of weights and prompts, searched for, as random texts have
-    near ties. parts: users, number of steps, threshold, whether a turn begins, what each user's masses on the first
-    rank become before. workers: as of `decode_parts`."""
+    near ties. parts: users, number of steps, threshold, whether a turn begins, and a fault before. workers: as of
+    `decode_parts`. text: the tokens of all users by step, where they are not the likeliest ones."""
 
     config: LlamaConfig
     tp: int
@@ -45,30 +46,40 @@ class Case:
     users: int
     parts: tuple
     workers: int | None = None
+    text: tuple[tuple[int, ...], ...] = ()
 
 
-# No decision is within 5 % of the threshold, no best logit leads by less than 0.09, and no choice of tiles turns on
-# less than 1.5 % of a mass.
-THRESHOLD, STEPS = 0.4, 3
+# No decision is within 6 % of the threshold, no best logit leads by less than 0.09, and no choice of tiles turns on
+# less than 1 % of a mass.
+THRESHOLD, STEPS = 0.3, 8
+TEXT = (
+    *((8, 32), (13, 40), (13, 20), (51, 65), (93, 0), (55, 75), (21, 21), (43, 29)),
+    *((64, 41), (85, 22), (26, 22), (55, 50), (56, 16), (79, 62)),
+)
+POISON = poison(CAPACITY // TILE)
+LOST, LATE = 0, 1  # users
 SHORT = Case(
     TINY, 1, 0, 47, 2,
     (
-        ([0, 1], STEPS - 1, THRESHOLD, False, None),
+        ([0, 1], 2, THRESHOLD, False, None),
         ([0], 1, 0.0, False, None),
     ),
     workers=1,
+    text=TEXT,
 )  # fmt: skip
 WHOLE = Case(
     TINY, 1, 0, 47, 2,
     (
         ([0, 1], STEPS, THRESHOLD, False, None),
-        ([0, 1], 1, THRESHOLD, False, (NOTHING, 0)),
+        ([0, 1], 1, THRESHOLD, False, {(0, LOST): [0] * (CAPACITY // TILE), (0, LATE): 0}),
+        ([0, 1], 2, THRESHOLD, False, POISON),
         ([0], 2, 0.0, True, None),
+        ([0], 1, 0.0, False, POISON),
     ),
     workers=1,
+    text=TEXT,
 )  # fmt: skip
-FAULT, TURN = STEPS, STEPS + 1  # numbers of steps
-LOST, LATE = 0, 1  # users
+FAULT, POISONED, TURN = STEPS, STEPS + 1, STEPS + 3  # numbers of steps
 # Each chip of a row chooses the tiles of its own head, and the row decides over both. No decision is within a fifth of
 # the threshold, and no choice of tiles turns on less than 2 % of a mass.
 ROWS = Case(tiny_for(2, vocab_size=64, hidden_size=128), 2, 1, 12, 1, (([0], 4, 0.2, False, None),))
@@ -103,14 +114,6 @@ class Expected(NamedTuple):
     cache: KVCache
 
 
-def hold(policy: ALSpecAttention, held: tuple[int, ...], steps: list[Step]) -> None:
-    """Make what the first rank knows of each user what it knew after one of `steps`, or nothing."""
-    for (layer, user), own in policy.by_budget._own.items():
-        own[0] = 0
-        if held[user] != NOTHING and (masses := steps[held[user]].after[layer][0][user]) is not None:
-            own[0, :, : masses.shape[-1]] = masses
-
-
 @pytest.fixture(
     scope="module",
     params=[SHORT, *(pytest.param(case, marks=pytest.mark.slow) for case in (WHOLE, ROWS))],
@@ -136,40 +139,45 @@ def on_the_reference(case: Case) -> Expected:
 
     parts, steps, sizes = [], [], (case.config.num_hidden_layers, case.users)
     policy = OneRankForAll(0.0, RANGE)
-    for users, count, threshold, anew, held in case.parts:
+    for users, count, threshold, anew, fault in case.parts:
         policy.threshold = threshold
-        whole = None if held is None else deepcopy((policy, cache))
+        whole = None if fault is None else deepcopy((policy, cache))
         if anew:
             policy.by_budget.reset()
-        if held is not None:
-            hold(policy, held, steps)
+        if fault is not None:
+            put_known(policy.by_budget, fault, [step.after for step in steps])
         tokens, positions = [], []
         for _ in range(count):
             known = own_masses(policy.by_budget, *sizes)
+            if case.text:
+                chosen = list(case.text[len(steps)])
             tokens.append(list(chosen))
             positions.append([int(cache.lengths[user]) if user in users else -1 for user in range(case.users)])
             unharmed = None if whole is None else step(users, *whole)[1]
             logits, hits = step(users, policy, cache)
+            wrap_sums(policy.by_budget, known)
             for user, row in zip(users, logits, strict=True):
                 chosen[user] = int(row.argmax())
             after = own_masses(policy.by_budget, *sizes)
             steps.append(Step(users, logits, known, after, hits, unharmed or hits))
-        parts.append(Part(threshold, tokens, positions, anew, held))
+        parts.append(Part(threshold, tokens, positions, anew, fault))
     return Expected(case, prefilled, parts, steps, cache)
+
+
+def count_hits(steps) -> int:
+    return sum(hit for step in steps for layer in step for hit in layer)
 
 
 @pytest.mark.parametrize("case", [SHORT, WHOLE], ids=["short", "whole"])
 def test_the_case_has_hits_and_misses_on_both_ranks(case):
     expected = on_the_reference(case)
-    layers, users = range(TINY.num_hidden_layers), range(case.users)
-    first = [step.hits for step in expected.steps[: case.parts[0][1]]]
-    hits = [hit for step in first for layer in step for hit in layer]
+    layers = range(TINY.num_hidden_layers)
+    hits = [hit for step in expected.steps[: case.parts[0][1]] for layer in step.hits for hit in layer]
     assert hits.count(False) >= 3 and hits.count(True) >= 3
     assert any(
-        before[layer][user] and not after[layer][user]
-        for before, after in pairwise(first)
+        before.hits[layer][0] and not after.hits[layer][0]
+        for before, after in pairwise(expected.steps)
         for layer in layers
-        for user in users
     ), "a miss after a hit"
     if case is SHORT:
         return
@@ -178,7 +186,9 @@ def test_the_case_has_hits_and_misses_on_both_ranks(case):
     assert all(held[1][rank][0] is not None for rank in (0, 1)), "layer 0 is always sent by rank 0"
     turn = expected.steps[TURN:]
     assert turn[0].known == [[[None] * 2] * 2] * 2, "a turn forgets"
-    assert [step.hits for step in turn] == [[[False], [False]]] * 2, "threshold 0"
+    assert [step.hits for step in turn] == [[[False], [False]]] * 3, "threshold 0"
+    poisoned = expected.steps[POISONED:TURN]
+    assert count_hits(step.hits for step in poisoned) < count_hits(step.unharmed for step in poisoned), "costs hits"
     assert sum(layer[LOST] for layer in fault.hits) < sum(layer[LOST] for layer in fault.unharmed), "costs hits"
     assert fault.known[0][0][LOST] is None
     tokens = PROMPT_TOKENS + FAULT + 1
@@ -245,15 +255,18 @@ def test_chosen_tiles_and_masses_are_the_references(found, expected):
                     chosen += 1
                     after = wanted.after[layer][rank][user][head]
                     masses = ours["masses"][layer][chip][user, 0, : len(after)].double() * MASS_UNIT
-                    largest = max(largest, float(((masses - after) / after).abs().max()))
+                    wrong = (masses - after).abs()
+                    assert (wrong <= MASS_ERROR * after).all()
+                    largest = max(largest, float((wrong / after).nan_to_num().max()))
     logger.info("largest relative error of a mass: {:.2%}", largest)
-    assert chosen >= 2 * (len(expected.steps) - 1) and largest < MASS_ERROR
+    assert chosen >= 2 * (len(expected.steps) - 1)
 
 
 @pytest.mark.sim
 @pytest.mark.timeout(3100)
 def test_at_threshold_zero_a_pair_has_the_bits_of_one_chips_exact_attention(found, expected):
-    """Over the same chosen tiles, which order the sums; rank 0, whose tiles count, is the sender of both layers."""
+    """Over the same chosen tiles, which order the sums, poison's too; rank 0, whose tiles count, is the sender of both
+    layers."""
     if expected.case is ROWS:
         pytest.skip("decides at its threshold alone")
     assert expected.steps[-1].hits == [[False], [False]]
