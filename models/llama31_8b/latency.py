@@ -29,10 +29,6 @@ HITS = {"budget": 0.95, "ends": 0.19}
 # Cycles, at 1 GHz, of choosing one head's tiles at 64K tokens, executed (perf/data/ops/tile_selection.json), and who
 # does it: both data movement cores of each core.
 SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
-# A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
-# least squares over a projected floor (perf/data/projections/prefill.json).
-PREFILL_FROM = 2048
-PREFILL_NS = {1: (178701.0, 11.798), 2: (166322.0, 5.9018), 4: (127190.0, 2.9515), 8: (84482.0, 1.7264)}
 
 
 @dataclass(frozen=True)
@@ -223,13 +219,6 @@ def step_ns(hit_rate: float, context: int, chips: int, keys: int | None = None, 
     return none + hit_rate * (full - none)
 
 
-def prefill_ns(tokens: int, tp_chips: int, start: int = 0, layers: int = LAYERS) -> float:
-    """Return the least nanoseconds in which a row of `tp_chips` chips caches a prompt of Llama 3.1 8B in performance
-    precision, of which `start` tokens are cached. layers: of the model's, if not all."""
-    token, pair = PREFILL_NS[tp_chips]
-    return layers / LAYERS * tokens * (token + pair * (start + tokens / 2))
-
-
 class Layout(NamedTuple):
     """A mesh of `rows` x `columns` chips and its decoded tokens/s for one user: attention-level speculation on two
     rows, tensor parallelism on one."""
@@ -293,26 +282,6 @@ def estimates(hit_rate: float | None, context: int, predictor: str) -> list[dict
         return []
     return [
         {"context": at} | row
-        for at in _estimated_at(context)
+        for at in sorted({min(context, MAX_CONTEXT), MAX_CONTEXT})
         for row in layout_rows(layouts(MOST_CHIPS, at, hit_rate, predictor))
     ]
-
-
-def gains_of_hits(hit_rate: float | None, context: int, predictor: str) -> tuple[float, float] | None:
-    """Return the smallest and the largest gain over no hits among meshes of two rows, at this context and at 128K; None
-    without a hit rate."""
-    if hit_rate is None:
-        return None
-    gains = []
-    for at in _estimated_at(context):
-        hitting, without = (
-            {one.columns: one.tokens_per_s for one in layouts(MOST_CHIPS, at, rate, predictor) if one.rows == 2}
-            for rate in (hit_rate, 0.0)
-        )
-        gains += [speed / without[columns] for columns, speed in hitting.items()]
-    return min(gains), max(gains)
-
-
-def _estimated_at(context: int) -> list[int]:
-    """Return the contexts of a report at `context`: up to 128K, and 128K."""
-    return sorted({min(context, MAX_CONTEXT), MAX_CONTEXT})

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
     from .generation.request import SequenceState
@@ -95,43 +96,51 @@ class TokenSpeculationMetrics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what --json shows."""
-        return {
-            "num_drafts": self.num_drafts,
-            "num_draft_tokens": self.num_draft_tokens,
-            "num_accepted_tokens": self.num_accepted_tokens,
-            "num_accepted_tokens_per_pos": self.num_accepted_tokens_per_pos,
-            "mean_acceptance_length": self.mean_acceptance_length,
-            "draft_acceptance_rate": self.draft_acceptance_rate,
-            "acceptance_histogram": self.acceptance_histogram,
-            "num_target_steps": self.num_target_steps,
-            "num_output_tokens": self.num_output_tokens,
-            "tokens_per_target_step": self.tokens_per_target_step,
-            "draft_seconds": self.draft_seconds,
-            "target_seconds": self.target_seconds,
-            "calibration_seconds": self.calibration_seconds,
-        }
+        shown = "num_drafts num_draft_tokens num_accepted_tokens num_accepted_tokens_per_pos mean_acceptance_length"
+        shown += " draft_acceptance_rate acceptance_histogram num_target_steps num_output_tokens tokens_per_target_step"
+        shown += " draft_seconds target_seconds calibration_seconds"
+        return {name: getattr(self, name) for name in shown.split()}
 
 
-class AttentionStatistics(Protocol):
-    """Counts of attention-level speculation. One count is one (layer, user, token)."""
+class AttentionStatistics(ABC):
+    """Counts of attention-level speculation. One count is one (layer, user, token). Rates are in [0, 1], None where
+    nothing was verified."""
+
+    @abstractmethod
+    def counts_per_layer(self) -> list[list[int]]:
+        """Return hits, misses and bypassed guesses, those that too few cached tokens left unverified, of each layer."""
 
     @property
-    def hits(self) -> int: ...
+    def hits(self) -> int:
+        return self._sums()[0]
 
     @property
-    def misses(self) -> int: ...
+    def misses(self) -> int:
+        return self._sums()[1]
 
     @property
-    def bypassed(self) -> int: ...
+    def bypassed(self) -> int:
+        return self._sums()[2]
 
     @property
-    def hit_rate(self) -> float | None: ...
+    def bypassed_positions(self) -> int:
+        """Tokens, over all users, for which no layer speculated."""
+        return next((bypassed for *_, bypassed in self.counts_per_layer()), 0)
 
     @property
-    def hit_rate_per_layer(self) -> list[float | None]: ...
+    def hit_rate(self) -> float | None:
+        return _rate(*self._sums())
 
     @property
-    def bypassed_positions(self) -> int: ...
+    def hit_rate_per_layer(self) -> list[float | None]:
+        return [_rate(*counts) for counts in self.counts_per_layer()]
+
+    def _sums(self) -> list[int]:
+        return [sum(counts) for counts in zip(*self.counts_per_layer(), strict=True)] or [0, 0, 0]
+
+
+def _rate(hits: int, misses: int, _: int) -> float | None:
+    return hits / (hits + misses) if hits + misses else None
 
 
 @dataclass(frozen=True)
@@ -189,24 +198,17 @@ class GenerationResult:
         return self.decode_tokens / self.decode_seconds if self.decode_tokens else None
 
 
-@dataclass(frozen=True)
-class LayerCounters:
+class LayerCounters(NamedTuple):
     """One layer's decisions, counted per decode step and user; skipped users are not counted."""
 
     hits: int
     misses: int
     bypassed: int
 
-    @property
-    def hit_rate(self) -> float | None:
-        """Hits as a share of verified guesses; None if nothing was verified."""
-        verified = self.hits + self.misses
-        return self.hits / verified if verified else None
-
 
 @dataclass(frozen=True)
-class ChipCounters:
-    """Counters since `reset`, a results.AttentionStatistics.
+class ChipCounters(AttentionStatistics):
+    """Counters since `reset`.
 
     ties: exchanges with equal priorities, where the first row sent. sent: layers whose residual the first and the
     second row sent. failures: chips that gave up on their peer.
@@ -220,51 +222,16 @@ class ChipCounters:
     @classmethod
     def merged(cls, parts: Sequence[ChipCounters]) -> ChipCounters:
         """Add up several readings, at least one, from one model."""
-        layers = (
-            LayerCounters(*(sum(getattr(count, name) for count in counts) for name in ("hits", "misses", "bypassed")))
-            for counts in zip(*(part.layers for part in parts), strict=True)
-        )
+        by_layer = zip(*(part.layers for part in parts), strict=True)
+        layers = (LayerCounters(*map(sum, zip(*counts, strict=True))) for counts in by_layer)
         first, second = (sum(sent) for sent in zip(*(part.sent for part in parts), strict=True))
         failures = tuple(failure for part in parts for failure in part.failures)
         return cls(tuple(layers), sum(part.ties for part in parts), (first, second), failures)
 
-    @property
-    def hits(self) -> int:
-        return sum(layer.hits for layer in self.layers)
-
-    @property
-    def misses(self) -> int:
-        return sum(layer.misses for layer in self.layers)
-
-    @property
-    def bypassed(self) -> int:
-        return sum(layer.bypassed for layer in self.layers)
-
-    @property
-    def bypassed_positions(self) -> int:
-        """Tokens, over all users, decoded without speculation."""
-        return self.layers[0].bypassed
-
-    @property
-    def hit_rate(self) -> float | None:
-        """Hit rate over all layers; None if nothing was verified."""
-        return LayerCounters(self.hits, self.misses, self.bypassed).hit_rate
-
-    @property
-    def hit_rate_per_step(self) -> float | None:
-        """Hit rate of steps, over token trees too: chips count a user's tree once per layer."""
-        return self.hit_rate
-
-    @property
-    def hit_rate_of_roots_alone(self) -> float | None:
-        """Always None: what a tree's root alone would have hit is not measured on chips."""
-        return None
+    def counts_per_layer(self) -> list[list[int]]:
+        return [list(layer) for layer in self.layers]
 
     @property
     def exchange(self) -> dict[str, object]:
         """Return what the rows exchanged, for a report."""
         return {"sent_by_row": list(self.sent), "ties": self.ties, "failures": list(self.failures)}
-
-    @property
-    def hit_rate_per_layer(self) -> list[float | None]:
-        return [layer.hit_rate for layer in self.layers]

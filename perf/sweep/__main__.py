@@ -16,7 +16,7 @@ from perf.sweep.table import PASS, opened, read, report
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 TIMEOUT_S = 1800.0
-OF_A_SWEEP = ("source", "jobs", "retry_failed", "log", "list")  # options that only a run has
+OF_A_SWEEP = ("source", "retry_failed", "log", "list")  # options that only a run has
 
 
 def _parser() -> OneLineParser:
@@ -33,7 +33,6 @@ def _parser() -> OneLineParser:
     )
     add("--source", choices=SOURCES, help="where times come from; named in every row")
     add("--csv", type=new_file, metavar="FILE", help="appended to; what it holds is not run again")
-    add("--jobs", type=int, metavar="N", help="of sim: configurations at a time (default 1)")
     add("--retry-failed", action="store_true", help="run again what did not pass")
     text = f"of a configuration (default {TIMEOUT_S:g})"
     add("--timeout", type=float, default=TIMEOUT_S, metavar="S", help=text)
@@ -62,23 +61,18 @@ def _swept(options: Namespace) -> int:
     if options.list:
         print("\n".join(configuration.name for configuration in configurations))
         return 0
-    source, jobs = options.source, options.jobs
+    source = options.source
     if options.csv is None or source is None:
         raise ValueError("a sweep needs --csv FILE and --source " + ", ".join(SOURCES))
-    if jobs is not None and (source != "sim" or jobs < 1):
-        raise ValueError(f"--jobs is of --source sim and at least 1, got {source} and {jobs}")
     if reason := _why_not(source):
         raise ValueError(f"--source {source}: {reason}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    how = {"timeout_s": options.timeout, "log": options.log, "jobs": jobs or 1}
     with opened(options.csv, options.retry_failed) as rows:
-        sweep(configurations, source, rows, **how)
+        sweep(configurations, source, rows, timeout_s=options.timeout, log=options.log)
     names = {configuration.name for configuration in configurations}
     blocks = [block for block in read(options.csv) if block.name in names and block.source == source]
-    passed = [block for block in blocks if block.status == PASS]
-    if passed:
-        print(report(passed))
-    print(f"{len(passed)} of {len(blocks)} configurations passed; {options.csv}")
+    passed = sum(block.status == PASS for block in blocks)
+    print(f"{report(blocks)}\n{passed} of {len(blocks)} configurations passed; {options.csv}")
     return 0 if passed else 1
 
 
@@ -99,12 +93,7 @@ def _shown(options: Namespace) -> int:
     """Show what a CSV holds, without running anything."""
     if options.csv is None or any(getattr(options, name) for name in OF_A_SWEEP):
         raise ValueError("give --suite or --suite-file to run; --csv alone shows a sweep")
-    blocks = read(options.csv)
-    passed = [block for block in blocks if block.status == PASS]
-    print(report(passed))
-    for block in blocks:
-        if block.status != PASS:
-            print(f"{block.status} {block.name} ({block.source}): {block.reason}")
+    print(report(read(options.csv)))
     return 0
 
 

@@ -9,7 +9,9 @@ their bench has them accept.
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -51,6 +53,7 @@ from tt_kernels.tree_attention.op import check_intervals, check_room, tree_atten
 
 EXCHANGE_TIMEOUT_S = 0.05
 RESIDUAL_CORES = 32
+PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal for when the parent is gone
 
 
 def _grid(mesh) -> tuple[int, int]:
@@ -295,6 +298,7 @@ def main(arguments: list[str]) -> int:
     """Run one configuration. argv: [answer file, source, JSON of [family, options]]."""
     from runtime_patches.simulated_n150.dispatch import opening_options, program_room
 
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it ends with the sweep, however that ends
     answer, source = Path(arguments[0]), arguments[1]
     family, options = json.loads(arguments[2])
     configuration = Configuration.make(family, **options)

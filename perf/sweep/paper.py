@@ -18,7 +18,7 @@ from perf.lib.data_file import FOLDER, add_write_option, write
 from perf.lib.tables import markdown
 from perf.projection.published import FIXED, LAYER, op_table
 from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, product, suites
-from perf.sweep.table import PASS, Block, merged, ns_of, read
+from perf.sweep.table import PASS, Block, read, total_ns
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 CSV = FOLDER / "paper_cycles.csv"
@@ -66,7 +66,7 @@ def configuration_of(role: str, section: str, chips: int) -> Configuration | Non
 
 def cycles_of(blocks: Sequence[Block]) -> dict[str, float]:
     """Return the cycles of each configuration that passed, by its name."""
-    return {block.name: sum(map(ns_of, merged(block))) for block in blocks if block.status == PASS}
+    return {block.name: total_ns(block) for block in blocks if block.status == PASS}
 
 
 def rows(blocks: Sequence[Block]) -> list[PaperRow]:

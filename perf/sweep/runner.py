@@ -7,28 +7,21 @@ A configuration that refuses, fails, crashes or hangs is a row with its reason, 
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from threading import Event
 
+from models.llama31_8b import simulated
 from models.llama31_8b.tt.sharding import GRID
 from perf.lib.chip import Chip
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, HUNG, NOT_RUN, PASS, Block, Table
 
 REASON_CHARACTERS = 400
-LOOK_EVERY_S = 0.05
-PR_SET_PDEATHSIG = 1  # of Linux's prctl: a signal for when the parent is gone
 LARGE_VOCABULARY = 8192  # more logits than these are spread over the chip
 # What tests put in place of a worker: (command, environment) of a configuration's process.
 Start = Callable[[Configuration, Path], tuple[list[str], Mapping[str, str]]]
@@ -63,7 +56,7 @@ def grid_of(configuration: Configuration) -> str:
     return {"decode": "4x1", "collective": "4x2", "exchange": "4x2"}.get(family, "1x1")
 
 
-def simulated(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
+def on_simulated_chips(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
     """Return a worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
     plan = configuration.mesh
     chip = Chip(grid_of(configuration), plan.shape if plan.chips > 1 else None, gated=True, timed=True)
@@ -80,7 +73,7 @@ def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Ma
     return worker(configuration, answer, "n150"), environment
 
 
-STARTS: dict[str, Start] = {"sim": simulated, "n150": on_boards}
+STARTS: dict[str, Start] = {"sim": on_simulated_chips, "n150": on_boards}
 
 
 def worker(configuration: Configuration, answer: Path, source: str) -> list[str]:
@@ -96,36 +89,22 @@ def sweep(
     timeout_s: float,
     log: Path | None = None,
     start: Start | None = None,
-    jobs: int = 1,
 ) -> list[Block]:
-    """Run what `table` lacks, `jobs` at a time, and append what became of each when it is there. log: of the
-    processes."""
+    """Run what `table` lacks, and append what became of each when it is there. log: of the processes."""
     left = [c for c in configurations if (c.name, source) not in table.done]
     if len(left) < len(configurations):
         print(f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already")
-
-    def run(configuration: Configuration) -> Block:
-        return _measured(configuration, source, timeout_s, log, start or STARTS[source], stop)
-
-    found, stop = [], Event()
-    with ThreadPoolExecutor(jobs) as pool:
-        running = [pool.submit(run, configuration) for configuration in left]
-        try:
-            for one in as_completed(running):
-                block = one.result()
-                table.append(block)
-                found.append(block)
-                told = f"{len(block.rows)} programs" if block.status == PASS else block.reason
-                print(f"[{len(found)}/{len(left)}] {block.status} {block.name}: {told}", flush=True)
-        finally:
-            stop.set()  # an interrupted sweep ends the processes that run
-            pool.shutdown(cancel_futures=True)
+    found = []
+    for configuration in left:
+        block = _measured(configuration, source, timeout_s, log, start or STARTS[source])
+        table.append(block)
+        found.append(block)
+        told = f"{len(block.rows)} programs" if block.status == PASS else block.reason
+        print(f"[{len(found)}/{len(left)}] {block.status} {block.name}: {told}", flush=True)
     return found
 
 
-def _measured(
-    configuration: Configuration, source: str, timeout_s: float, log: Path | None, start: Start, stop: Event
-) -> Block:
+def _measured(configuration: Configuration, source: str, timeout_s: float, log: Path | None, start: Start) -> Block:
     name = configuration.name
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "outcome.json"
@@ -134,54 +113,20 @@ def _measured(
         except ValueError as error:
             return Block(name, source, NOT_RUN, f"{type(error).__name__}: {error}")
         output = Path(folder) / "output.log"
-        ended = _run(command, environment, output, timeout_s, stop)
+        try:
+            with output.open("wb") as written:
+                status = simulated.run(command, environment, timeout_s, written)
+            why = f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        except simulated.SimulatorError as error:
+            status, why = -1, str(error)
         text = output.read_text(errors="replace")
         if log is not None:
             with log.open("a", encoding="utf-8") as whole:
                 whole.write(f"=== {name}\n{text}\n")
         if not answer.exists():
-            why = f"no answer within {timeout_s:g} s" if ended is None else _ending(ended)
-            return Block(name, source, HUNG if ended is None or ended < 0 else FAILED, f"{why}{_last_words(text)}")
+            return Block(name, source, HUNG if status < 0 else FAILED, f"{why}{_last_words(text)}")
         told = json.loads(answer.read_text())  # a device that hangs when it is closed has been measured all the same
         return Block.make(name, source, told["status"], told["reason"][:REASON_CHARACTERS], told["rows"])
-
-
-def _run(command: list[str], environment: Mapping[str, str], output: Path, timeout_s: float, stop: Event) -> int | None:
-    """Wait, and return the exit status, None after the timeout or once `stop` is set; its whole process group is gone
-    either way. The process ends with this one, however that ends, and its simulators with it."""
-    sweeper, libc = os.getpid(), ctypes.CDLL(None)
-
-    def end_with_the_sweep() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != sweeper:
-            os._exit(1)  # it ended before this was asked for
-
-    with output.open("wb") as written:
-        process = subprocess.Popen(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=written,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=end_with_the_sweep,
-        )
-    deadline = time.monotonic() + timeout_s
-    try:
-        while not stop.wait(LOOK_EVERY_S) and time.monotonic() < deadline:
-            if (status := process.poll()) is not None:
-                return status
-        return None
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)  # the simulators are of its group
-        except ProcessLookupError:
-            pass
-        process.wait()
-
-
-def _ending(status: int) -> str:
-    return f"ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
 def _last_words(text: str) -> str:

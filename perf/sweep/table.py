@@ -14,13 +14,14 @@ import csv
 import fcntl
 import io
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
+
+from perf.lib.tables import markdown
 
 TENSORS = ("INPUT_0", "INPUT_1", "INPUT_2", "OUTPUT_0")
 _TENSOR_CELLS = tuple(f"{axis}_PAD[LOGICAL]" for axis in "WZYX") + ("LAYOUT", "DATATYPE", "MEMORY")
@@ -54,9 +55,7 @@ KERNEL_NS, FIRMWARE_NS, GAP_NS = (
 SIGNPOST, DEVICE_OP = "signpost", "tt_dnn_device"
 PASS, FAILED, HUNG, NOT_RUN = "PASS", "FAIL_ASSERT_EXCEPTION", "FAIL_CRASH_HANG", "NOT_RUN"
 FIRST, MID, TAIL, OP_GROUP = "decoder-first", "decoder-mid", "model-tail", "op"
-GROUPS = (FIRST, MID, TAIL)
 COLLECTIVES = ("AllGather", "ReduceScatter", "AllReduce")
-LOCK_PATIENCE_S = 5.0
 Row = dict[str, str]
 _HEADER_LINE = (",".join(HEADER) + "\n").encode()
 
@@ -169,16 +168,10 @@ def opened(path: Path, retry_failed: bool = False) -> Iterator[Table]:
     retry_failed: what did not pass is to run again, and its later row counts. Raises TableError.
     """
     with open(path, "ab", buffering=0) as handle:
-        # A killed sweep's last child shares its lock until it has started its own program.
-        patience = time.monotonic() + LOCK_PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > patience:
-                    raise TableError(f"another sweep writes {path}") from error
-                time.sleep(0.05)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise TableError(f"another sweep writes {path}") from error
         if not path.stat().st_size:
             handle.write(_HEADER_LINE)
         blocks, size = _blocks(path)
@@ -218,38 +211,22 @@ def merged(block: Block) -> list[Row]:
     return found
 
 
-def layers_in(block: Block, group: str) -> int:
-    return max(1, len({row[LAYER] for row in block.rows if row[GROUP] == group and row[LAYER]}))
-
-
-def table(block: Block) -> dict[str, dict[str, dict[str, float]]]:
-    """Return {group: {op code: {"kernel_duration", "op_to_op" (means, ns; the latter where known), "calls" a layer}}}:
-    the fields of tt_transformers' device_perf_measurements JSON."""
-    ops: dict[str, dict[str, list[Row]]] = {}
-    for row in merged(block):
-        ops.setdefault(row[GROUP], {}).setdefault(row["OP CODE"], []).append(row)
-    found: dict[str, dict[str, dict[str, float]]] = {}
-    for group, codes in ops.items():
-        for code, same in codes.items():
-            entry = {"kernel_duration": mean(map(ns_of, same)), "calls": len(same) / layers_in(block, group)}
-            if gaps := [float(row[GAP_NS]) for row in same if row[GAP_NS]]:
-                entry["op_to_op"] = mean(gaps)
-            found.setdefault(group, {})[code] = entry
-    return found
+def total_ns(block: Block) -> float:
+    """Return the time of a chip, see `merged`."""
+    return sum(map(ns_of, merged(block)))
 
 
 def report(blocks: Sequence[Block]) -> str:
-    """Return a table for each decode step: us per layer by op and group."""
-    lines = []
-    for block in blocks:
-        groups = table(block)
-        if groups.keys().isdisjoint(GROUPS):
-            continue
-        lines.append(f"{block.name} ({block.source})")
-        for group, ops in groups.items():
-            took = {code: op["kernel_duration"] * op["calls"] for code, op in ops.items()}
-            lines.append(f"  {group:16}{sum(took.values()) / 1000:12.2f} us")
-            for code, op in sorted(ops.items(), key=lambda item: -took[item[0]]):
-                gap = f", {op['op_to_op'] / 1000:.2f} after the one before" if "op_to_op" in op else ""
-                lines.append(f"    {code:44}{op['kernel_duration'] / 1000:10.2f} us x {op['calls']:g}{gap}")
-    return "\n".join(lines)
+    """Return a table of what passed, and the reasons of what did not."""
+    rows = [
+        {
+            "configuration": block.name,
+            "source": block.source,
+            "programs": len(merged(block)),
+            "us": total_ns(block) / 1e3,
+        }
+        for block in blocks
+        if block.status == PASS
+    ]
+    failed = [f"{b.status} {b.name} ({b.source}): {b.reason}" for b in blocks if b.status != PASS]
+    return "\n".join([*([markdown(rows)] if rows else []), *failed])

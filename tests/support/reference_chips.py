@@ -47,7 +47,7 @@ class ReferenceChips:
 
         if self._policy is None:
             return None
-        layers = tuple(LayerCounters(*counts) for counts in self._policy.statistics.totals_per_layer().tolist())
+        layers = tuple(LayerCounters(*counts) for counts in self._policy.statistics.counts_per_layer())
         return ChipCounters(layers, ties=1, sent=(3, 4), failures=())
 
     def prefill(self, tokens, user, start=0, last=True, gather_logits=True):

@@ -8,9 +8,9 @@ Nothing here imports torch: a mistake is refused before the second that this tak
 from __future__ import annotations
 
 import argparse
-import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,6 @@ DEVICES = (AUTO, "cpu", "sim", "n150")
 # A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
 CHAT_CONTEXT = 8192
 MAX_PROMPTS = 8  # texts side by side in one batch
-UNVERIFIED = ("sink", "static")  # policies of attention that take a guess as it is
-_LAYER_ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 _PROMPT = "prompt (interactive chat when none is given in a terminal)"
 _MODEL, _CHIPS = "model", "chips (--device n150 and sim)"
 _ATTENTION = "attention of decode steps (prefill is always exact)"
@@ -44,6 +42,18 @@ _DRAFTS = "token-level speculation (off unless one of these is given)"
 
 class UserError(ValueError):
     """Something the user asked for that cannot be done; shown as one line, exit code 2."""
+
+
+@contextmanager
+def named(prefix: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raise these errors, by default a ValueError, as a UserError whose message begins with `prefix`."""
+    caught = errors or (ValueError,)
+    try:
+        yield
+    except UserError:
+        raise
+    except caught as error:
+        raise UserError(f"{prefix}{error}") from error
 
 
 def _option(default: Any, group: str, metavar: str | None, text: str, **more: Any) -> Any:
@@ -92,9 +102,8 @@ class DemoOptions:
         "with --device sim: a library of Tenstorrent's ttsim (libttsim_wh.so) that simulates one chip in place of the "
         "project's simulator, fast enough for the whole default model")
     attention: str | None = _option(None, _ATTENTION, "KIND",
-        "exact; sink: the first and last S tokens only; static: sink on a fixed set of layers; alspec: sink where it "
-        "passes verification, exact elsewhere (default: alspec on the CPU and on meshes of two rows, else exact)",
-        choices=ATTENTIONS)
+        "exact; alspec: a guess from a part of the tokens where it passes verification, exact elsewhere (default: "
+        "alspec on the CPU and on meshes of two rows, else exact)", choices=ATTENTIONS)
     threshold: float = _option(0.10, _ATTENTION, "X",
         "alspec accepts a guess whose error is below X times the exact output's norm (0.10)", type=float)
     chunk_size: int = _option(128, _ATTENTION, "S",
@@ -106,7 +115,6 @@ class DemoOptions:
     budget: float = _option(BUDGET, _ATTENTION, "X",
         f"of --predictor budget: the part of the attention weight that a guess reads, between 0 and 1 ({BUDGET})",
         type=float)
-    static_layers: str | None = _option(None, _ATTENTION, "LIST", "layers of --attention static, such as 0,4,10-12")
     max_new_tokens: int = _option(128, _GENERATION, "N", "stop after N tokens (128; sim 8)", type=int, minimum=1)
     temperature: float = _option(0.0, _GENERATION, "T", "0 is greedy (default)", type=float)
     top_p: float = _option(1.0, _GENERATION, "P",
@@ -142,32 +150,19 @@ class DemoOptions:
                 raise UserError(f"{flag_of(one.name)}: no {value!r}; available: {', '.join(said['choices'])}")
             if "minimum" in said and value is not None and value < said["minimum"]:
                 raise UserError(f"{flag_of(one.name)} must be at least {said['minimum']}, got {value}")
-        self._check_sampling()
-        self._check_attention()
-        self._check_prompts()
-        self._check_drafting()
-        if self.mesh is not None and self.mesh != AUTO:
-            try:
-                MeshShape.parse(self.mesh)
-            except MeshError as error:
-                raise UserError(f"--mesh: {error}") from error
-
-    def _check_sampling(self) -> None:
-        try:
+        with named(""):
             self.sampling()
-        except ValueError as error:
-            raise UserError(str(error)) from error
-
-    def _check_attention(self) -> None:
-        self.static_layer_set()
         if not self.threshold >= 0:  # NaN too
             raise UserError(f"--threshold must be 0 or more (inf accepts every guess), got {self.threshold}")
         if not 32 <= self.chunk_size <= LARGEST_CHUNK or self.chunk_size % 32:
             raise UserError(f"--chunk-size must be a multiple of 32 up to {LARGEST_CHUNK}, got {self.chunk_size}")
-        try:
+        with named("--"):
             check_budget(self.budget)
-        except ValueError as error:
-            raise UserError(f"--{error}") from error
+        self._check_prompts()
+        self._check_drafting()
+        if self.mesh is not None and self.mesh != AUTO:
+            with named("--mesh: "):
+                MeshShape.parse(self.mesh)
 
     def _check_prompts(self) -> None:
         if self.prompts_given > MAX_PROMPTS:
@@ -182,11 +177,8 @@ class DemoOptions:
             raise UserError("--stop takes a text of at least one character")
 
     def _check_drafting(self) -> None:
-        try:
+        with named(f"--draft-length {self.draft_length}: " if self.tree is None else f"--tree {self.tree}: "):
             self.draft_shape()
-        except ValueError as error:
-            option = f"--draft-length {self.draft_length}" if self.tree is None else f"--tree {self.tree}"
-            raise UserError(f"{option}: {error}") from error
         if self.drafter == "none" and (asked := self._drafting_asked()):
             raise UserError(f"{asked[0]} needs a drafter, got --draft none")
         if self.drafter == "ngram" and self.fuzzy is not None:
@@ -216,29 +208,19 @@ class DemoOptions:
                 raise UserError(f"{asked[0]} does not go with --device {self.device}: {why}")
         if self.mesh == AUTO:  # boards have chosen before
             raise UserError(f"--mesh {AUTO} counts boards; --device {self.device} takes a mesh such as 2x1")
-        if self.drafter != "none" and self.device != "cpu":
-            self._check_drafts_of_chips()
+        if self.drafter != "none" and self.device != "cpu" and (asked := self.flags("top_k", "top_p", "sample_on")):
+            how = "on the chips" if asked[0] == "--sample-on" else "against the whole distribution"
+            raise UserError(
+                f"--draft {self.drafter} with {asked[0]} does not go with --device {self.device}: drafts are verified "
+                f"{how}"
+            )
         if self.attention != "alspec":
             if asked := self.flags("threshold", "predictor", "budget"):
                 raise UserError(f"{asked[0]} needs --attention alspec, got --attention {self.attention}")
         elif self.predictor != "budget" and (asked := self.flags("budget")):
             raise UserError(f"{asked[0]} needs --predictor budget, got {self.predictor}")
-        if (self.static_layers is None) == (self.attention == "static"):
-            raise UserError(
-                "--static-layers, such as 0,4,10-12, and --attention static need each other, got --attention "
-                f"{self.attention}{'' if self.static_layers is None else f' --static-layers {self.static_layers}'}"
-            )
         if self.temperature == 0 and (asked := self.flags("top_k", "top_p", "seed")):
             raise UserError(f"{asked[0]} needs --temperature above 0: at 0 the likeliest token is taken, none is drawn")
-
-    def _check_drafts_of_chips(self) -> None:
-        why, asked = "drafts are verified against the whole distribution", self.flags("top_k", "top_p")
-        if not asked:
-            why, asked = "drafts are verified on the chips", self.flags("sample_on")
-        if self.attention in UNVERIFIED:
-            why, asked = "chips verify with exact attention or alspec", [f"--attention {self.attention}"]
-        if asked:
-            raise UserError(f"--draft {self.drafter} with {asked[0]} does not go with --device {self.device}: {why}")
 
     @property
     def prompts_given(self) -> int:
@@ -273,25 +255,7 @@ class DemoOptions:
         """Return the attention of decode steps, alspec where none was chosen."""
         name = self.attention or "alspec"
         predictor = self.predictor if name == "alspec" else None
-        return AttentionSettings(name, self.chunk_size, self.threshold, self.static_layer_set(), predictor, self.budget)
-
-    def static_layer_set(self) -> frozenset[int]:
-        """Return the layers of `--static-layers 0,4,10-12`, none without it. Raises UserError for anything else."""
-        layers: set[int] = set()
-        for item in [] if self.static_layers is None else self.static_layers.split(","):
-            match = _LAYER_ITEM.fullmatch(item.strip())
-            if not match:
-                raise UserError(f"--static-layers takes layers such as 0,4,10-12; got {self.static_layers!r}")
-            first, last = int(match[1]), int(match[2] or match[1])
-            if last < first or last > 9999:
-                raise UserError(f"--static-layers: {item.strip()!r} is not a range of layers")
-            layers.update(range(first, last + 1))
-        return frozenset(layers)
-
-    def check_static_layers(self, model: str, layers: int) -> None:
-        """Raise UserError where --static-layers names one that `model`, of so many layers, does not have."""
-        if beyond := [layer for layer in sorted(self.static_layer_set()) if layer >= layers]:
-            raise UserError(f"--static-layers names layer {beyond[0]}, but {model} has layers 0 to {layers - 1}")
+        return AttentionSettings(name, self.chunk_size, self.threshold, predictor, self.budget)
 
     def prompt_texts(self) -> tuple[str, ...] | None:
         """Return the prompts from --prompt, --prompt-file or piped standard input; None means interactive chat.
@@ -426,9 +390,8 @@ def utf8(name: str, text: str) -> str:
 def read_prompt(path: Path) -> str:
     """Return the text of a file. Raises UserError for one that is empty, cannot be read or is not UTF-8."""
     try:
-        text = path.read_text(encoding="utf-8-sig")  # editors on Windows begin a file with a byte order mark
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text: {error}") from error
+        with named(f"{path} is not UTF-8 text: ", UnicodeDecodeError):
+            text = path.read_text(encoding="utf-8-sig")  # editors on Windows begin a file with a byte order mark
     except OSError as error:
         raise UserError(f"cannot read the file {path}: {error.strerror}") from error
     if not text.strip():
@@ -438,7 +401,5 @@ def read_prompt(path: Path) -> str:
 
 def piped_text() -> str:
     """Return standard input, "" where it is closed. Raises UserError for what is not UTF-8 text."""
-    try:
+    with named("standard input is not UTF-8 text: ", UnicodeDecodeError):
         return utf8("standard input", sys.stdin.read() if sys.stdin is not None else "")
-    except UnicodeDecodeError as error:
-        raise UserError(f"standard input is not UTF-8 text: {error}") from error

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..latency import estimates, gains_of_hits
+from ..latency import estimates
 from ..tiny import of_random_weights
 from .text import BY_CALLBACK
 
@@ -49,8 +49,6 @@ class RunReport:
             them, and "failures", calls in which one gave up on the other.
         users: Texts side by side.
         threads: Of torch, None where it does not run the model.
-        both: Where a run speculates at both levels, the hit rate of its steps ("hit_rate_per_step"), and that of the
-            same steps' first tokens without the tree ("hit_rate_of_roots_alone", None on chips).
         estimates: Whether hits say something of Llama 3.1 8B: those of a whole trained model do.
     """
 
@@ -73,7 +71,6 @@ class RunReport:
     exchange: dict[str, Any] | None = None
     users: int = 1
     threads: int | None = None
-    both: dict[str, float | None] | None = None
     estimates: bool = True
 
     @property
@@ -103,7 +100,6 @@ class RunReport:
             "threads": self.threads,
             "exchange": self.exchange,
             "speculation": self.speculation,
-            "both": self.both,
             "estimate": estimates(self.hit_rate, self.context, self.predictor) if self.estimates else [],
         }
 
@@ -113,8 +109,6 @@ def make_report(session: Session, results: Sequence[GenerationResult], context: 
     checkpoint, options, statistics = session.checkpoint, session.options, session.statistics
     drafted = [figures for result in results if (figures := getattr(result, "speculation", None)) is not None]
     speculation = {"drafter": options.drafter, **type(drafted[0]).merged(drafted).to_dict()} if drafted else None
-    levels = ("hit_rate_per_step", "hit_rate_of_roots_alone")
-    both = {name: getattr(statistics, name) for name in levels} if drafted and statistics is not None else None
     return RunReport(
         model=checkpoint.source,
         attention=str(options.attention),
@@ -131,7 +125,6 @@ def make_report(session: Session, results: Sequence[GenerationResult], context: 
         hit_rate=statistics.hit_rate if statistics else None,
         hit_rate_per_layer=statistics.hit_rate_per_layer if statistics else [],
         speculation=speculation,
-        both=both,
         warm_up=session.warm_up,
         exchange=getattr(statistics, "exchange", None),
         users=max((len(result.token_ids) for result in results), default=1),
@@ -218,26 +211,6 @@ def print_report(report: RunReport, console: Console) -> None:
             console.print("Hits of random weights, or of some layers alone, tell nothing of Llama 3.1 8B's speed.")
             return
         print_estimate(report.hit_rate, report.context, console, report.predictor)
-        if report.both is not None and report.speculation is not None:
-            console.print(_both_levels(report, report.both, report.speculation))
-
-
-def _both_levels(report: RunReport, both: dict[str, float | None], speculation: dict[str, Any]) -> str:
-    """Return a sentence on what each level of speculation gives alone, and both together."""
-    tokens = speculation["tokens_per_target_step"]
-    alone, together = (
-        gains_of_hits(both[name], report.context, report.predictor)
-        for name in ("hit_rate_of_roots_alone", "hit_rate_per_step")
-    )
-    low, high = together or (1.0, 1.0)
-    said = ""
-    if alone:
-        said = f"Attention alone: {alone[0]:.2f}x to {alone[1]:.2f}x with the hits of the steps' first tokens. "
-    return (
-        f"{said}Drafts alone: {tokens:.2f} tokens per step, if exact attention accepts as many. Both: "
-        f"{low * tokens:.2f}x to {high * tokens:.2f}x, where a step of several tokens takes no longer than one of one "
-        "token and its drafts are free."
-    )
 
 
 def print_estimate(hit_rate: float, context: int, console: Console, predictor: str) -> None:
@@ -254,10 +227,8 @@ def print_estimate(hit_rate: float, context: int, console: Console, predictor: s
         cells = (found[mesh, attention] for found in places.values())
         table.add_row(mesh, attention, *(f"{row['tokens_per_s']:.1f} ({row['over_tp']:.2f}x)" for row in cells))
     console.print(table)
-    low, high = gains_of_hits(hit_rate, context, predictor) or (1.0, 1.0)
     console.print(
-        f"These hits make two rows {low:.2f}x to {high:.2f}x as fast as without any; in brackets: over the fastest "
-        "mesh of one row. By parts that simulated chips executed, as llama-alspec plan."
+        "In brackets: over the fastest mesh of one row. By parts that simulated chips executed, as llama-alspec plan."
     )
 
 
@@ -279,10 +250,6 @@ def _speeds(report: RunReport) -> Table:
         rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"
         table.add_row("hit rate", f"{rate}  ({report.counts['hits']} hits, {report.counts['misses']} misses)")
         table.add_row("bypassed", f"{report.counts['bypassed_positions']} positions")
-    if report.both is not None and (steps := report.both["hit_rate_per_step"]) is not None:
-        alone = report.both["hit_rate_of_roots_alone"]
-        without = "" if alone is None else f", of their first tokens without drafts {alone:.1%}"
-        table.add_row("hit rate of steps", f"{steps:.1%}{without}")
     for row in _drafting(report.speculation) if report.speculation is not None else ():
         table.add_row(*row)
     return table

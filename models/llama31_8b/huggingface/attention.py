@@ -17,7 +17,6 @@ import weakref
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -32,6 +31,7 @@ from .speculation import (
     check_config,
     speculation_of,
 )
+from .text_attention import grouped_attention
 
 __all__ = ["ATTENTION_NAME", "alspec_attention", "alspec_mask"]
 
@@ -230,8 +230,7 @@ def guess_of_rows(
     """Return the guess under a mask, [B, q, H, d]. query: [B, H, q, d]; key, value: [B, K, n, d]."""
     slots = geometry.keys[:, None, :, None]
     read = [part.gather(2, slots.expand(-1, part.shape[1], -1, part.shape[3])) for part in (key, value)]
-    groups = query.shape[1] // key.shape[1]
-    return grouped_attention(query, read[0], read[1], geometry.visible.repeat(1, groups, 1)[:, None], scale)
+    return grouped_attention(query, read[0], read[1], geometry.visible, scale)
 
 
 def guess_of_one(
@@ -242,19 +241,3 @@ def guess_of_one(
     first, start = guess_range.first, guess_range.tail_start(key.shape[2])
     read = [torch.cat((part[:, :, :first], part[:, :, start:]), dim=2) for part in (key, value)]
     return grouped_attention(query, read[0], read[1], None, scale)
-
-
-def grouped_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    scale: float | None,
-) -> torch.Tensor:
-    """Return attention of grouped heads, [B, q, H, d], without repeating keys. query: [B, H, q, d]; key, value:
-    [B, K, m, d]; mask: bool [B or 1, 1, g * q, m], g outer, or None."""
-    rows, heads, queries, _ = query.shape
-    kv_heads = key.shape[1]
-    packed = query.unflatten(1, (kv_heads, heads // kv_heads)).flatten(2, 3)
-    out = F.scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scale)
-    return out.reshape(rows, heads, queries, -1).transpose(1, 2)

@@ -3,8 +3,7 @@
 """Score a whole text in one forward pass, every token a decode step (ALSpec paper, section 5.1): teacher forcing.
 
 The exact attention of all positions is one causal sdpa. The guess is flex_attention over the tiles that hold first and
-last keys on a GPU in half precision, and ../reference/model/text_attention.py elsewhere; neither makes a tensor of T x
-T.
+last keys on a GPU in half precision, and text_attention.py elsewhere; neither makes a tensor of T x T.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from ..reference.model.step import GuessRange
-from ..reference.model.text_attention import guess_reads, text_guess
 from .speculation import AttentionSpeculation, UnsupportedAttentionError, speculation_of, unwrapped
+from .text_attention import guess_reads, text_guess
 
 FLEX_TILE = 128  # rows and columns of flex_attention's tiles
 HEAD_BLOCK = 1024  # tokens whose next-token scores are in memory at once

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from ..reference.alspec.acceptance import check_threshold
 from ..reference.model.step import GuessRange, check_positive
+from ..results import AttentionStatistics
 from .budget import RowBudgets
 
 ATTENTION_NAME = "alspec"
@@ -32,7 +33,7 @@ class _LayerCounts:
     steps: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
 
-class AttentionSpeculation:
+class AttentionSpeculation(AttentionStatistics):
     """Hold the settings of the attention function "alspec", and counts of what it decided.
 
     threshold: lambda of section 3.2; 0 takes no guess, infinity every one. chunk_size: S, keys that the guess reads at
@@ -145,6 +146,9 @@ class AttentionSpeculation:
         """Return int64 [layers, 3]: hits, misses, bypassed."""
         return self.totals().sum(1)
 
+    def counts_per_layer(self) -> list[list[int]]:
+        return self.totals_per_layer().tolist()
+
     def totals_per_row(self) -> torch.Tensor:
         """Return int64 [rows, 3]: hits, misses, bypassed."""
         return self.totals().sum(0)
@@ -163,37 +167,6 @@ class AttentionSpeculation:
         accepted = [torch.cat([hits.cpu() for hits, _ in layer], dim=1) for layer in steps]
         verified = torch.cat([queries.cpu() for _, queries in steps[0]], dim=1)
         return torch.stack(accepted), verified
-
-    def _sums(self) -> list[int]:
-        return self.totals().sum((0, 1)).tolist()
-
-    @property
-    def hits(self) -> int:
-        return self._sums()[0]
-
-    @property
-    def misses(self) -> int:
-        return self._sums()[1]
-
-    @property
-    def bypassed(self) -> int:
-        """Return the queries with fewer than 2S cached tokens, per layer: neither hits nor misses."""
-        return self._sums()[2]
-
-    @property
-    def hit_rate(self) -> float | None:
-        """Return hits over hits + misses, in [0, 1]; None when nothing was verified."""
-        return _rate(self._sums())
-
-    @property
-    def hit_rate_per_layer(self) -> list[float | None]:
-        """Return the hit rate of each layer, None where nothing was verified."""
-        return [_rate(counts) for counts in self.totals_per_layer().tolist()]
-
-
-def _rate(counts: Sequence[int]) -> float | None:
-    verified = counts[0] + counts[1]
-    return counts[0] / verified if verified else None
 
 
 def _modules_with_layer(model: nn.Module) -> list[nn.Module]:

@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attention of decode steps that verifies nothing: exact attention, and the guess of the sink and static policies."""
+"""Attention of decode steps that verifies nothing: exact attention, and the guess alone, by which a model drafts for
+itself."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import ttnn
 
-from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
+from tt_kernels.speculative_flash_decode.op import flash_decode, guess_flash_decode
 from tt_kernels.tree_attention.op import tree_attention
 
 from ..config import LlamaConfig
@@ -180,31 +180,13 @@ def exact_attention(
 
 
 class GuessAttention(AttentionPolicy):
-    """Take the guess on `layers` and `exact` attention on the others.
+    """Take the guess on all layers, without a peer. chunk_size: tokens of the guess at either end, a multiple of 32.
+    Every chip runs on its own, so any mesh will do; only the guess's tokens are read."""
 
-    layers: None for all (sink), else those of the static policy. chunk_size: tokens of the guess at either end, a
-    multiple of 32. Every chip runs on its own, so any mesh will do; only the guess's tokens are read. Raises ValueError
-    for a layer that the model lacks.
-    """
-
-    def __init__(
-        self,
-        config: LlamaConfig,
-        chunk_size: int,
-        exact: AttentionPolicy,
-        layers: Iterable[int] | None = None,
-        program: ProgramConfig | None = None,
-    ) -> None:
-        self.chunk_size, self.exact, self.program = chunk_size, exact, program
-        count = config.num_hidden_layers
-        self.layers = frozenset(range(count)) if layers is None else frozenset(layers)
-        if beyond := sorted(layer for layer in self.layers if not 0 <= layer < count):
-            raise ValueError(f"static attention names layers {beyond} of a model with {count} layers")
-        self._scale = config.head_dim**-0.5
+    def __init__(self, config: LlamaConfig, chunk_size: int) -> None:
+        self.chunk_size, self._scale = chunk_size, config.head_dim**-0.5
 
     def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
-        if layer not in self.layers:
-            return self.exact.attend(layer, q, cache, inputs)
         return guess_flash_decode(
             q,
             cache.keys,
@@ -213,5 +195,4 @@ class GuessAttention(AttentionPolicy):
             chunk_size=self.chunk_size,
             page_table=cache.page_table,
             scale=self._scale,
-            program_config=self.program,
         )

@@ -21,7 +21,7 @@ from tt_kernels.tree_attention.checks import check_intervals, check_room
 from ..config import LlamaConfig
 from ..results import AttentionStatistics
 from .alspec import PairAlspec, alspec_step, plain_step
-from .attention_policies import AttentionPolicy, GuessAttention, StepInputs, exact_attention
+from .attention_policies import AttentionPolicy, StepInputs, exact_attention
 from .kv_cache import KVCache, KVCacheBase, PagedKVCache
 from .layer import Attention, Chunk, ChunkInputs, DecoderLayer, Pass
 from .layouts import Layout, Rows, gather, make_decode_layout
@@ -37,14 +37,13 @@ from .weights import HostWeights, WeightMap, WeightStore
 def make_policy(
     settings: ModelSettings, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig
 ) -> AttentionPolicy:
-    """Make the attention of decode steps that the settings name. Exact attention, also on static's other layers, is
-    chosen by `exact_attention`. Raises what PairAlspec and GuessAttention raise."""
+    """Make the attention of decode steps that the settings name. Raises what PairAlspec raises."""
     attention = settings.attention
     if not isinstance(attention, AttentionSettings):
         return attention
     if attention.policy == "alspec":
         return PairAlspec(mesh, mesh_shape, config, attention, settings.users, settings.capacity)
-    exact = exact_attention(
+    return exact_attention(
         mesh,
         mesh_shape,
         config,
@@ -53,11 +52,6 @@ def make_policy(
         kv_cache=settings.formats(config).kv_cache,
         decode_sharding=settings.decode_sharding,
         block=settings.block_size if settings.cache_blocks else None,
-    )
-    if attention.policy == "exact":
-        return exact
-    return GuessAttention(
-        config, attention.chunk_size, exact, None if attention.policy == "sink" else attention.static_layers
     )
 
 

@@ -25,17 +25,16 @@ if TYPE_CHECKING:
     from .attention_policies import AttentionPolicy
 
 
-POLICIES = ("exact", "sink", "static", "alspec")
+POLICIES = ("exact", "alspec")
 
 
 @dataclass(frozen=True)
 class AttentionSettings:
     """The attention of decode steps.
 
-    policy: one of POLICIES, as in the reference. chunk_size: tokens of the guess at either end, a multiple of 32.
-    static_layers: the layers where static takes the guess.
+    policy: one of POLICIES, as in the reference. For alspec:
 
-    For alspec:
+    chunk_size: tokens of the guess at either end, a multiple of 32.
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     predictor: what the guess reads: `budget`, the default: one tile of first tokens, the last ones, and between them
@@ -51,7 +50,6 @@ class AttentionSettings:
     policy: str = "exact"
     chunk_size: int = 128
     threshold: float = 0.10
-    static_layers: frozenset[int] = frozenset()
     predictor: str | None = None
     budget: float = BUDGET
     guess_range: GuessRange | None = None
@@ -80,39 +78,34 @@ class AttentionSettings:
         return (self.predictor or DEFAULT_PREDICTOR) if own else None
 
     @property
-    def named(self) -> tuple[str, int, float, frozenset[int], str | None, float]:
+    def named(self) -> tuple[str, int, float, str | None, float]:
         """What names the reference's policy, the arguments of its `by_name`."""
-        return self.policy, self.chunk_size, self.threshold, self.static_layers, self.predictor, self.budget
+        return self.policy, self.chunk_size, self.threshold, self.predictor, self.budget
 
-    def check(self, mesh_shape: MeshShape, users: int, capacity: int, layers: int | None = None) -> None:
+    def check(self, mesh_shape: MeshShape, users: int, capacity: int) -> None:
         """Refuse what chips cannot run; the one check of attention x mesh x threshold, for every command and engine.
 
         Args:
-            users, capacity: of the model's cache. layers: of the model, None if not known yet.
+            users, capacity: of the model's cache.
 
         Raises:
             SpeculationError: the message names the setting, or the mesh, and its value.
         """
         if self.policy == "exact":
             return
-        if self.policy == "alspec":
-            if mesh_shape.sp != 2:
-                raise SpeculationError(
-                    f"attention-level speculation needs a mesh of two rows, such as 2x1; {mesh_shape} has "
-                    f"{mesh_shape.sp}"
-                )
-            number = isinstance(self.threshold, (int, float)) and not isinstance(self.threshold, bool)
-            infinite = number and math.isinf(self.threshold) and self.threshold > 0
-            if not number or not (0 <= self.threshold <= MAX_THRESHOLD or infinite):
-                raise SpeculationError(
-                    f"threshold must be from 0 to {MAX_THRESHOLD:g}, or inf to accept every guess, got "
-                    f"{self.threshold!r}"
-                )
+        if mesh_shape.sp != 2:
+            raise SpeculationError(
+                f"attention-level speculation needs a mesh of two rows, such as 2x1; {mesh_shape} has {mesh_shape.sp}"
+            )
+        number = isinstance(self.threshold, (int, float)) and not isinstance(self.threshold, bool)
+        infinite = number and math.isinf(self.threshold) and self.threshold > 0
+        if not number or not (0 <= self.threshold <= MAX_THRESHOLD or infinite):
+            raise SpeculationError(
+                f"threshold must be from 0 to {MAX_THRESHOLD:g}, or inf to accept every guess, got {self.threshold!r}"
+            )
         if not 1 <= users <= MAX_USERS:
             raise SpeculationError(f"attention with a guess decodes 1 to {MAX_USERS} users together, got {users}")
         check_chunk_size(self.chunk_size, capacity)
-        if layers is not None and (beyond := sorted(layer for layer in self.static_layers if not 0 <= layer < layers)):
-            raise SpeculationError(f"static attention names layers {beyond} of a model with {layers} layers")
 
 
 class SpeculationError(ValueError):
@@ -162,7 +155,7 @@ class ModelSettings:
         mesh_shape.check_model(config)
         self.formats(config)
         if isinstance(self.attention, AttentionSettings):
-            self.attention.check(mesh_shape, self.users, self.capacity, config.num_hidden_layers)
+            self.attention.check(mesh_shape, self.users, self.capacity)
         check_decode_sharding(self.decode_sharding)
         if self.cache_blocks and self.layer_assignment is not None:
             raise ValueError("a draft model in layer groups has a cache without pages")

@@ -22,8 +22,6 @@ from models.llama31_8b.reference.model.step import QUERY_BLOCK
 
 # Tokens a forward on a CPU: the products of the reference are fastest up to this many rows (projection.FEW_ROWS).
 BLOCK = 128
-# Tokens whose next-token scores are computed at once on a GPU, where a text is one forward.
-SCORED_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -73,18 +71,9 @@ def check_length(model: ReferenceLlama, tokens: int) -> None:
         raise ValueError(f"a text needs at least 2 tokens for one loss, got {tokens}")
 
 
-def _blocks(tokens: int, size: int) -> list[slice]:
+def _blocks(tokens: int, on_gpu: bool) -> list[slice]:
+    size = QUERY_BLOCK if on_gpu else BLOCK
     return [slice(start, min(start + size, tokens)) for start in range(0, tokens, size)]
-
-
-def forward_size(tokens: int, cache: KVCache, policy: AttentionPolicy | None) -> int:
-    """Return the tokens per forward: on a GPU a text from its first token on is one, or where the policy reads scores
-    as many as have one mask."""
-    if not cache.keys[0].is_cuda:
-        return BLOCK
-    if policy is not None and (policy.guess_range.budget is not None or getattr(policy, "needs_scores", False)):
-        return QUERY_BLOCK
-    return BLOCK if int(cache.lengths[0]) else tokens
 
 
 @torch.inference_mode()
@@ -113,11 +102,11 @@ def text_pass(
     states = torch.cat(
         [
             model.forward(tokens[None, block], cache, policy=policy, logits="none", hidden=True)[1][0]
-            for block in _blocks(len(ids), forward_size(len(ids), cache, policy))
+            for block in _blocks(len(ids), cache.keys[0].is_cuda)
         ]
     )
     found: dict[str, list[torch.Tensor]] = {}
-    for block in _blocks(len(ids), SCORED_BLOCK if states.is_cuda else BLOCK):
+    for block in _blocks(len(ids), states.is_cuda):
         scores = F.log_softmax(model.head(states[block]).float(), dim=-1)
         parts = {"losses": F.nll_loss(scores, following[block], reduction="none"), "choices": scores.argmax(-1)}
         if keep_scores:
@@ -141,7 +130,7 @@ def read(model: ReferenceLlama, ids: Sequence[int], policy: AttentionPolicy | No
     """Run as text_pass does, for what policy and cache keep of it: no next token is scored, a fifth of a small model's
     work."""
     tokens = torch.as_tensor(ids, dtype=torch.int64)
-    for block in _blocks(len(ids), forward_size(len(ids), cache, policy)):
+    for block in _blocks(len(ids), cache.keys[0].is_cuda):
         model.forward(tokens[None, block], cache, policy=policy, logits="none")
 
 

@@ -1,39 +1,56 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run a transformers model under attention-level speculation for the LM Evaluation Harness (lm-eval 0.4), in batches.
+"""Run the LM Evaluation Harness (lm-eval 0.4) on a transformers model under attention-level speculation.
+
+It is lm-eval's own command with one model more, `alspec`, and hits at the end (docs/on_a_gpu.md):
+
+    python -m perf.studies.quality.harness --model alspec --model_args pretrained=FOLDER,threshold=0.1 --tasks gsm8k_cot
 
 Generation prefills exactly and speculates in every decode step, as on the device and in the ALSpec paper's table 1.
-Likelihoods are whole texts, every token a decode step (its section 5.1), one after the other. It imports lm_eval.
+Likelihoods are whole texts, every token a decode step (its section 5.1), one after the other.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
-from lm_eval import simple_evaluate
+from lm_eval.__main__ import cli_evaluate
+from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
-from lm_eval.tasks import TaskManager, get_task_dict
 
+from models.llama31_8b.checkpoint.load import resolve_source
 from models.llama31_8b.checkpoint.tokenizer import StopStrings
-from models.llama31_8b.huggingface.load import LoadedTransformers
+from models.llama31_8b.huggingface import ATTENTION_NAME, AttentionSpeculation
 
 
+@register_model("alspec")
 class SpeculatingLM(HFLM):
     """Extend lm-eval's own class for transformers, whose answers it gives: hits are counted for their tokens alone.
 
-    hits, misses, bypassed: (layer, token) pairs, of a beam search those of every beam's steps. batch_size: prompts of a
-    generation. exact: sdpa's attention, nothing speculates.
+    pretrained: a Hugging Face folder or hub id, or a .gguf file. threshold, chunk_size, budget: of
+    AttentionSpeculation. options: of HFLM, such as batch_size. hits, misses, bypassed: (layer, token) pairs, of a beam
+    search those of every beam's steps.
     """
 
-    def __init__(self, loaded: LoadedTransformers, batch_size: int = 1, exact: bool = False) -> None:
-        super().__init__(pretrained=loaded.model, tokenizer=loaded.tokenizer, batch_size=batch_size)
-        loaded.model.set_attn_implementation("sdpa" if exact else "alspec")
-        self.speculation, self.exact = loaded.speculation, exact
-        self.speculation.keep_decisions = True
+    last: SpeculatingLM | None = None  # that lm-eval has made, whose hits the command prints
+
+    def __init__(
+        self,
+        pretrained: str,
+        threshold: float = 0.10,
+        chunk_size: int = 128,
+        budget: float | None = None,
+        **options: Any,
+    ) -> None:
+        folder, _ = resolve_source(pretrained)
+        super().__init__(pretrained=str(folder), attn_implementation=ATTENTION_NAME, **options)
+        own = AttentionSpeculation(threshold, chunk_size, budget=budget, keep_decisions=True)
+        self.speculation = own.attach(self.model)
         self.hits = self.misses = self.bypassed = 0
+        SpeculatingLM.last = self
 
     @property
     def hit_rate(self) -> float | None:
@@ -58,7 +75,7 @@ class SpeculatingLM(HFLM):
             row[count:] = self.tokenizer.pad_token_id
         made = len(new[0]) - 1  # a prompt of one token is itself a step
         # The first token comes of the prefill; each further one of a step that read the one before.
-        if not self.exact and made > 0 and max(answers) > 1:
+        if made > 0 and max(answers) > 1:
             accepted, verified = (part[..., -made:] for part in self.speculation.decisions())
             if len(verified) > len(new):  # beams, which take each other's places
                 self._count(accepted.flatten(1), verified.flatten())
@@ -81,51 +98,23 @@ class SpeculatingLM(HFLM):
         return super()._loglikelihood_tokens(requests, disable_tqdm=disable_tqdm, override_bs=1)
 
     def _model_call(self, inps: torch.Tensor, attn_mask: Any = None, labels: Any = None) -> torch.Tensor:
-        whole = torch.ones_like(inps)
-        if self.exact:
-            with torch.no_grad():
-                return self.model(inps, attention_mask=whole, use_cache=False).logits
         self.speculation.reset()
         with torch.no_grad(), self.speculation.scoring():
-            logits = self.model(inps, attention_mask=whole, use_cache=False).logits
+            logits = self.model(inps, attention_mask=torch.ones_like(inps), use_cache=False).logits
         accepted, verified = self.speculation.decisions()
         self._count(accepted[:, 0], verified[0])
         self.speculation.reset()
         return logits
 
 
-class Harness:
-    """The tasks of lm-eval, or those of a folder of one's own alone: lm-eval's take half a minute to read."""
-
-    def __init__(self, include_path: Path | None) -> None:
-        own = None if include_path is None else str(include_path)
-        self.manager = TaskManager(include_path=own, include_defaults=own is None)
-
-    def missing(self, tasks: Sequence[str]) -> list[str]:
-        """Return those of the tasks that it does not have."""
-        return [name for name in tasks if not self.manager.match_tasks([name])]
-
-    def requests(self, task: str, limit: int | None = None) -> int:
-        """Return how many documents a task has, at most `limit`. Raises what its data set raises."""
-        count = len(list(get_task_dict([task], self.manager)[task].eval_docs))
-        return count if limit is None else min(count, limit)
-
-    def run(
-        self, task: str, loaded: LoadedTransformers, batch_size: int, exact: bool, **options: Any
-    ) -> tuple[dict[str, dict[str, float]], SpeculatingLM]:
-        """Run a task. Returns its scores and standard errors by lm-eval's names, and the model with its counts.
-
-        exact: by exact attention; else as the speculation that is attached to the model says. options: of lm-eval's
-        simple_evaluate.
-        """
-        lm = SpeculatingLM(loaded, batch_size, exact)
-        report = simple_evaluate(model=lm, tasks=[task], task_manager=self.manager, log_samples=False, **options)
-        return {name: _numbers(scores) for name, scores in report["results"].items()}, lm
+def main() -> int:
+    """Run lm-eval's command, and print hits; return 0."""
+    cli_evaluate()
+    if (lm := SpeculatingLM.last) is not None:
+        rate = "none verified" if lm.hit_rate is None else f"{lm.hit_rate:.1%}"
+        print(f"hit rate {rate} ({lm.hits} hits, {lm.misses} misses, {lm.bypassed} bypassed)")
+    return 0
 
 
-def _numbers(scores: dict) -> dict[str, float]:
-    return {
-        name: float(value)
-        for name, value in scores.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and name != "sample_len"
-    }
+if __name__ == "__main__":
+    sys.exit(main())

@@ -26,7 +26,7 @@ from models.llama31_8b.reference.model.kv_cache import KVCache
 
 from . import trees
 from .forward import COMPARED, read, text_pass
-from .study import GUESSED, KEYS, Cell, Place, Study, join_rates
+from .study import GUESSED, KEYS, RULE, Cell, Place, Study, join_rates
 
 
 class Part(NamedTuple):
@@ -230,14 +230,10 @@ NODES = (1, 4, 16, 64)
 
 
 def chains(study: Study) -> Iterator[Cell]:
-    """Yield a cell per place, number of nodes, rule and finite threshold.
+    """Yield a cell per place, number of nodes and finite threshold."""
 
-    Each rule speculates by itself: the text goes on with the guesses that it takes. One node has one rule, and on a
-    chain `likeliest path` is `joint`.
-    """
-
-    def measure(place: Place, nodes: int, rule: str, threshold: float) -> dict[str, object]:
-        policy = study.settings.in_steps(threshold, place.chunk_size, place.predictor, nodes, rule)
+    def measure(place: Place, nodes: int, threshold: float) -> dict[str, object]:
+        policy = study.settings.in_steps(threshold, place.chunk_size, place.predictor, nodes)
         result, columns = study.compared(place.context, place.start, policy)
         assert result.accepted is not None and result.verified is not None
         starts = range(0, len(policy.passed), study.layers)
@@ -254,10 +250,9 @@ def chains(study: Study) -> Iterator[Cell]:
 
     for place in study.places():
         for nodes in NODES:
-            for rule in ("joint",) if nodes == 1 else ("every node", "joint", "each node"):
-                for threshold in study.settings.finite:
-                    key = {**study.key(place), "nodes": nodes, "rule": rule, "threshold": threshold}
-                    yield Cell(key, partial(measure, place, nodes, rule, threshold))
+            for threshold in study.settings.finite:
+                key = {**study.key(place), "nodes": nodes, "rule": RULE, "threshold": threshold}
+                yield Cell(key, partial(measure, place, nodes, threshold))
 
 
 # carried: the share of the outputs taken that would not pass by itself. pass_rate_by_depth: of outputs by themselves.

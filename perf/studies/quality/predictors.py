@@ -24,10 +24,6 @@ from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 
-# Which outputs of a step must pass before a layer goes on with the guess. A pair of chips goes on with one guess for
-# all nodes of a step; `each node` decides by itself, which bounds what the other rules could reach.
-RULES = ("joint", "every node", "likeliest path", "each node")
-
 
 @dataclass(frozen=True)
 class Predictor:
@@ -104,20 +100,16 @@ class PredictedGuess(AttentionPolicy):
     Args:
         threshold: lambda of the ALSpec paper, section 3.2.
         guess_range: what the guess reads; `predictor.guess_range` gives its own.
-        nodes, rule: tokens per step, and one of RULES for more than one.
-        path: the nodes that the rule `likeliest path` judges; all of them without it.
+        nodes: tokens per step, which are decided together, by the norm over all of them.
 
     Attributes:
         keys_read, slowest_head: sums over (layer, token) pairs that speculate of the keys that a key/value head reads,
             the mean over heads and the largest.
         passed: a tensor per forward and layer, bool [steps, nodes]: whether each node passes by itself.
-
-    Raises ValueError for an unknown rule.
     """
 
     name = "predicted guess"
     verifies = True
-    needs_scores = True  # of every query and key: texts go through in blocks, on a GPU too
     statistics: SpeculationCounters
 
     def __init__(
@@ -126,14 +118,9 @@ class PredictedGuess(AttentionPolicy):
         guess_range: GuessRange,
         predictor: Predictor = ENDS,
         nodes: int = 1,
-        rule: str = "joint",
-        path: list[int] | None = None,
     ) -> None:
         super().__init__(guess_range)
-        if rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
-        self.threshold, self.predictor = check_threshold(threshold), predictor
-        self.nodes, self.rule, self.path = nodes, rule, path
+        self.threshold, self.predictor, self.nodes = check_threshold(threshold), predictor, nodes
         self.statistics = SpeculationCounters()
         self.passed: list[torch.Tensor] = []
         self.keys_read = self.slowest_head = torch.zeros((), dtype=torch.float64)
@@ -167,20 +154,15 @@ class PredictedGuess(AttentionPolicy):
         return exact if self.predictor.exact else torch.where(accepted[:, None], guess, exact)
 
     def _decide(self, guess: torch.Tensor, exact: torch.Tensor, cached: torch.Tensor) -> torch.Tensor:
-        """Return bool [t], equal within a step but for the rule `each node`."""
+        """Return bool [t], equal within a step."""
         if self.predictor.every is not None:
             return cached % self.predictor.every != 0
         alone = accept_guess(guess, exact, self.threshold)
         self.passed.append(alone.unflatten(0, (-1, self.nodes)))
-        if self.nodes == 1 or self.rule == "each node":
+        if self.nodes == 1:
             return alone
-        if self.rule == "every node":
-            step = self.passed[-1].all(1)
-        else:
-            counted = slice(None) if self.rule == "joint" or self.path is None else self.path
-            ours, theirs = (part.unflatten(0, (-1, self.nodes))[:, counted].flatten(1) for part in (guess, exact))
-            step = accept_guess(ours, theirs, self.threshold)
-        return step.repeat_interleave(self.nodes)
+        ours, theirs = (part.unflatten(0, (-1, self.nodes)).flatten(1) for part in (guess, exact))
+        return accept_guess(ours, theirs, self.threshold).repeat_interleave(self.nodes)
 
     def _read(self, layer: int, tokens: slice, weights: torch.Tensor) -> torch.Tensor:
         """Return bool [1 or m, t, n]: which keys each query's guess reads, of those it sees."""

@@ -68,12 +68,10 @@ class Settings:
             return ALSpecAttention(threshold, self.guess_range(chunk_size, predictor))
         return self.in_steps(threshold, chunk_size, predictor, nodes=1)
 
-    def in_steps(
-        self, threshold: float, chunk_size: int, predictor: str, nodes: int, rule: str = "joint"
-    ) -> PredictedGuess:
-        """Return new attention-level speculation in steps of so many nodes, under one of RULES."""
+    def in_steps(self, threshold: float, chunk_size: int, predictor: str, nodes: int) -> PredictedGuess:
+        """Return new attention-level speculation in steps of so many nodes."""
         how = PRODUCTS.get(predictor) or Predictor.parse(predictor)
-        return PredictedGuess(threshold, self.guess_range(chunk_size, predictor), how, nodes, rule)
+        return PredictedGuess(threshold, self.guess_range(chunk_size, predictor), how, nodes)
 
 
 class Place(NamedTuple):
@@ -96,6 +94,7 @@ class Cell:
 # Keys that a guess reads, by the mean and the slowest key/value head of a layer, averaged over layers and tokens that
 # speculate; empty for the guesses of the reference.
 GUESSED = ("keys_read", "slowest_head", "hit_rate_by_layer")
+RULE = "joint"  # the column of that name: by what norm the nodes of a step are decided
 # The key columns of a Place.
 KEYS = ("model", "text", "context", "start", "chunk_size", "tail_alignment", "predictor")
 

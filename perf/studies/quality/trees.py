@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attention-level speculation in steps that verify drafted trees: hits, and what is emitted, by rule and tree size.
+"""Attention-level speculation in steps that verify drafted trees: hits, and what is emitted, by tree size.
 
 After a prefix of the long text, read exactly, the model drafts for itself over the first and last WINDOW tokens, as
-`--draft self` does; one step verifies the tree under each rule (predictors.py), greedily. What it emits is compared
-with the exact step over the same tree. What a budget's guess knows is from chains of ADVANCE tokens, the last KNOWN of
-the prefix: each is decided, and goes on with the exact output.
+`--draft self` does; one step verifies the tree, greedily. What it emits is compared with the exact step over the same
+tree. What a budget's guess knows is from chains of ADVANCE tokens, the last KNOWN of the prefix: each is decided, and
+goes on with the exact output.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.tree import TokenTreeBatch
 
 from .forward import read
-from .predictors import RULES, PredictedGuess
-from .study import Cell, Place, Study, join_rates
+from .predictors import PredictedGuess
+from .study import RULE, Cell, Place, Study, join_rates
 
 # tokens_per_step: emitted, the bonus token included. exact_tokens_per_step: by exact attention over the same trees.
 # divergence: KL(exact || speculating) of the next token after the root and each accepted node. loss: exact log
@@ -53,17 +53,16 @@ ADVANCE = 4  # about what a step over a tree emits
 
 
 class _Site(NamedTuple):
-    """A drafted tree, the likeliest of its paths, its exact log probabilities [N, vocab] and what they emit."""
+    """A drafted tree, its exact log probabilities [N, vocab] and what they emit."""
 
     trees: TokenTreeBatch
     tokens: torch.Tensor
-    path: list[int]
     exact: torch.Tensor
     verified: DraftVerification
 
 
 def cells(study: Study) -> Iterator[Cell]:
-    """Yield a cell per place and number of nodes, with a row for each rule and finite threshold above 0."""
+    """Yield a cell per place and number of nodes, with a row for each finite threshold above 0."""
     for place in study.places(ROOM + STEPS * SPACING):
         for nodes in SHAPES:
             yield Cell({**study.key(place), "nodes": nodes}, partial(_measure, study, place, nodes))
@@ -74,20 +73,18 @@ def _measure(study: Study, place: Place, nodes: int) -> list[dict[str, object]]:
     model, context, window = study.loaded.model, place.context, study.window(place.context, place.start)
     cache = model.new_cache(1, context)
     model.prefill([window[: context - ROOM]], cache)
-    runs = [(rule, threshold) for rule in RULES for threshold in study.settings.finite]
-    steps: list[list[dict[str, Any]]] = [[] for _ in runs]
+    steps: dict[float, list[dict[str, Any]]] = {threshold: [] for threshold in study.settings.finite}
     for index in range(STEPS):
         length = context - ROOM - index * SPACING  # descending: what a step writes is after every later prefix
         cache.truncate(length)
         site = _site(study, window[: length + 1], cache, SHAPES[nodes])
-        for found, (rule, threshold) in zip(steps, runs):
-            policy = study.settings.in_steps(threshold, place.chunk_size, place.predictor, site.trees.width, rule)
+        for threshold, found in steps.items():
+            policy = study.settings.in_steps(threshold, place.chunk_size, place.predictor, site.trees.width)
             if policy.guess_range.budget is not None:
                 known = min(KNOWN, length // ADVANCE * ADVANCE)
                 _learn(model, cache, window[length - known : length], policy)
-            policy.path = site.path
             found.append(_step(model, cache, site, policy))
-    return [{"rule": rule, "threshold": threshold, **_row(found)} for found, (rule, threshold) in zip(steps, runs)]
+    return [{"rule": RULE, "threshold": threshold, **_row(found)} for threshold, found in steps.items()]
 
 
 def _learn(model: ReferenceLlama, cache: KVCache, ids: list[int], policy: PredictedGuess) -> None:
@@ -108,11 +105,8 @@ def _site(study: Study, ids: list[int], cache: KVCache, shape: DraftShape) -> _S
     draft = drafter.draft({0: ids}, {0: len(ids) - 1}, shape, Draws(SamplingParams(), []))
     cache.truncate(len(ids) - 1)
     trees, tokens = TokenTreeBatch.stack([draft.trees[0]]), torch.tensor([draft.tokens[0]])
-    first, path = trees.first_child[0].tolist(), [0]
-    while first[path[-1]] >= 0:
-        path.append(first[path[-1]])
     exact = _scores(study.loaded.model, cache, trees, tokens, ExactAttention())
-    return _Site(trees, tokens, path, exact, verify_greedy(trees, tokens, exact.argmax(-1)[None]))
+    return _Site(trees, tokens, exact, verify_greedy(trees, tokens, exact.argmax(-1)[None]))
 
 
 def _scores(

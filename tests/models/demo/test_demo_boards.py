@@ -92,7 +92,7 @@ def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
     if mesh is not None:
         monkeypatch.setenv("MESH_DEVICE", mesh)
     assert with_attention(DemoOptions(device="n150")).attention == attention
-    assert with_attention(DemoOptions(device="n150", attention="sink")).attention == "sink"
+    assert with_attention(DemoOptions(device="n150", attention="exact")).attention == "exact"
     drafted = with_attention(DemoOptions(device="n150", draft="ngram"))
     drafted.check_device()
     assert drafted.attention_settings().guess == ("budget" if attention == "alspec" else None)
@@ -140,7 +140,6 @@ def test_auto_takes_the_fastest_mesh_that_attention_and_memory_allow(monkeypatch
     "arguments, words",
     [
         (["--draft", "self", "--sample-on", "host"], "--draft self with --sample-on"),
-        (["--draft", "ngram", "--attention", "sink"], "--draft ngram with --attention sink"),
         (["--draft", "ngram", "--temperature", "1", "--top-k", "9"], "--draft ngram with --top-k"),
         (["--draft", "ngram", "--temperature", "1", "--top-p", "0.5"], "--draft ngram with --top-p"),
     ],
@@ -161,8 +160,6 @@ def test_what_chips_do_not_do_is_refused(capsys, boards, device, arguments, word
         ({"draft": "a", "fuzzy": 15}, "--fuzzy 15: .* from 1 to 14 for a model of 16 layers"),
         ({"draft": "ngram", "draft_length": 0}, "--draft-length 0 drafts nothing"),
         ({"attention": "alspec"}, "needs a mesh of two rows, such as 2x1; 1x4 has 1"),
-        ({"attention": "sink", "chunk_size": 1024}, "cache.s capacity of 256, got 1024"),
-        ({"attention": "static", "static_layers": "31,32"}, "names layer 32"),
     ],
 )
 def test_a_plan_that_chips_cannot_follow_names_the_option(options, words):

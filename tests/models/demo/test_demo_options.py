@@ -51,16 +51,13 @@ REFUSED = [
     ("--chunk-size 100", "--chunk-size", "100"),
     (f"--chunk-size {32 * 10**19}", "--chunk-size", f"{32 * 10**19}"),
     ("--predictor budget --budget 1.5", "--budget", "1.5"),
-    ("--attention fast", "--attention: no 'fast'", "exact, sink, static, alspec"),
+    ("--attention fast", "--attention: no 'fast'", "exact, alspec"),
     ("--device n300", "--device: no 'n300'", "auto, cpu, sim, n150"),
     ("--precision fast", "--precision: no 'fast'", "performance, accuracy, bfloat16"),
     ("--sample-on chip", "--sample-on: no 'chip'", "device, host"),
     ("--decode-sharding quick", "--decode-sharding: no 'quick'", "interleaved, sharded"),
     ("--predictor both", "--predictor: no 'both'", "ends, budget"),
     ("--mesh 3", "--mesh", "'3'"),
-    ("--attention static --static-layers 3-1", "--static-layers", "'3-1'"),
-    ("--attention static", "--static-layers", "--attention static"),
-    ("--static-layers 1", "--static-layers 1", "--attention alspec"),
     ("--tree 4by2", "--tree 4by2", "DEPTHxWIDTH"),
     ("--draft-length 32", "--draft-length 32", "33 rows"),
     ("--fuzzy 0", "--fuzzy", "got 0"),
@@ -166,10 +163,6 @@ def test_requests_the_model_cannot_meet(tmp_path, capsys):
         (("--prompt", "y" * 50, "--raw", "--max-context", "40"), ("50 tokens", "is 40")),
         (("--prompt", "y", "--max-context", "4000"), ("max_context", "4000", "1024")),
         (("--prompt", "y", "--layers", "3"), ("2 layers, not 3",)),
-        (
-            ("--prompt", "y", "--attention", "static", "--static-layers", "0,2"),
-            ("--static-layers", "layer 2", "0 to 1"),
-        ),
         (("--prompt", "y", "--fuzzy", "40"), ("got 40",)),
     ):
         line = fails(capsys, "--device", "cpu", "--model", str(tmp_path), *arguments)

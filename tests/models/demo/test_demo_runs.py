@@ -114,16 +114,14 @@ def test_text_is_streamed_before_the_report(model, capsys):
         assert word in report, word
 
 
-def test_thresholds_and_static_layers_between_exact_and_sink_attention(model, capsys):
-    """Threshold 0 is exact, inf is sink, and so is static over all layers; JSON has no number for inf."""
+def test_thresholds_between_exact_attention_and_every_guess(model, capsys):
+    """Threshold 0 is exact, inf takes every guess; JSON has no number for inf."""
     exact = run_json(capsys, model, *SMALL, "--attention", "exact")
     assert exact["hit_rate"] is None and exact["estimate"] == [] and exact["hit_rate_per_layer"] == []
     zero, inf = (run_json(capsys, model, *SMALL, "--threshold", value) for value in ("0", "inf"))
     assert zero["hit_rate"] == 0.0 and zero["token_ids"] == exact["token_ids"]
     assert inf["hit_rate_per_layer"] == [1.0, 1.0] and inf["misses"] == 0 and inf["options"]["threshold"] == "inf"
-    for more in (["sink"], ["static", "--static-layers", "0-1"]):
-        guessed = run_json(capsys, model, *SMALL, "--attention", *more)["token_ids"]
-        assert guessed == inf["token_ids"] != exact["token_ids"]
+    assert inf["token_ids"] != exact["token_ids"]
 
 
 def test_several_texts_are_shown_whole_under_their_numbers(model, capsys, tmp_path):
@@ -321,13 +319,6 @@ def test_the_report_shows_the_figures(model, capsys):
     )
     out = capsys.readouterr().out
     assert "mean acceptance length" in out and "tokens per step" in out
-    assert re.search(r"hit rate of steps +\d+\.\d%, of their first tokens without drafts \d+\.\d%", out)
-    told = " ".join(out.split())
-    alone, tokens, both = (
-        float(re.search(pattern, told)[1])
-        for pattern in (r"Attention alone: (\S+)x", r"Drafts alone: (\S+) tokens per step", r"Both: (\S+)x")
-    )
-    assert alone >= 1 and 1 < tokens <= both
     assert re.search(r"time per step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)
 
 

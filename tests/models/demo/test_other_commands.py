@@ -30,7 +30,7 @@ def test_the_command_reports_a_file(model, file, capsys):
     shown = " ".join(capsys.readouterr().out.split())
     assert f"150 of {found['tokens_of_file']} tokens" in shown and "hit rate by layer" in shown
     assert f"hit rate {found['hit_rate']:.1%} ({found['hits']} hits, {found['misses']} misses" in shown
-    assert "as fast as without any" in shown
+    assert "over the fastest mesh of one row" in shown
 
 
 def test_another_guess_is_measured_by_the_same_command(model, file, capsys):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from loguru import logger
+from transformers import AutoModelForCausalLM
 
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
@@ -134,9 +135,8 @@ def test_a_cropped_cache_decides_again_alike(threshold: float, budget: float | N
 @pytest.fixture(scope="module")
 def trained() -> tuple:
     """SmolLM2 in float32, by the reference and by transformers."""
-    from models.llama31_8b.huggingface.load import load_transformers
-
-    return load_model(), load_transformers().model
+    loaded = load_model()
+    return loaded, AutoModelForCausalLM.from_pretrained(loaded.folder, attn_implementation="alspec").float().eval()
 
 
 @pytest.mark.model

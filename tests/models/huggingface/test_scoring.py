@@ -10,8 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import models.llama31_8b.huggingface as alspec
-from models.llama31_8b.huggingface import scoring
-from models.llama31_8b.reference.model import text_attention
+from models.llama31_8b.huggingface import scoring, text_attention
 from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.huggingface.tiny_transformers import DECODERS, decoded, tiny_decoder
 

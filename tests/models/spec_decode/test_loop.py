@@ -130,7 +130,6 @@ def test_composed_with_alspec(name):
         # The first token of a text comes from prefill, where nothing speculates.
         assert counted == model().config.num_hidden_layers * len(MANY) * (NEW_TOKENS - 1)
     assert never.statistics.hits == 0 < min(result.statistics.hits, result.statistics.misses)
-    assert 0 < result.statistics.hit_rate_per_step < 1 and 0 < result.statistics.hit_rate_of_roots_alone < 1
 
 
 def test_a_perfect_draft_fills_every_block():

@@ -16,7 +16,7 @@ from tests.support.gguf_files import untied, write_hf_folder
 
 
 def check(shape, users=1, **settings) -> None:
-    AttentionSettings(**{"policy": "alspec"} | settings).check(MeshShape(*shape), users, 256, layers=2)
+    AttentionSettings(**{"policy": "alspec"} | settings).check(MeshShape(*shape), users, 256)
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (2, 2), (2, 4)])
@@ -41,8 +41,7 @@ def test_what_is_supported(shape, change):
         ({"threshold": float("-inf")}, "got -inf"),
         ({"threshold": 2e6}, "from 0 to 1e\\+06, or inf"),
         ({"threshold": True}, "got True"),
-        ({"policy": "static", "static_layers": frozenset({1, 2})}, "layers \\[2\\] of a model with 2"),
-        ({"policy": "sink", "chunk_size": 33}, "got 33"),
+        ({"chunk_size": 33}, "got 33"),
     ],
 )
 def test_what_is_refused(change, words):
@@ -53,7 +52,7 @@ def test_what_is_refused(change, words):
 def test_the_guess_is_by_a_budget_unless_told_otherwise():
     guesses = {name: AttentionSettings("alspec", predictor=name).guess for name in (None, "ends", "budget")}
     assert guesses == {None: "budget", "ends": "ends", "budget": "budget"}
-    assert AttentionSettings("sink").guess is None
+    assert AttentionSettings("exact").guess is None
     for wrong in ({"predictor": "ends", "budget": 0.9}, {"policy": "exact", "budget": 0.9}, {"predictor": "middle"}):
         with pytest.raises(ValueError, match="predictor"):
             AttentionSettings(**{"policy": "alspec"} | wrong)
@@ -131,5 +130,5 @@ def test_what_settings_refuse(wrong, error, words):
 
 
 def test_an_unknown_attention_policy():
-    with pytest.raises(ValueError, match="no attention policy 'window'; policies: exact, sink, static, alspec"):
+    with pytest.raises(ValueError, match="no attention policy 'window'; policies: exact, alspec"):
         AttentionSettings("window")

@@ -124,19 +124,12 @@ def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
 
 
 def attentions(mesh, users: int) -> list[str]:
-    """In the worker: what attends exactly with either sharding, and in static's exact layers."""
+    """In the worker: what attends exactly with either sharding."""
     from models.llama31_8b.tt.model import make_policy
-    from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
+    from models.llama31_8b.tt.settings import ModelSettings
 
-    def make(sharding: str, policy: str):
-        attention = AttentionSettings(policy)
-        settings = ModelSettings(users, CAPACITY, attention=attention, decode_sharding=sharding)
-        return make_policy(settings, mesh, MeshShape(*mesh.shape), LLAMA)
-
-    found = [make(sharding, "exact") for sharding in DECODE_SHARDINGS]
-    for policy in ("exact", "static"):
-        made = make("sharded", policy)
-        found.append(made if policy == "exact" else made.exact)
+    settings = [ModelSettings(users, CAPACITY, decode_sharding=sharding) for sharding in DECODE_SHARDINGS]
+    found = [make_policy(each, mesh, MeshShape(*mesh.shape), LLAMA) for each in settings]
     for attend in found:
         attend.check_trees()
     return [type(attend).__name__ for attend in found]
@@ -145,7 +138,7 @@ def attentions(mesh, users: int) -> list[str]:
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize("users, fast", [(8, "FlashAttention"), (9, "StockAttention")])
 def test_interleaved_steps_keep_the_stock_attention(mock_mesh, users, fast):
-    assert mock_mesh((1, 1)).run(attentions, users) == ["StockAttention", fast, fast, fast]
+    assert mock_mesh((1, 1)).run(attentions, users) == ["StockAttention", fast]
 
 
 def test_what_sharded_steps_refuse():

@@ -12,7 +12,7 @@ from loguru import logger
 from ...checkpoint.load import resolve_source
 from ...spec_decode.draft_settings import DraftShape, VocabularyMismatchError
 from ..chat import chat, check_chat
-from ..options import DemoOptions, UserError
+from ..options import DemoOptions, named
 from ..session import Session, run_prompts
 from ..text import encode_prompts
 
@@ -31,7 +31,6 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     from ...reference.load import load_model
 
     loaded = load_model(options.model, max_context=options.max_context, layers=options.layers)
-    options.check_static_layers(loaded.source, loaded.config.num_hidden_layers)
     if texts is None:
         check_chat(loaded)
         return chat(ReferenceSession(loaded, options, chat=True), options)
@@ -62,14 +61,10 @@ class ReferenceSession(Session):
         self.capacity = options.chat_context(limit) if chat else limit
         self.engine = TorchEngine(loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._bar)
         self.drafter, shape = None, DraftShape()
-        try:
+        with named(""), named(f"--draft {options.drafter}: ", VocabularyMismatchError):
             if options.drafter != "none":
                 self.drafter, shape = drafter_for(loaded, options.drafter, fuzzy=options.fuzzy), options.draft_shape()
             self.generator = Generator(self.engine, self.drafter, shape, adaptive=options.adapt)
-        except VocabularyMismatchError as error:
-            raise UserError(f"--draft {options.drafter}: {error}") from error
-        except ValueError as error:
-            raise UserError(str(error)) from error
         self.threads = torch.get_num_threads()
 
     @property

@@ -21,16 +21,15 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from ... import simulated
-from ...config import preset
-from ...latency import MAX_CONTEXT, PREFILL_FROM, layouts, prefill_ns
+from ...latency import MAX_CONTEXT, layouts
 from ...spec_decode.draft_settings import SELF_WINDOW
 from ...tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
 from ...tt.layer_parallel import LayerAssignment
 from ...tt.mesh import TILE, MeshError, MeshShape, check_boards, find_boards
 from ...tt.precision import PrecisionConfig, PrecisionError, precision_config
-from ...tt.settings import SpeculationError
+from ...tt.settings import ModelSettings, SpeculationError
 from ...tt.sharding import ShardingError, check_sharding_of_rows
-from ..options import AUTO, DemoOptions, UserError, with_attention
+from ..options import AUTO, DemoOptions, UserError, named, with_attention
 from ..session import OnToken, Session
 
 if TYPE_CHECKING:
@@ -42,10 +41,9 @@ if TYPE_CHECKING:
     from ...spec_decode.loop import Drafter
     from ...tt.generator import Generator
     from ...tt.model import TtLlama
-    from ...tt.settings import ModelSettings
 
 PRECISION, DECODE_SHARDING = "performance", "interleaved"
-_LAYER_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+_OPTION = "--device n150: "  # how its refusals begin
 
 
 @dataclass(frozen=True)
@@ -70,8 +68,6 @@ class Plan:
 
     def settings(self, options: DemoOptions) -> ModelSettings:
         """Return the target model's settings, with the attention that the options ask for."""
-        from ...tt.settings import ModelSettings
-
         return ModelSettings(
             users=self.users,
             capacity=self.capacity,
@@ -82,8 +78,6 @@ class Plan:
 
     def draft_settings(self) -> ModelSettings:
         """Return the draft model's settings."""
-        from ...tt.settings import ModelSettings
-
         return ModelSettings(
             users=self.users,
             capacity=self.capacity,
@@ -151,7 +145,7 @@ def plan_run(
                 what += f", {options.fuzzy} of its layers in parallel,"
         held.check(f"{what} on {mesh} with a cache of {capacity} positions for {positions}{for_users}")
 
-    try:
+    with named(_OPTION, MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError):
         precision = precision_config(options.precision or PRECISION, config.num_hidden_layers)
         check_sharding_of_rows(decode_sharding, users * max(nodes, 1))
         if draft is not None:
@@ -168,9 +162,6 @@ def plan_run(
             notice = f"a context of {limit} positions{for_users} is the longest that fits; {config.name} has {context}"
         capacity = capacity_for(wanted(limit))
         replace(options, attention=options.attention or "exact").attention_settings().check(mesh, users, capacity)
-        options.check_static_layers(config.name, config.num_hidden_layers)
-    except (MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError) as error:
-        raise UserError(f"--device n150: {error}") from error
     return Plan(mesh, precision, capacity, limit, drafts, layers, decode_sharding, users, notice)
 
 
@@ -193,12 +184,8 @@ def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
             )
         from ...spec_decode.tree import check_draft_passes
 
-        try:
+        with named(f"--draft {options.drafter} wants a lower --draft-length, a smaller --tree or fewer prompts: "):
             check_draft_passes(shape, users)
-        except ValueError as error:
-            raise UserError(
-                f"--draft {options.drafter}: {error}: a lower --draft-length, a smaller --tree, or fewer prompts"
-            ) from error
     return shape.most_nodes
 
 
@@ -213,34 +200,26 @@ def _layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) -
             f"--fuzzy {options.fuzzy} with --draft-length 1 would change nothing: the first token of a draft comes "
             "from the exact pass"
         )
-    try:
+    with named(f"--fuzzy {options.fuzzy}: "):
         return LayerAssignment.make(draft, mesh, options.fuzzy)
-    except MeshError:
-        raise
-    except ValueError as error:
-        raise UserError(f"--fuzzy {options.fuzzy}: {error} ({draft.name})") from error
 
 
 def check_machine(options: DemoOptions) -> MeshShape:
     """Return the mesh of --mesh or $MESH_DEVICE. Raises UserError if this machine lacks something, has fewer chips, or
     has other boards."""
-    try:
+    with named(_OPTION):
         mesh = MeshShape.choose(options.mesh)
         if not simulated.on_simulated_chips():
             mesh.check_board(check_chips())
-    except MeshError as error:
-        raise UserError(f"--device n150: {error}") from error
     return mesh
 
 
 def check_chips() -> int:
     """Return the chips of this machine. Raises UserError if it lacks something or has other boards."""
     if reason := doctor.why_not("silicon"):
-        raise UserError(f"--device n150: {reason}")
-    try:
+        raise UserError(f"{_OPTION}{reason}")
+    with named(_OPTION):
         unsure = check_boards(find_boards())
-    except MeshError as error:
-        raise UserError(f"--device n150: {error}") from error
     if unsure:
         logger.warning(
             "taken for N150, since the driver does not tell their type: board {}", ", ".join(map(str, unsure))
@@ -376,13 +355,11 @@ def _draft(options: DemoOptions, target: Checkpoint) -> Checkpoint | None:
     if options.draft_kind != "model":
         return None
     from ...checkpoint.load import Checkpoint
-    from ...spec_decode.draft_settings import VocabularyMismatchError, check_vocabularies
+    from ...spec_decode.draft_settings import check_vocabularies
 
     draft = Checkpoint.open(options.drafter)
-    try:
+    with named("--draft: "):
         check_vocabularies(target.config, draft.config, target.tokenizer.fingerprint(), draft.tokenizer.fingerprint())
-    except VocabularyMismatchError as error:
-        raise UserError(f"--draft: {error}") from error
     return draft
 
 
@@ -416,18 +393,6 @@ def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
         mesh.close(device)
 
 
-def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], cached: Sequence[int]) -> str | None:
-    """Return what a prefill will take at least on N150 boards, None for short prompts, and for models and precisions
-    of which nothing is projected. config: of the layers that run. prompts: tokens of each; cached: those before it."""
-    known = preset("llama-3.1-8b")
-    same = all(getattr(config, size) == getattr(known, size) for size in _LAYER_SIZES)
-    if plan.precision.name != PRECISION or not same or max(prompts) < PREFILL_FROM:
-        return None
-    row, layers = plan.mesh.tp, config.num_hidden_layers
-    seconds = sum(prefill_ns(*of, layers) for of in zip(prompts, [row] * len(prompts), cached, strict=True)) / 1e9
-    return f"prefill of {sum(prompts)} tokens, projected for N150 boards: at least {seconds:.1f} s"
-
-
 class BoardSession(Session):
     """A session on boards that the caller opens and closes."""
 
@@ -447,10 +412,6 @@ class BoardSession(Session):
         on_token: OnToken,
         context: Sequence[Sequence[int]] | None = None,
     ) -> GenerationResult:
-        cached = [0] * len(prompts) if context is None else [*map(len, context)]
-        expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)
-        if expected is not None:
-            logger.info("{}", expected)
         result = super().generate(prompts, on_token, context)
         assert self.warm_up is not None
         tokens, seconds = self.warm_up

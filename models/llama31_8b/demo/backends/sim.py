@@ -23,9 +23,9 @@ from ...checkpoint.cache import made_once
 from ...config import LlamaConfig
 from ...simulated import SimulatorError, command
 from ...simulated import run as run_command
-from ...tt.mesh import MeshError, MeshShape
+from ...tt.mesh import MeshShape
 from ...tt.sharding import GRID as WHOLE
-from ..options import DemoOptions, UserError, piped_text
+from ..options import DemoOptions, UserError, named, piped_text
 
 # For the tiny model: few tokens, and a guess small enough that a prompt of a sentence is longer than both of its ends.
 TOKENS = 8
@@ -52,10 +52,8 @@ def with_defaults(options: DemoOptions) -> DemoOptions:
 
 def run(options: DemoOptions) -> int:
     """Run the demo on simulated chips; return its exit code. Raises UserError, and what `resolve_source` raises."""
-    try:
+    with named("--device sim: "):
         mesh = MeshShape.choose(options.mesh)
-    except MeshError as error:
-        raise UserError(f"--device sim: {error}") from error
     if options.simulator is not None:
         _check_library(options, mesh)
     given = (options.given or frozenset[str]()) - {"simulator"}
@@ -69,11 +67,9 @@ def run(options: DemoOptions) -> int:
         heads = _heads(options) // mesh.tp
     grid = WHOLE if options.decode_sharding == "sharded" else next(g for g in GRIDS if g[0] * g[1] >= heads)
     program = [sys.executable, "-m", "models.llama31_8b.demo", *chosen.arguments()]
-    try:
-        started = command(program, mesh.shape, "x".join(map(str, grid)), library=options.simulator)
+    started = command(program, mesh.shape, "x".join(map(str, grid)), library=options.simulator)
+    with named("--device sim: ", SimulatorError):
         return run_command(started, talks=not chosen.prompts_given)
-    except SimulatorError as error:
-        raise UserError(f"--device sim: {error}") from error
 
 
 def _check_library(options: DemoOptions, mesh: MeshShape) -> None:

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from ..model.attention import Segments
-from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
+from ..model.step import DecodeStep, GuessRange
 
 TILE = 32
 DECAY = 0.5  # the part of the past in the moving average
@@ -144,11 +144,6 @@ class BudgetGuess:
         self._step: DecodeStep | None = None
 
     def begin_step(self, step: DecodeStep) -> None:
-        """Raises ValueError for whole texts at once."""
-        if step.whole_texts:
-            raise ValueError(
-                f"a guess by a budget takes at most {QUERY_BLOCK} tokens of a text at once, got {step.tokens}"
-            )
         for user, length in zip(step.users, step.lengths, strict=True):
             if length not in self._lengths.get(user, ()):
                 self._own = {key: own for key, own in self._own.items() if key[1] != user}

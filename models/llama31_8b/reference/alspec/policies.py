@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 
 import torch
 
@@ -136,8 +135,6 @@ class ALSpecAttention(AttentionPolicy):
             self.by_budget.begin_step(step)
         self._step = step
         self._accepted = self.statistics.begin_step(layers, step.users, step.eligible)
-        # A tree of one node is a plain step.
-        self._roots_alone = self.statistics.begin_tree() if step.tree is not None and step.tokens > 1 else None
 
     def attend(self, layer: int, segments: Segments) -> torch.Tensor:
         exact = segments.exact()
@@ -147,13 +144,11 @@ class ALSpecAttention(AttentionPolicy):
         if eligible is False:
             return exact
         guess = segments.guess() if by_budget is None else by_budget
-        if self._roots_alone is None:
-            accepted = accept_guess(guess, exact, self.threshold)
+        if self._step.tree is not None and self._step.tokens > 1:  # a tree of one node is a plain step
+            nodes = self._step.nodes(segments.rows.start)
+            accepted = torch.full((len(guess),), accept_tree_guess(guess, exact, self.threshold, nodes))
         else:
-            row = segments.rows.start
-            together = accept_tree_guess(guess, exact, self.threshold, self._step.nodes(row))
-            accepted = torch.full((len(guess),), together)
-            self._roots_alone[layer, row] = accept_guess(guess[:1], exact[:1], self.threshold)
+            accepted = accept_guess(guess, exact, self.threshold)
         if eligible is not True:
             accepted &= eligible
         queries = segments.tokens.stop - segments.tokens.start
@@ -167,18 +162,14 @@ def by_name(
     policy: str,
     chunk_size: int = 128,
     threshold: float = 0.10,
-    static_layers: Iterable[int] = (),
     predictor: str | None = None,
     budget: float = BUDGET,
 ) -> AttentionPolicy:
-    """Return a new policy: "exact", "sink", "static" or "alspec", whose guess reads by `predictor`: "budget", the
-    default, or "ends". budget: of the former alone."""
-    if policy == "alspec":
-        make: dict[str, Callable[[int], GuessRange]] = {
-            "ends": GuessRange.both_ends,
-            "budget": partial(GuessRange.by_budget, budget=budget),
-        }
-        return ALSpecAttention(threshold, make[predictor or DEFAULT_PREDICTOR](chunk_size))
-    if policy == "static":
-        return StaticAttention(chunk_size, static_layers)
-    return {"exact": ExactAttention, "sink": SinkAttention}[policy](chunk_size)
+    """Return a new policy: "exact", or "alspec", whose guess reads by `predictor`: "budget", the default, or "ends".
+    budget: of the former alone."""
+    if policy == "exact":
+        return ExactAttention(chunk_size)
+    by_budget = (predictor or DEFAULT_PREDICTOR) == "budget"
+    return ALSpecAttention(
+        threshold, GuessRange.by_budget(chunk_size, budget) if by_budget else GuessRange.both_ends(chunk_size)
+    )

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 
 from .step import DecodeStep
-from .text_attention import text_exact, text_guess
 
 
 class Partial(NamedTuple):
@@ -72,7 +72,7 @@ def merge(a: Partial, b: Partial) -> torch.Tensor:
 
 class Segments(ABC):
     """Attention of the queries that share one geometry: `guess()` reads the first and the last S keys, `exact()` all of
-    them. Both return [queries, n_heads * head_dim], float32.
+    them, merging the middle's partial result into the guess's. Both return [queries, n_heads * head_dim], float32.
 
     eligible: whether a query has at least 2S cached tokens; one bool when all agree, else bool [queries]. rows, tokens:
     the slices of the step's [batch, T] that hold these queries.
@@ -82,40 +82,20 @@ class Segments(ABC):
     rows: slice
     tokens: slice
 
-    @abstractmethod
-    def guess(self) -> torch.Tensor: ...
-
-    @abstractmethod
-    def exact(self) -> torch.Tensor: ...
-
-    def scores_and_values(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return all scores [m, g, t, n], -inf where hidden, and values [m, n, d]. Raises TypeError for whole texts."""
-        raise TypeError(f"segments of type {type(self).__name__} have no scores to follow")
-
-
-class Policy(Protocol):
-    """What `decode_attention` asks of a policy (../alspec/policies.py)."""
-
-    def attend(self, layer: int, segments: Segments) -> torch.Tensor: ...
-
-
-class PartialSegments(Segments):
-    """`exact()` reuses the guess's partial result, and merges the middle's into it."""
-
-    def __init__(self) -> None:
-        self._ends: Partial | None = None
+    @cached_property
+    def _ends(self) -> Partial:
+        return self._first_and_last()
 
     def guess(self) -> torch.Tensor:
-        if self._ends is None:
-            self._ends = self._first_and_last()
         return self._flatten(self._ends.out / self._ends.row_sum)
 
     def exact(self) -> torch.Tensor:
-        if self._ends is None:
-            self._ends = self._first_and_last()
-        middle = self._middle()
-        ends = self._ends
+        middle, ends = self._middle(), self._ends
         return self._flatten(ends.out / ends.row_sum if middle is None else merge(ends, middle))
+
+    @abstractmethod
+    def scores_and_values(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return all scores [m, g, t, n], -inf where hidden, and values [m, n, d]."""
 
     @abstractmethod
     def _first_and_last(self) -> Partial: ...
@@ -127,7 +107,13 @@ class PartialSegments(Segments):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor: ...
 
 
-class OneQuery(PartialSegments):
+class Policy(Protocol):
+    """What `decode_attention` asks of a policy (../alspec/policies.py)."""
+
+    def attend(self, layer: int, segments: Segments) -> torch.Tensor: ...
+
+
+class OneQuery(Segments):
     """Plain decoding: one query per user, users with equally many cached tokens; segments are slices.
 
     query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
@@ -142,7 +128,6 @@ class OneQuery(PartialSegments):
         cut: tuple[int, int] | None,
         rows: slice,
     ) -> None:
-        super().__init__()
         self.query, self.keys, self.values, self.users, self.cut = query, keys, values, users, cut
         self.eligible, self.rows, self.tokens = cut is not None, rows, slice(0, 1)
 
@@ -169,7 +154,7 @@ class OneQuery(PartialSegments):
         return self._scores(self.keys)[:, :, None], self.values
 
 
-class ManyQueries(PartialSegments):
+class ManyQueries(Segments):
     """A block of query tokens of one user. In a chain each query has its own last S keys, as if the tokens were decoded
     one by one; the nodes of a token tree share the root's, and their guess reads all of the tree's keys that they see.
 
@@ -187,7 +172,6 @@ class ManyQueries(PartialSegments):
         row: int,
         tokens: slice,
     ) -> None:
-        super().__init__()
         self.query, self.values, self.visible, self.ends = query, values, visible, ends
         scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float()
         self.scores = scores.unflatten(1, query.shape[1:3])
@@ -205,30 +189,6 @@ class ManyQueries(PartialSegments):
 
     def scores_and_values(self) -> tuple[torch.Tensor, torch.Tensor]:
         return self.scores.masked_fill(~self.visible, float("-inf")), self.values
-
-
-class WholeTexts(Segments):
-    """Texts of more than a block of tokens from their first one on, all positions at once.
-
-    query: [b, h, T, d], scaled. keys, values: [b, n_kv_heads, T, d]. Exact attention is a causal pass of its own, which
-    a GPU runs in one kernel.
-    """
-
-    def __init__(
-        self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep, rows: slice
-    ) -> None:
-        self.read, self.guess_range = (query, keys, values), step.guess_range
-        self.eligible = step.eligible[rows].flatten()
-        self.rows, self.tokens = rows, slice(0, step.tokens)
-
-    def guess(self) -> torch.Tensor:
-        return self._flatten(text_guess(*self.read, self.guess_range, scale=1.0))
-
-    def exact(self) -> torch.Tensor:
-        return self._flatten(text_exact(*self.read, scale=1.0))
-
-    def _flatten(self, out: torch.Tensor) -> torch.Tensor:
-        return out.flatten(2).flatten(0, 1).float()
 
 
 def decode_attention(
@@ -261,15 +221,6 @@ def decode_attention(
             outs.append(policy.attend(layer, segments))
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
         return out[:, None]
-    if step.whole_texts:
-        outs = []
-        for group in step.groups:
-            mine = slice(group.start, group.end)
-            rows = slice(group.storage, group.storage + group.end - group.start)
-            slots = slice(0, step.tokens)
-            texts = WholeTexts(query[mine].transpose(1, 2), keys[rows, :, slots], values[rows, :, slots], step, mine)
-            outs.append(policy.attend(layer, texts))
-        return torch.cat(outs).view(*query.shape[:2], -1)
     out = query.new_empty((*query.shape[:2], query.shape[2] * head_dim), dtype=torch.float32)
     for row, user in enumerate(step.users):
         # [T, h, d] -> [n_kv_heads, g, T, d]

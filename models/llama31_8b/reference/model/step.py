@@ -149,11 +149,6 @@ class DecodeStep:
         self._mask_cache: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
         self._visible_cache: dict[tuple[int, int, int], torch.Tensor] = {}
 
-    @property
-    def whole_texts(self) -> bool:
-        """Return whether the step is whole texts of more than QUERY_BLOCK tokens, from their first one on."""
-        return self.tree is None and self.tokens > QUERY_BLOCK and not any(self.lengths)
-
     def blocks(self) -> Iterator[slice]:
         """Yield query blocks of at most QUERY_BLOCK tokens."""
         for start in range(0, self.tokens, QUERY_BLOCK):

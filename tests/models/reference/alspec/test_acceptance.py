@@ -139,7 +139,7 @@ def test_statistics_add_up_by_layer_and_token() -> None:
     second = statistics.begin_step(2, [7], torch.tensor([[True, True, True]]))
     second[0, 0] = torch.tensor([True, False, True])
     second[1, 0] = torch.tensor([True, True, True])
-    assert statistics.totals_per_layer().tolist() == [[3, 1, 1], [3, 1, 1]]
+    assert statistics.counts_per_layer() == [[3, 1, 1], [3, 1, 1]]
     assert statistics.hit_rate == 6 / 8 and statistics.hit_rate_per_layer == [0.75, 0.75]
     assert (statistics.hits, statistics.misses, statistics.bypassed) == (6, 2, 2)
     assert statistics.decisions_per_token(7) == [None, [True, True], [False, True], [True, True]]
@@ -148,9 +148,5 @@ def test_statistics_add_up_by_layer_and_token() -> None:
     statistics.keep_queries(0, [1])  # the other two draft tokens were rejected
     assert (statistics.hits, statistics.misses, statistics.bypassed) == (2, 2, 2)
     assert statistics.decisions_per_token(7) == [None, [False, True]]
-    assert statistics.hit_rate_per_step == statistics.hit_rate_of_roots_alone == 3 / 4
-    statistics.begin_tree()[:] = torch.tensor([[False], [True]])
-    assert statistics.hit_rate_per_step == 3 / 4 and statistics.hit_rate_of_roots_alone == 2 / 4
     statistics.reset()
-    assert statistics.hit_rate_per_step is None and statistics.hit_rate_of_roots_alone is None
     assert statistics.hit_rate is None and statistics.hit_rate_per_layer == [] and statistics.hits == 0

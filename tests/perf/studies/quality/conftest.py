@@ -37,7 +37,7 @@ def model(tmp_path_factory) -> str:
 
 @pytest.fixture
 def tasks(tmp_path, monkeypatch):
-    """A folder with two tasks of our own, and with two of the paper's by the harness's names."""
+    """A folder with two tasks of our own."""
     pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e perf/studies/quality")
     for variable in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):
         monkeypatch.setenv(variable, "1")
@@ -45,8 +45,7 @@ def tasks(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     data = tmp_path / "data.json"
     data.write_text("".join(json.dumps({"question": q, "answer": 0, "text": "the"}) + "\n" for q in QUESTIONS))
-    kinds = {"tiny_choice": ("multiple_choice", CHOICE)}
-    kinds |= dict.fromkeys(("tiny_text", "gsm8k_cot", "gpqa_main_cot_n_shot"), ("generate_until", TEXT))
+    kinds = {"tiny_choice": ("multiple_choice", CHOICE), "tiny_text": ("generate_until", TEXT)}
     for name, (kind, more) in kinds.items():
         (tmp_path / f"{name}.yaml").write_text(TASK.format(name=name, data=data, kind=kind, more=more))
     return tmp_path

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """Texts under a policy: the same decisions and losses as token by token, as by a path that shares no code, and in
-forwards of another length, as on a GPU."""
+larger blocks, as on a GPU."""
 
 import pytest
 import torch
@@ -63,12 +63,11 @@ def test_texts_of_a_wrong_length_are_refused(tiny, count: int, message: str) -> 
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_text_in_one_forward_is_the_text_in_blocks(name: str, tiny, monkeypatch) -> None:
-    """As on a GPU, where the policies that read scores take as many tokens as have one mask."""
+def test_larger_blocks_change_nothing(name: str, tiny, monkeypatch) -> None:
+    """As on a GPU, whose blocks are as many tokens as have one mask."""
     ids = random_tokens(700, seed=9)
     blocks = text_pass(tiny, ids, POLICIES[name](), keep_scores=True)
-    together = forward.QUERY_BLOCK if name == "a budget" else len(ids)
-    monkeypatch.setattr(forward, "forward_size", lambda tokens, cache, policy: together)
+    monkeypatch.setattr(forward, "BLOCK", forward.QUERY_BLOCK)
     whole = text_pass(tiny, ids, POLICIES[name](), blocks.scores)
     torch.testing.assert_close(whole.losses, blocks.losses, rtol=1e-4, atol=1e-4)
     assert float(whole.divergence.abs().max()) < 1e-4

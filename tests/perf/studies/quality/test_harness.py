@@ -1,21 +1,17 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The LM Evaluation Harness on a transformers model under "alspec", and the paper's tables by it: on tiny tasks from
-local files, without network."""
+"""The LM Evaluation Harness on a transformers model under "alspec", on tiny tasks from local files: no network."""
 
+import re
 import sys
-from pathlib import Path
 
-import pandas as pd
 import pytest
 import torch
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.load import load_model
-from perf.studies.quality import paper_tables
 from perf.studies.quality.forward import text_pass
-from perf.studies.quality.paper_tables import TASKS, printed
 from tests.support.gguf_files import edit_json, untied, write_hf_folder, write_reciting_folder
 
 
@@ -24,16 +20,12 @@ def harness(model, tasks):
     """What makes lm-eval's model at threshold 0.1, S = 32, and its requests."""
     from lm_eval.api.instance import Instance
 
-    from models.llama31_8b.huggingface import AttentionSpeculation
-    from models.llama31_8b.huggingface.load import load_transformers
     from perf.studies.quality.harness import SpeculatingLM
-
-    loaded = load_transformers(model, speculation=AttentionSpeculation(0.1, 32))
 
     def request(kind: str, *arguments: object):
         return Instance(request_type=kind, doc={}, arguments=arguments, idx=0, metadata=("t", 0, 1))
 
-    return lambda size: SpeculatingLM(loaded, size), request
+    return lambda size: SpeculatingLM(model, 0.1, 32, batch_size=size, dtype="float32", device="cpu"), request
 
 
 def test_likelihoods_and_texts_are_those_of_the_reference(harness, model):
@@ -107,8 +99,6 @@ def models(request, tmp_path_factory):
     from lm_eval.models.huggingface import HFLM
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from models.llama31_8b.huggingface import AttentionSpeculation
-    from models.llama31_8b.huggingface.load import load_transformers
     from perf.studies.quality.harness import SpeculatingLM
 
     folder, config = tmp_path_factory.mktemp(request.param), untied(eos_token_ids=(), max_position_embeddings=300)
@@ -119,8 +109,7 @@ def models(request, tmp_path_factory):
     edit_json(folder / "tokenizer_config.json", model_max_length=300)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     theirs = HFLM(pretrained=model, tokenizer=AutoTokenizer.from_pretrained(folder), batch_size=1)
-    loaded = load_transformers(folder, speculation=AttentionSpeculation(0.0, 32))
-    return theirs, lambda size, exact: SpeculatingLM(loaded, size, exact)
+    return theirs, lambda size: SpeculatingLM(folder, 0.0, 32, batch_size=size, dtype="float32", device="cpu")
 
 
 def answers(lm, kind: str, arguments: list[tuple]) -> list:
@@ -131,9 +120,9 @@ def answers(lm, kind: str, arguments: list[tuple]) -> list:
     return getattr(lm, kind)(asked, disable_tqdm=True)
 
 
-@pytest.mark.parametrize("size, exact", [(1, True), (1, False), (3, False)])
+@pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_every_request_is_answered_as_by_lm_evals_own_model(models, kind, size, exact):
+def test_every_request_is_answered_as_by_lm_evals_own_model(models, kind, size):
     """Rows of a batch end each at its own stop, as they do alone."""
     theirs, make = models
     for text, *more in REQUESTS[kind]:
@@ -141,7 +130,7 @@ def test_every_request_is_answered_as_by_lm_evals_own_model(models, kind, size, 
         of_batch = bool({"do_sample", "max_length"} & set(*more[-1:]))
         asked = [(text + last, *more) for last in LAST[: 1 if of_batch else size]]
         wanted = [answers(theirs, kind, [one])[0] for one in asked]
-        found = answers(make(size, exact), kind, asked)
+        found = answers(make(size), kind, asked)
         if kind == "generate_until":
             assert found == wanted, (text[:30], *more)
         else:
@@ -150,98 +139,28 @@ def test_every_request_is_answered_as_by_lm_evals_own_model(models, kind, size, 
 
 def test_steps_after_a_special_token_that_stops_a_row_do_not_count(models):
     """Of the reciting model: each row's answer is two tokens, the second of a step; a beam search counts every beam."""
-    lm = models[1](2, False)
+    lm = models[1](2)
     lm.speculation.threshold = float("inf")
-    try:
-        answers(lm, "generate_until", [(TEXT, {"until": ["<|im_start|>", "#"], "max_gen_toks": 5})] * 2)
-        stopped, lm.hits = lm.hits, 0
-        answers(lm, "generate_until", [(TEXT, {"max_gen_toks": 4, "num_beams": 3, "do_sample": False})])
-    finally:
-        lm.speculation.threshold = 0.0
+    answers(lm, "generate_until", [(TEXT, {"until": ["<|im_start|>", "#"], "max_gen_toks": 5})] * 2)
+    stopped, lm.hits = lm.hits, 0
+    answers(lm, "generate_until", [(TEXT, {"max_gen_toks": 4, "num_beams": 3, "do_sample": False})])
     layers = 2
     recites = "reciting" in str(models[0].model.name_or_path)
     assert lm.hits == 3 * layers * 3 and stopped == (2 * layers * 1 if recites else 2 * layers * 4)
 
 
-def arguments(model: str, tasks, *more: str) -> list[str]:
-    own = ["--model", model, "--include-path", str(tasks), "--out", str(tasks / "out"), "--chunk-size", "32"]
-    own += ["--dtype", "float32", "--batch-size", "2", "--torch-device", "cpu", "--parts", "1", "2"]
-    return [*own, *more]
+def test_the_command_is_lm_evals_with_hits_at_the_end(model, tasks, capsys, monkeypatch):
+    """Every guess is taken at inf, and some at 0.1, in likelihoods and in texts."""
+    from perf.studies.quality import harness
 
-
-def test_both_tables_beside_the_printed_figures(model, tasks, capsys, monkeypatch) -> None:
-    one = arguments(model, tasks, "--thresholds", "0.1", "--tasks", "GSM8K_COT")
-    assert paper_tables.main(one) == 0
-    results = tasks / "out" / "tables.csv"
-    first = results.read_text()
-    capsys.readouterr()
-    given = arguments(model, tasks, "--thresholds", "0", "0.1", "0.25")
-    assert paper_tables.main(given) == 0
-    assert results.read_text().startswith(first), "a stopped run goes on"
-    out = capsys.readouterr().out
-    assert f"Table 1 (llama-3.1-8b) beside {Path(model).name} float32" in out and "Table 2 (llama-3.1-70b)" in out
-    lines = [line for line in out.splitlines() if line.startswith("| GSM8K_COT")]
-    assert [line.split(" | ")[2] for line in lines] == [
-        *("0.823", "0.799 / 78.9%", "0.719 / 96.2%"),
-        *("0.958", "0.951 / 86.6%", "0.897 / 98.3%"),
-    ]
-    ours = [line.split(" | ")[3].rstrip(" |") for line in lines]
-    assert ours[:3] == ours[3:] and "/" not in ours[0] and ours[1].endswith("%") and ours[2].endswith("%")
-    assert "| IFEVAL (inst_level_strict_acc,none) | 0.1 | 0.812 / 89.8% | not run: the harness has no" in out
-    rows = pd.read_csv(results)
-    assert set(rows.task) == {"gsm8k_cot", "gpqa_main_cot_n_shot"} and set(rows.requests) == {2}
-    hits = rows[rows.task == "gsm8k_cot"].groupby("threshold").hits.first()
-    assert hits[0] == 0 <= hits[0.1] < hits[0.25]
-
-    before = results.read_text()
-    load = "models.llama31_8b.huggingface.load.load_transformers"
-    monkeypatch.setattr(load, lambda *_: pytest.fail("measured again"))
-    assert paper_tables.main(given) == 0
-    assert capsys.readouterr().out == out and results.read_text() == before
-
-
-def test_every_printed_task_has_one_of_the_harness() -> None:
-    assert set(printed().task) == set(TASKS) and len(printed()) == 12 * 6 + 3 * 6
-    lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install -e perf/studies/quality")
-    folder = Path(lm_eval.__file__).parent / "tasks"
-    kinds = ("ifeval", "gpqa", "swde", "fda", "gsm8k", "mmlu_pro", "mgsm", "longbench")
-    files = [file for kind in kinds for file in (folder / kind).rglob("*.yaml")]
-    lines = {line.strip().replace('"', "") for file in files for line in file.read_text(encoding="utf-8").splitlines()}
-    assert {f"task: {name}" for name, _ in TASKS.values()} <= lines
-
-
-def test_other_tasks_of_the_harness(model, tasks, capsys) -> None:
-    """All metrics of a task by its own name, and those of the paper's tables by lm-eval's."""
-    names = ("--tasks", "tiny_choice", "tiny_text", "gsm8k_cot")
-    assert paper_tables.main(arguments(model, tasks, *names, "--thresholds", "0", "0.1", "inf")) == 0
-    out = capsys.readouterr().out
-    assert "| tiny_choice (acc,none) | 0.1 | " in out and "| GSM8K_COT (" in out and "stderr" not in out
-    for _, rows in pd.read_csv(tasks / "out" / "tables.csv").groupby("task"):
-        never, some, every = (rows[rows.threshold == at].iloc[0] for at in (0, 0.1, float("inf")))
-        assert never.hits == 0 < some.hits < every.hits and every.misses == 0
-        assert some.task != "tiny_choice" or some.bypassed > 0
-    half = arguments(model, tasks, "--tasks", "tiny_text", "--thresholds", "0.1", "--dtype", "bfloat16")
-    assert paper_tables.main(half) == 0
-    assert "| tiny_text (exact_match,flexible-extract) | 0.1 | " in capsys.readouterr().out
-
-
-def test_what_cannot_be_run_is_refused(model, tasks, capsys, monkeypatch) -> None:
-    assert paper_tables.main(arguments(model, tasks, "--tasks", "no_such_task")) == 2
-    assert "no_such_task cannot be run: the harness has no such task" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "lm_eval", None)
-    monkeypatch.delitem(sys.modules, "perf.studies.quality.harness")
-    assert paper_tables.main(arguments(model, tasks, "--tasks", "tiny_text")) == 2
-    assert "pip install -e perf/studies/quality" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments,message",
-    [
-        (["--parts", "4"], "invalid choice: '4'"),
-        (["--parts", "1", "--thresholds", "x"], "must be a number >= 0 or inf, got 'x'"),
-    ],
-)
-def test_wrong_options(arguments, message, capsys) -> None:
-    with pytest.raises(SystemExit):
-        paper_tables.parse_args(["--model", "x", *arguments])
-    assert message in capsys.readouterr().err
+    given = f"pretrained={model},chunk_size=32,dtype=float32"
+    more = ["--tasks", "tiny_choice,tiny_text", "--include_path", str(tasks), "--device", "cpu", "--batch_size", "2"]
+    hits = {}
+    for threshold in ("0", "0.1", "inf"):
+        asked = ["--model", "alspec", "--model_args", f"{given},threshold={threshold}", *more]
+        monkeypatch.setattr(sys, "argv", ["harness", *asked])
+        assert harness.main() == 0
+        out = capsys.readouterr().out
+        hits[threshold] = [int(count) for count in re.findall(r"(\d+) (?:hits|misses)", out)]
+        assert "|tiny_choice" in out and "|tiny_text" in out
+    assert hits["0"][0] == 0 < hits["0.1"][0] < hits["inf"][0] and hits["inf"][1] == 0

@@ -14,7 +14,7 @@ from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 from models.llama31_8b.spec_decode.tree import TokenTree
 from perf.studies.quality.forward import text_pass
-from perf.studies.quality.predictors import ENDS, OWN_AVERAGE, RULES, PredictedGuess, Predictor
+from perf.studies.quality.predictors import ENDS, OWN_AVERAGE, PredictedGuess, Predictor
 from tests.support.attention_cases import random_tokens, tiny_config
 
 THRESHOLD_OF_TREES = 0.42
@@ -167,8 +167,7 @@ def test_words_that_describe_no_guess_are_refused(words, why):
 RANGE = GuessRange.both_ends(32)
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_each_rule_is_its_formula(rule):
+def test_the_nodes_of_a_step_are_decided_by_the_norm_over_all():
     draw = torch.Generator().manual_seed(1)
     exact = torch.randn((8, 6), generator=draw)
     guess = exact + 0.4 * torch.randn((8, 6), generator=draw) * torch.rand((8, 1), generator=draw)
@@ -176,26 +175,17 @@ def test_each_rule_is_its_formula(rule):
     alone = apart < 0.25 * size
     assert bool(alone.any()) and not bool(alone.all())
     for nodes in (2, 4):
-        policy = PredictedGuess(0.25, RANGE, nodes=nodes, rule=rule, path=[0, nodes - 1])
-        decided = policy._decide(guess, exact, torch.zeros(8))
+        decided = PredictedGuess(0.25, RANGE, nodes=nodes)._decide(guess, exact, torch.zeros(8))
         for start in range(0, 8, nodes):
-            mine, path = slice(start, start + nodes), [start, start + nodes - 1]
-            wanted = {
-                "every node": [bool(alone[mine].all())] * nodes,
-                "joint": [bool(apart[mine].norm() < 0.25 * size[mine].norm())] * nodes,
-                "likeliest path": [bool(apart[path].norm() < 0.25 * size[path].norm())] * nodes,
-                "each node": alone[mine].tolist(),
-            }
-            assert decided[mine].tolist() == wanted[rule]
+            mine = slice(start, start + nodes)
+            assert decided[mine].tolist() == [bool(apart[mine].norm() < 0.25 * size[mine].norm())] * nodes
 
 
-@pytest.mark.parametrize("rule", ("every node", "joint", "likeliest path"))
-def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny, rule):
+def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny):
     """The last step of 8 tokens after the same cache: one tree, and the end of a text."""
     ids, cache = random_tokens(256, seed=6), tiny.new_cache(1, 256)
     tiny.prefill([ids[:248]], cache)
-    tree = PredictedGuess(0.6, RANGE, nodes=8, rule=rule, path=list(range(8)))
-    chain = PredictedGuess(0.6, RANGE, nodes=8, rule=rule)
+    tree, chain = (PredictedGuess(0.6, RANGE, nodes=8) for _ in range(2))
     last = torch.tensor([ids[248:]])
     ours = tiny.forward(last, cache, policy=tree, tree=TokenTree.chain(8), commit=False, logits="all")
     wanted = tiny.forward(last, cache, policy=chain, commit=False, logits="all")
@@ -234,7 +224,5 @@ def test_a_step_leaves_its_roots_weights_or_the_mean_of_its_nodes(mean):
 
 
 def test_what_is_no_step_is_refused(tiny):
-    with pytest.raises(ValueError, match="rule must be one of joint, every node, likeliest path, each node, got 'all'"):
-        PredictedGuess(0.1, RANGE, nodes=4, rule="all")
     with pytest.raises(ValueError, match="10 tokens are no steps of 4"):
         tiny.forward(torch.tensor([[1] * 10]), tiny.new_cache(1, 16), policy=PredictedGuess(0.1, RANGE, nodes=4))

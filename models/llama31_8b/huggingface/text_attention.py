@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compute exact attention and guess of all tokens of a text at once, without a T x T tensor (ALSpec paper, 5.1).
+"""Compute the guess of all tokens of a text at once, without a T x T tensor (ALSpec paper, 5.1).
 
 The guess of a block of consecutive queries reads the first S keys and a window of last ones. Where a window lies within
 its block is the same for all blocks, so they are a batch of one sdpa call with one small mask.
@@ -13,28 +13,17 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
-from .step import GuessRange
+from ..reference.model.step import GuessRange
 
 BLOCK = 128  # queries of a block, at least
 BLOCKS_AT_ONCE = 64  # of a batch: bounds the copies of keys and values
 
 
-def text_exact(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float | None) -> torch.Tensor:
-    """Return causal attention, [B, T, H, d]. query: [B, H, T, d]; key, value: [B, K, T, d]."""
-    grouped = True
-    if query.is_cuda and query.dtype == torch.float32:
-        # On a GPU the kernels without a T x T tensor take grouped heads in half precision alone.
-        groups, grouped = query.shape[1] // key.shape[1], False
-        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-    out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
-    return out.transpose(1, 2)
-
-
 def text_guess(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, guess_range: GuessRange, scale: float | None
 ) -> torch.Tensor:
-    """Return the guess of every position: attention over the first and the last of its keys, all where there are fewer
-    than 2S. Shapes as text_exact."""
+    """Return the guess of every position, [B, T, H, d]: attention over the first and the last of its keys, all where
+    there are fewer than 2S. query: [B, H, T, d]; key, value: [B, K, T, d]."""
     total, first = query.shape[2], guess_range.first
     block = -(-BLOCK // guess_range.alignment) * guess_range.alignment
     # Keys of a window: from `before` ones ahead of its block to the block's end.
@@ -43,7 +32,7 @@ def text_guess(
     early = min(total, -(-(first + before) // block) * block)
     positions = torch.arange(early, device=query.device)
     out = [
-        _attend(
+        grouped_attention(
             query[:, :, :early],
             key[:, :, :early],
             value[:, :, :early],
@@ -89,16 +78,20 @@ def _windows(
         sink = part[:, None, :, :first].expand(-1, count, -1, -1, -1)
         read.append(torch.cat((sink, near), dim=3).flatten(0, 1))
     queries = F.pad(query[:, :, start:end], (0, 0, 0, missing)).unflatten(2, (count, block))
-    attended = _attend(queries.transpose(1, 2).flatten(0, 1), read[0], read[1], mask, scale)
+    attended = grouped_attention(queries.transpose(1, 2).flatten(0, 1), read[0], read[1], mask, scale)
     return attended.reshape(texts, count * block, heads, -1)[:, : end - start]
 
 
-def _attend(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scale: float | None
+def grouped_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, scale: float | None
 ) -> torch.Tensor:
-    """Return attention of grouped heads, [b, t, H, d], without repeating keys. query: [b, H, t, d]; key, value:
-    [b, K, n, d]; mask: bool [t, n]."""
-    heads, kv_heads, tokens = query.shape[1], key.shape[1], query.shape[2]
-    packed = query.unflatten(1, (kv_heads, heads // kv_heads)).flatten(2, 3)
-    out = F.scaled_dot_product_attention(packed, key, value, attn_mask=mask.repeat(heads // kv_heads, 1), scale=scale)
-    return out.reshape(len(query), heads, tokens, -1).transpose(1, 2)
+    """Return attention of grouped heads, [B, q, H, d], without repeating keys. query: [B, H, q, d]; key, value:
+    [B, K, m, d]; mask: bool [q, m] or [B, q, m], or None."""
+    rows, heads, queries, _ = query.shape
+    groups = heads // key.shape[1]
+    packed = query.unflatten(1, (key.shape[1], groups)).flatten(2, 3)
+    if mask is not None:
+        mask = torch.cat([mask] * groups, dim=-2)
+        mask = mask[:, None] if mask.ndim == 3 else mask
+    out = F.scaled_dot_product_attention(packed, key, value, attn_mask=mask, scale=scale)
+    return out.reshape(rows, heads, queries, -1).transpose(1, 2)
