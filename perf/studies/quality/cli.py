@@ -31,7 +31,6 @@ DEFAULTS = {
     "chunk_sizes": (64, 128, 256),
     "contexts": (1024, 2048),
     "windows": 2,
-    "hashes": 7,
     "new_tokens": 64,
 }
 QUICK = {
@@ -39,7 +38,6 @@ QUICK = {
     "chunk_sizes": (64,),
     "contexts": (256,),
     "windows": 1,
-    "hashes": 1,
     "new_tokens": 8,
 }
 
@@ -84,10 +82,8 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
         "held most of the attention weight), or parameters as 'own decay=0.5 budget=0.95' (predictors.py)",
     )
     add("--windows", type=positive, metavar="N", help="texts of each context")
-    add("--hashes", type=positive, metavar="N", help="needles that are hashes, beside three facts")
     add("--new-tokens", type=positive, metavar="N", help="tokens of a generated text")
     add_torch_options(add)
-    add("--seed", type=int, default=0, help="of the needles and their places")
     args = parser.parse_args(argv)
     for name, value in (QUICK if args.quick else DEFAULTS).items():
         if getattr(args, name) is None:

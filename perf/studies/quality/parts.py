@@ -4,7 +4,6 @@
 
 - perplexity: loss, divergence and hits of a long text (ALSpec paper, section 5.1 and table 1's rows).
 - baselines: the static policies of the paper's section 2, as many guesses taken as by attention-level speculation.
-- needle: facts and hashes at random places of a long text (the paper's appendix G).
 - divergence: how many greedy tokens until the text first differs from that of exact attention.
 - chains: steps that verify N tokens at once: the text cut into chains of N, every token right.
 - trees: steps over drafted trees (trees.py).
@@ -12,8 +11,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import random
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
@@ -106,81 +103,6 @@ def baselines(study: Study) -> Iterator[Cell]:
                 yield Cell(key, partial(run, place, parameter))
 
 
-# What is inserted ends with the answer; a question repeats what stands before it.
-FACTS = (
-    ("The favourite colour of Captain Ilvane Moss is", " vermilion"),
-    ("The ferry to the island of Quorrel leaves at", " half past eleven"),
-    ("The password of the library in Tarn Abbey is", " walnut"),
-)
-
-
-def needles(seed: int, hashes: int) -> list[tuple[str, str]]:
-    """Return (beginning, answer) of the facts, then of `hashes` MD5 hashes drawn with `seed`."""
-    draw = random.Random(seed)
-    keys = [
-        (f"The secret key number {number} is", f" {hashlib.md5(draw.randbytes(16)).hexdigest()}")
-        for number in range(1, hashes + 1)
-    ]
-    return [*FACTS, *keys]
-
-
-def haystack(ids: list[int], inserts: list[list[int]], seed: int) -> list[int]:
-    """Return `ids` with each insert at a place of its own, drawn with `seed`; the last tokens make room, so the length
-    stays. Raises ValueError when the inserts leave less than half of the text."""
-    room = len(ids) - sum(map(len, inserts))
-    if 2 * room < len(ids):
-        raise ValueError(f"needles of {len(ids) - room} tokens leave too little of a text of {len(ids)}")
-    places = sorted(random.Random(seed).sample(range(1, room), len(inserts)))
-    order = list(range(len(inserts)))
-    random.Random(seed + 1).shuffle(order)
-    mixed, before = [], 0
-    for place, index in zip(places, order):
-        mixed += ids[before:place] + inserts[index]
-        before = place
-    return mixed + ids[before:room]
-
-
-def needle(study: Study) -> Iterator[Cell]:
-    """Yield a cell per place and threshold, with a row for each needle.
-
-    The text is prefilled exactly; question and answer are decode steps. The paper asks for all ten in one prompt and
-    reads what a model of 8B writes. Here each is asked by itself, as a sentence to complete: smaller models follow no
-    list. An answer is right when the greedy choice is the answer's token at every place. Threshold 0 is the model's own
-    limit.
-    """
-    settings, model, tokenizer = study.settings, study.loaded.model, study.loaded.tokenizer
-    hidden = needles(settings.seed, settings.hashes)
-
-    @lru_cache(maxsize=1)
-    def prefilled(context: int, start: int) -> KVCache:
-        inserts = [tokenizer.encode(f"\n\n{lead}{answer}.\n\n", add_bos=False) for lead, answer in hidden]
-        ids = haystack(study.window(context, start), inserts, settings.seed)
-        cache = model.new_cache(1, context + 128)
-        model.prefill([ids], cache)
-        return cache
-
-    def measure(place: Place, threshold: float) -> list[dict[str, object]]:
-        cache, rows = prefilled(place.context, place.start), []
-        for number, (lead, answer) in enumerate(hidden):
-            question = tokenizer.encode(f"\n\n{lead}", add_bos=False)
-            wanted = tokenizer.encode(answer, add_bos=False)
-            policy = settings.policy(threshold, place.chunk_size, place.predictor)
-            result = text_pass(model, [*question, *wanted], policy, cache=cache)
-            cache.truncate(place.context)
-            said = result.choices[len(question) - 1 : -1].tolist()
-            right = [a == b for a, b in zip(said, wanted)]
-            name = f"fact {number + 1}" if number < len(FACTS) else f"hash {number + 1 - len(FACTS)}"
-            row = {"needle": name, "right": int(all(right)), "tokens_right": sum(right) / len(right)}
-            loss = float(result.losses[len(question) - 1 :].double().mean())
-            rows.append(row | {"loss": loss, "hit_rate": result.hit_rate()})
-        return rows
-
-    for place in study.places():
-        for threshold in settings.thresholds:
-            key = {**study.key(place), "seed": settings.seed, "threshold": threshold}
-            yield Cell(key, partial(measure, place, threshold))
-
-
 def first_difference(choices: torch.Tensor, text: torch.Tensor) -> int | None:
     """Return the tokens before the first choice that is not the text's; None when all agree. int64 [T] both."""
     wrong = (choices != text).nonzero()
@@ -259,9 +181,6 @@ def chains(study: Study) -> Iterator[Cell]:
 PARTS = {
     "perplexity": Part(perplexity, (*KEYS, "threshold"), (*COMPARED, *GUESSED, "seconds")),
     "baselines": Part(baselines, (*KEYS, "method", "parameter"), (*COMPARED, "layers", "seconds")),
-    "needle": Part(
-        needle, (*KEYS, "seed", "threshold", "needle"), ("right", "tokens_right", "loss", "hit_rate", "seconds")
-    ),
     "divergence": Part(
         divergence, (*KEYS, "threshold"), ("new_tokens", "first_difference", "agreement", "hit_rate", "seconds")
     ),

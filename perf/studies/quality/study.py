@@ -29,8 +29,7 @@ class Settings:
     """The values a run goes through.
 
     contexts: tokens of a text. windows: texts of each context, taken evenly from the book. chunk_sizes: S. predictors:
-    of GUESSES, or words that Predictor.parse takes. hashes: needles beside the facts. new_tokens: of a generated text.
-    seed: of what is drawn.
+    of GUESSES, or words that Predictor.parse takes. new_tokens: of a generated text.
     """
 
     out: Path
@@ -38,9 +37,7 @@ class Settings:
     chunk_sizes: tuple[int, ...]
     contexts: tuple[int, ...]
     windows: int
-    hashes: int = 7
     new_tokens: int = 64
-    seed: int = 0
     predictors: tuple[str, ...] = ("ends",)
     tail_alignment: int = 32
 

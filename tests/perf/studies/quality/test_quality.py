@@ -165,17 +165,3 @@ def test_texts_of_ones_own(tmp_path, capsys):
     (tmp_path / "letters.txt").write_bytes(b"\xff")
     with pytest.raises(ValueError, match="letters.txt is not UTF-8"):
         texts.book()
-
-
-def test_needles_are_all_in_the_haystack_at_places_of_their_own():
-    inserts = [[1000 + n] * 5 for n in range(6)]
-    ids = parts.haystack(list(range(400)), inserts, seed=3)
-    starts = [ids.index(insert[0]) for insert in inserts]
-    assert len(ids) == 400 and all(ids[s : s + 5] == insert for s, insert in zip(starts, inserts))
-    assert [token for token in ids if token < 1000] == list(range(370))
-    assert parts.haystack(list(range(400)), inserts, seed=4) != ids
-    with pytest.raises(ValueError, match="needles of 30 tokens leave too little of a text of 50"):
-        parts.haystack(list(range(50)), inserts, seed=0)
-    a, b = parts.needles(0, 7), parts.needles(1, 7)
-    assert len(a) == 10 and a[:3] == b[:3] and all(x != y for x, y in zip(a[3:], b[3:]))
-    assert all(len(answer) == 33 and int(answer, 16) >= 0 for _, answer in a[3:]), "MD5 hashes"
