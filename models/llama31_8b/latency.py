@@ -61,10 +61,6 @@ class Times:
     row_costs: Mapping[int, Costs] = field(default_factory=dict)
     attention: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
 
-    def costs(self, tp_chips: int) -> Costs:
-        """Return what a token takes on a row of `tp_chips` chips at the shortest context."""
-        return self.row_costs[tp_chips]
-
     def flash_decode_ns(self, context: int, tp_chips: int) -> float:
         """Return FD(K) of a layer whose KV heads `tp_chips` chips share."""
         points = sorted(self.attention[tp_chips].items())
@@ -201,7 +197,7 @@ def token_ns(
     if not isinstance(context, int) or not MIN_CONTEXT <= context <= MAX_CONTEXT:
         raise ValueError(f"context must be a whole number in {MIN_CONTEXT}..{MAX_CONTEXT}, got {context!r}")
     tp_chips = chips // 2 if two_rows else chips
-    costs = times.costs(tp_chips)
+    costs = times.row_costs[tp_chips]
     if hit_rate is not None:
         sender, receiver = times.sender_ns(context, tp_chips), times.receiver_ns(context, tp_chips, keys)
         fixed = costs.fixed_ns + (0 if keys is None else selection_ns(context, tp_chips))

@@ -7,34 +7,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
-from models.llama31_8b.latency import CHIP_COUNTS, MAX_CONTEXT, MIN_CONTEXT, check_hit_rate
+from models.llama31_8b.latency import CHIP_COUNTS, MAX_CONTEXT
 from perf.lib.data_file import Questions, Row, new_file, read
 from perf.lib.tables import table
 from perf.projection import gains, layouts, prefill
-from perf.projection.published import PaperTimes
 
-FIGURE_CONTEXTS = (1024, 32768, 65536, 98304, 131072)
-FIGURE_HIT_RATES = (0.5, 0.625, 0.75, 0.875)
 Answer = tuple[list[Row], str]  # rows of a data file, and what is printed
-
-
-def _context(text: str) -> int:
-    number, factor = (text[:-1], 1024) if text[-1:] in "kK" else (text, 1)
-    if not number.isdigit() or not MIN_CONTEXT <= int(number) * factor <= MAX_CONTEXT:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number or e.g. 96K, from 1K to 128K ({MAX_CONTEXT})")
-    return int(number) * factor
-
-
-def _hit_rate(text: str) -> float:
-    try:
-        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-        check_hit_rate(value)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: a share from 0 to 1, or e.g. 87.5%") from error
-    return value
 
 
 def _plot(text: str) -> Path:
@@ -45,20 +25,6 @@ def _plot(text: str) -> Path:
 
 def _listed(sentences: Sequence[str]) -> str:
     return "\n".join(f"- {text}" for text in sentences)
-
-
-def _tokens(options: argparse.Namespace) -> Answer:
-    times = PaperTimes()
-    costs = [{"chips": count} | asdict(times.costs(count)) for count in CHIP_COUNTS]
-    rows = gains.figure_rows(
-        sorted(set(options.context or FIGURE_CONTEXTS)),
-        sorted(set(options.chips or CHIP_COUNTS)),
-        sorted(set(options.hit_rate or FIGURE_HIT_RATES)),
-        times,
-    )
-    text = table(rows, "context chips mode hit_rate tokens_per_s_per_user over_tp")
-    told = f"{PaperTimes.__doc__}\n{table(costs, 'chips fixed_ns per_layer_ns flash_decode_ns')}\n{times}"
-    return rows, f"{text}\n\n{told}"
 
 
 def _layouts(options: argparse.Namespace) -> Answer:
@@ -106,10 +72,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     def files(question: argparse.ArgumentParser) -> None:
         question.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of perf/data or your own")
 
-    tokens = add("tokens", _tokens, "tokens/s by chips, context and hit rate: figure 7 of the ALSpec paper")
-    tokens.add_argument("--context", type=_context, nargs="+", metavar="K")
-    tokens.add_argument("--hit-rate", type=_hit_rate, nargs="+", metavar="R", help="0.875 or 87.5%%")
-    tokens.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS)
     beside = add(
         "layouts", _layouts, "TP, a cache split over two rows, and speculation beside each other, by executed parts"
     )

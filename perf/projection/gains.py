@@ -12,7 +12,6 @@ from models.llama31_8b.latency import (
     CHIP_COUNTS,
     LAYERS,
     MIN_CONTEXT,
-    Times,
     budget_keys,
     split_layers,
     step_ns,
@@ -35,19 +34,6 @@ HITS_ASSUMPTIONS = (
     "holds up to 32 rows, and 64 nodes are shown under the same assumption",
     "drafting takes no time",
 )
-
-
-def figure_rows(contexts: Sequence[int], chips: Sequence[int], hit_rates: Sequence[float], times: Times) -> list[Row]:
-    """Return figure 7's points: full tensor parallelism and SP+TP at each hit rate, by context and chips, and how much
-    faster than full tensor parallelism on as many chips."""
-    rows = []
-    for context, count in product(contexts, chips):
-        tp = token_ns(context, None, count, times)
-        for rate in (None, *(hit_rates if count > 1 else ())):
-            ns = token_ns(context, rate, count, times)
-            row = {"context": context, "chips": count, "mode": "tp" if rate is None else "sp+tp", "hit_rate": rate}
-            rows.append(row | {"tokens_per_s_per_user": 1e9 / ns, "over_tp": tp / ns})
-    return rows
 
 
 def hit_rows(measured: Iterable[Row], contexts: Sequence[int] = (65536, 131072), chips: int = 16) -> list[Row]:

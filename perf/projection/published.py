@@ -9,23 +9,16 @@ four chips, a ring of eight).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from models.llama31_8b.latency import CHIP_COUNTS, KV_HEADS, MIN_CONTEXT, Costs, Times
-from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
+from models.llama31_8b.latency import CHIP_COUNTS
 from perf.lib.data_file import FOLDER, Row, read
 
-FLASH_DECODE_OP = "ScaledDotProductAttentionDecode"
 LAYER, FIXED = "per_layer", "fixed"
 ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
-# Keys and values of 128 numbers in bfloat8_b: a tile of 1024 takes 1024 mantissa bytes and 64 shared exponents.
-BYTES_PER_POSITION_AND_HEAD = 2 * 128 * 1088 // 1024
-# Least squares over seven published pairs of short and 64K speeds (tests/perf/projection/test_published.py).
-HEAD_BYTES_PER_S = 68412202573.049286
 
 
 @cache
@@ -55,35 +48,6 @@ def op_table(chips: int) -> tuple[TableOp, ...]:
         raise ValueError(f"no table for {chips} chips: the paper measured {', '.join(map(str, CHIP_COUNTS))}")
     name = f"table{4 + CHIP_COUNTS.index(chips)}_n150x{chips}.csv"
     return tuple(TableOp(row["section"], row["op"], row["ns"], row["role"]) for row in read_rows(name))
-
-
-@dataclass(frozen=True)
-class PaperTimes(Times):
-    """Times of the paper's tables 4 to 7.
-
-    They print flash decode at 1K tokens only; a longer cache costs
-
-        FD(K) = FD(1K) + (K - 1024) * 272 bytes per head * (heads of a chip / DRAM rate + 1 / head rate)
-
-    The second term is what each head costs however few of them share a chip, which is why splitting attention by head
-    yields less and less (appendix D). The head rate is fitted to published 64K runs on one, two and eight chips.
-    """
-
-    def costs(self, tp_chips: int) -> Costs:
-        """Return the sums of a table: outside the layers, a layer without its flash decode, flash decode."""
-        ops = op_table(tp_chips)
-        attention = sum(op.ns for op in ops if op.name == FLASH_DECODE_OP)
-        layer = sum(op.ns for op in ops if op.section == LAYER) - attention
-        return Costs(sum(op.ns for op in ops if op.section == FIXED), layer, attention)
-
-    def ns_per_position(self, tp_chips: int) -> float:
-        """Return what one more cached position adds to the flash decode of a layer on each of `tp_chips` chips."""
-        per_byte = KV_HEADS / tp_chips / DRAM_BYTES_PER_S + 1 / HEAD_BYTES_PER_S
-        return BYTES_PER_POSITION_AND_HEAD * per_byte * 1e9
-
-    def flash_decode_ns(self, context: int, tp_chips: int) -> float:
-        """Return FD(K) of one layer with its KV heads split over `tp_chips` chips; the table's at 1K."""
-        return self.costs(tp_chips).flash_decode_ns + (context - MIN_CONTEXT) * self.ns_per_position(tp_chips)
 
 
 def collective_ns(collective: str, chips: int, size: int) -> float:

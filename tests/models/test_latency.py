@@ -21,7 +21,7 @@ CONTEXTS = (1024, 5000, 32768, 65536, 98304, 131072)
 
 @pytest.mark.parametrize("chips", CHIP_COUNTS)
 def test_a_token_at_1k_takes_what_the_parts_sum_to(chips):
-    costs = EXECUTED.costs(chips)
+    costs = EXECUTED.row_costs[chips]
     assert token_ns(1024, None, chips) == costs.fixed_ns + 32 * (costs.per_layer_ns + costs.flash_decode_ns)
 
 
@@ -30,7 +30,7 @@ def test_a_token_at_1k_takes_what_the_parts_sum_to(chips):
 @pytest.mark.parametrize("hit_rate", [0, 0.3, 0.5, 0.875, 0.99, 1])
 def test_sp_tp_as_a_timeline_of_two_groups(hit_rate, context, chips):
     """A hit's layer ends when both the sender's attention and the receiver's layer have; a miss is serial."""
-    half, at = EXECUTED.costs(chips // 2), (context, chips // 2)
+    half, at = EXECUTED.row_costs[chips // 2], (context, chips // 2)
     clock, per_layer = half.fixed_ns, half.per_layer_ns + EXECUTED.pair_ns
     for layer in range(32):
         if layer + 1 <= 32 * hit_rate:
@@ -73,7 +73,7 @@ def test_layouts_are_the_estimates_of_every_mesh_in_order_of_speed():
 
 
 def test_a_cache_split_over_two_rows_and_what_a_pair_adds_by_hand():
-    times, half = replace(EXECUTED, pair_ns=70.0, merge_ns=900.0), EXECUTED.costs(8)
+    times, half = replace(EXECUTED, pair_ns=70.0, merge_ns=900.0), EXECUTED.row_costs[8]
     attention = times.flash_decode_ns(65536, 8) + 900
     wanted = half.fixed_ns + 32 * (half.per_layer_ns + attention)
     assert token_ns(131072, None, 16, times, split_cache=True) == pytest.approx(wanted)

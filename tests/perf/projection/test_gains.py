@@ -8,7 +8,6 @@ from models.llama31_8b.latency import EXECUTED, budget_keys, selection_ns, step_
 from perf.lib.data_file import FOLDER, ROOT, read
 from perf.projection.__main__ import main
 from perf.projection.gains import hit_rows, layer_rows
-from perf.projection.published import PaperTimes
 
 
 @pytest.mark.parametrize("name", ["layouts", "hit_projection", "layers_projection"])
@@ -87,13 +86,10 @@ def test_rows_that_say_too_little_are_refused(make, why):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["tokens", "--context", "200K"], "200K"),
-        (["tokens", "--hit-rate", "87.5"], "87.5"),
-        (["tokens", "--hit-rate", "nan"], "nan"),
-        (["tokens", "--chips", "3"], "3"),
         (["layouts", "--plot", "plot.jpeg2"], "plot.jpeg2"),
         (["layouts", "--plot", "absent/plot.png"], "the folder absent does not exist"),
         (["hits", str(FOLDER / "quality/perplexity.csv"), "--threshold", "0.3"], "no row of"),
+        (["prefill", "--chips", "3"], "3"),
         (["speed"], "invalid choice"),
     ],
 )
@@ -104,12 +100,3 @@ def test_bad_options_end_with_status_2_and_one_line(arguments, named, capsys):
         status = ended.code
     said = capsys.readouterr()
     assert status == 2 and named in said.err and said.err.count("\n") == 1 and not said.out
-
-
-def test_the_report_shows_speeds_and_what_they_follow_from(capsys):
-    assert main(["tokens", "--context", "64K", "--hit-rate", "87.5%", "--chips", "8"]) == 0
-    out = capsys.readouterr().out
-    tp, sp = (token_ns(65536, rate, 8, PaperTimes()) for rate in (None, 0.875))
-    assert f"| 65536 | 8 | tp | - | {1e9 / tp:.4g} | 1 |" in out
-    assert f"| 0.875 | {1e9 / sp:.4g} | {tp / sp:.4g} |" in out
-    assert "| 4 | 638529 | 387584 | 56024 |" in out
