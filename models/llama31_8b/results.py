@@ -147,9 +147,9 @@ def _rate(hits: int, misses: int, _: int) -> float | None:
 class GenerationResult:
     """Generated ids and timings.
 
-    token_ids: new tokens of each user, the one that ended the text included. finish_reason of each user: "eos", "stop"
-    (a stop id), "length" (max_new_tokens), "context" (the model's context is full) or "callback". prefill_seconds ends
-    with each user's first token, no decode token: decode_tokens counts the rest. statistics: the attention policy's,
+    token_ids: new tokens of each user, the one that ended the text included. finish_reason of each user: "eos",
+    "length" (max_new_tokens), "context" (the model's context is full) or "callback". prefill_seconds ends with each
+    user's first token, no decode token: decode_tokens counts the rest. statistics: the attention policy's,
     None for policies without speculation. speculation: of drafts, None without a drafter; prefill_seconds then includes
     the draft model's. texts: of the new tokens, where a tokenizer is at hand.
     """

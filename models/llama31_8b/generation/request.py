@@ -60,12 +60,11 @@ class SequenceState:
         max_new_tokens: int,
         room: int,
         eos_token_ids: Collection[int],
-        stop_token_ids: Collection[int] = (),
         on_token: TokenCallback | None = None,
     ) -> None:
         """room: new tokens the context can take, at least 1."""
         self.user, self.max_new_tokens, self.room, self.on_token = user, max_new_tokens, room, on_token
-        self.eos, self.stop = frozenset(eos_token_ids), frozenset(stop_token_ids)
+        self.eos = frozenset(eos_token_ids)
         self.token_ids: list[int] = []
         self.finish_reason: str | None = None
 
@@ -77,8 +76,6 @@ class SequenceState:
         ended = bool(self.on_token(self.user, token)) if self.on_token is not None else False
         if token in self.eos:
             self.finish_reason = "eos"
-        elif token in self.stop:
-            self.finish_reason = "stop"
         elif ended:
             self.finish_reason = "callback"
         elif len(self.token_ids) >= self.max_new_tokens:
@@ -100,7 +97,6 @@ def open_sequences(
     prompts: Sequence[Sequence[int]],
     max_new_tokens: int,
     eos_token_ids: Collection[int] | None = None,
-    stop_token_ids: Collection[int] = (),
     on_token: TokenCallback | None = None,
     context_limit: int | None = None,
 ) -> list[SequenceState]:
@@ -123,5 +119,5 @@ def open_sequences(
         room = limit - len(prompt) + 1
         if room < 1:
             raise ContextLengthError(f"the prompt of user {user} has {len(prompt)} tokens; the limit is {limit}")
-        sequences.append(SequenceState(user, max_new_tokens, room, eos, stop_token_ids, on_token))
+        sequences.append(SequenceState(user, max_new_tokens, room, eos, on_token))
     return sequences

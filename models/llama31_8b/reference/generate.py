@@ -149,7 +149,7 @@ class TorchScores(NamedTuple):
 
 
 class TorchDraft:
-    """A DraftModel in torch. fuzzy: None for sequential layers, a layer-parallel size, or a list of layer groups.
+    """A DraftModel in torch. fuzzy: layers in parallel, None for sequential ones.
     policy: its attention. own_cache: False drafts in the target's, of which it must be the model."""
 
     gives_logits = True
@@ -158,7 +158,7 @@ class TorchDraft:
         self,
         model: ReferenceLlama,
         *,
-        fuzzy: int | Sequence[Sequence[int]] | None = None,
+        fuzzy: int | None = None,
         policy: AttentionPolicy | None = None,
         own_cache: bool = True,
     ) -> None:
@@ -240,16 +240,12 @@ class TorchDraft:
         """Nothing to release."""
 
 
-def model_drafter(
-    model: ReferenceLlama, *, fuzzy: int | Sequence[Sequence[int]] | None = None
-) -> drafters.ModelDrafter:
+def model_drafter(model: ReferenceLlama, *, fuzzy: int | None = None) -> drafters.ModelDrafter:
     """Return a drafter with a Llama of the target's vocabulary. fuzzy: see TorchDraft. Raises ValueError."""
     return drafters.ModelDrafter(TorchDraft(model, fuzzy=fuzzy))
 
 
-def self_drafter(
-    model: ReferenceLlama, window: int = SELF_WINDOW, *, fuzzy: int | Sequence[Sequence[int]] | None = None
-) -> drafters.SelfDrafter:
+def self_drafter(model: ReferenceLlama, window: int = SELF_WINDOW, *, fuzzy: int | None = None) -> drafters.SelfDrafter:
     """Return a drafter by which a model drafts for itself. fuzzy: see TorchDraft. Raises ValueError."""
     return drafters.SelfDrafter(TorchDraft(model, fuzzy=fuzzy, policy=SinkAttention(window), own_cache=False), window)
 

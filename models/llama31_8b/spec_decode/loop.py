@@ -239,19 +239,17 @@ class Generator:
         max_new_tokens: int,
         sampling: SamplingParams | None = None,
         eos_token_ids: Collection[int] | None = None,
-        stop_token_ids: Collection[int] = (),
         on_token: TokenCallback | None = None,
         context_limit: int | None = None,
         context: Sequence[Sequence[int]] | None = None,
     ) -> GenerationResult:
-        """Continue each prompt until an eos or stop id, `max_new_tokens`, a callback's True, or the context's end.
+        """Continue each prompt until an eos id, `max_new_tokens`, a callback's True, or the context's end.
 
         Args:
             prompts: ids, one list per user.
             max_new_tokens: per user.
             sampling: greedy by default.
             eos_token_ids: None for the config's.
-            stop_token_ids: end a text with finish reason "stop".
             on_token: see TokenCallback; gets the tokens of an accepted path one by one.
             context_limit: tokens of a prompt and its text, within the cache's capacity; None for the model's context.
             context: each user's ids that the cache holds from an earlier call (a prefix of `cached_ids`), after which
@@ -268,7 +266,7 @@ class Generator:
         engine, drafter, sampling = self.engine, self.drafter, sampling or SamplingParams()
         texts, cached = self._whole_texts(prompts, context), [len(ids) for ids in context or [()] * len(prompts)]
         limit = min(engine.capacity - engine.spare, context_limit or engine.config.max_position_embeddings)
-        sequences = open_sequences(engine.config, texts, max_new_tokens, eos_token_ids, stop_token_ids, on_token, limit)
+        sequences = open_sequences(engine.config, texts, max_new_tokens, eos_token_ids, on_token, limit)
         _check_ids(prompts, engine.config.vocab_size)
         if engine.lossy is not None:
             if sampling.greedy:

@@ -219,12 +219,6 @@ class MeshShape:
         if self.fabric is not None:
             ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
-    def submeshes(self, mesh: ttnn.MeshDevice) -> list[ttnn.MeshDevice]:
-        """Return the rows as [1, tp] meshes, which must not outlive `mesh`."""
-        import ttnn
-
-        return mesh.create_submeshes(ttnn.MeshShape(1, self.tp))
-
 
 def tensors_l1_bytes(kernel_bytes: int) -> int:
     """Return the L1 of a core that is left for tensors beside so much for programs in flight. Needs chips."""

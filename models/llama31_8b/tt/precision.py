@@ -48,10 +48,6 @@ class PrecisionConfig:
     def of_layer(self, index: int) -> LayerPrecision:
         return self.layers.get(index, self.layer)
 
-    def weight_formats(self, num_layers: int) -> set[str]:
-        """Return every format of a matrix of the layers or the LM head."""
-        return {self.lm_head}.union(*(vars(self.of_layer(index)).values() for index in range(num_layers)))
-
 
 PRECISIONS = ("performance", "accuracy", "bfloat16")
 

@@ -50,7 +50,7 @@ def iterate(drafter, shape, rounds=6, sampling=GREEDY):
 
 
 @pytest.mark.parametrize("form", SHAPES)
-@pytest.mark.parametrize("fuzzy", [None, 4, [[0, 1, 2], [3], [4, 5]]], ids=["sequential", "4", "custom"])
+@pytest.mark.parametrize("fuzzy", [None, 2, 4])
 def test_the_draft_cache_is_that_of_a_sequential_pass(form, fuzzy):
     """Over what was decided before the last draft: what drafting left there has been overwritten exactly."""
     drafter, worst = model_drafter(small.resembling(0.1), fuzzy=fuzzy), 0.0

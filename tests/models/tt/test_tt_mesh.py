@@ -99,18 +99,6 @@ def test_prefills_of_sharded_weights_build_and_fit_the_reserve(mock_mesh, shape)
     assert 0 < short < longest <= RESERVE_BYTES - LARGEST_TRACE_REGION
 
 
-def groups(mesh) -> list:
-    """In the worker: shape and chips of each submesh, and all chips."""
-    found = [(tuple(group.shape), list(group.get_device_ids())) for group in MeshShape(*mesh.shape).submeshes(mesh)]
-    return [found, list(mesh.get_device_ids())]
-
-
-@pytest.mark.mock_mesh
-def test_submeshes_are_the_rows(mock_mesh):
-    found, chips = mock_mesh((2, 4)).run(groups)
-    assert found == [((1, 4), chips[:4]), ((1, 4), chips[4:])] and len(set(chips)) == 8
-
-
 def node(kind: str, **params) -> dict:
     return {"node_type": kind, "params": params}
 
