@@ -11,50 +11,41 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from runtime_patches.board.command_line import OneLineParser, log_to_stderr, run_command
 
-from ..config import BUDGET, DEFAULT_PREDICTOR, PREDICTORS, ModelLoadError, UnsupportedModelError
-from .options import DemoOptions, UserError, read_prompt
+from ..config import ModelLoadError, UnsupportedModelError
+from .options import DemoOptions, UserError, add_option, read_prompt, table
 
 PROG = "llama-alspec hits"
+OPTIONS = ("model", "threshold", "chunk_size", "predictor", "budget", "json")  # of the demo's
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; return the exit code."""
     log_to_stderr()
-    parser = OneLineParser(prog=PROG, description=__doc__, allow_abbrev=False)
-    add = parser.add_argument
-    add("file", metavar="FILE", type=Path, help="a UTF-8 text file")
-    add("--model", metavar="MODEL", help="as of llama-alspec (default: $HF_MODEL, else SmolLM2-135M-Instruct)")
-    add("--tokens", type=int, default=2048, metavar="N", help="the text's first N tokens (%(default)s)")
-    add("--threshold", type=float, default=0.10, metavar="X", help="of the acceptance (%(default)s)")
-    add("--chunk-size", type=int, default=128, metavar="S", help="tokens the guess reads at either end (%(default)s)")
-    add(
-        "--predictor",
-        choices=PREDICTORS,
-        default=DEFAULT_PREDICTOR,
-        help="what the guess reads, as of llama-alspec (%(default)s)",
-    )
-    add("--budget", type=float, default=BUDGET, metavar="X", help="of the predictor budget (%(default)s)")
-    add("--json", action="store_true", help="print one JSON object")
+    parser = OneLineParser(prog=PROG, description=__doc__, argument_default=argparse.SUPPRESS, allow_abbrev=False)
+    parser.add_argument("file", metavar="FILE", type=Path, help="a UTF-8 text file")
+    parser.add_argument("--tokens", type=int, default=2048, metavar="N", help="the text's first N tokens (%(default)s)")
+    for one in table():
+        if one.name in OPTIONS:
+            add_option(parser, one)
     refusals = (UserError, ModelLoadError, UnsupportedModelError)
-    return run_command(PROG, lambda: _run(parser.parse_args(argv)), refusals)
+    return run_command(PROG, lambda: _run(**vars(parser.parse_args(argv))), refusals)
 
 
-def _run(args: argparse.Namespace) -> int:
-    if args.tokens < 1:
-        raise UserError(f"--tokens must be at least 1, got {args.tokens}")
-    by_budget = args.predictor == "budget"
-    if not by_budget and args.budget != BUDGET:
-        raise UserError(f"--budget needs --predictor budget, got --predictor {args.predictor}")
-    chosen = {"attention": "alspec", "threshold": args.threshold, "chunk_size": args.chunk_size}
-    options = DemoOptions(**chosen, predictor=args.predictor, budget=args.budget)
-    text = read_prompt(args.file)
+def _run(file: Path, tokens: int, **chosen: Any) -> int:
+    if tokens < 1:
+        raise UserError(f"--tokens must be at least 1, got {tokens}")
+    options = DemoOptions(**chosen, device="cpu", attention="alspec", given=frozenset(chosen))
+    options.check_device()
+    by_budget = options.predictor == "budget"
+    text = read_prompt(file)
     # Torch takes seconds to import: a mistake does not wait for it.
     from ..checkpoint.load import resolve_source
 
-    resolve_source(args.model)
+    resolve_source(options.model)
     from tqdm import tqdm
 
     from ..latency import estimates
@@ -63,38 +54,40 @@ def _run(args: argparse.Namespace) -> int:
     from ..reference.load import load_model
     from .report import ReportConsole, layer_bars, print_estimate
 
-    loaded = load_model(args.model)
+    loaded = load_model(options.model)
     whole = loaded.tokenizer.encode(text)
-    ids = whole[: min(args.tokens, loaded.config.max_position_embeddings)]
+    ids = whole[: min(tokens, loaded.config.max_position_embeddings)]
     guess_range = policies.by_name(*options.attention_settings().named).guess_range
     began = time.perf_counter()
     with tqdm(total=len(ids), desc="hits", unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
-        counters = measure_hits(loaded.model, ids, args.threshold, guess_range, lambda done: bar.update(done - bar.n))
+        counters = measure_hits(
+            loaded.model, ids, options.threshold, guess_range, lambda done: bar.update(done - bar.n)
+        )
     seconds = time.perf_counter() - began
-    if args.json:
+    if options.json:
         found = {
             "model": loaded.source,
-            "file": str(args.file),
+            "file": str(file),
             "tokens": len(ids),
             "tokens_of_file": len(whole),
-            "threshold": "inf" if args.threshold == float("inf") else args.threshold,
-            "chunk_size": args.chunk_size,
-            "budget": args.budget if by_budget else None,
+            "threshold": "inf" if options.threshold == float("inf") else options.threshold,
+            "chunk_size": options.chunk_size,
+            "budget": options.budget if by_budget else None,
             "seconds": seconds,
-            "predictor": args.predictor,
+            "predictor": options.predictor,
         }
         figures = ("hit_rate", "hit_rate_per_layer", "hits", "misses", "bypassed_positions")
         found |= {figure: getattr(counters, figure) for figure in figures}
-        found["estimate"] = estimates(counters.hit_rate, len(ids), args.predictor)
+        found["estimate"] = estimates(counters.hit_rate, len(ids), options.predictor)
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
         return 0
     print(
-        f"{loaded.source}, {args.file}: {len(ids)} of {len(whole)} tokens in {seconds:.1f} s; threshold "
-        f"{args.threshold:g}, S = {args.chunk_size}, predictor: {args.predictor}"
-        f"{f', budget {args.budget:g}' if by_budget else ''}"
+        f"{loaded.source}, {file}: {len(ids)} of {len(whole)} tokens in {seconds:.1f} s; threshold "
+        f"{options.threshold:g}, S = {options.chunk_size}, predictor: {options.predictor}"
+        f"{f', budget {options.budget:g}' if by_budget else ''}"
     )
     if counters.hit_rate is None:
-        print(f"No guess was verified: speculation starts at {2 * args.chunk_size} tokens, 2S.")
+        print(f"No guess was verified: speculation starts at {2 * options.chunk_size} tokens, 2S.")
         return 0
     console = ReportConsole()
     console.print(
@@ -104,5 +97,5 @@ def _run(args: argparse.Namespace) -> int:
     console.print("\n[bold]hit rate by layer[/bold]")
     console.print(layer_bars(counters.hit_rate_per_layer))
     console.print()
-    print_estimate(counters.hit_rate, len(ids), console, args.predictor)
+    print_estimate(counters.hit_rate, len(ids), console, options.predictor)
     return 0

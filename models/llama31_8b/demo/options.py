@@ -218,7 +218,7 @@ class DemoOptions:
             if asked := self.flags("threshold", "predictor", "budget"):
                 raise UserError(f"{asked[0]} needs --attention alspec, got --attention {self.attention}")
         elif self.predictor != "budget" and (asked := self.flags("budget")):
-            raise UserError(f"{asked[0]} needs --predictor budget, got {self.predictor}")
+            raise UserError(f"{asked[0]} needs --predictor budget, got --predictor {self.predictor}")
         if self.temperature == 0 and (asked := self.flags("top_k", "top_p", "seed")):
             raise UserError(f"{asked[0]} needs --temperature above 0: at 0 the likeliest token is taken, none is drawn")
 
@@ -329,16 +329,22 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=f"%(prog)s {version('llama-alspec') or 'unknown'}")
     groups: dict[str, Any] = {}
     for one in table():
-        said = one.metadata
-        group = groups.setdefault(said["group"], None) or made.add_argument_group(said["group"])
-        groups[said["group"]] = group
-        more = {name: said[name] for name in ("type", "nargs", "const") if name in said}
-        if said["metavar"] is None:
-            more["action"] = "store_false" if one.default else "store_true"
-        else:
-            more |= {"metavar": said["metavar"], "action": "append" if said.get("many") else "store"}
-        group.add_argument(flag_of(one.name), dest=one.name, help=said["help"], **more)
+        name = one.metadata["group"]
+        if name not in groups:
+            groups[name] = made.add_argument_group(name)
+        add_option(groups[name], one)
     return made
+
+
+def add_option(group: Any, one: Any) -> None:
+    """Add a row of the table to a parser, or to a group of one."""
+    said = one.metadata
+    more = {name: said[name] for name in ("type", "nargs", "const") if name in said}
+    if said["metavar"] is None:
+        more["action"] = "store_false" if one.default else "store_true"
+    else:
+        more |= {"metavar": said["metavar"], "action": "append" if said.get("many") else "store"}
+    group.add_argument(flag_of(one.name), dest=one.name, help=said["help"], **more)
 
 
 def parse(argv: Sequence[str] | None = None) -> DemoOptions:
