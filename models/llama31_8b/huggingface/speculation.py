@@ -37,9 +37,9 @@ class AttentionSpeculation(AttentionStatistics):
     """Hold the settings of the attention function "alspec", and counts of what it decided.
 
     threshold: lambda of section 3.2; 0 takes no guess, infinity every one. chunk_size: S, keys that the guess reads at
-    either end, or a GuessRange that says which it reads; tail_alignment: where the tail may begin (32 as on the device,
-    1 as in the paper). budget: beside one tile of first keys and the last S, each key/value head reads the tiles of 32
-    keys that held this part of the attention weight in earlier steps, such as 0.98; None for the ends alone.
+    either end, or a GuessRange that says which it reads. budget: beside one tile of first keys and the last S, each
+    key/value head reads the tiles of 32 keys that held this part of the attention weight in earlier steps, such as
+    0.98; None for the ends alone.
     step_tokens: steps of 2 to this many query tokens after cached ones are decode steps too, such as the checks of
     assisted generation; longer ones are prefill, which is exact. keep_decisions: also keep every decision, a byte per
     layer, row and token, for `decisions`.
@@ -56,25 +56,18 @@ class AttentionSpeculation(AttentionStatistics):
         self,
         threshold: float = 0.10,
         chunk_size: int | GuessRange = 128,
-        tail_alignment: int = 32,
         *,
         budget: float | None = None,
         step_tokens: int = 32,
         keep_decisions: bool = False,
     ) -> None:
         self.threshold = check_threshold(threshold)
-        if isinstance(chunk_size, GuessRange):
-            if tail_alignment not in (32, chunk_size.alignment):
-                raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
-            if budget is not None:
-                raise ValueError(f"budget {budget} beside {chunk_size}, which has its own")
-            self.guess_range = chunk_size
-        elif budget is not None:
-            if tail_alignment != 32:
-                raise ValueError(f"a budget of tiles of 32 keys beside tail_alignment {tail_alignment}")
-            self.guess_range = GuessRange.by_budget(chunk_size, budget)
+        if budget is None:
+            self.guess_range = GuessRange.of(chunk_size)
+        elif isinstance(chunk_size, GuessRange):
+            raise ValueError(f"budget {budget} beside {chunk_size}, which has its own")
         else:
-            self.guess_range = GuessRange.both_ends(chunk_size, tail_alignment)
+            self.guess_range = GuessRange.by_budget(chunk_size, budget)
         check_positive("step_tokens", step_tokens)
         self.step_tokens, self.keep_decisions = step_tokens, keep_decisions
         self.scores_texts = False

@@ -14,6 +14,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.hits import measure_hits
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import GuessRange
 from tests.support.attention_cases import random_tokens, tiny_config
 from tests.support.gguf_files import untied
 
@@ -81,7 +82,7 @@ def test_a_full_context_ends_the_text(model: ReferenceLlama) -> None:
 
 
 def test_speculation_statistics_come_with_the_result(model: ReferenceLlama) -> None:
-    policy = ALSpecAttention(0.5, 16, 4)
+    policy = ALSpecAttention(0.5, GuessRange.both_ends(16, 4))
     result = generate(model, PROMPTS, max_new_tokens=30, policy=policy)
     assert result.statistics is policy.statistics
     decisions = [result.statistics.decisions_per_token(user) for user in range(3)]

@@ -21,23 +21,16 @@ from .counters import SpeculationCounters
 class AttentionPolicy(ABC):
     """Chooses the attention output of decode steps. Prefill is exact under every policy, as in the paper.
 
-    chunk_size: S, keys that the guess reads at either end, or a GuessRange that says which it reads. tail_alignment:
-    where the tail may begin: with 32, as the device kernel reads, it holds S to S + 31 keys; 1 gives the paper's
-    definition. Raises ValueError when S is not a positive multiple of the alignment, and for an alignment beside a
-    GuessRange, which has its own.
+    chunk_size: S, keys that the guess reads at either end, or a GuessRange that says which it reads. Raises ValueError
+    when S is not a positive multiple of 32, and for a budget without verified steps.
     """
 
     name: str
     statistics: SpeculationCounters | None = None
     verifies = False  # only verified attention has exact passes whose weights a budget can go by
 
-    def __init__(self, chunk_size: int | GuessRange = 128, tail_alignment: int = 32) -> None:
-        if not isinstance(chunk_size, GuessRange):
-            self.guess_range = GuessRange.both_ends(chunk_size, tail_alignment)
-        elif tail_alignment in (32, chunk_size.alignment):
-            self.guess_range = chunk_size
-        else:
-            raise ValueError(f"tail_alignment {tail_alignment} beside {chunk_size}, which has its own")
+    def __init__(self, chunk_size: int | GuessRange = 128) -> None:
+        self.guess_range = GuessRange.of(chunk_size)
         if self.guess_range.budget is not None and not self.verifies:
             raise ValueError(f"{self.name} attention has no verified steps for a budget to go by: {self.guess_range}")
 
@@ -78,10 +71,8 @@ class StaticAttention(AttentionPolicy):
 
     name = "static"
 
-    def __init__(
-        self, chunk_size: int | GuessRange = 128, layers: Iterable[int] = (), tail_alignment: int = 32
-    ) -> None:
-        super().__init__(chunk_size, tail_alignment)
+    def __init__(self, chunk_size: int | GuessRange = 128, layers: Iterable[int] = ()) -> None:
+        super().__init__(chunk_size)
         self.layers = frozenset(int(layer) for layer in layers)
         if any(layer < 0 for layer in self.layers):
             raise ValueError(f"layers must be 0 or more, got {sorted(self.layers)}")
@@ -107,13 +98,8 @@ class ALSpecAttention(AttentionPolicy):
     verifies = True
     statistics: SpeculationCounters
 
-    def __init__(
-        self,
-        threshold: float = 0.10,
-        chunk_size: int | GuessRange = 128,
-        tail_alignment: int = 32,
-    ) -> None:
-        super().__init__(chunk_size, tail_alignment)
+    def __init__(self, threshold: float = 0.10, chunk_size: int | GuessRange = 128) -> None:
+        super().__init__(chunk_size)
         self.threshold = check_threshold(threshold)
         self.statistics = SpeculationCounters()
         self.by_budget = None if self.guess_range.budget is None else BudgetGuess(self.guess_range)

@@ -78,6 +78,11 @@ class GuessRange:
             raise ValueError(f"a budget of tiles of 32 keys beside a tail's alignment of {self.alignment}")
 
     @classmethod
+    def of(cls, chunk_size: int | GuessRange) -> GuessRange:
+        """Return a range as it is, and that of both ends for a size."""
+        return chunk_size if isinstance(chunk_size, GuessRange) else cls.both_ends(chunk_size)
+
+    @classmethod
     def both_ends(cls, chunk_size: int, tail_alignment: int = 32) -> GuessRange:
         """Return the default, the paper's but for whole tiles: at least `chunk_size` keys at either end. Raises
         ValueError when it is not a positive multiple of the alignment."""

@@ -13,7 +13,7 @@ from models.llama31_8b.reference.alspec.acceptance import accept_guess
 from models.llama31_8b.reference.alspec.counters import SpeculationCounters
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.attention import decode_attention
-from models.llama31_8b.reference.model.step import DecodeStep
+from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 from tests.support.attention_cases import dense_attention_of, guess_positions
 
 HEADS, KV_HEADS, DIM = 6, 3, 16
@@ -67,7 +67,8 @@ def test_random_decisions(chunk: int, alignment: int, tokens: int) -> None:
     seen = torch.zeros(0, dtype=torch.bool)
     for seed, threshold in enumerate((0.3, 0.6, 0.9, 1.2)):
         tensors = states(len(lengths), tokens, 260 + tokens, seed, sharpness=2.0)
-        seen = torch.cat((seen, check(*tensors, lengths, ALSpecAttention(threshold, chunk, alignment)).flatten()))
+        policy = ALSpecAttention(threshold, GuessRange.both_ends(chunk, alignment))
+        seen = torch.cat((seen, check(*tensors, lengths, policy).flatten()))
     assert seen.any() and not seen.all()
 
 
@@ -77,7 +78,7 @@ def test_boundary_of_two_chunks(offset: int, alignment: int) -> None:
     """2S - 1 cached tokens, the query's own included: bypassed; from 2S on: verified."""
     chunk = 32
     cached = 2 * chunk + offset
-    policy = ALSpecAttention(0.5, chunk, alignment)
+    policy = ALSpecAttention(0.5, GuessRange.both_ends(chunk, alignment))
     query, keys, values = states(1, 1, cached, seed=1)
     decisions = check(query, keys, values, [cached - 1], policy)
     statistics = policy.statistics
@@ -88,7 +89,8 @@ def test_boundary_of_two_chunks(offset: int, alignment: int) -> None:
         assert statistics.hits + statistics.misses == 1 and statistics.bypassed == 0
     if offset == 0:  # no middle: the guess is the exact result, so any positive threshold accepts it and 0 does not
         assert decisions.all()
-        assert not check(query, keys, values, [cached - 1], ALSpecAttention(0.0, chunk, alignment)).any()
+        nothing = ALSpecAttention(0.0, GuessRange.both_ends(chunk, alignment))
+        assert not check(query, keys, values, [cached - 1], nothing).any()
 
 
 def test_crafted_hits_and_misses_of_mixed_users() -> None:
@@ -102,7 +104,7 @@ def test_crafted_hits_and_misses_of_mixed_users() -> None:
         direction = direction / direction.norm(dim=1, keepdim=True)
         query[user, 0] = direction.repeat_interleave(share, dim=0)
         keys[user, :, chunk : lengths[user] + 1 - chunk] = weight * direction[:, None]
-    decisions = check(query, keys, values, lengths, ALSpecAttention(0.1, chunk, 1))
+    decisions = check(query, keys, values, lengths, ALSpecAttention(0.1, GuessRange.both_ends(chunk, 1)))
     assert decisions.flatten().tolist() == [True, True, False, False, False]
 
 

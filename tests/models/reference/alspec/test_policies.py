@@ -24,6 +24,7 @@ from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from tests.support.attention_cases import dense_attention_of, guess_positions, path_to, random_tokens, tiny_config
 
+FINE = GuessRange.both_ends(16, 4)
 LENGTHS = (3, 31, 32, 33, 64, 70, 71, 150)
 
 
@@ -50,10 +51,10 @@ def decode(model: ReferenceLlama, cache, policy: AttentionPolicy, steps: int = 6
 
 def test_static_is_sink_on_its_layers_and_exact_on_the_others(model, cache) -> None:
     def run(*layers: int) -> torch.Tensor:
-        return decode(model, cache, StaticAttention(16, layers, 4))
+        return decode(model, cache, StaticAttention(FINE, layers))
 
-    assert torch.equal(run(), decode(model, cache, ExactAttention(16, 4)))
-    assert torch.equal(run(0, 1, 2), decode(model, cache, SinkAttention(16, 4)))
+    assert torch.equal(run(), decode(model, cache, ExactAttention(FINE)))
+    assert torch.equal(run(0, 1, 2), decode(model, cache, SinkAttention(FINE)))
     mixed = run(1)
     assert not torch.allclose(mixed, run(), atol=1e-3) and not torch.allclose(mixed, run(0, 1, 2), atol=1e-3)
 
@@ -129,9 +130,8 @@ BAD_POLICIES = [
     (lambda: ExactAttention(32 * 10**19), "chunk_size must be at most 1073741824, got 3200"),
     (lambda: SinkAttention(-128), "got -128"),
     (lambda: SinkAttention(12.5), "got 12.5"),
-    (lambda: ALSpecAttention(0.1, 128, 0), "tail_alignment must be a positive integer, got 0"),
+    (lambda: GuessRange.both_ends(128, 0), "tail_alignment must be a positive integer, got 0"),
     (lambda: ExactAttention(100), "chunk_size 100 is not a multiple of tail_alignment 32"),
-    (lambda: ExactAttention(GuessRange(16, 16, 16), 8), "tail_alignment 8 beside GuessRange.first=16"),
     (lambda: GuessRange(16, 24, 16), "last 24 is not a multiple of the tail's alignment 16"),
     (lambda: GuessRange(0, 32), "first must be a positive integer, got 0"),
     (lambda: StaticAttention(128, [-1, 2]), r"layers must be 0 or more, got \[-1, 2\]"),
@@ -146,7 +146,7 @@ def test_bad_options_are_named(make, message: str) -> None:
 
 def test_static_layers_the_model_lacks_are_named(model, cache) -> None:
     with pytest.raises(ValueError, match=r"layers \[3, 40\] of a model with 3 layers"):
-        decode(model, cache, StaticAttention(16, [1, 3, 40], 4), steps=1)
+        decode(model, cache, StaticAttention(FINE, [1, 3, 40]), steps=1)
 
 
 HEADS, KV_HEADS, DIM = 4, 2, 8

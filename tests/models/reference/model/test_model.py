@@ -13,10 +13,12 @@ from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model import step as step_module
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.spec_decode.tree import TokenTree
 from tests.support.attention_cases import path_to, random_tokens, tiny_config
 
 TOLERANCE = 2e-5  # of logits of order 1, float32, different shapes of the same products
+FINE = GuessRange.both_ends(16, 4)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def test_blocks_of_queries_equal_one_block(model: ReferenceLlama, monkeypatch: p
     for policy, tree in (
         (None, None),
         (None, TokenTree.from_parents(parents)),
-        (SinkAttention(16, 4), TokenTree.from_parents(parents)),
+        (SinkAttention(FINE), TokenTree.from_parents(parents)),
     ):
         expected = model.forward(tokens, filled(model, 60), policy=policy, tree=tree, logits="all")
         with monkeypatch.context() as patch:
@@ -58,7 +60,7 @@ def test_blocks_of_queries_equal_one_block(model: ReferenceLlama, monkeypatch: p
         torch.testing.assert_close(blocked, expected, rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("policy", [None, ExactAttention(16, 4), SinkAttention(16, 4)], ids=["dense", "exact", "sink"])
+@pytest.mark.parametrize("policy", [None, ExactAttention(FINE), SinkAttention(FINE)], ids=["dense", "exact", "sink"])
 def test_a_batch_equals_its_users_one_by_one(model: ReferenceLlama, policy) -> None:
     lengths = [50, 50, 3, 90, 31, 32]
     cache = filled(model, *lengths)
@@ -83,7 +85,7 @@ def test_prefill_of_a_batch_equals_its_users_bit_for_bit(model: ReferenceLlama) 
 PARENTS = [-1, 0, 0, 1, 1, 2, -1, 6, 5, 5, 3]
 
 
-@pytest.mark.parametrize("policy", [None, ExactAttention(16, 4)], ids=["dense", "exact"])
+@pytest.mark.parametrize("policy", [None, ExactAttention(FINE)], ids=["dense", "exact"])
 def test_tree_nodes_equal_their_paths_decoded_one_by_one(model: ReferenceLlama, policy) -> None:
     cache = filled(model, 70, 41)
     nodes = torch.tensor([random_tokens(len(PARENTS), seed=20), random_tokens(len(PARENTS), seed=21)])
@@ -132,7 +134,7 @@ def test_views_share_storage_and_lengths(model: ReferenceLlama) -> None:
     cache = filled(model, 12, 30, 7)
     view = cache.view([2, 0])
     assert view.lengths.tolist() == [7, 12]
-    model.forward(torch.tensor([[1], [2]]), view, policy=ExactAttention(4, 1))
+    model.forward(torch.tensor([[1], [2]]), view, policy=ExactAttention(GuessRange.both_ends(4, 1)))
     assert cache.lengths.tolist() == [13, 30, 8]
     copy = view.clone()
     copy.truncate(1)

@@ -19,7 +19,7 @@ CONFIG = tiny_config(max_position_embeddings=1024)
 BUDGET = Predictor.parse("own decay=0.5 budget=0.6")
 POLICIES = {
     "alspec": lambda: ALSpecAttention(0.6, 32),
-    "alignment 1": lambda: ALSpecAttention(0.6, 48, 1),
+    "alignment 1": lambda: ALSpecAttention(0.6, GuessRange.both_ends(48, 1)),
     "short tail": lambda: ALSpecAttention(0.6, GuessRange(32, 64, 32)),
     "sink": lambda: SinkAttention(64),
     "static": lambda: StaticAttention(32, [0, 2]),
