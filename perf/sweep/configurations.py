@@ -32,8 +32,6 @@ FAMILIES: dict[str, dict[str, Value]] = {
     "tree_attention": {
         "context": 1024, "nodes": 16, "heads": 32, "kv_heads": 8, "head_dim": 128, "workers": 0, "dtype": "bfloat8_b"
     },
-    "exchange": {"mesh": "2x1", "columns": 4096},
-    "gate": {"part": "close"},
     "collective": {"op": "all_gather", "mesh": "1x2", "columns": 4096},
     "decode_op": {"op": "norm", "tp": 1, "context": 1024},
     "sampling": {"method": "argmax", "vocab": 128256, "drafted": 3, "users": 1},
@@ -48,7 +46,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "flash_decode.variant": ("stock", "exact", "guess", "speculative"),
     "flash_decode.dtype": ("bfloat16", "bfloat8_b"),
     "tree_attention.dtype": ("bfloat16", "bfloat8_b"),
-    "gate.part": ("close", "skipped", "open"),
     "collective.op": ("all_gather", "reduce_scatter", "all_reduce"),
     "decode_op.op": DECODE_OPS,
     "sampling.method": ("argmax", "topk", "exact", "sigmoid"),
@@ -149,8 +146,6 @@ _OPS = """\
 flash_decode variant=stock,exact,guess,speculative context=1024,4096,32768,131072 chunk_size=128,256
 flash_decode variant=stock,exact context=1024 users=4,8
 tree_attention context=1024,4096 nodes=4,16,64
-exchange mesh=2x1,2x2,2x4
-gate part=close,skipped,open
 collective op=all_gather,reduce_scatter,all_reduce mesh=1x2,1x4,1x8
 sampling method=argmax,topk,exact,sigmoid
 """
@@ -164,9 +159,7 @@ matmul k=64 n=64,128 dtype=bfloat16 layout=interleaved cores=1
 flash_decode variant=stock,exact,speculative context=128,256 chunk_size=32 heads=4 kv_heads=1 head_dim=64 workers=1 \
 dtype=bfloat16
 tree_attention context=128 nodes=4 heads=4 kv_heads=1 head_dim=64 workers=1 dtype=bfloat16
-gate part=close,skipped,open
 collective mesh=1x2 columns=64
-exchange mesh=2x1 columns=32
 sampling method=argmax,exact,sigmoid vocab=1024 drafted=1
 decode model=tiny context=128,256 chunk_size=32 attention=stock,exact precision=bfloat16
 decode model=tiny mesh=2x1 context=256 chunk_size=32 attention=speculative precision=bfloat16

@@ -41,11 +41,7 @@ from perf.step.shapes import Shape
 from perf.sweep.configurations import Configuration
 from perf.sweep.table import FAILED, NOT_RUN, PASS
 from perf.sweep.timers import Launch, NoProfiler, measure, realtime_timer
-from tt_kernels.common.peer import ChipPairs
-from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, MAX_USERS, priority_row
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.compute_gate.op import clear_compute_gate, set_compute_gate
-from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
 from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
 from tt_kernels.tree_attention.op import ProgramConfig as TreeConfig
@@ -137,32 +133,6 @@ def _tree_attention(mesh, c: Configuration) -> Launch:
     prefix, intervals = words(mesh, [context - nodes]), words(mesh, [[enter, leave]])
     config = TreeConfig(workers_per_head=c["workers"] or None)
     return Launch(partial(tree_attention, q, k, v, prefix, intervals, program_config=config), "TreeAttention")
-
-
-def _exchange(mesh, c: Configuration) -> Launch:
-    plan = c.mesh
-    if plan.sp != 2:
-        raise UnsupportedError(f"an exchange is between the two rows of a mesh, got {plan}")
-    exchange = DeviceExchange(ChipPairs(mesh), users=1, timeout_s=EXCHANGE_TIMEOUT_S)
-    rows = torch.stack([priority_row(value).reshape(1, MAX_USERS) for value in (HOLDS_EXACT, HOLDS_GUESS)])
-    priority = ttnn.from_torch(
-        rows.reshape(2, 1, 1, MAX_USERS), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=mesh,
-        mesh_mapper=ttnn.ShardTensor2dMesh(mesh, mesh_shape=plan.shape, dims=(0, None)),
-    )  # fmt: skip
-    tensor = tile(mesh, (1, 1, 1, c["columns"]))
-    return Launch(partial(exchange, tensor, priority), "DeviceExchange", check=exchange.check)
-
-
-def _gate(mesh, c: Configuration) -> Launch:
-    priority = words(mesh, priority_row(0), "uint32")  # 0 closes it
-    close = partial(set_compute_gate, priority, users=1)
-    opening = partial(clear_compute_gate, mesh)
-    if c["part"] == "close":
-        return Launch(close, "SetComputeGate", after=opening)
-    if c["part"] == "open":
-        return Launch(opening, "ClearComputeGate", before=close)
-    x = tile(mesh, (1, 1, TILE, TILE))
-    return Launch(partial(ttnn.add, x, x), before=close, after=opening)
 
 
 def _collective(mesh, c: Configuration) -> Launch:
@@ -291,7 +261,7 @@ def _decode_op(mesh, c: Configuration) -> Launch:
     return Launch(product)
 
 
-MAKERS = (_matmul, _flash_decode, _tree_attention, _exchange, _gate, _collective, _sampling, _decode_op, _decode)
+MAKERS = (_matmul, _flash_decode, _tree_attention, _collective, _sampling, _decode_op, _decode)
 
 
 def main(arguments: list[str]) -> int:

@@ -53,7 +53,7 @@ def grid_of(configuration: Configuration) -> str:
     }
     if needs_whole.get(family):
         return whole
-    return {"decode": "4x1", "collective": "4x2", "exchange": "4x2"}.get(family, "1x1")
+    return {"decode": "4x1", "collective": "4x2"}.get(family, "1x1")
 
 
 def on_simulated_chips(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:

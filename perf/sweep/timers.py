@@ -28,21 +28,14 @@ def nothing() -> None:
 
 @dataclass
 class Launch:
-    """run: what is timed. code: op code of programs that ttnn knows as a generic op. before, after: each time, not
-    timed. compiled: once, after the first run, which compiles. check: raises where what ran went wrong on a chip.
-    model: of a decode step, else None."""
+    """run: what is timed. code: op code of programs that ttnn knows as a generic op. compiled: once, after the first run,
+    which compiles. check: raises where what ran went wrong on a chip. model: of a decode step, else None."""
 
     run: Callable[[], Any]
     code: str = "GenericOp"
-    before: Callable[[], Any] = nothing
-    after: Callable[[], Any] = nothing
     compiled: Callable[[], Any] = nothing
     check: Callable[[], Any] = nothing
     model: Any = None
-
-    def compile(self) -> None:
-        for call in (self.before, self.run, self.after, self.compiled):
-            call()
 
 
 # Op codes of tt-metal's device operations, for ttnn's names that launch them, less "DeviceOperation".
@@ -124,15 +117,14 @@ def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) ->
     import ttnn
 
     labels = Labels()
-    launch.compile()
+    launch.run()
+    launch.compiled()
     if launch.model is not None and "TT_METAL_SLOW_DISPATCH_MODE" not in os.environ:
         chips = replayed(mesh, timer, launch.run, labels.of_model(launch.model))
     else:
-        launch.before()
         ttnn.synchronize_device(mesh)
         with labels.of_model(launch.model) if launch.model is not None else labels.taken():
             chips = timer(launch.run)
-        launch.after()
     launch.check()
     size = mesh.compute_with_storage_grid_size()
     return rows_of(chips, labels, launch, configuration, size.x * size.y)

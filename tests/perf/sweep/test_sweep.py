@@ -22,6 +22,7 @@ from perf.sweep.table import HEADER, KERNEL_NS, PASS, Block, opened, read
 from runtime_patches.board.runtime_root import find_ttnn_dir
 
 WO = Configuration.make("matmul")
+OTHER = Configuration.make("sampling")
 CONFIGURATIONS = product("matmul", k=[64, 128, 256, 512])
 
 
@@ -79,7 +80,7 @@ def test_suites_hold_what_they_should():
 @pytest.mark.parametrize(
     ("family", "options", "grids"),
     [
-        ("gate", {}, ["1x1"]),
+        ("sampling", {}, ["1x1"]),
         ("collective", {}, ["4x2"]),
         ("flash_decode", {"variant": "exact", "heads": 4, "kv_heads": 1, "workers": [1, 3]}, ["1x1", "4x1"]),
         ("flash_decode", {"variant": "speculative", "heads": 4, "kv_heads": 1, "workers": [1, 3]}, ["4x2", "8x2"]),
@@ -92,8 +93,10 @@ def test_a_chip_has_as_few_cores_as_an_op_asks_for(family, options, grids):
 
 def test_suites_from_a_file(tmp_path):
     path = tmp_path / "mine"
-    path.write_text("matmul k=64,128 n=64\ngate part=close,open\n")
-    assert from_file(path) == product("matmul", k=[64, 128], n=64) + product("gate", part=["close", "open"])
+    path.write_text("matmul k=64,128 n=64\ncollective op=all_gather,all_reduce\n")
+    assert from_file(path) == product("matmul", k=[64, 128], n=64) + product(
+        "collective", op=["all_gather", "all_reduce"]
+    )
     with pytest.raises(ValueError, match="1 x 128 cores are more than the 8x8 of a chip"):
         grid_of(Configuration.make("flash_decode", workers=16))
 
@@ -106,8 +109,8 @@ def test_suites_from_a_file(tmp_path):
         ("matmul kk=3", "cannot read 'kk=3'"),
         ("matmul k=x", "k must be a whole number, got 'x'"),
         ("matmul k=0", "matmul.k must be at least 1, got 0"),
-        ("gate part=half", "gate.part must be one of close, skipped, open, got 'half'"),
-        ("exchange mesh=3x3", "no mesh 3x3"),
+        ("collective mesh=3x3", "no mesh 3x3"),
+        ("collective op=half", "collective.op must be one of all_gather, reduce_scatter, all_reduce, got 'half'"),
         ("flash_decode context=9000000", "context=9000000 take 18.2 GiB, a chip has 12"),
     ],
 )
@@ -143,9 +146,9 @@ def test_a_csv_shows_its_sweep(tmp_path, capsys):
     """The time of what passed, and the reason of what did not."""
     csv = tmp_path / "a.csv"
     one(answering([ROW] * 2), csv)
-    one(answering([], table.NOT_RUN, "a reason"), csv, configurations=[Configuration.make("gate")])
+    one(answering([], table.NOT_RUN, "a reason"), csv, configurations=[OTHER])
     code, text = run(capsys, "--csv", csv)
-    assert code == 0 and f"| {WO.name} | sim | 2 | 2 |" in text and "NOT_RUN gate part=close (sim): a reason" in text
+    assert code == 0 and f"| {WO.name} | sim | 2 | 2 |" in text and f"NOT_RUN {OTHER.name} (sim): a reason" in text
 
 
 def test_a_sweep_that_is_over_runs_nothing_again(tmp_path, capsys):
@@ -154,7 +157,7 @@ def test_a_sweep_that_is_over_runs_nothing_again(tmp_path, capsys):
     before = csv.read_bytes()
     assert one(saying("raise SystemExit(3)"), csv) == [] and csv.read_bytes() == before
     assert "1 of 1 configurations are in" in capsys.readouterr().out
-    one(answering([ROW]), csv, configurations=[WO, Configuration.make("gate")])
+    one(answering([ROW]), csv, configurations=[WO, OTHER])
     assert csv.read_bytes().startswith(before) and len(read(csv)) == 2
 
 
@@ -235,7 +238,7 @@ def test_an_interrupted_sweep_ends_its_workers(tmp_path):
 )
 def test_a_configuration_that_fails_is_a_row(tmp_path, start, status, says):
     """And the next one runs; --retry-failed runs it again, and only it."""
-    csv, other = tmp_path / "a.csv", Configuration.make("gate")
+    csv, other = tmp_path / "a.csv", OTHER
     (found,) = one(start, csv, timeout_s=1.0 if "within" in says else 60.0)
     assert found.status == status
     one(answering([ROW]), csv, configurations=[WO, other])

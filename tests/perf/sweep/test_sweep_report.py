@@ -83,7 +83,7 @@ def report_of(csv: Path, answer: Path, *options: str) -> str:
 
 
 # `python -m perf.sweep --suite tiny --source sim --csv tests/perf/sweep/golden_sweep.csv`
-# in several goes; kernel durations and gaps of the first 17 derived, by the rule of rows_of, from recorded cycles.
+# in several goes; kernel durations and gaps of the first 13 derived, by the rule of rows_of, from recorded cycles.
 GOLDEN = Path(__file__).with_name("golden_sweep.csv")
 
 
@@ -139,8 +139,6 @@ def test_what_the_golden_sweep_holds():
         assert {row[GROUP] for row in step} == {FIRST, MID, TAIL}
         codes = [row["OP CODE"] for row in step if row[GROUP] == MID]
         assert codes.count("MatmulDeviceOperation") == 5 and codes.count("LayerNormDeviceOperation") == 2
-    skipped, closed = (ns_of(by_name[f"gate part={part}"].rows[0]) for part in ("skipped", "close"))
-    assert skipped < closed
 
 
 SUITE = """\
