@@ -28,8 +28,8 @@ def nothing() -> None:
 
 @dataclass
 class Launch:
-    """run: what is timed. code: op code of programs that ttnn knows as a generic op. compiled: once, after the first run,
-    which compiles. check: raises where what ran went wrong on a chip. model: of a decode step, else None."""
+    """run: what is timed. code: op code of programs that ttnn knows as a generic op. compiled: once, after the first
+    run, which compiles. check: raises where what ran went wrong on a chip. model: of a decode step, else None."""
 
     run: Callable[[], Any]
     code: str = "GenericOp"
