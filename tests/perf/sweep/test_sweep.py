@@ -80,7 +80,7 @@ def test_suites_hold_what_they_should():
 @pytest.mark.parametrize(
     ("family", "options", "grids"),
     [
-        ("sampling", {}, ["1x1"]),
+        ("sampling", {"vocab": [1024, 128256]}, ["1x1", "8x8"]),
         ("collective", {}, ["4x2"]),
         ("flash_decode", {"variant": "exact", "heads": 4, "kv_heads": 1, "workers": [1, 3]}, ["1x1", "4x1"]),
         ("flash_decode", {"variant": "speculative", "heads": 4, "kv_heads": 1, "workers": [1, 3]}, ["4x2", "8x2"]),
