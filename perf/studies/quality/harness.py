@@ -4,7 +4,7 @@
 
 It is lm-eval's own command with one model more, `alspec`, and hits at the end (docs/on_a_gpu.md):
 
-    python -m perf.studies.quality.harness --model alspec --model_args pretrained=FOLDER,threshold=0.1 --tasks gsm8k_cot
+    python -m perf.studies.quality.harness run --model alspec --model_args pretrained=FOLDER --tasks gsm8k_cot
 
 Generation prefills exactly and speculates in every decode step, as on the device and in the ALSpec paper's table 1.
 Likelihoods are whole texts, every token a decode step (its section 5.1), one after the other.
@@ -107,8 +107,10 @@ class SpeculatingLM(HFLM):
         return logits
 
 
-def main() -> int:
-    """Run lm-eval's command, and print hits; return 0."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run lm-eval's command, which reads sys.argv, and print hits; return 0."""
+    if argv is not None:
+        sys.argv = [sys.argv[0], *argv]
     cli_evaluate()
     if (lm := SpeculatingLM.last) is not None:
         rate = "none verified" if lm.hit_rate is None else f"{lm.hit_rate:.1%}"
