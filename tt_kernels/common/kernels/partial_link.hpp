@@ -105,11 +105,12 @@ private:
         const uint64_t to = to_ + get_write_ptr(gathered) + slot * tiles * float32_bytes;
         const uint64_t row_max_to = to_ + get_write_ptr(gathered_row_max) + slot * tile_rows::tile_bytes;
         tile_rows::for_each_piece(begin, end, [&](uint32_t offset, uint32_t bytes) {
+            noc_async_write_one_packet_set_state(to, 2 * bytes);
             for (uint32_t at = 2 * offset; at < tiles * float32_bytes; at += float32_bytes) {
-                noc_async_write<2 * tile_rows::face_bytes>(state + at, to + at, 2 * bytes);
+                noc_async_write_one_packet_with_state(state + at, static_cast<uint32_t>(to) + at);
             }
             if (offset / tile_rows::face_bytes % tile_rows::faces_across == 0) {  // only column 0 counts
-                noc_async_write<tile_rows::face_bytes>(row_max + offset, row_max_to + offset, bytes);
+                noc_async_write_one_packet(row_max + offset, row_max_to + offset, bytes);
             }
         });
     }
