@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # How the parts of a layer are named whose programs are generic ops to ttnn.
 ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
-DECODE_PRODUCT, GATED_PRODUCT = "decode_product", "gated_product"
+DECODE_PRODUCT, BANKED_PRODUCT, GATED_PRODUCT = "decode_product", "banked_product", "gated_product"
 ROTATED_HEADS, CACHED_HEADS = "rotated_heads", "cached_heads"
 
 
@@ -101,6 +101,7 @@ class Labels:
             (type(attention), "__call__", ATTENTION),
             (AllReduce, "__call__", ALL_REDUCE),
             (modules, "decode_product", DECODE_PRODUCT),
+            (modules, "banked_product", BANKED_PRODUCT),
             (modules, "gated_product", GATED_PRODUCT),
             (layouts, "rotated_heads", ROTATED_HEADS),
             (layouts, "cached_heads", CACHED_HEADS),
@@ -138,13 +139,13 @@ def each_call(note: Callable[[str, Callable[[], Any], list[Any], str | None], An
         yield
 
 
-# What a layer does in a decode step.
-PARTS = ("project_qkv", "attend", "after_attention")
+# What a layer does in a decode step, and in a prefill.
+PARTS = ("project_qkv", "attend", "after_attention", "prefill")
 
 
 @contextlib.contextmanager
 def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
-    """Inside, now["layer"] is the number of the layer whose part of a decode step runs."""
+    """Inside, now["layer"] is the number of the layer whose part of a pass runs."""
     with contextlib.ExitStack() as stack:
         for index, layer in enumerate(model.layers):
             for part in PARTS:

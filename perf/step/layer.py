@@ -9,7 +9,8 @@ judged against torch with the weights as the chip holds them ("held") and as the
 executes the layer over weights that nobody wrote, for its cycles. A token of all layers is then the embedding, as many
 such layers, the norm and all pieces; the last layer's other formats and joining the pieces are not counted. Of several
 chips (`--tp`) each runs its part; two all-reduces per layer take what perf/data/ops/all_reduce.json has of them, in
-place of the part's norms and adds, and the embedding's gather what perf/data/paper_cycles.csv has.
+place of the part's norms and adds, and the embedding's gather what perf/data/paper_cycles.csv has. `--stages prefill
+--weights blank` runs one layer over a prompt of --contexts tokens in place of a step.
 
 Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
 Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
@@ -45,7 +46,7 @@ VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
 OP_KEYS = (*KEYS, "number")
 OP_VALUES = ("op", "shape", "cores", "cycles", "bytes", "of_roofline")
 RANDOM, BLANK = WEIGHTS = "random", "blank"
-EMBEDDING, LAYER, HEAD, TOKEN = "embedding", "layer", "head", "token"
+EMBEDDING, LAYER, HEAD, TOKEN, PREFILL = "embedding", "layer", "head", "token", "prefill"
 CORES = 64
 THIN_MLP, THIN_CONTEXT = 384, 128  # of the layer before the LM head
 TIMEOUT_S = 3 * 3600
@@ -96,24 +97,34 @@ def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float] | None:
 
 
 def run(
-    config: LlamaConfig, sharding: str, context: int, weights: str = RANDOM, grid: str = FULL_GRID
+    config: LlamaConfig,
+    sharding: str,
+    context: int,
+    weights: str = RANDOM,
+    grid: str = FULL_GRID,
+    prefill: bool = False,
 ) -> dict[str, Any]:
     """Measure one layer of `config`, and embedding and head of its vocabulary, in a process of its own: see
-    `layer_device.measure_layer`. Raises SystemExit with what went wrong there."""
+    `layer_device.measure_layer`; or one layer of a prefill: see `measure_prefill`. Raises SystemExit with what went
+    wrong there."""
     formats = vars(formats_of(config).of_layer(0))
     asked = {"config": asdict(config.with_layers(1)), "formats": formats, "sharding": sharding, "context": context}
-    work = {"work": "layer", "asked": asked | {"blank": weights == BLANK}}
+    work = {"work": "layer", "asked": asked | {"blank": weights == BLANK, "prefill": prefill}}
     return measure_apart("perf.step", work, Chip(grid, timed=True).environment(), TIMEOUT_S)
 
 
-def work(config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool) -> dict[str, Any]:
+def work(
+    config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool, prefill: bool
+) -> dict[str, Any]:
     """Measure in this process."""
     from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig
-    from perf.step.layer_device import measure_layer
+    from perf.step.layer_device import measure_layer, measure_prefill
 
     shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
     precision = PrecisionConfig("performance", LayerPrecision(**formats))
     with Chip(FULL_GRID, timed=True).opened() as device:
+        if prefill:
+            return measure_prefill(device, shape, precision, sharding, context)
         return measure_layer(device, shape, precision, sharding, context, blank)
 
 
@@ -135,6 +146,10 @@ class Rows:
                 layer = replace(part_of(config, self.tp), vocab_size=THIN_VOCABULARY)
                 key = shared | {"tp": self.tp, "context": context, "sharding": sharding}
                 self._measure(layer, key, (LAYER, EMBEDDING), context, "layer")
+            for context in contexts if PREFILL in stages else ():
+                layer = replace(part_of(config, self.tp), vocab_size=THIN_VOCABULARY)
+                key = shared | {"tp": self.tp, "context": context, "sharding": sharding}
+                self._measure(layer, key, (PREFILL,), context, "layer")
             if HEAD in stages:
                 thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
                 head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))
@@ -148,10 +163,11 @@ class Rows:
         """Run a step and add its `stages`, of which the first is judged by the values of `judged`."""
         if self.steps.has({**key, "stage": stages[-1]}):
             return
-        found = run(config, str(key["sharding"]), context, str(key["weights"]))
+        found = run(config, str(key["sharding"]), context, str(key["weights"]), prefill=stages[0] == PREFILL)
         told = ops_of(found["programs"])
         for stage in stages:
-            where, own = {**key, "stage": stage}, [op for op in told if op["part"] == stage]
+            part = LAYER if stage == PREFILL else stage
+            where, own = {**key, "stage": stage}, [op for op in told if op["part"] == part]
             numbered = enumerate({name: op[name] for name in OP_VALUES} for op in own)
             self.ops.append([{**where, "number": number, **op} for number, op in numbered])
             values = dict.fromkeys(ERRORS) | (found["values"].get(judged, {}) if stage == stages[0] else {})
@@ -199,11 +215,14 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--tp", type=int, default=1, help="run the part of one of so many chips")
     parser.add_argument("--contexts", type=int, nargs="+", default=[1024], metavar="TOKENS")
     parser.add_argument("--shardings", nargs="+", choices=DECODE_SHARDINGS, default=list(DECODE_SHARDINGS))
-    parser.add_argument("--stages", nargs="+", choices=(LAYER, HEAD), default=[LAYER, HEAD], help="(default: both)")
+    stages = (LAYER, HEAD, PREFILL)
+    parser.add_argument("--stages", nargs="+", choices=stages, default=[LAYER, HEAD], help="(default: layer head)")
     parser.add_argument("--weights", choices=WEIGHTS, default=RANDOM, help="blank: for cycles (default: %(default)s)")
     parser.add_argument("--csv", type=Path, default=STEPS, help="where the rows are, and go (default: %(default)s)")
     options = parser.parse_args(argv)
     config = preset(options.model)
+    if PREFILL in options.stages and options.weights != BLANK:
+        parser.error(f"--stages {PREFILL} is for its cycles alone: it needs --weights {BLANK}")
     try:
         part = part_of(config, options.tp)
         head_pieces(config)

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A decode step of a few layers on one simulated chip, every program timed, and a prefill; their values judged against
-torch."""
+"""A decode step of a few layers on one simulated chip and a layer of a prefill, every program timed; values of both
+judged against torch."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from loguru import logger
 from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD, random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.tt.attention_policies import StepInputs
+from models.llama31_8b.tt.layer import Pass
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.model import TtLlama, read
 from models.llama31_8b.tt.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
+from models.llama31_8b.tt.prefill import padded_rows
 from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.sharding import hidden_shards
 from models.llama31_8b.tt.weights import EMBEDDING as TABLE
 from models.llama31_8b.tt.weights import WeightStore
 from perf.footprint.mesh_build import blank_weights
-from perf.lib.launch_labels import ATTENTION, DECODE_PRODUCT, Label, Labels, Tensor
+from perf.lib.launch_labels import ATTENTION, BANKED_PRODUCT, DECODE_PRODUCT, Label, Labels, Tensor
 from perf.lib.tensors import errors_of
 from perf.step.device import SEED, fill
 from perf.step.shapes import TOKEN
@@ -112,6 +115,27 @@ def measure_layer(
     if not isinstance(store, HeldWeights):
         return {"programs": programs, "values": {}}
     return {"programs": programs, "values": _judged(store, config, state, caches, [TOKEN], residual, logits)}
+
+
+def measure_prefill(
+    mesh: ttnn.MeshDevice, config: LlamaConfig, formats: PrecisionConfig, sharding: str, tokens: int
+) -> dict[str, Any]:
+    """Run the first layer over a prompt of one user, whose tokens fill a chunk or a part of one; weights are allocated,
+    not written. Returns as `measure_layer` does, without values."""
+    timeline, labels = Timeline(mesh), Labels()
+    state, store = blank_weights(config, mesh, MeshShape(*mesh.shape))
+    settings = ModelSettings(capacity=padded_rows(tokens), precision=formats, decode_sharding=sharding, zeroed=False)
+    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
+    chunk = model.chunk([TOKEN] * tokens, user=0, start=0)
+    inputs = StepInputs(chunk.inputs.tokens, chunk.inputs.start, chunk.inputs.angles)
+    step = Pass(model.rows, model.rows.angles(model.rope, inputs.angles), model.attention, inputs)
+    x = model.embedding(inputs.tokens, model.rows.memory)
+    timeline.start()
+    with labels.of_model(model):
+        model.layers[0].prefill(x, model.cache, chunk, step)
+    (spans,) = timeline.stop()
+    logger.info("the layer is done")
+    return {"programs": programs_of(spans, labels), "values": {}}
 
 
 def judge_layer(
@@ -231,7 +255,7 @@ def programs_of(spans: list[ProgramSpan], labels: Labels) -> list[dict[str, Any]
 
 def is_product(label: Label) -> bool:
     """Return whether a call multiplies its first tensor by a weight, its second."""
-    return label.name == "linear" or label.part == DECODE_PRODUCT
+    return label.name in ("linear", "minimal_matmul") or label.part in (DECODE_PRODUCT, BANKED_PRODUCT)
 
 
 def shape_of(label: Label) -> str:

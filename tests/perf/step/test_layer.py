@@ -9,13 +9,14 @@ from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.tiny import BANKED
-from perf.lib.launch_labels import DECODE_PRODUCT
+from perf.lib.launch_labels import BANKED_PRODUCT, DECODE_PRODUCT
 from perf.step import layer as bench
 from perf.step import values as judge
 from perf.step.__main__ import main
 from perf.step.shapes import head_pieces, part_of
 
 LLAMA = preset("llama-3.1-8b")
+PRODUCTS = ("linear", "minimal_matmul", DECODE_PRODUCT, BANKED_PRODUCT)
 
 
 def program(part: str, start: int, end: int, read: int = 0) -> dict:
@@ -69,6 +70,7 @@ def test_a_chips_part_keeps_the_hidden_size_and_the_head_has_equal_pieces():
         (["--contexts", "131072"], "llama-3.1-8b with 131072 positions, interleaved needs 16951869440 bytes per chip"),
         (["--model", "llama-3.1-70b"], "leaves 64 query heads per chip"),
         (["--tp", "3"], "no mesh 1x3"),
+        (["--stages", "prefill"], "--stages prefill is for its cycles alone: it needs --weights blank"),
     ],
 )
 def test_what_no_chip_holds_is_refused_in_a_line_before_any_work(arguments, words, tmp_path, capsys, monkeypatch):
@@ -83,8 +85,9 @@ def test_what_no_chip_holds_is_refused_in_a_line_before_any_work(arguments, word
 def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys):
     asked = []
 
-    def measured(config, sharding, context, weights):
-        asked.append((config.num_attention_heads, config.vocab_size, sharding, context, weights))
+    def measured(config, sharding, context, weights, prefill):
+        work = "prefill" if prefill else weights
+        asked.append((config.num_attention_heads, config.vocab_size, sharding, context, work))
         values = dict.fromkeys(bench.ERRORS, 0.5)
         return {"programs": PROGRAMS, "values": {"layer": values, "logits": values} if weights == "random" else {}}
 
@@ -94,8 +97,9 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
     main([*command, "--shardings", "sharded"])
     main([*command, "--contexts", "1024", "4096", "--shardings", "sharded"])
     main([*command, "--weights", "blank", "--shardings", "sharded", "--stages", "layer"])
+    main([*command, "--weights", "blank", "--shardings", "sharded", "--stages", "prefill", "--contexts", "128"])
     layer, head = (32, 384, "sharded", 1024), (4, 10688, "sharded", 128)
-    later = [(*layer[:3], 4096, "random"), (*layer, "blank")]
+    later = [(*layer[:3], 4096, "random"), (*layer, "blank"), (*layer[:3], 128, "prefill")]
     assert asked == [(*layer, "random"), (*head, "random"), *later]
     kept = bench.Rows(tmp_path / "steps.csv", LLAMA, 1)
     steps = kept.steps.rows()
@@ -104,10 +108,12 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
         *(("1024", "layer"), ("1024", "embedding"), ("", "head"), ("1024", "token")),
         *(("4096", "layer"), ("4096", "embedding"), ("4096", "token")),
         *(("1024", "layer"), ("1024", "embedding"), ("1024", "token")),
+        ("128", "prefill"),
     ]
+    assert steps[-1]["cycles"] == "200", "of the layer's programs"
     assert [row["pcc_held"] for row in steps if row["stage"] == "layer"] == ["0.5", "0.5", ""]
     assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 12 * 90)] * 3
-    assert len(kept.ops.rows()) == 3 + 2 + 3 + 3
+    assert len(kept.ops.rows()) == 3 + 2 + 3 + 3 + 2
     assert "pcc_held 0.5" in capsys.readouterr().out
 
 
@@ -122,7 +128,7 @@ def test_a_tiny_layer_is_executed_timed_and_judged(sharding):
     for what, values in found["values"].items():
         logger.info(bench.report({"sharding": sharding, "values": what}, ops, values))
         assert values["pcc_held"] >= 0.998 and values["error_held"] < values["error_given"]
-    products = [op["shape"] for op in ops if op["op"] in ("linear", DECODE_PRODUCT)]
+    products = [op["shape"] for op in ops if op["op"] in PRODUCTS]
     assert products == ["384x256", "128x384", "384x896", "448x384", "384x384"]
     assert {op["part"] for op in ops} == {"embedding", "layer", "head"} and min(op["cycles"] for op in ops) > 0
     (attention,) = [op for op in ops if op["op"] == "attention"]
@@ -135,6 +141,10 @@ def test_a_tiny_layer_is_executed_timed_and_judged(sharding):
     for op, other in zip(ops, again, strict=True):  # not equal: buffers lie elsewhere
         assert other["cycles"] == pytest.approx(op["cycles"], rel=0.1), op["op"]
     assert bench.sums_of(again)["cycles"] == pytest.approx(bench.sums_of(ops)["cycles"], rel=0.02)
+    prompt = bench.ops_of(bench.run(config, sharding, 96, "blank", grid, prefill=True)["programs"])
+    logger.info(bench.report({"sharding": sharding, "prefill": 96}, prompt, {}))
+    assert {op["part"] for op in prompt} == {"layer"} and min(op["cycles"] for op in prompt) > 0
+    assert [op["shape"] for op in prompt if op["op"] in PRODUCTS] == ["384x256", "128x384", "384x896", "448x384"]
 
 
 def tiny_layer(mesh, config):
