@@ -12,6 +12,7 @@ what it saves in time.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from loguru import logger
@@ -118,10 +119,23 @@ def layer_groups(num_layers: int, size: int) -> list[list[int]]:
     return [list(range(a, b)) for a, b in zip(starts, [*starts[1:], num_layers])]
 
 
-def resolve(num_layers: int, fuzzy: int | None) -> list[list[int]] | None:
-    """Return None (sequential) for None or size 1, and table 6 for another size."""
-    groups = [] if fuzzy is None else layer_groups(num_layers, fuzzy)
-    return groups if any(len(group) > 1 for group in groups) else None
+def check_groups(num_layers: int, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return a custom strategy as lists. Raises ValueError unless it names every layer once, in order."""
+    listed = [list(group) for group in groups]
+    if not all(listed) or [layer for group in listed for layer in group] != list(range(num_layers)):
+        raise ValueError(
+            f"a layer-parallel strategy must list layers 0 to {num_layers - 1} once, in order, in groups "
+            f"that are not empty; got {listed}"
+        )
+    return listed
+
+
+def resolve(num_layers: int, fuzzy: int | Sequence[Sequence[int]] | None) -> list[list[int]] | None:
+    """Return None (sequential) for None or size 1, table 6 for a size, and a list as it is, checked."""
+    if fuzzy is None:
+        return None
+    groups = layer_groups(num_layers, fuzzy) if isinstance(fuzzy, int) else check_groups(num_layers, fuzzy)
+    return None if all(len(group) == 1 for group in groups) else groups
 
 
 def weights_read(config: LlamaConfig) -> int:

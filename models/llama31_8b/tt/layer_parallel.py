@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config import LlamaConfig
-from ..spec_decode.draft_settings import layer_groups
+from ..spec_decode.draft_settings import check_groups, layer_groups
 from .dram_budget import Budget
 from .mesh import TILE, MeshShape
 from .precision import LayerPrecision, PrecisionConfig, PrecisionError, bytes_of
@@ -63,13 +63,14 @@ class LayerAssignment:
     groups: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def make(cls, config: LlamaConfig, mesh: MeshShape, fuzzy: int) -> LayerAssignment:
-        """fuzzy: layers in parallel, by the strategies of table 6 (1 is sequential).
+    def make(cls, config: LlamaConfig, mesh: MeshShape, fuzzy: int | Sequence[Sequence[int]]) -> LayerAssignment:
+        """fuzzy: layers in parallel, by the strategies of table 6 (1 is sequential), or the groups themselves.
 
-        Raises ValueError for a size that the model does not have, MeshError for a model that the TP group, or
+        Raises ValueError for a size or groups that the model does not have, MeshError for a model that the TP group, or
         the chips of one layer, cannot hold in whole heads.
         """
-        groups = layer_groups(config.num_hidden_layers, fuzzy)
+        layers = config.num_hidden_layers
+        groups = layer_groups(layers, fuzzy) if isinstance(fuzzy, int) else check_groups(layers, fuzzy)
         assignment = cls(config, mesh, tuple(map(tuple, groups)))
         mesh.check_model(config)
         for stage in assignment.parallel_stages:

@@ -204,13 +204,14 @@ class ReferenceLlama(nn.Module):
         commit: False leaves cache.lengths, for KVCache.keep or commit to advance.
         logits: "last" -> float32 [batch, 1, vocab], "all" -> [batch, T, vocab], "none" -> None.
         hidden: return (logits, hidden states after the final norm, [batch, T, hidden_size]).
-        Raises ValueError for shapes, ids or options out of range, and ContextLengthError for too many tokens;
+        Raises ValueError for shapes, ids, groups or options out of range, and ContextLengthError for too many tokens;
         nothing is written then.
         """
         if tokens.ndim != 2 or tokens.shape[0] != cache.batch or not tokens.shape[1]:
             raise ValueError(f"tokens have shape {list(tokens.shape)}; expected [{cache.batch}, T] with T >= 1")
         if logits not in ("last", "all", "none"):
             raise ValueError(f"logits must be 'last', 'all' or 'none', got {logits!r}")
+        groups = self._check_groups(layer_groups)
         self._check_ids(tokens)
         batch, count = tokens.shape
         earlier = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
@@ -224,7 +225,7 @@ class ReferenceLlama(nn.Module):
         x = F.embedding(tokens.reshape(-1), self.embedding)
         if len(x) == 1:
             x = x[0]  # a vector: every product below is then matrix times vector
-        for group in layer_groups or [[index] for index in range(self.config.num_hidden_layers)]:
+        for group in groups:
             entry = x
             for index in group:
                 layer = self._layers[index]
@@ -307,6 +308,16 @@ class ReferenceLlama(nn.Module):
                 f"the prompt of user {user} has {tokens} tokens{cached}; the limit is {limit} "
                 f"(cache capacity {cache.capacity}, model context {self.config.max_position_embeddings})"
             )
+
+    def _check_groups(self, layer_groups: Sequence[Sequence[int]] | None) -> Sequence[Sequence[int]]:
+        layers = self.config.num_hidden_layers
+        if layer_groups is None:
+            return [[index] for index in range(layers)]
+        if [index for group in layer_groups for index in group] != list(range(layers)):
+            raise ValueError(
+                f"layer_groups must list layers 0 to {layers - 1} once, in order, got {list(layer_groups)}"
+            )
+        return layer_groups
 
 
 def _frozen(tensor: torch.Tensor) -> nn.Parameter:

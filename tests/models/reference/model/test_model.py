@@ -185,6 +185,12 @@ BAD_CALLS = {
     "wrong batch": (dict(tokens=[[1], [2]]), ValueError, r"tokens have shape \[2, 1\]; expected \[1, T\]"),
     "no tokens": (dict(tokens=[[]]), ValueError, r"shape \[1, 0\]"),
     "logits option": (dict(tokens=[[1]], logits="some"), ValueError, "got 'some'"),
+    "layer missing": (
+        dict(tokens=[[1]], layer_groups=[[0], [2]]),
+        ValueError,
+        r"layers 0 to 2 once.*\[\[0\], \[2\]\]",
+    ),
+    "layers swapped": (dict(tokens=[[1]], layer_groups=[[1, 0], [2]]), ValueError, "in order"),
     "tree too short": (
         dict(tokens=[[1, 2]], tree=TokenTree.from_parents([-1])),
         ValueError,
