@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 import models.llama31_8b.huggingface as alspec
 from models.llama31_8b.huggingface.attention import alspec_attention
 from models.llama31_8b.huggingface.speculation import _ATTRIBUTE
+from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.huggingface.tiny_transformers import decoded, tiny_decoder
 
 THRESHOLD, CHUNK = 0.5, 32
@@ -108,7 +109,9 @@ def averaged(model):
 @pytest.mark.parametrize("make", [copy.deepcopy, saved, averaged])
 def test_a_copy_has_the_settings_and_counters_of_its_own(make) -> None:
     model = tiny_decoder()
-    mine = alspec.AttentionSpeculation(THRESHOLD, CHUNK, 1, step_tokens=7, keep_decisions=True).attach(model)
+    mine = alspec.AttentionSpeculation(
+        THRESHOLD, GuessRange.both_ends(CHUNK, 1), step_tokens=7, keep_decisions=True
+    ).attach(model)
     wanted = decoded(model, text(100), 70)
     counts = mine.totals()
     twin = make(model)

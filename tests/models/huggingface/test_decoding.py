@@ -54,16 +54,18 @@ def test_rows_after_left_padding_decide_as_alone(kind: str, threshold: float, bu
 
 
 @pytest.mark.parametrize(
-    "chunk,alignment", [(32, 32), (16, 1), (GuessRange(16, 48, 16), 32), (GuessRange.by_budget(32, 0.4), 32)]
+    "chunk",
+    [32, GuessRange.both_ends(16, 1), GuessRange(16, 48, 16), GuessRange.by_budget(32, 0.4)],
+    ids=["32", "16-1", "chunk2", "chunk3"],
 )
-def test_drafts_decide_as_one_by_one(chunk, alignment) -> None:
+def test_drafts_decide_as_one_by_one(chunk) -> None:
     """Steps of several tokens, as assisted generation checks them, with and without padding."""
     model = tiny_decoder()
     ids, mask = left_padded(texts(2, 160), [0, 21])
     for given in (None, mask):
         found = {}
         for width in (1, 7):
-            speculation = alspec.AttentionSpeculation(THRESHOLD, chunk, alignment, keep_decisions=True)
+            speculation = alspec.AttentionSpeculation(THRESHOLD, chunk, keep_decisions=True)
             speculation.attach(model)
             logits = decoded(model, ids, 60, given, width)
             found[width] = (*speculation.decisions(), logits)
