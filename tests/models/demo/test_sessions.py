@@ -12,10 +12,10 @@ import sys
 
 import pytest
 
-from models.llama31_8b.config import ContextLengthError
+from models.llama31_8b.config import ContextLengthError, preset
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.cpu import ReferenceSession
-from models.llama31_8b.demo.backends.n150 import BoardSession, Plan
+from models.llama31_8b.demo.backends.n150 import BoardSession, Plan, expected_prefill
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.session import PrefillBar
@@ -238,6 +238,30 @@ def test_a_terminal_shows_the_progress_of_prompts(capsys, monkeypatch, folder, c
     assert len(counts) == 2
     expected = [(counts[0], sum(counts)), (sum(counts), sum(counts))]
     assert (shown, len(waited)) == ((expected, 2) if terminal else ([], 0))
+
+
+def plan_of(mesh: MeshShape, precision: str = "performance") -> Plan:
+    return Plan(mesh, precision_config(precision, 32), capacity=131072, limit=131072)
+
+
+def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch, folder, chips):
+    """In the log, before the prompt; of each user's prompt after what is cached. Not for the tiny model of `folder`."""
+    known, one = preset("llama-3.1-8b"), plan_of(MeshShape(1, 1))
+    assert expected_prefill(one, known, [65536], [0]) == (
+        "prefill of 65536 tokens, projected for N150 boards: at least 37.0 s"
+    )
+    later = expected_prefill(one, known, [65536], [65536])
+    both, whole = (expected_prefill(one, known, prompts, [0] * len(prompts)) for prompts in ([65536] * 2, [131072]))
+    assert [told.split()[-2] for told in (later, both, whole)] == ["87.7", "74.1", "124.8"]
+    assert expected_prefill(plan_of(MeshShape(2, 4)), known.with_layers(2), [65536], [0]).endswith(" 0.9 s")
+    assert expected_prefill(one, known, [2047, 10], [0, 0]) is None
+    assert expected_prefill(plan_of(MeshShape(1, 1), "accuracy"), known, [65536], [0]) is None
+    asked = ["--model", folder, "--raw", "--max-new-tokens", "2", "--prompt", PROMPTS[1], *BOARDS]
+    assert cli.main(asked) == 0 and "projected" not in capsys.readouterr().err
+    monkeypatch.setattr("models.llama31_8b.demo.backends.n150.expected_prefill", lambda *asked: f"{asked[2:]}")
+    assert cli.main(asked) == 0
+    (length,) = {tokens for _, _, tokens in chips[0].prefilled}
+    assert f"([{length}], [0])" in capsys.readouterr().err
 
 
 def on_cpu(folder, **options) -> Conversation:

@@ -21,7 +21,8 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from ... import simulated
-from ...latency import MAX_CONTEXT, layouts
+from ...config import preset
+from ...latency import MAX_CONTEXT, PREFILL_FROM, layouts, prefill_ns
 from ...spec_decode.draft_settings import SELF_WINDOW
 from ...tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
 from ...tt.layer_parallel import LayerAssignment
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ...tt.model import TtLlama
 
 PRECISION, DECODE_SHARDING = "performance", "interleaved"
+_LAYER_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
 _OPTION = "--device n150: "  # how its refusals begin
 
 
@@ -393,6 +395,18 @@ def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
         mesh.close(device)
 
 
+def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], cached: Sequence[int]) -> str | None:
+    """Return what a prefill will take at least on N150 boards, None for short prompts, and for models and precisions
+    of which nothing is projected. config: of the layers that run. prompts: tokens of each; cached: those before it."""
+    known = preset("llama-3.1-8b")
+    same = all(getattr(config, size) == getattr(known, size) for size in _LAYER_SIZES)
+    if plan.precision.name != PRECISION or not same or max(prompts) < PREFILL_FROM:
+        return None
+    row, layers = plan.mesh.tp, config.num_hidden_layers
+    seconds = sum(prefill_ns(*of, layers) for of in zip(prompts, [row] * len(prompts), cached, strict=True)) / 1e9
+    return f"prefill of {sum(prompts)} tokens, projected for N150 boards: at least {seconds:.1f} s"
+
+
 class BoardSession(Session):
     """A session on boards that the caller opens and closes."""
 
@@ -412,6 +426,10 @@ class BoardSession(Session):
         on_token: OnToken,
         context: Sequence[Sequence[int]] | None = None,
     ) -> GenerationResult:
+        cached = [0] * len(prompts) if context is None else [*map(len, context)]
+        expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)
+        if expected is not None:
+            logger.info("{}", expected)
         result = super().generate(prompts, on_token, context)
         assert self.warm_up is not None
         tokens, seconds = self.warm_up
