@@ -21,9 +21,9 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
     import ttnn
 
     from models.llama31_8b.config import preset
-    from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
+    from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1, join_heads
     from models.llama31_8b.tt.mesh import TILE, MeshShape
-    from models.llama31_8b.tt.modules import kernel_config, user_shards
+    from models.llama31_8b.tt.modules import kernel_config
     from models.llama31_8b.tt.precision import precision_config
     from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards
     from perf.lib.tensors import errors_of, tile
@@ -45,32 +45,22 @@ def _decode_product(device, p: SimpleNamespace) -> Row:
     block = max(n for n in range(1, 9) if tiles // cores % n == 0)
     stock = replace(product, source=Shards(cores, product.inputs // cores), block=block)
     stock_x = tile(device, rows, memory=in_l1(device, stock.source))
-
-    def stock_product(x: ttnn.Tensor) -> ttnn.Tensor:
-        return ttnn.linear(
-            x,
+    ours, stock_rows = x, lambda: stock_x
+    if p.product == HEADS:
+        count, columns = plan.merged.cores, plan.merged.columns
+        ours = tile(device, rows.reshape(1, p.users, count, columns), memory=ttnn.L1_MEMORY_CONFIG)
+        stock, stock_rows = replace(product, block=columns // TILE), lambda: join_heads(ours, count)
+    ways = {
+        "stock": lambda: ttnn.linear(
+            stock_rows(),
             weight,
             dtype=ttnn.bfloat16,
             memory_config=memory,
             program_config=banked_program(stock),
             compute_kernel_config=kernel_config(dtype),
-        )
-
-    ways = {"stock": lambda: stock_product(stock_x), "ours": lambda: decode_product(x, weight, memory)}
-    if p.product == HEADS:
-        count, columns = plan.merged.cores, plan.merged.columns
-        out = tile(device, rows.reshape(1, p.users, count, columns), memory=ttnn.L1_MEMORY_CONFIG)
-        places = user_shards(device, p.users, TILE, columns)
-
-        def joined() -> ttnn.Tensor:
-            moved = ttnn.interleaved_to_sharded(out, places)
-            return ttnn.experimental.nlp_concat_heads_decode(moved, num_heads=count)
-
-        stock = replace(product, block=columns // TILE)
-        ways = {
-            "stock": lambda: stock_product(joined()),
-            "ours": lambda: decode_product(out, weight, memory),
-        }
+        ),
+        "ours": lambda: decode_product(ours, weight, memory),
+    }
     expected = ttnn.to_torch(x).double() @ ttnn.to_torch(weight).double()
     timeline, row = Timeline(device), Row(inputs=product.inputs, outputs=product.outputs, dtype=dtype)
     for way, launch in ways.items():

@@ -142,14 +142,11 @@ class Rows:
         """Add the rows that are not there."""
         config, shared = self.config, {"model": self.config.name, "weights": weights}
         for sharding in shardings:
-            for context in contexts if LAYER in stages else ():
-                layer = replace(part_of(config, self.tp), vocab_size=THIN_VOCABULARY)
-                key = shared | {"tp": self.tp, "context": context, "sharding": sharding}
-                self._measure(layer, key, (LAYER, EMBEDDING), context, "layer")
-            for context in contexts if PREFILL in stages else ():
-                layer = replace(part_of(config, self.tp), vocab_size=THIN_VOCABULARY)
-                key = shared | {"tp": self.tp, "context": context, "sharding": sharding}
-                self._measure(layer, key, (PREFILL,), context, "layer")
+            for own in ((LAYER, EMBEDDING), (PREFILL,)):
+                for context in contexts if own[0] in stages else ():
+                    layer = replace(part_of(config, self.tp), vocab_size=THIN_VOCABULARY)
+                    key = shared | {"tp": self.tp, "context": context, "sharding": sharding}
+                    self._measure(layer, key, own, context, "layer")
             if HEAD in stages:
                 thin = replace(config, num_attention_heads=4, num_key_value_heads=1, intermediate_size=THIN_MLP)
                 head = replace(thin, vocab_size=config.vocab_size // head_pieces(config))

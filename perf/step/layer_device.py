@@ -18,8 +18,6 @@ from loguru import logger
 from models.llama31_8b.checkpoint.tensor_shapes import LM_HEAD, random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.model.model import ReferenceLlama
-from models.llama31_8b.tt.attention_policies import StepInputs
-from models.llama31_8b.tt.layer import Pass
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.model import TtLlama, read
 from models.llama31_8b.tt.precision import TILE_BYTES, TILE_ELEMENTS, PrecisionConfig
@@ -127,9 +125,7 @@ def measure_prefill(
     settings = ModelSettings(capacity=padded_rows(tokens), precision=formats, decode_sharding=sharding, zeroed=False)
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)
     chunk = model.chunk([TOKEN] * tokens, user=0, start=0)
-    inputs = StepInputs(chunk.inputs.tokens, chunk.inputs.start, chunk.inputs.angles)
-    step = Pass(model.rows, model.rows.angles(model.rope, inputs.angles), model.attention, inputs)
-    x = model.embedding(inputs.tokens, model.rows.memory)
+    x, step = model.begin_chunk(chunk)
     timeline.start()
     with labels.of_model(model):
         model.layers[0].prefill(x, model.cache, chunk, step)

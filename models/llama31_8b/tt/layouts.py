@@ -264,14 +264,6 @@ class DecodeLayout(Layout):
     def logits(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
         return projection.decode_into(x, ttnn.DRAM_MEMORY_CONFIG)
 
-    def _join(self, out: ttnn.Tensor) -> ttnn.Tensor:
-        """Join heads side by side, one core each; the op returns 32 rows."""
-        shards = user_shards(self.mesh, out.shape[1], TILE, self.head_dim)
-        # Of users on cores that are no rectangle the op must be told which cores its result may take.
-        grid = None if shards.shard_spec.grid.size() == 1 else all_cores(self.mesh)
-        out = ttnn.interleaved_to_sharded(out, shards)
-        return ttnn.experimental.nlp_concat_heads_decode(out, num_heads=self.heads, sub_core_grids=grid)
-
     def _users_alone(self, joined: ttnn.Tensor, users: int) -> ttnn.Tensor:
         """Turn the rows after the users' into padding, without a copy."""
         width = self.heads * self.head_dim
@@ -321,7 +313,7 @@ class InterleavedLayout(DecodeLayout):
         cache.update(layer, k, v, step.inputs.positions)
 
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
-        joined = ttnn.to_memory_config(self._join(out), ttnn.L1_MEMORY_CONFIG)
+        joined = ttnn.to_memory_config(join_heads(out, self.heads), ttnn.L1_MEMORY_CONFIG)
         return self._users_alone(joined, out.shape[1])
 
 
@@ -421,7 +413,7 @@ class ShardedLayout(DecodeLayout):
         cache.update_together(layer, k, v, step.inputs.positions)
 
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
-        return self._users_alone(self._join(out), out.shape[1])
+        return self._users_alone(join_heads(out, self.heads), out.shape[1])
 
     def multiply_heads(self, projection: Any, out: ttnn.Tensor) -> Any:
         if out.shape[1] <= DECODE_PRODUCT_USERS:
@@ -448,6 +440,16 @@ def make_decode_layout(
     if name == "interleaved":
         return InterleavedLayout(mesh, mesh_shape, config, all_reduce)
     return ShardedLayout(mesh, mesh_shape, config, users, all_reduce)
+
+
+def join_heads(out: ttnn.Tensor, heads: int) -> ttnn.Tensor:
+    """Join each user's heads, [1, users, heads, head_dim], interleaved, on a core each; the op returns 32 rows."""
+    mesh = out.device()
+    shards = user_shards(mesh, out.shape[1], TILE, out.shape[3])
+    # Of users on cores that are no rectangle the op must be told which cores its result may take.
+    grid = None if shards.shard_spec.grid.size() == 1 else all_cores(mesh)
+    out = ttnn.interleaved_to_sharded(out, shards)
+    return ttnn.experimental.nlp_concat_heads_decode(out, num_heads=heads, sub_core_grids=grid)
 
 
 def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:

@@ -303,12 +303,7 @@ class TtLlama:
     def cache_chunk(self, chunk: Chunk, last: bool, gather_logits: bool = True) -> ttnn.Tensor | None:
         """Run a chunk through the layers. last: return the logits of its last token's tile, bfloat16 [1, 1, 32, vocab],
         the token's in row (tokens - 1) % 32, else None. gather_logits: see `decode`."""
-        inputs = chunk.inputs
-        angles = self.rows.angles(self.rope, inputs.angles)
-        x = self.embedding(inputs.tokens, self.rows.memory)
-        refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, inputs.places))
-        given = StepInputs(inputs.tokens, inputs.start, inputs.angles)
-        step = Pass(self.rows, angles, self.attention, given, refill)
+        x, step = self.begin_chunk(chunk)
         for layer in self.layers[:-1]:
             x = layer.prefill(x, self.cache, chunk, step)
         # Of the last layer nothing is read but its cache and, of the last chunk, the last token's tile.
@@ -317,6 +312,14 @@ class TtLlama:
             return None
         x = self.layers[-1].prefill(x, self.cache, chunk, step, last_tile=True)
         return self._logits(x, self.rows, gather_logits)
+
+    def begin_chunk(self, chunk: Chunk) -> tuple[ttnn.Tensor, Pass]:
+        """Return the residual that enters the first layer, and what all layers share."""
+        inputs = chunk.inputs
+        angles = self.rows.angles(self.rope, inputs.angles)
+        refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, inputs.places))
+        given = StepInputs(inputs.tokens, inputs.start, inputs.angles)
+        return self.embedding(inputs.tokens, self.rows.memory), Pass(self.rows, angles, self.attention, given, refill)
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
         """Make an exact pass's refill of the chips' own layers; None if there are none."""

@@ -13,6 +13,7 @@ import torch
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict, tensor_shapes
 from models.llama31_8b.config import LlamaConfig, ModelLoadError, RopeScaling, preset
 from models.llama31_8b.reference.model.model import RotaryTable, rotate
+from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt import weights as weight_cache
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import LayerPrecision, precision_config
@@ -114,17 +115,6 @@ def test_a_checkpoint_that_does_not_fit_is_refused():
         WeightMap(SMALL, random_state_dict(SMALL), MeshShape(1, 8))
 
 
-CONFIG = LlamaConfig(
-    vocab_size=96,
-    hidden_size=64,
-    intermediate_size=96,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    num_key_value_heads=1,
-    head_dim=64,
-    max_position_embeddings=256,
-    name="tiny",
-)
 PLAN = precision_config("accuracy", 2)
 OTHER_FIELDS = {
     "num_attention_heads": 4,
@@ -154,7 +144,7 @@ def weights(dtype=torch.bfloat16) -> dict[str, torch.Tensor]:
     }
 
 
-def folder(state=None, config=CONFIG, plan=MeshShape(), precision=PLAN) -> Path:
+def folder(state=None, config=TINY, plan=MeshShape(), precision=PLAN) -> Path:
     return entry_folder(config, weights() if state is None else state, plan, precision)
 
 
@@ -184,13 +174,13 @@ def test_names_shapes_and_formats_of_tensors_change_the_entry():
 
 @pytest.mark.parametrize("name", [field.name for field in fields(LlamaConfig)])
 def test_every_field_of_the_config_changes_the_entry(name):
-    other = OTHER_FIELDS[name] if name in OTHER_FIELDS else getattr(CONFIG, name) * 2
+    other = OTHER_FIELDS[name] if name in OTHER_FIELDS else getattr(TINY, name) * 2
     if name == "num_key_value_heads":
-        assert folder(config=replace(CONFIG, num_attention_heads=4)) != folder(
-            config=replace(CONFIG, num_attention_heads=4, num_key_value_heads=2)
+        assert folder(config=replace(TINY, num_attention_heads=4)) != folder(
+            config=replace(TINY, num_attention_heads=4, num_key_value_heads=2)
         )
     else:
-        assert folder(config=replace(CONFIG, **{name: other})) != folder()
+        assert folder(config=replace(TINY, **{name: other})) != folder()
 
 
 def test_precision_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
@@ -212,7 +202,7 @@ def test_precision_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
 
 
 def test_long_and_strange_names_make_short_folders():
-    name = folder(config=replace(CONFIG, name="a/b c" + 300 * "x"), precision=replace(PLAN, name=300 * "y")).name
+    name = folder(config=replace(TINY, name="a/b c" + 300 * "x"), precision=replace(PLAN, name=300 * "y")).name
     assert len(name) < 130 and name.startswith("a-b-cxxx")
 
 
