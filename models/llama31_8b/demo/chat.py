@@ -13,8 +13,8 @@ from rich.markup import escape
 
 from ..config import ChatTemplateError, ContextLengthError
 from ..results import GenerationResult
-from .options import DemoOptions, UserError, utf8
-from .report import ReportConsole, make_report, print_report
+from .options import UserError, utf8
+from .report import ReportConsole, RunReport, print_report
 from .session import Session
 from .text import EndAtToken, TextPrinter, token_callback
 
@@ -27,8 +27,8 @@ HELP = "/exit ends, /reset starts anew, /report shows figures; Ctrl-C stops a re
 class Conversation:
     """The messages so far, and the ids that the cache of `session`, of one user, holds."""
 
-    def __init__(self, session: Session, options: DemoOptions) -> None:
-        self.session, self.options = session, options
+    def __init__(self, session: Session) -> None:
+        self.session = session
         self.results: list[GenerationResult] = []
         self.messages: list[dict[str, str]] = []
         self.cached_ids: list[int] = []
@@ -60,7 +60,7 @@ class Conversation:
             new.append(token)
             printer.push(token)
 
-        ending = EndAtToken(token_callback(session.checkpoint, self.options, push))
+        ending = EndAtToken(token_callback(session.checkpoint, session.options, push))
         try:
             with ending:
                 self.results.append(session.generate([ids[kept:]], ending, context=[ids[:kept]]))
@@ -77,9 +77,8 @@ class Conversation:
 
     def report(self) -> None:
         """Print the figures over all turns."""
-        session = self.session
         context = len(self.cached_ids) or max(result.prefill_tokens for result in self.results)
-        print_report(make_report(session, self.results, context), ReportConsole())
+        print_report(RunReport(self.session, self.results, context), ReportConsole())
 
 
 def check_chat(checkpoint: Checkpoint) -> None:
@@ -88,16 +87,16 @@ def check_chat(checkpoint: Checkpoint) -> None:
         raise UserError(f"{checkpoint.source} has no chat template to chat with; give --prompt for plain text")
 
 
-def chat(session: Session, options: DemoOptions) -> int:
+def chat(session: Session) -> int:
     """Talk until /exit or the end of input, then report over all turns; return the exit code."""
     try:
         import readline  # noqa: F401  input() edits lines and keeps a history once this is imported
     except ImportError:
         logger.debug("no readline: lines cannot be edited")
-    talk = Conversation(session, options)
+    talk = Conversation(session)
     # The terminal wraps: a line broken here at a width that is not the terminal's reads, and copies, badly.
     source = escape(session.checkpoint.source)
-    ReportConsole().print(f"[bold]{source}[/bold], {options.attention} attention\n{HELP}", soft_wrap=True)
+    ReportConsole().print(f"[bold]{source}[/bold], {session.options.attention} attention\n{HELP}", soft_wrap=True)
     while True:
         try:
             line = input("\n> ").strip()

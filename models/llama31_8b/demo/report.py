@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.columns import Columns
@@ -20,9 +19,7 @@ from ..tiny import of_random_weights
 from .text import BY_CALLBACK
 
 if TYPE_CHECKING:
-    from ..checkpoint.load import Checkpoint
     from ..results import GenerationResult
-    from .options import DemoOptions
     from .session import Session
 
 _BAR_WIDTH = 20
@@ -31,47 +28,33 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 _COUNTS = ("hits", "misses", "bypassed", "bypassed_positions")
 
 
-@dataclass(frozen=True)
 class RunReport:
-    """One run, or all turns of a chat. Rates are 0..1, None where nothing was verified or decoded.
+    """One run of a session, or all turns of a chat. Rates are 0..1, None where nothing was verified or decoded.
 
     Attributes:
         context: Cached tokens at the end, of the longest text.
+        statistics: Of the attention policy, None where it verifies nothing.
         decode_tokens, decode_seconds: Of all users, the steps that compile included.
-        counts: hits, misses, bypassed: (layer, token) pairs whose guess was accepted, rejected, or not verified;
-            bypassed_positions: tokens that had fewer than 2S cached ones.
-        speculates: Whether the attention policy verifies guesses at all.
-        speculation: Figures of token-level speculation, None without a drafter.
         first_token_seconds: From the prompt to its first token, with weights loaded; None for a chat.
-        warm_up: Decoded tokens of the steps that compiled programs, and their seconds, which do not count in the rate;
-            None where nothing is compiled.
-        exchange: Where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between
-            them, and "failures", calls in which one gave up on the other.
         users: Texts side by side.
-        threads: Of torch, None where it does not run the model.
+        speculation: Figures of token-level speculation, None without a drafter.
         estimates: Whether hits say something of Llama 3.1 8B: those of a whole trained model do.
     """
 
-    model: str
-    attention: str
-    chunk_size: int
-    predictor: str
-    speculates: bool
-    context: int
-    prefill_tokens: int
-    prefill_seconds: float
-    decode_tokens: int
-    decode_seconds: float
-    counts: dict[str, int]
-    hit_rate: float | None
-    hit_rate_per_layer: list[float | None]
-    speculation: dict[str, Any] | None = None
-    first_token_seconds: float | None = None
-    warm_up: tuple[int, float] | None = None
-    exchange: dict[str, Any] | None = None
-    users: int = 1
-    threads: int | None = None
-    estimates: bool = True
+    def __init__(self, session: Session, results: Sequence[GenerationResult], context: int) -> None:
+        self.session, self.context, self.statistics = session, context, session.statistics
+        self.prefill_tokens = sum(result.prefill_tokens for result in results)
+        self.prefill_seconds = sum(result.prefill_seconds for result in results)
+        self.decode_tokens = sum(result.decode_tokens for result in results)
+        self.decode_seconds = sum(result.decode_seconds for result in results)
+        self.first_token_seconds = results[0].prefill_seconds if len(results) == 1 else None
+        self.users = max((len(result.token_ids) for result in results), default=1)
+        drafted = [result.speculation for result in results if result.speculation is not None]
+        self.speculation: dict[str, Any] | None = None
+        if drafted:
+            self.speculation = {"drafter": session.options.drafter, **type(drafted[0]).merged(drafted).to_dict()}
+        ran, whole = session.checkpoint.config, session.checkpoint.whole
+        self.estimates = ran.num_hidden_layers == whole.num_hidden_layers and not of_random_weights(whole)
 
     @property
     def prefill_tokens_per_s(self) -> float | None:
@@ -79,13 +62,24 @@ class RunReport:
 
     @property
     def decode_tokens_per_s(self) -> float | None:
-        tokens, seconds = self.warm_up or (0, 0.0)
+        tokens, seconds = self.session.warm_up or (0, 0.0)
         counted = self.decode_tokens - tokens
         return counted / (self.decode_seconds - seconds) if counted > 0 else None
 
+    @property
+    def hit_rate(self) -> float | None:
+        return None if self.statistics is None else self.statistics.hit_rate
+
+    @property
+    def exchange(self) -> dict[str, Any] | None:
+        """Where rows of chips speculate, how many layers' inputs each sent ("sent_by_row"), "ties" between them, and
+        "failures", calls in which one gave up on the other."""
+        return getattr(self.statistics, "exchange", None)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the measured part of the --json object."""
-        tokens, seconds = self.warm_up or (0, 0.0)
+        tokens, seconds = self.session.warm_up or (0, 0.0)
+        predictor = self.session.options.predictor
         return {
             "prefill_tokens": self.prefill_tokens,
             "prefill_tokens_per_s": self.prefill_tokens_per_s,
@@ -95,48 +89,13 @@ class RunReport:
             "warm_up_tokens": tokens,
             "warm_up_s": seconds,
             "hit_rate": self.hit_rate,
-            "hit_rate_per_layer": self.hit_rate_per_layer,
-            **self.counts,
-            "threads": self.threads,
+            "hit_rate_per_layer": self.statistics.hit_rate_per_layer if self.statistics else [],
+            **{name: getattr(self.statistics, name, 0) for name in _COUNTS},
+            "threads": self.session.threads,
             "exchange": self.exchange,
             "speculation": self.speculation,
-            "estimate": estimates(self.hit_rate, self.context, self.predictor) if self.estimates else [],
+            "estimate": estimates(self.hit_rate, self.context, predictor) if self.estimates else [],
         }
-
-
-def make_report(session: Session, results: Sequence[GenerationResult], context: int) -> RunReport:
-    """Sum up the runs of a session. context: as of RunReport."""
-    checkpoint, options, statistics = session.checkpoint, session.options, session.statistics
-    drafted = [figures for result in results if (figures := getattr(result, "speculation", None)) is not None]
-    speculation = {"drafter": options.drafter, **type(drafted[0]).merged(drafted).to_dict()} if drafted else None
-    return RunReport(
-        model=checkpoint.source,
-        attention=str(options.attention),
-        chunk_size=options.chunk_size,
-        predictor=options.predictor,
-        speculates=statistics is not None,
-        context=context,
-        prefill_tokens=sum(result.prefill_tokens for result in results),
-        prefill_seconds=sum(result.prefill_seconds for result in results),
-        first_token_seconds=results[0].prefill_seconds if len(results) == 1 else None,
-        decode_tokens=sum(result.decode_tokens for result in results),
-        decode_seconds=sum(result.decode_seconds for result in results),
-        counts={name: getattr(statistics, name, 0) for name in _COUNTS},
-        hit_rate=statistics.hit_rate if statistics else None,
-        hit_rate_per_layer=statistics.hit_rate_per_layer if statistics else [],
-        speculation=speculation,
-        warm_up=session.warm_up,
-        exchange=getattr(statistics, "exchange", None),
-        users=max((len(result.token_ids) for result in results), default=1),
-        threads=session.threads,
-        estimates=checkpoint.config.num_hidden_layers == checkpoint.whole.num_hidden_layers
-        and not of_random_weights(checkpoint.whole),
-    )
-
-
-def longest(prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> int:
-    """Return the tokens of the longest of these prompts with its text."""
-    return max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
 
 
 class ReportConsole(Console):
@@ -150,17 +109,14 @@ class ReportConsole(Console):
 
 
 def show_result(
-    checkpoint: Checkpoint,
-    options: DemoOptions,
-    result: GenerationResult,
-    report: RunReport,
-    interrupted: Collection[int] = (),
+    session: Session, result: GenerationResult, report: RunReport, interrupted: Collection[int] = ()
 ) -> None:
     """Print the report of one run, or with --json an object: `text`, `token_ids` and `finish_reason` of one prompt, a
     list of these, `texts`, of several; the figures of all; and the options.
 
     `text` leaves out special tokens, `token_ids` holds every generated id. interrupted: users whose text Ctrl-C ended.
     """
+    checkpoint, options = session.checkpoint, session.options
     if not options.json:
         print_report(report, ReportConsole())
         return
@@ -187,15 +143,16 @@ def show_result(
 
 def print_report(report: RunReport, console: Console) -> None:
     """Print the report; about 30 lines for 30 layers at 80 columns."""
+    options, hit_rate = report.session.options, report.hit_rate
     console.print()
     console.rule("[bold]report", align="left")
     console.print(_speeds(report))
-    if not report.speculates:
-        console.print(f"{report.attention} attention verifies nothing, so there is no hit rate to estimate from.")
-    elif report.hit_rate is None:
+    if report.statistics is None:
+        console.print(f"{options.attention} attention verifies nothing, so there is no hit rate to estimate from.")
+    elif hit_rate is None:
         text = "this text" if report.users == 1 else "the longest text"
         console.print(
-            f"No guess was verified: speculation starts at {2 * report.chunk_size} cached tokens, 2S; {text} "
+            f"No guess was verified: speculation starts at {2 * options.chunk_size} cached tokens, 2S; {text} "
             f"reached {report.context}."
         )
     else:
@@ -205,12 +162,12 @@ def print_report(report: RunReport, console: Console) -> None:
             told = f"{report.exchange['ties']} ties, {f'refused: {failures}' if failures else 'none refused'}"
             console.print(f"exchanges: {first} sent by the first row, {second} by the second, {told}")
         console.print("\n[bold]hit rate by layer[/bold]")
-        console.print(layer_bars(report.hit_rate_per_layer))
+        console.print(layer_bars(report.statistics.hit_rate_per_layer))
         console.print()
         if not report.estimates:
             console.print("Hits of random weights, or of some layers alone, tell nothing of Llama 3.1 8B's speed.")
             return
-        print_estimate(report.hit_rate, report.context, console, report.predictor)
+        print_estimate(hit_rate, report.context, console, options.predictor)
 
 
 def print_estimate(hit_rate: float, context: int, console: Console, predictor: str) -> None:
@@ -233,23 +190,24 @@ def print_estimate(hit_rate: float, context: int, console: Console, predictor: s
 
 
 def _speeds(report: RunReport) -> Table:
+    warm_up, threads, statistics = report.session.warm_up, report.session.threads, report.statistics
     table = Table.grid(padding=(0, 2))
-    table.add_row("model", Text(report.model))
-    included = "" if report.warm_up is None else ", compilation included"
+    table.add_row("model", Text(report.session.checkpoint.source))
+    included = "" if warm_up is None else ", compilation included"
     table.add_row("prefill", f"{_rate(report.prefill_tokens_per_s)}  ({report.prefill_tokens} tokens{included})")
     if report.first_token_seconds is not None:
         table.add_row("first token", f"after {report.first_token_seconds:.2f} s{included}")
-    tokens, seconds = report.warm_up or (0, 0.0)
+    tokens, seconds = warm_up or (0, 0.0)
     counted = f"{report.decode_tokens - tokens} tokens"
     counted += f" of {report.users} users" if report.users > 1 else ""
-    counted += f", {report.threads} threads" if report.threads is not None else ""
-    if report.warm_up is not None:
+    counted += f", {threads} threads" if threads is not None else ""
+    if warm_up is not None:
         counted += f"; the first {tokens}, which compile, left out: {seconds:.2f} s"
     table.add_row("decode", f"{_rate(report.decode_tokens_per_s)}  ({counted})")
-    if report.speculates:
-        rate = "none verified" if report.hit_rate is None else f"[bold]{report.hit_rate:.1%}[/bold]"
-        table.add_row("hit rate", f"{rate}  ({report.counts['hits']} hits, {report.counts['misses']} misses)")
-        table.add_row("bypassed", f"{report.counts['bypassed_positions']} positions")
+    if statistics is not None:
+        rate = "none verified" if statistics.hit_rate is None else f"[bold]{statistics.hit_rate:.1%}[/bold]"
+        table.add_row("hit rate", f"{rate}  ({statistics.hits} hits, {statistics.misses} misses)")
+        table.add_row("bypassed", f"{statistics.bypassed_positions} positions")
     for row in _drafting(report.speculation) if report.speculation is not None else ():
         table.add_row(*row)
     return table

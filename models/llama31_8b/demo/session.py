@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from .options import DemoOptions
-from .report import longest, make_report, show_result
+from .report import RunReport, show_result
 from .text import EndAtToken, TextsPrinter, token_callback
 
 if TYPE_CHECKING:
@@ -95,15 +95,13 @@ class Session(ABC):
         """Counts over all texts; None where nothing speculates."""
 
 
-def run_prompts(
-    session: Session, options: DemoOptions, prompts: Sequence[Sequence[int]]
-) -> tuple[GenerationResult, int]:
-    """Generate once, a text per prompt, and show texts and report, or the JSON object. Return the result and the exit
-    code, 130 where Ctrl-C ended the texts."""
-    printer = TextsPrinter(session.checkpoint, len(prompts), None if options.json else sys.stdout)
-    with EndAtToken(token_callback(session.checkpoint, options, printer.push)) as ending:
+def run_prompts(session: Session, prompts: Sequence[Sequence[int]]) -> int:
+    """Generate once, a text per prompt, and show texts and report, or the JSON object. Return the exit code, 130 where
+    Ctrl-C ended the texts."""
+    printer = TextsPrinter(session.checkpoint, len(prompts), None if session.options.json else sys.stdout)
+    with EndAtToken(token_callback(session.checkpoint, session.options, printer.push)) as ending:
         result = session.generate(prompts, ending)
     printer.finish(result.token_ids)
-    report = make_report(session, [result], longest(prompts, result.token_ids))
-    show_result(session.checkpoint, options, result, report, interrupted=ending.ended)
-    return result, 130 if ending.asked else 0
+    longest = max(len(prompt) + len(text) for prompt, text in zip(prompts, result.token_ids, strict=True))
+    show_result(session, result, RunReport(session, [result], longest), interrupted=ending.ended)
+    return 130 if ending.asked else 0

@@ -3,7 +3,6 @@
 """The report's figures and bars."""
 
 import io
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,37 +11,39 @@ from rich.console import Console
 from models.llama31_8b.checkpoint.load import Checkpoint
 from models.llama31_8b.config import PRESETS
 from models.llama31_8b.demo.options import DemoOptions
-from models.llama31_8b.demo.report import RunReport, bar, make_report, print_report
+from models.llama31_8b.demo.report import RunReport, bar, print_report
 from models.llama31_8b.latency import estimates, layouts
+from models.llama31_8b.results import AttentionStatistics, GenerationResult
 from models.llama31_8b.tiny import of_bytes
 
-REPORT = RunReport(
-    model="m",
-    attention="alspec",
-    chunk_size=256,
-    predictor="ends",
-    speculates=True,
-    context=40000,
-    prefill_tokens=100,
-    prefill_seconds=0.5,
-    decode_tokens=30,
-    decode_seconds=2.0,
-    counts={"hits": 60, "misses": 20, "bypassed": 12, "bypassed_positions": 3},
-    hit_rate=0.75,
-    hit_rate_per_layer=[1.0, 0.5, None, 0.0],
-)
+LLAMA = PRESETS["llama-3.1-8b"]
+
+
+class Counted(AttentionStatistics):
+    def __init__(self, *layers) -> None:
+        self.layers = layers
+
+    def counts_per_layer(self):
+        return self.layers
+
+
+def report(turns=1, decoded=(30, 2.0), run=LLAMA, whole=LLAMA, statistics=True, warm_up=None, threads=None, **options):
+    """Of 40,000 cached tokens, 100 prefilled in 0.5 s. decoded: tokens and seconds; both of all `turns`."""
+    result = GenerationResult([[0]], ["length"], 100 // turns, 0.5 / turns, decoded[0] // turns, decoded[1] / turns)
+    session = SimpleNamespace(
+        checkpoint=Checkpoint(run, None, "m", None, whole),
+        options=DemoOptions(**{"attention": "alspec", "chunk_size": 256, "predictor": "ends", **options}),
+        statistics=Counted([50, 0, 3], [10, 10, 3], [0, 0, 3], [0, 10, 3]) if statistics is True else statistics,
+        warm_up=warm_up,
+        threads=threads,
+    )
+    return RunReport(session, [result] * turns, 40000)
 
 
 def shown(report: RunReport, width: int = 80) -> str:
     stream = io.StringIO()
     print_report(report, Console(file=stream, width=width))
     return stream.getvalue()
-
-
-def test_rates():
-    assert REPORT.prefill_tokens_per_s == 200 and REPORT.decode_tokens_per_s == 15
-    none = replace(REPORT, decode_tokens=0, decode_seconds=0.0)
-    assert none.decode_tokens_per_s is None and "no token" in shown(none)
 
 
 @pytest.mark.parametrize(
@@ -54,18 +55,12 @@ def test_bars(rate, text):
 
 
 @pytest.mark.parametrize(
-    "config, layers, told",
-    [(of_bytes(), None, False), (PRESETS["llama-3.1-8b"], 2, False), (PRESETS["llama-3.1-8b"], None, True)],
+    "run, whole, told", [(of_bytes(), of_bytes(), False), (LLAMA.with_layers(2), LLAMA, False), (LLAMA, LLAMA, True)]
 )
-def test_hits_of_random_weights_or_of_some_layers_estimate_nothing(config, layers, told):
-    run = config if layers is None else config.with_layers(layers)
-    checkpoint = Checkpoint(run, None, "m", None, config)
-    options = DemoOptions(attention="alspec", threshold=0.7)
-    session = SimpleNamespace(checkpoint=checkpoint, options=options, statistics=None, warm_up=None, threads=None)
-    report = make_report(session, [], 200)
-    report = replace(report, speculates=True, hit_rate=0.75, hit_rate_per_layer=[0.75])
-    assert bool(report.to_dict()["estimate"]) == told
-    assert ("projected tokens/s" in shown(report)) == told != ("tell nothing of Llama 3.1 8B" in shown(report))
+def test_hits_of_random_weights_or_of_some_layers_estimate_nothing(run, whole, told):
+    found = report(run=run, whole=whole)
+    assert bool(found.to_dict()["estimate"]) == told
+    assert ("projected tokens/s" in shown(found)) == told != ("tell nothing of Llama 3.1 8B" in shown(found))
 
 
 @pytest.mark.parametrize("predictor", ["ends", "budget"])
@@ -78,13 +73,13 @@ def test_the_estimate_is_that_of_the_plan(predictor):
         assert len(found) == 8
     assert {row["context"] for row in estimates(0.75, 131072, predictor)} == {131072}
     assert estimates(None, 40000, predictor) == []
-    text = shown(replace(REPORT, predictor=predictor))
+    text = shown(report(predictor=predictor))
     for row in rows:
         assert f"{row['tokens_per_s']:.1f} ({row['over_tp']:.2f}x)" in text
 
 
 def test_report_text():
-    text = shown(REPORT)
+    text = shown(report())
     assert "200.0 tokens/s  (100 tokens)" in text and "15.0 tokens/s  (30 tokens)" in text
     assert "75.0%  (60 hits, 20 misses)" in text and "3 positions" in text
     for line in (
@@ -95,34 +90,34 @@ def test_report_text():
     ):
         assert line in text
     assert max(map(len, text.splitlines())) <= 80
+    assert "no token" in shown(report(decoded=(0, 0.0)))
 
 
 def test_steps_that_compile_are_left_out_of_the_rate_and_said():
     """30 tokens in 2 s, of which 2 took 1.6 s: 28 in 0.4 s."""
-    board = replace(REPORT, first_token_seconds=12.3, warm_up=(2, 1.6))
-    assert board.decode_tokens_per_s == pytest.approx(70)
+    board = report(warm_up=(2, 1.6))
     text = shown(board, width=120)
     assert "70.0 tokens/s  (28 tokens; the first 2, which compile, left out: 1.60 s)" in text
     assert "200.0 tokens/s  (100 tokens, compilation included)" in text
-    assert "after 12.30 s, compilation included" in text
+    assert "after 0.50 s, compilation included" in text
     told = board.to_dict()
     assert (told["decode_tokens"], told["warm_up_tokens"], told["warm_up_s"]) == (30, 2, 1.6)
-    assert told["time_to_first_token_s"] == 12.3 and told["decode_tokens_per_s"] == board.decode_tokens_per_s
-    only = replace(board, decode_tokens=2, decode_seconds=1.6)
+    assert told["time_to_first_token_s"] == 0.5 and told["decode_tokens_per_s"] == pytest.approx(70)
+    only = report(decoded=(2, 1.6), warm_up=(2, 1.6))
     assert only.decode_tokens_per_s is None and "no token  (0 tokens; the first 2" in shown(only, width=120)
 
 
 def test_a_run_that_compiles_nothing_leaves_nothing_out():
-    text = shown(replace(REPORT, first_token_seconds=0.5, threads=2))
+    text = shown(report(threads=2))
     assert "after 0.50 s" in text and "compil" not in text and "(30 tokens, 2 threads)" in text
-    assert "first token" not in shown(REPORT), "several turns have no one first token"
-    told = REPORT.to_dict()
+    turns = report(turns=2)
+    assert "first token" not in shown(turns), "several turns have no one first token"
+    told = turns.to_dict()
     assert (told["warm_up_tokens"], told["warm_up_s"], told["time_to_first_token_s"]) == (0, 0.0, None)
+    assert (told["prefill_tokens"], told["decode_tokens"], told["decode_tokens_per_s"]) == (100, 30, 15)
 
 
 def test_without_speculation_or_verification():
-    assert "exact attention verifies nothing" in shown(
-        replace(REPORT, attention="exact", speculates=False, hit_rate=None)
-    )
-    bypassed = shown(replace(REPORT, hit_rate=None, hit_rate_per_layer=[None] * 4))
+    assert "exact attention verifies nothing" in shown(report(attention="exact", statistics=None, predictor=None))
+    bypassed = shown(report(statistics=Counted([0, 0, 3])))
     assert "speculation starts at 512 cached tokens" in bypassed and "none verified" in bypassed

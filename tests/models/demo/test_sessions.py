@@ -174,7 +174,7 @@ def on_boards(folder, chips_of=1024, **options) -> Conversation:
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
     generator = Generator(model, sample_on="host", keep_trace=True)
     plan = Plan(MeshShape(1, 1), precision_config("performance", 1), chips_of, limit=1000)
-    return Conversation(BoardSession(loaded, chosen, generator, plan), chosen)
+    return Conversation(BoardSession(loaded, chosen, generator, plan))
 
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch,
 def on_cpu(folder, **options) -> Conversation:
     loaded = load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)
-    return Conversation(ReferenceSession(loaded, chosen, chat=True), chosen)
+    return Conversation(ReferenceSession(loaded, chosen, chat=True))
 
 
 def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):

@@ -33,13 +33,13 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     loaded = load_model(options.model, max_context=options.max_context, layers=options.layers)
     if texts is None:
         check_chat(loaded)
-        return chat(ReferenceSession(loaded, options, chat=True), options)
+        return chat(ReferenceSession(loaded, options, chat=True))
     prompts = encode_prompts(loaded, options, texts)
     session = ReferenceSession(loaded, options)
     drafts = "" if session.drafter is None else f", {options.drafter} drafts"
     counts = " + ".join(str(len(ids)) for ids in prompts)
     logger.info("{}: {} prompt tokens, {} attention{}", loaded.source, counts, options.attention, drafts)
-    return run_prompts(session, options, prompts)[1]
+    return run_prompts(session, prompts)
 
 
 class ReferenceSession(Session):

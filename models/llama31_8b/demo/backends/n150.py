@@ -347,7 +347,7 @@ def _serve(
         drafter = TtLlama.from_host_weights(weights[1], device, plan.draft_settings())
     generator = _generator(model, drafter, options, chat=prompts is None)
     session = BoardSession(checkpoint, options, generator, plan)
-    code = chat(session, options) if prompts is None else run_prompts(session, options, prompts)[1]
+    code = chat(session) if prompts is None else run_prompts(session, prompts)
     generator.release()
     return code
 
