@@ -6,23 +6,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+RADIX = 4  # partial results that a worker merges at once, its own among them
+
 
 def levels(workers: int) -> int:
-    """Return the steps until worker 0 has the partial results of all `workers`: ceil(log2(workers))."""
-    return (workers - 1).bit_length()
+    """Return the steps until worker 0 has the partial results of all `workers`: ceil(log4(workers))."""
+    return ((workers - 1).bit_length() + 1) // 2
+
+
+def slots(workers: int) -> int:
+    """Return how many workers send to worker 0, each into a slot of its own."""
+    return len(senders_to(0, workers))
+
+
+def senders_to(worker: int, workers: int) -> list[int]:
+    """Return the workers that send to `worker`, by slot: three a level, as far as there are `workers`."""
+    own = levels(workers) if worker == 0 else _level_of(worker)
+    found = [worker + digit * RADIX**level for level in range(own) for digit in range(1, RADIX)]
+    return [sender for sender in found if sender < workers]
 
 
 def parent_of(worker: int) -> int:
-    """Return the worker that `worker` (not 0) sends to, at level `level_of(worker)`."""
-    return worker & (worker - 1)
-
-
-def level_of(worker: int) -> int:
-    """Return the level at which a worker hands its part over: its lowest set bit."""
-    return (worker & -worker).bit_length() - 1
+    """Return the worker that `worker` sends to: itself without its lowest digit in base 4. 0 stays 0."""
+    return worker - worker % RADIX ** (_level_of(worker) + 1)
 
 
 def sources_of(worker: int, has: Sequence[bool]) -> list[int]:
-    """Return the levels at which `worker` receives something; has[w]: whether worker w has a part of its own."""
-    own = levels(len(has)) if worker == 0 else level_of(worker)
-    return [level for level in range(own) if any(has[worker + (1 << level) : worker + (2 << level)])]
+    """Return the slots in which `worker` receives something; has[w]: whether worker w has a part of its own."""
+    senders = senders_to(worker, len(has))
+    return [slot for slot, sender in enumerate(senders) if any(has[sender : sender + RADIX ** _level_of(sender)])]
+
+
+def receiving_levels(worker: int, workers: int) -> int:
+    """Return at how many levels `worker` merges something, if all `workers` have parts."""
+    return len({_level_of(sender) for sender in senders_to(worker, workers)})
+
+
+def _level_of(worker: int) -> int:
+    """Return the place of a worker's lowest digit in base 4 that is not 0; 0 for worker 0."""
+    return ((worker & -worker).bit_length() - 1) // 2 if worker else 0

@@ -4,10 +4,10 @@
 // How the workers of a head pass partial results to each other along merge_tree.hpp, for data movement kernels. Compute
 // kernels merge them: partial_merge.hpp.
 //
-// A worker has a slot for each level, in circular buffers at the same address on all of them; a slot has a partial result
-// for each of the config::query_tiles() of the op's config.hpp. Compute pops all slots at once, so slot s always starts s
-// slots after the buffer's start. Two semaphores, both starting at 0:
-//   arrived: bit s flips with every partial result that arrives at level s; there is one at a time.
+// A worker has a slot for each of its senders, in circular buffers at the same address on all of them; a slot has a partial
+// result for each of the config::query_tiles() of the op's config.hpp. Compute pops all slots at once, so slot s always
+// starts s slots after the buffer's start. Two semaphores, both starting at 0:
+//   arrived: bit s flips with every partial result that arrives in slot s; there is one at a time.
 //   credit: counts this worker's partial results that its receiver has finished with.
 
 #pragma once
@@ -35,26 +35,26 @@ inline volatile tt_l1_ptr uint32_t* word(uint32_t address) {
 class Receiver {
 public:
     Receiver() :
-        levels_(merge_tree::levels(config::workers())), arrived_(word(get_semaphore(config::sem_arrived))) {}
+        slots_(merge_tree::slots(config::workers())), arrived_(word(get_semaphore(config::sem_arrived))) {}
 
-    // Opens the slots and pushes them as they are filled. from: merge_tree::sources_of this head. credit_of(level): the
-    // NoC address of the semaphore on the worker that sends at that level.
+    // Opens the slots and pushes them as they are filled. from: merge_tree::sources_among() of this head.
+    // credit_of(distance): the NoC address of the semaphore on the worker so far behind this one.
     template <typename CreditOf>
     void receive(uint32_t from, CreditOf credit_of) {
         if (from == 0) {
             return;
         }
-        cb_reserve_back(gathered, levels_ * config::query_tiles() * tiles);
-        cb_reserve_back(gathered_row_max, levels_ * config::query_tiles());
-        for (uint32_t level = 0; level < levels_; ++level) {
-            if (used_ >> level & 1) {
-                noc_semaphore_inc(credit_of(level), 1);
+        cb_reserve_back(gathered, slots_ * config::query_tiles() * tiles);
+        cb_reserve_back(gathered_row_max, slots_ * config::query_tiles());
+        for (uint32_t slot = 0; slot < slots_; ++slot) {
+            if (used_ >> slot & 1) {
+                noc_semaphore_inc(credit_of(merge_tree::distance_of(slot)), 1);
             }
         }
         used_ = from;
         expected_ ^= from;
-        for (uint32_t level = 0; level < levels_; ++level) {
-            while ((from & (*arrived_ ^ expected_)) >> level & 1) {
+        for (uint32_t slot = 0; slot < slots_; ++slot) {
+            while ((from & (*arrived_ ^ expected_)) >> slot & 1) {
                 invalidate_l1_cache();
             }
             cb_push_back(gathered, config::query_tiles() * tiles);
@@ -63,7 +63,7 @@ public:
     }
 
 private:
-    uint32_t levels_;
+    uint32_t slots_;
     volatile tt_l1_ptr uint32_t* arrived_;
     uint32_t expected_ = 0;  // of `arrived`, when all of this head are there
     uint32_t used_ = 0;      // slots whose senders have no credit for them yet
@@ -74,7 +74,7 @@ class Sender {
 public:
     // x, y: the worker that receives them.
     Sender(uint32_t worker, uint32_t x, uint32_t y) :
-        level_(merge_tree::level_of(worker)),
+        slot_(merge_tree::slot_of(worker)),
         to_(get_noc_addr(x, y, 0)),
         arrived_(get_semaphore(config::sem_arrived)),
         credit_(word(get_semaphore(config::sem_credit))) {}
@@ -93,14 +93,14 @@ public:
             noc_async_write_barrier();
             cb_pop_front(handover, 1);
         }
-        const uint32_t bit = 1u << level_;
+        const uint32_t bit = 1u << slot_;
         noc_semaphore_inc(to_ + arrived_, sent_ % 2 == 1 ? bit : 0u - bit);
     }
 
 private:
     void send_partial(
         uint32_t partial, uint32_t state, uint32_t row_max, uint32_t begin, uint32_t end) const {
-        const uint32_t slot = level_ * config::query_tiles() + partial;
+        const uint32_t slot = slot_ * config::query_tiles() + partial;
         // This kernel pushes nothing into these: its pointers stay at the start.
         const uint64_t to = to_ + get_write_ptr(gathered) + slot * tiles * float32_bytes;
         const uint64_t row_max_to = to_ + get_write_ptr(gathered_row_max) + slot * tile_rows::tile_bytes;
@@ -115,7 +115,7 @@ private:
         });
     }
 
-    uint32_t level_;
+    uint32_t slot_;
     uint64_t to_;
     uint32_t arrived_;
     volatile tt_l1_ptr uint32_t* credit_;

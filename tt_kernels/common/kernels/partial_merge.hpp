@@ -21,57 +21,75 @@ constexpr uint32_t tiles = config::partial_tiles;
 constexpr uint32_t gathered = config::cb_gathered, gathered_row_max = config::cb_gathered_row_max;
 constexpr uint32_t rescale_other = config::cb_rescale_other;
 
-// merged_row_max = the higher of `row_max` and the received row maximum `index`, of each row. The two rescales = the
-// factors that bring both partial results to it, of which one is 1. Pops `row_max`.
+// Partial results that are merged at once, of one query tile: numbers of those received, in `received` as tiles of
+// gathered_row_max.
+struct Sources {
+    uint32_t received[merge_tree::senders];
+    uint32_t count;
+};
+
+// merged_row_max = the highest of `row_max` and the received row maxima, of each row. The rescales = the factors that
+// bring all partial results to it. Pops `row_max`.
 inline void merge_row_max(
-    uint32_t index, uint32_t row_max, uint32_t merged_row_max, Bands bands, uint32_t scale) {
+    const Sources& from, uint32_t row_max, uint32_t merged_row_max, Bands bands, uint32_t scale) {
     cb_reserve_back(merged_row_max, 1);
     cb_reserve_back(rescale, 1);
-    cb_reserve_back(rescale_other, 1);
+    cb_reserve_back(rescale_other, merge_tree::senders);
     reconfig_data_format_srca(row_max);
     copy_init(row_max);
-    register_rows::rescales_of_two_init();
+    register_rows::rescales_init();
     pack_reconfig_data_format(merged_row_max);
     tile_regs_acquire();
-    copy_tile(row_max, 0, 0);
-    copy_tile(gathered_row_max, index, 1);
+    constexpr uint32_t most = merge_tree::senders + 1;
+    for (uint32_t i = 0; i < most - from.count; ++i) {  // its own in place of those that are missing
+        copy_tile(row_max, 0, i == 0 ? 0 : most - i);
+    }
+    for (uint32_t i = 0; i < from.count; ++i) {
+        copy_tile(gathered_row_max, from.received[i], i + 1);
+    }
     tile_regs_commit();
     cb_pop_front(row_max, 1);
     tile_regs_wait();
-    register_rows::rescales_of_two(bands, scale);
+    register_rows::highest_of<most>(bands);
     register_rows::finish();
-    pack_tile<true>(register_rows::merged_maximum, merged_row_max, 0);
+    pack_tile<true>(0, merged_row_max, 0);
+    register_rows::rescales_of(from.count + 1, bands, scale);
+    register_rows::finish();
     pack_reconfig_data_format(rescale);
     pack_tile<true>(0, rescale, 0);
-    pack_tile<true>(1, rescale_other, 0);
+    for (uint32_t i = 0; i < from.count; ++i) {
+        pack_tile<true>(i + 1, rescale_other, i);
+    }
     tile_regs_release();
     cb_push_back(rescale, 1);
-    cb_push_back(rescale_other, 1);
+    cb_push_back(rescale_other, merge_tree::senders);
     cb_push_back(merged_row_max, 1);
 }
 
-// Merges the received partial result `index` into the state at the front of its buffer, which is popped and pushed again,
-// as its row maximum is from `row_max` to `merged_row_max`. The partial result has been waited for.
-inline void merge(uint32_t index, uint32_t row_max, uint32_t merged_row_max, Bands bands, uint32_t scale) {
-    merge_row_max(index, row_max, merged_row_max, bands, scale);
+// Merges received partial results into the state at the front of its buffer, which is popped and pushed again, as its row
+// maximum is from `row_max` to `merged_row_max`. They have been waited for.
+inline void merge(const Sources& from, uint32_t row_max, uint32_t merged_row_max, Bands bands, uint32_t scale) {
+    merge_row_max(from, row_max, merged_row_max, bands, scale);
     cb_reserve_back(state, tiles);
     reconfig_data_format(state, rescale);
     mul_bcast_cols_init(state, rescale);
     cb_wait_front(rescale, 1);
-    cb_wait_front(rescale_other, 1);
+    cb_wait_front(rescale_other, merge_tree::senders);
     for (uint32_t begin = 0; begin < tiles; begin += online_softmax::registers) {
         const uint32_t batch = online_softmax::at_most_registers(tiles - begin);
         tile_regs_acquire();
         for (uint32_t i = 0; i < batch; ++i) {
             mul_tiles_bcast_cols(state, rescale, begin + i, 0, i);
-            mul_tiles_bcast_cols(gathered, rescale_other, index * tiles + begin + i, 0, i);
+            for (uint32_t other = 0; other < from.count; ++other) {
+                mul_tiles_bcast_cols(gathered, rescale_other, from.received[other] * tiles + begin + i, other, i);
+            }
         }
         online_softmax::pack_registers(state, begin, batch);
     }
     cb_pop_front(state, tiles);
     cb_push_back(state, tiles);
     cb_pop_front(rescale, 1);
-    cb_pop_front(rescale_other, 1);
+    cb_pop_front(rescale_other, merge_tree::senders);
     cb_wait_front(state, tiles);
     cb_wait_front(merged_row_max, 1);
 }
@@ -114,22 +132,46 @@ inline void lay_out(
     }));
 }
 
-// Calls visit(level) for the levels in `sources`, once what arrives there has landed, then frees all slots, each of
-// `partials` partial results.
+// Calls visit(slots) for each level at which something arrives in slots of `sources`, with the bits of those, once it has
+// landed; then frees all slots, each of `partials` partial results.
 template <typename Visit>
-inline void for_each_received(uint32_t sources, uint32_t partials, Visit visit) {
-    const uint32_t levels = merge_tree::levels(config::workers());
-    for (uint32_t level = 0; level < levels; ++level) {
-        if (sources >> level & 1) {
-            cb_wait_front(gathered, (level + 1) * partials * tiles);
-            cb_wait_front(gathered_row_max, (level + 1) * partials);
-            visit(level);
+inline void for_each_level(uint32_t sources, uint32_t partials, Visit visit) {
+    const uint32_t slots = merge_tree::slots(config::workers());
+    constexpr uint32_t level = (1u << merge_tree::senders) - 1;
+    for (uint32_t first = 0; first < slots; first += merge_tree::senders) {
+        const uint32_t arriving = sources & level << first;
+        if (arriving != 0) {
+            uint32_t end = first + 1;
+            while (arriving >> end != 0) {
+                ++end;
+            }
+            cb_wait_front(gathered, end * partials * tiles);
+            cb_wait_front(gathered_row_max, end * partials);
+            visit(arriving);
         }
     }
-    cb_wait_front(gathered, levels * partials * tiles);
-    cb_wait_front(gathered_row_max, levels * partials);
-    cb_pop_front(gathered, levels * partials * tiles);
-    cb_pop_front(gathered_row_max, levels * partials);
+    cb_wait_front(gathered, slots * partials * tiles);
+    cb_wait_front(gathered_row_max, slots * partials);
+    cb_pop_front(gathered, slots * partials * tiles);
+    cb_pop_front(gathered_row_max, slots * partials);
+}
+
+// The first of the slots whose bits are set, of which there is one.
+inline uint32_t first_of(uint32_t slots) {
+    uint32_t slot = 0;
+    while ((slots >> slot & 1) == 0) {
+        ++slot;
+    }
+    return slot;
+}
+
+// What has arrived in `slots`, each of `partials` partial results, for query tile `tile`.
+inline Sources sources_of(uint32_t slots, uint32_t partials, uint32_t tile) {
+    Sources found{{}, 0};
+    for (; slots != 0; slots &= slots - 1) {
+        found.received[found.count++] = first_of(slots) * partials + tile;
+    }
+    return found;
 }
 
 // The addresses of a state that is handed over, in a page of a circular buffer that the data movement kernel reads.

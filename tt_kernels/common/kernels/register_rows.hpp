@@ -32,9 +32,6 @@ inline Bands bands_of(uint32_t begin, uint32_t end) {
     return {begin / band_rows, (end + band_rows - 1) / band_rows};
 }
 
-// The register that rescales_of_two() leaves the merged maximum in.
-constexpr uint32_t merged_maximum = 2;
-
 }  // namespace register_rows
 
 #if defined(TRISC_MATH) || defined(TRISC_PACK)
@@ -270,37 +267,32 @@ inline void clear_masses(uint32_t first, uint32_t end, uint32_t step) {
     }
 }
 
-// See rescales_of_two. One of the factors is always 1, so there is one exponential, of minus the distance.
-inline void exponentiate_distance(Bands bands, uint32_t scale) {
-    for_each_band(bands, [scale] {
-        const sfpi::vFloat own = sfpi::dst_reg[0];
-        const sfpi::vFloat other = sfpi::dst_reg[tile_stride];
-        const sfpi::vFloat distance = own - other;
-        sfpi::vFloat highest = own;
-        v_if(distance < 0.0f) { highest = other; }
-        v_endif;
-        sfpi::dst_reg[merged_maximum * tile_stride] = highest;
-        sfpi::dst_reg[(merged_maximum + 1) * tile_stride] = distance;
-        sfpi::dst_reg[0] = sfpi::setsgn(distance, 1) * ckernel::sfpu::Converter::as_float(scale);
-        ckernel::sfpu::calculate_exponential<false, true, false, 1, true>();
-        sfpi::dst_reg += band_stride - 1;
+// See highest_of. The distances stand in the face to the right meanwhile.
+template <uint32_t tiles>
+inline void highest_of(Bands bands) {
+    for_each_band(bands, [] {
+        sfpi::vFloat highest = sfpi::dst_reg[0];
+#pragma GCC unroll 4
+        for (uint32_t i = 1; i < tiles; ++i) {
+            const sfpi::vFloat other = sfpi::dst_reg[i * tile_stride];
+            v_if(highest < other) { highest = other; }
+            v_endif;
+        }
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < tiles; ++i) {
+            sfpi::dst_reg[i * tile_stride + face_stride] = sfpi::dst_reg[i * tile_stride] - highest;
+        }
+        sfpi::dst_reg[0] = highest;
+        sfpi::dst_reg += band_stride;
     });
 }
 
-inline void assign_factors(Bands bands) {
-    for_each_band(bands, [] {
-        const sfpi::vFloat lower = sfpi::dst_reg[0];
-        const sfpi::vFloat distance = sfpi::dst_reg[(merged_maximum + 1) * tile_stride];
-        sfpi::vFloat own = 1.0f;
-        sfpi::vFloat other = lower;
-        v_if(distance < 0.0f) {
-            own = lower;
-            other = 1.0f;
-        }
-        v_endif;
-        sfpi::dst_reg[0] = own;
-        sfpi::dst_reg[tile_stride] = other;
-        sfpi::dst_reg += band_stride;
+// See rescales_of.
+inline void exponentiate_distance(Bands bands, uint32_t scale) {
+    for_each_band(bands, [scale] {
+        sfpi::dst_reg[0] = sfpi::dst_reg[face_stride] * ckernel::sfpu::Converter::as_float(scale);
+        ckernel::sfpu::calculate_exponential<false, true, false, 1, true>();
+        sfpi::dst_reg += band_stride - 1;
     });
 }
 
@@ -413,7 +405,7 @@ inline void divide([[maybe_unused]] Bands bands, [[maybe_unused]] bool broken) {
 }
 
 // For exponentiate(), exponentiate_first_column(), hide() and round(): in force until divide_init() or
-// rescales_of_two_init().
+// rescales_init().
 inline void prepare([[maybe_unused]] uint32_t scale) {
     PACK((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
     PACK((vector::prepare_moves()));
@@ -421,7 +413,7 @@ inline void prepare([[maybe_unused]] uint32_t scale) {
     PACK((vector::prepare_hide()));
     PACK((vector::prepare_round()));
 }
-inline void rescales_of_two_init() { ckernel::exp_packthread_tile_init(); }
+inline void rescales_init() { ckernel::exp_packthread_tile_init(); }
 
 // Registers [0, tiles) = exp(register * scale) with the accuracy of bfloat16.
 inline void exponentiate([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {
@@ -458,13 +450,23 @@ inline void clear_masses(
         vector::clear_masses, index, ckernel::VectorMode::None, first, end, step)));
 }
 
-// Column 0 of registers 0 and 1 holds two maxima per row. Register `merged_maximum` = the higher; registers 0 and 1 =
-// exp((theirs - the higher) * scale), with the accuracy of float32; register 3 is used. After
-// rescales_of_two_init().
-inline void rescales_of_two([[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
+// Column 0 of registers [0, tiles) holds maxima of each row: that of register 0 = the highest. The registers keep what
+// rescales_of() needs.
+template <uint32_t tiles>
+inline void highest_of([[maybe_unused]] Bands bands) {
     PACK((_llk_math_eltwise_unary_sfpu_params_(
-        vector::exponentiate_distance, 0, ckernel::VectorMode::None, bands, scale)));
-    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::assign_factors, 0, ckernel::VectorMode::None, bands)));
+        vector::highest_of<tiles>, 0, ckernel::VectorMode::None, bands)));
+}
+
+// Column 0 of registers [0, tiles) = exp((theirs - the highest) * scale), with the accuracy of float32. After highest_of(),
+// whose result has been packed, and rescales_init().
+inline void rescales_of(
+    [[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands, [[maybe_unused]] uint32_t scale) {
+    PACK((TTI_STALLWAIT(ckernel::p_stall::STALL_SFPU, ckernel::p_stall::PACK)));
+    for (uint32_t i = 0; i < tiles; ++i) {
+        PACK((_llk_math_eltwise_unary_sfpu_params_(
+            vector::exponentiate_distance, i, ckernel::VectorMode::None, bands, scale)));
+    }
 }
 
 // Holds the sum of squares over registers [0, tiles), for the next sums_of_squares(). The vector unit must do nothing

@@ -96,19 +96,23 @@ struct State : Steps<MaskedStep, State> {
         }
     }
 
-    // Merges the partial result received at `level`.
-    void receive(uint32_t level) {
+    // Merges the partial results received in `slots`.
+    void receive(uint32_t slots) {
         if (empty) {
-            partial_merge::adopt(level, other_row_max());
-        } else {
-            await_handover();
-            partial_merge::merge(level, row_max(), other_row_max(), bands, scale());
+            partial_merge::adopt(partial_merge::first_of(slots), other_row_max());
+            swap_row_maxima();
+            empty = false;
+            slots &= slots - 1;
         }
-        swap_row_maxima();
-        empty = false;
+        if (slots != 0) {
+            await_handover();
+            partial_merge::merge(
+                partial_merge::sources_of(slots, 1, 0), row_max(), other_row_max(), bands, scale());
+            swap_row_maxima();
+        }
     }
 
-    // Ends what this worker has attended to and merges what arrives at the levels in `sources`. reduces: it is the last to
+    // Ends what this worker has attended to and merges what arrives in the slots of `sources`. reduces: it is the last to
     // merge, and must know whether the result is broken.
     void end_part(bool attended, uint32_t sources, bool reduces);
 
@@ -139,7 +143,7 @@ __attribute__((noinline)) void State::end_part(bool attended, uint32_t sources, 
     if (sources == 0) {
         return;
     }
-    partial_merge::for_each_received(sources, 1, [this](uint32_t level) { receive(level); });
+    partial_merge::for_each_level(sources, 1, [this](uint32_t slots) { receive(slots); });
     if (reduces) {
         broken = probe_rows::is_marked(row_max(), first_row, end_row());
     }

@@ -145,33 +145,35 @@ struct State : Steps<TreeStep, State> {
         }
     }
 
-    // Merges what arrives at the levels in `sources`, in their order; a worker without a part of its own takes over the
+    // Merges what arrives in the slots of `sources`, level by level; a worker without a part of its own takes over the
     // first.
     __attribute__((noinline)) void receive(const jobs::Job& job, uint32_t sources) {
         if (sources == 0) {
             return;
         }
-        const uint32_t slots = config::query_tiles();
-        partial_merge::for_each_received(sources, slots, [&](uint32_t level) {
+        partial_merge::for_each_level(sources, config::query_tiles(), [&](uint32_t slots) {
             await_handover();
             if (config::speculate && empty) {
-                adopt(job, level);
-                return;
+                adopt(job, partial_merge::first_of(slots));
+                slots &= slots - 1;
+                if (slots == 0) {
+                    return;
+                }
             }
             for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
                 cb_wait_front(config::cb_state, config::partial_tiles);
                 cb_wait_front(row_max(), 1);
                 partial_merge::merge(
-                    level * slots + tile, row_max(), other_row_max(),
+                    partial_merge::sources_of(slots, config::query_tiles(), tile), row_max(), other_row_max(),
                     register_rows::bands_of(0, job.rows_of(tile)), scale());
             }
             merged_row_maxima(job);
         });
     }
 
-    void adopt(const jobs::Job& job, uint32_t level) {
+    void adopt(const jobs::Job& job, uint32_t slot) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            partial_merge::adopt(level * config::query_tiles() + tile, other_row_max());
+            partial_merge::adopt(slot * config::query_tiles() + tile, other_row_max());
         }
         if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
             cb_reserve_back(other_row_max(), rest);

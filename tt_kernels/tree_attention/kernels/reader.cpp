@@ -67,8 +67,8 @@ void kernel_main() {
         const uint32_t core = RUNTIME_INDEX(group_cores) + 2 * other;
         return get_noc_addr(get_arg_val<uint32_t>(core), get_arg_val<uint32_t>(core + 1), address);
     };
-    const auto credit_of = [&](uint32_t level) {
-        return at_worker(merge_tree::child_of(worker, level), get_semaphore(config::sem_credit));
+    const auto credit_of = [&](uint32_t distance) {
+        return at_worker(worker + distance, get_semaphore(config::sem_credit));
     };
     [[maybe_unused]] masses::Totals totals;
     uint32_t round = 0;
