@@ -10,6 +10,7 @@
 #include "api/dataflow/dataflow_api.h"
 #include "attention_config.hpp"
 #include "chunk_split.hpp"
+#include "dram_tiles.hpp"
 #include "mass_columns.hpp"
 #include "tile_masks.hpp"
 #include "value_rows.hpp"
@@ -29,6 +30,7 @@ inline void read(
     uint32_t cb, const Accessor& cache, const Rows& head, const attention::Range& rows, uint32_t visible) {
     const uint32_t tile_bytes = get_tile_size(cb);
     const uint32_t row_bytes = stride * tile_bytes;
+    const bool beyond_middle = dram_tiles::beyond_middle();
     const uint32_t limit = get_local_cb_interface(cb).fifo_limit;
     for (uint32_t row = rows.begin; row < rows.end;) {
         const uint32_t batch = attention::min(rows_in_flight, rows.end - row);
@@ -38,7 +40,9 @@ inline void read(
             last = to;
             const uint32_t page = head.page(row + i);
             for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-                noc_async_read_page(page + tile, cache, to + tile * tile_bytes);
+                noc_async_read<NOC_MAX_BURST_SIZE>(
+                    dram_tiles::address(cache.get_noc_addr(page + tile), beyond_middle), to + tile * tile_bytes,
+                    tile_bytes);
             }
             to += row_bytes;
             if (to >= limit) {

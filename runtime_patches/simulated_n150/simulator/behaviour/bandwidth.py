@@ -3,8 +3,8 @@
 """Where bytes queue between a DRAM channel and the core that reads it: interfaces, channels and routes.
 
 The simulator has one NoC interface per NoC for each group of DRAM tiles, so the two channels of a group shared one
-link of 32 bytes per cycle and no channel gave more than 16; a channel that is never refreshed; and NoC 1 routed along
-rows first, as NoC 0 is. What the documents say instead is one patch each.
+link of 32 bytes per cycle and no channel gave more than 16; two of a group's three tiles; a channel that is never
+refreshed; and NoC 1 routed along rows first, as NoC 0 is. What the documents say instead is one patch each.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from __future__ import annotations
 import math
 
 from runtime_patches.simulated_n150.simulator.patch import Patch
+
+# (x, y) of the tile of each DRAM group that tt-metal gives no worker by default.
+_THIRD_TILES = ((0, 0), (0, 6), (5, 0), (5, 10), (5, 4), (5, 6))
 
 
 def _give_each_interface_its_link() -> None:
@@ -31,6 +34,14 @@ def _give_each_interface_its_link() -> None:
                 others[sent_from], self._tx_free_cycle = self._tx_free_cycle, own
 
     DRAMEndpointNUI.send_to = send_to
+
+
+def _give_each_group_three_tiles() -> None:
+    from framework.arch.wormhole import WORMHOLE_PROFILE
+
+    name = "dram_channel_physical_noc0_coords"
+    pairs = zip(getattr(WORMHOLE_PROFILE, name), _THIRD_TILES, strict=True)
+    object.__setattr__(WORMHOLE_PROFILE, name, tuple((*tiles, third) for tiles, third in pairs))
 
 
 def _hold_channels_for_refreshes() -> None:
@@ -76,6 +87,13 @@ INTERFACES = Patch(
     },
     apply=_give_each_interface_its_link,
 )
+TILES = Patch(
+    name="DRAM tiles",
+    rule="each of a group's three DRAM tiles reaches all of the group's memory",
+    source="tt-isa-documentation, WormholeB0/DRAMTile/README.md; tt-metal, soc_descriptors/wormhole_b0_80_arch.yaml",
+    targets={"framework.arch.wormhole": "b91fa871bfbe654b"},
+    apply=_give_each_group_three_tiles,
+)
 REFRESH = Patch(
     name="DRAM refresh",
     rule="self-refresh and other overheads leave 92 % of a channel's 24 bytes per cycle",
@@ -97,4 +115,4 @@ ROUTES = Patch(
     },
     apply=_route_noc_1_upwards_first,
 )
-PATCHES = (INTERFACES, REFRESH, ROUTES)
+PATCHES = (INTERFACES, TILES, REFRESH, ROUTES)
