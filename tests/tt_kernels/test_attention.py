@@ -69,6 +69,12 @@ SHAPES = {
 }
 
 
+def test_workers_on_either_side_of_the_middle_column(sim_device):
+    """Those beyond it read some banks through other tiles (dram_tiles.hpp)."""
+    case = Case(1, 4, 1, 128, 512, cache="bfloat8_b", workers=7, grid=(8, 1))
+    run_speculating(sim_device("8x1"), case, [{"at": [500], "threshold": 0.6}])
+
+
 @pytest.mark.parametrize("case, calls, chunk", SHAPES.values(), ids=SHAPES)
 def test_every_boundary_of_tiles_chunks_and_the_cache(sim_device, case, calls, chunk):
     """One group of cores takes the heads of several users in turn, or several groups share them."""

@@ -232,15 +232,15 @@ def test_a_guess_is_shared_until_shares_are_few_tiles():
 
 
 def test_workers_that_merge_have_less_of_the_rest():
-    """By two tiles for each merge; the reducer, which emits the guess, by two more."""
+    """By two tiles for each level of merges; the reducer, which emits the guess, by two more."""
     assert flash.busy_with_guess(2, 1) == [4] and flash.busy_with_guess(8, 2) == [8, 4]
-    assert flash.busy_with_guess(64, 8) == [16, 8, 10, 8, 12, 8, 10, 8]
+    assert flash.busy_with_guess(64, 8) == [14, 8, 8, 8, 10, 8, 8, 8]
     assert flash.busy_with_guess(8, 4) == [8, 4, 0, 0]
 
     def rest(tokens: int, end: int, workers: int) -> list[int]:
         return [len(part.middle) for part in parts(tokens, end, end, workers, True)]
 
-    assert rest(32 * 180, 32, 8) == [9, 16, 15, 16, 13, 16, 15, 16]
+    assert rest(32 * 180, 32, 8) == [10, 15, 16, 15, 14, 15, 16, 15]
     assert rest(32 * 64, 4, 7) == [2, 6, 10, 9, 10, 9, 10]
     assert rest(32 * 32, 4, 7) == [0, 0, 5, 5, 5, 4, 5], "they have enough with the guess"
     assert rest(32 * 70, 32, 8) == [0, 1, 1, 1, 1, 1, 1, 0], "too little for all"
@@ -333,44 +333,48 @@ def test_a_trees_workers_have_the_room_that_masses_take(tmp_path):
 # ------------------------------------------------------------------------------ the merge of partial results
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7, 8, 31, 62])
-def test_the_merge_tree_takes_logarithmically_many_steps(workers):
-    """Whatever parts are empty, every worker that has one is merged into worker 0 once, in one step a level."""
-    assert merge_tree.levels(workers) == math.ceil(math.log2(workers))
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7, 8, 17, 31, 62, 64])
+def test_the_merge_tree_takes_logarithmically_many_levels(workers):
+    """Whatever parts are empty, every worker that has one is merged into worker 0 once."""
+    tree = {worker: merge_tree.senders_to(worker, workers) for worker in range(workers)}
+    assert sorted(sender for senders in tree.values() for sender in senders) == list(range(1, workers))
+    assert all(merge_tree.parent_of(sender) == worker for worker, senders in tree.items() for sender in senders)
+    assert merge_tree.levels(workers) == math.ceil(math.log(workers, 4))
+    assert merge_tree.slots(workers) == len(tree[0]) <= 3 * merge_tree.levels(workers)
+    assert merge_tree.receiving_levels(0, workers) == merge_tree.levels(workers)
     for seed in range(20):
         has = (torch.rand(workers, generator=torch.Generator().manual_seed(seed)) < 0.5).tolist()
-        holds: list[list[int]] = [[worker] if own else [] for worker, own in enumerate(has)]
-        for level in range(merge_tree.levels(workers)):
-            for worker in range(1, workers):
-                if merge_tree.level_of(worker) != level:
-                    continue
-                receiver = merge_tree.parent_of(worker)
-                assert worker == receiver + (1 << level)
-                assert (level in merge_tree.sources_of(receiver, has)) == bool(holds[worker])
-                holds[receiver] += holds[worker]
+        holds: dict[int, list[int]] = {}
+        for worker in reversed(range(workers)):  # senders come behind their receivers
+            sources = [slot for slot, sender in enumerate(tree[worker]) if holds[sender]]
+            assert merge_tree.sources_of(worker, has) == sources
+            received = [part for sender in tree[worker] for part in holds[sender]]
+            holds[worker] = [worker] * has[worker] + received
         assert holds[0] == [worker for worker, own in enumerate(has) if own]
 
 
 def test_the_kernels_merge_tree_is_the_hosts(tmp_path):
     body = r"""
-        const auto has = [&](uint32_t other) { return (in[2] >> other & 1) != 0; };
-        std::printf("%u %u %u %u", merge_tree::levels(in[1]), in[0] ? merge_tree::level_of(in[0]) : 0,
-                    in[0] ? merge_tree::parent_of(in[0]) : 0, merge_tree::sources_of(in[0], in[1], has));
+        std::printf("%u %u %u", merge_tree::slots(in[1]), in[0] ? merge_tree::slot_of(in[0]) : 0,
+                    merge_tree::parent_of(in[0]));
+        for (uint32_t slot = 0; slot < merge_tree::slots(in[1]); ++slot)
+            std::printf(" %u", merge_tree::distance_of(slot));
         for (uint32_t begin = 0; begin <= in[1]; ++begin)
-            for (uint32_t end = begin; end <= in[1]; ++end) {
-                const auto among = [&](uint32_t other) { return other >= begin && other < end; };
-                std::printf(" %d", merge_tree::sources_among(in[0], begin, end)
-                                       == merge_tree::sources_of(in[0], in[1], among));
-            }
+            for (uint32_t end = begin; end <= in[1]; ++end)
+                std::printf(" %u", merge_tree::sources_among(in[0], begin, end));
     """
-    cases = [(worker, n, held) for n in (1, 2, 3, 5, 7, 8) for worker in range(n) for held in range(1 << n)]
-    for (worker, workers, held), found in zip(
-        cases, run_header(tmp_path, f"{KERNELS}/merge_tree.hpp", 3, body, cases), strict=True
+    cases = [(worker, n) for n in (1, 2, 3, 5, 8, 15, 16, 17, 20, 62) for worker in range(n)]
+    for (worker, workers), found in zip(
+        cases, run_header(tmp_path, f"{KERNELS}/merge_tree.hpp", 2, body, cases), strict=True
     ):
-        sources = merge_tree.sources_of(worker, [bool(held >> other & 1) for other in range(workers)])
-        place = [merge_tree.level_of(worker), merge_tree.parent_of(worker)] if worker else [0, 0]
-        assert found[:4] == [merge_tree.levels(workers), *place, sum(1 << source for source in sources)]
-        assert all(found[4:]), "of neighbouring workers"
+        parent = merge_tree.parent_of(worker)
+        slot = merge_tree.senders_to(parent, workers).index(worker) if worker else 0
+        ranges = [(begin, end) for begin in range(workers + 1) for end in range(begin, workers + 1)]
+        sources = [
+            sum(1 << slot for slot in merge_tree.sources_of(worker, [begin <= w < end for w in range(workers)]))
+            for begin, end in ranges
+        ]
+        assert found == [merge_tree.slots(workers), slot, parent, *merge_tree.senders_to(0, workers), *sources]
 
 
 # ------------------------------------------------------------------------------ cores and L1: decoding

@@ -25,7 +25,7 @@ ALIGNMENT = 16
 REGISTERS = 4  # destination tiles, float32 in half-sync mode
 MAX_COLUMNS = 24  # key tiles of a chunk whose masses are handed out (kernels/mass_columns.hpp)
 LINE_BYTES = 32  # of DRAM
-# What a worker could read while it merges a partial result of the guess, and while worker 0 emits it
+# What a worker could read while it merges the parts of a guess of one level, and while worker 0 emits the guess
 # (kernels/chunk_split.hpp).
 TILES_OF_MERGE, TILES_OF_EMISSION = 2, 2
 # Each chunk rounds the softmax state to 9 bits (kernels/online_softmax.hpp). The roundings of random scores add up as

@@ -53,8 +53,8 @@ _NAMES = (
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 
 # What a worker's steps cost besides its key tiles, in units of one tile: per chunk (row maximum, rescale, packing), per
-# step of the merge (sending a partial result and merging it), and per head. From the bench, at head_dim 64.
-CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 1.5, 3.0
+# level of the merge (sending partial results and merging four), and per head. From the bench, at head_dim 64.
+CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 2.3, 3.0
 
 # Of tiles with a row for each query head the upper faces alone are computed, where they hold all rows.
 UPPER_ROWS = 16
@@ -125,7 +125,7 @@ def busy_with_guess(tiles: int, workers: int) -> list[int]:
     busy = workers * [0]
     if dealt := workers_of_guess(tiles, workers):
         for worker, share in enumerate(_deal(tiles, dealt)):
-            busy[worker] = len(share) + TILES_OF_MERGE * len(merge_tree.sources_of(worker, dealt * [True]))
+            busy[worker] = len(share) + TILES_OF_MERGE * merge_tree.receiving_levels(worker, dealt)
         busy[0] += TILES_OF_EMISSION
     return busy
 

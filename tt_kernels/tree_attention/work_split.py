@@ -50,8 +50,8 @@ DEFAULT_KEY_CHUNK = 256
 # Cycles of a query tile over a key tile for each tile of head_dim, and bytes a cycle that all cores together, or one of
 # them, read from DRAM; for the choice of a layout only.
 COMPUTE_CYCLES, CHIP_BYTES, CORE_BYTES = 250, 250, 24
-# Cycles of a job besides its keys, and of a merge of two partial results of a query tile for each of their tiles.
-JOB_CYCLES, MERGE_CYCLES = 3000, 400
+# Cycles of a job besides its keys, and of a level of merges of a query tile for each tile of its state.
+JOB_CYCLES, MERGE_CYCLES = 3000, 600
 
 
 def times_tiles(problem: Problem, key_tiles: int) -> int:

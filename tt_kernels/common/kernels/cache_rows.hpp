@@ -41,8 +41,8 @@ inline void read(
             const uint32_t page = head.page(row + i);
             for (uint32_t tile = 0; tile < head_tiles; ++tile) {
                 noc_async_read<NOC_MAX_BURST_SIZE>(
-                    dram_tiles::address(cache.get_noc_addr(page + tile), beyond_middle), to + tile * tile_bytes,
-                    tile_bytes);
+                    dram_tiles::address(cache.get_noc_addr(page + tile), beyond_middle),
+                    to + tile * tile_bytes, tile_bytes);
             }
             to += row_bytes;
             if (to >= limit) {

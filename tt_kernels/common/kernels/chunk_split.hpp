@@ -10,6 +10,8 @@
 
 #include <cstdint>
 
+#include "merge_tree.hpp"
+
 namespace attention {
 
 constexpr uint32_t tile_tokens = 32;
@@ -99,12 +101,11 @@ public:
         if (guess_ == 0) {
             return;
         }
-        uint32_t late = 0;
-        for (dealt_ = 1; dealt_ < workers && guess_ > few_tiles * dealt_; dealt_ = min(2 * dealt_, workers)) {
-            late += tiles_of_merge;
+        for (dealt_ = 1; dealt_ < workers && guess_ > few_tiles * dealt_;) {
+            dealt_ = min(2 * dealt_, workers);
         }
-        late += tiles_of_emission + guess_before(1);
-        const uint32_t busy = guess_ + (dealt_ - 1) * tiles_of_merge + tiles_of_emission;
+        const uint32_t late = guess_before(1) + merging_before(1) + tiles_of_emission;
+        const uint32_t busy = guess_ + merging_before(dealt_) + tiles_of_emission;
         if (rest_ + busy >= (late + 1) * workers) {
             busy_ = busy;
         } else {
@@ -130,23 +131,28 @@ public:
     }
 
 private:
-    // The tiles that a worker could read while it merges a partial result; and emits the guess, the reducer.
+    // The tiles that a worker could read while it merges the partial results of a level; and emits the guess, the reducer.
     static constexpr uint32_t tiles_of_merge = 2, tiles_of_emission = 2;
 
     uint32_t guess_before(uint32_t worker) const {
         return worker < dealt_ ? shared_before(guess_, worker, dealt_, 0) : guess_;
     }
 
+    // The same of all workers before this one that merge parts of the guess. At each level every so many workers do.
+    uint32_t merging_before(uint32_t worker) const {
+        uint32_t found = 0;
+        for (uint32_t step = 1, shift = merge_tree::bits; step < dealt_; step <<= merge_tree::bits) {
+            found += (min(worker, dealt_ - step) + (1u << shift) - 1 >> shift) * tiles_of_merge;
+            shift += merge_tree::bits;
+        }
+        return found;
+    }
+
     // All that the workers before this one read of the rest; where all have some of it, less what they are busy with.
     __attribute__((noinline)) uint32_t rest_before(uint32_t worker) const {
         uint32_t before = shared_before(rest_ + busy_, worker - idle_, workers_ - idle_, idle_);
         if (busy_ > 0 && worker > 0) {
-            before -= guess_before(worker) + tiles_of_emission;
-            for (uint32_t level = 0; 1u << level < dealt_; ++level) {  // every so many workers receive there
-                const uint32_t receivers =
-                    min(worker, dealt_ - (1u << level)) + (2u << level) - 1 >> (level + 1);
-                before -= receivers * tiles_of_merge;
-            }
+            before -= guess_before(worker) + tiles_of_emission + merging_before(worker);
         }
         return first_end_ + before;
     }

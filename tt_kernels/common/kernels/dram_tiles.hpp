@@ -33,7 +33,8 @@ inline uint64_t address(uint64_t from, bool beyond_middle) {
     uint32_t high = static_cast<uint32_t>(from >> 32);
     if (beyond_middle && (high >> x_bits & mask) == 0) {
         const uint32_t row = high >> y_bits & mask;
-        const uint32_t third = row >= 5 && row <= 7 ? 6 : 0;  // group 1 has rows 5 to 7, group 0 rows 11, 0 and 1
+        const uint32_t third =
+            row >= 5 && row <= 7 ? 6 : 0;  // group 1 has rows 5 to 7, group 0 rows 11, 0 and 1
         high = (high & ~(mask << y_bits)) | third << y_bits;
     }
     return static_cast<uint64_t>(high) << 32 | static_cast<uint32_t>(from);

@@ -16,7 +16,7 @@ namespace attention {
 // All of one worker.
 struct Share {
     Part part;
-    // The levels at which it receives partial results: of the guess, before it goes on with the rest; and at last.
+    // The slots in which it receives partial results: of the guess, before it goes on with the rest; and at last.
     uint32_t guess_sources, sources;
     // Whether it has something for its receiver: tiles of its own, or what it received.
     uint32_t sends_guess, sends;

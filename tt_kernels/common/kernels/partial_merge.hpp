@@ -68,7 +68,8 @@ inline void merge_row_max(
 
 // Merges received partial results into the state at the front of its buffer, which is popped and pushed again, as its row
 // maximum is from `row_max` to `merged_row_max`. They have been waited for.
-inline void merge(const Sources& from, uint32_t row_max, uint32_t merged_row_max, Bands bands, uint32_t scale) {
+inline void merge(
+    const Sources& from, uint32_t row_max, uint32_t merged_row_max, Bands bands, uint32_t scale) {
     merge_row_max(from, row_max, merged_row_max, bands, scale);
     cb_reserve_back(state, tiles);
     reconfig_data_format(state, rescale);
@@ -81,7 +82,8 @@ inline void merge(const Sources& from, uint32_t row_max, uint32_t merged_row_max
         for (uint32_t i = 0; i < batch; ++i) {
             mul_tiles_bcast_cols(state, rescale, begin + i, 0, i);
             for (uint32_t other = 0; other < from.count; ++other) {
-                mul_tiles_bcast_cols(gathered, rescale_other, from.received[other] * tiles + begin + i, other, i);
+                mul_tiles_bcast_cols(
+                    gathered, rescale_other, from.received[other] * tiles + begin + i, other, i);
             }
         }
         online_softmax::pack_registers(state, begin, batch);

@@ -18,6 +18,8 @@ rates = {}
 for noc in (0, 1):
     one = [(OPTIMAL[1], BANKS[1])]
     rates[f"one {noc}"] = bytes_per_cycle(one, noc=noc, page=8192, pages=128, in_flight=8)
+    third = [*one, (OPTIMAL[0], ((0, 0), BANKS[1][1]))]
+    rates[f"a channel through two tiles {noc}"] = bytes_per_cycle(third, noc=noc, page=8192, pages=64, in_flight=8)
     twelve = [(worker, BANKS[1]) for worker, _ in at_random(12, 0)]
     rates[f"twelve {noc}"] = bytes_per_cycle(twelve, noc=noc, page=8192, pages=16, in_flight=8)
     rates[f"beside {noc}"] = bytes_per_cycle(beside(noc), noc=noc, page=8192, pages=128, in_flight=8)
@@ -45,6 +47,11 @@ def rates(fresh_interpreter):
 def test_rates_are_those_measured_on_silicon(rates, case):
     measured, share = MEASURED[case]
     assert rates[case] == pytest.approx(measured, rel=share)
+
+
+@pytest.mark.parametrize("noc", [0, 1])
+def test_a_group_s_third_tile_reaches_the_same_channel(rates, noc):
+    assert rates[f"a channel through two tiles {noc}"] == pytest.approx(22.3, rel=0.02)
 
 
 def test_noc_1_is_the_slower_one_for_random_reads(rates):
