@@ -19,6 +19,16 @@ from runtime_patches.simulated_n150.testing.tensors import correlation
 
 # One layer and one query head: a step is launches, on a chip of one core.
 SMALLEST = replace(TINY.with_layers(1), num_attention_heads=1)
+# Four key/value heads, and a vocabulary that chips fill with zeros.
+SMALL = replace(
+    TINY,
+    vocab_size=100,
+    hidden_size=256,
+    intermediate_size=512,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    name="small",
+)
 # Joining heads takes a core for each of the two query heads of the tiny model.
 GRID = "2x1"
 MIN_PCC = 0.99

@@ -27,7 +27,7 @@ from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from runtime_patches.board import doctor
 from runtime_patches.board import environment as driver
 from runtime_patches.simulated_n150 import doctor as simulators_doctor
-from tests.support.gguf_files import TINY, write_gguf, write_hf_folder
+from tests.support.gguf_files import TINY, edit_json, write_gguf, write_hf_folder
 from tests.support.machines import refused
 
 LLAMA = preset("llama-3.1-8b")
@@ -179,8 +179,7 @@ def test_a_model_the_mesh_cannot_take_is_refused_before_its_weights_are_read(
     capsys, monkeypatch, boards, tmp_path, change, words
 ):
     write_hf_folder(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | change))
+    edit_json(tmp_path / "config.json", **change)
     monkeypatch.setattr("models.llama31_8b.tt.weights.load_state_dict", lambda *_, **__: pytest.fail("read"))
     assert re.search(words, refused(capsys, "--device", "n150", "--mesh", "1x2", "--model", str(tmp_path), "--raw"))
 

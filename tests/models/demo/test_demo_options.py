@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from models.llama31_8b.demo.__main__ import main as command
-from models.llama31_8b.demo.cli import main
 from models.llama31_8b.demo.options import DemoOptions, flag_of, parse, table
 from tests.support.gguf_files import edit_json, write_gguf, write_hf_folder
+from tests.support.machines import refused
 
 
 @pytest.fixture
@@ -20,19 +20,6 @@ def no_model(monkeypatch):
         raise AssertionError("the model was loaded before the options were checked")
 
     monkeypatch.setattr("models.llama31_8b.reference.load.load_model", refuse)
-
-
-def fails(capsys, *arguments: str) -> str:
-    """Run; check exit code 2, one line on standard error, nothing on standard output. Returns the line."""
-    try:
-        code = main(list(arguments))
-    except SystemExit as stop:
-        code = stop.code
-    shown = capsys.readouterr()
-    lines = [line for line in shown.err.splitlines() if "error:" in line]
-    assert code == 2 and not shown.out and len(lines) == 1, shown
-    assert shown.err.endswith(lines[0] + "\n") and lines[0].startswith("llama-alspec: error: ")
-    return lines[0].removeprefix("llama-alspec: error: ")
 
 
 # Arguments on the CPU, and what the line must hold: the option or parameter, and the value found.
@@ -86,7 +73,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("arguments, option, value", REFUSED, ids=[line[0] for line in REFUSED])
 def test_what_is_refused_names_option_and_value(arguments, option, value, capsys, no_model):
-    line = fails(capsys, "--device", "cpu", "--prompt", "hello", *arguments.split())
+    line = refused(capsys, "--device", "cpu", *arguments.split())
     assert option in line and value in line, line
 
 
@@ -106,37 +93,31 @@ def test_the_command_line_of_options_gives_them_again():
 
 
 def test_empty_prompts(tmp_path, capsys, no_model, monkeypatch):
-    assert fails(capsys, "--prompt", "  \n ") == "the prompt is empty"
-    assert fails(capsys, "--prompt", "a", "--prompt", " ") == "prompt 2 is empty"
-    assert "got 9" in fails(capsys, *["--prompt", "a"] * 9)
+    assert refused(capsys, "--prompt", "  \n ", prompt=None) == "the prompt is empty"
+    assert refused(capsys, "--prompt", "a", "--prompt", " ", prompt=None) == "prompt 2 is empty"
+    assert "got 9" in refused(capsys, *["--prompt", "a"] * 9, prompt=None)
     file = tmp_path / "prompt.txt"
     file.write_text("\n")
-    assert f"{file} is empty" in fails(capsys, "--prompt-file", str(file))
+    assert f"{file} is empty" in refused(capsys, "--prompt-file", str(file), prompt=None)
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert fails(capsys).startswith("no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal")
+    assert refused(capsys, prompt=None).startswith(
+        "no prompt: give --prompt or --prompt-file, pipe text in, or run in a terminal"
+    )
 
 
 def test_prompt_files(tmp_path, capsys, no_model):
     (tmp_path / "prompt.txt").write_bytes(b"\xef\xbb\xbfhello")
     assert parse(["--prompt-file", str(tmp_path / "prompt.txt")]).prompt_texts() == ("hello",)
     absent = tmp_path / "absent.txt"
-    assert f"{absent}: No such file" in fails(capsys, "--prompt-file", str(absent))
-    assert "Is a directory" in fails(capsys, "--prompt-file", str(tmp_path))
+    assert f"{absent}: No such file" in refused(capsys, "--prompt-file", str(absent), prompt=None)
+    assert "Is a directory" in refused(capsys, "--prompt-file", str(tmp_path), prompt=None)
     (tmp_path / "latin.txt").write_bytes("café".encode("latin-1"))
-    assert "latin.txt is not UTF-8 text" in fails(capsys, "--prompt-file", str(tmp_path / "latin.txt"))
-
-
-def test_prompts_that_are_not_utf8(capsys, no_model, monkeypatch):
-    """Python hands over what it cannot decode, of an argument and of standard input by the C locale, as surrogates."""
-    assert fails(capsys, "--prompt", "caf\udce9") == "the prompt is not UTF-8 text: byte 0xe9 after 3 characters"
-    assert "prompt 2 is not UTF-8 text: byte 0xff" in fails(capsys, "--prompt", "x", "--prompt", "\udcff")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("a\udcff"))
-    assert fails(capsys) == "standard input is not UTF-8 text: byte 0xff after 1 characters"
+    assert "latin.txt is not UTF-8 text" in refused(capsys, "--prompt-file", str(tmp_path / "latin.txt"), prompt=None)
 
 
 def test_a_conversation_gives_no_object(capsys, no_model, terminal):
     terminal()
-    assert fails(capsys, "--device", "cpu", "--json").startswith("--json needs a prompt")
+    assert refused(capsys, "--device", "cpu", "--json", prompt=None).startswith("--json needs a prompt")
 
 
 def test_models_that_cannot_be_loaded(tmp_path, capsys, monkeypatch):
@@ -152,7 +133,7 @@ def test_models_that_cannot_be_loaded(tmp_path, capsys, monkeypatch):
         "foreign": "{}/config.json: architecture 'GemmaForCausalLM' is not supported",
     }.items():
         path = str(tmp_path / model)
-        assert fails(capsys, "--prompt", "hello", "--model", path).startswith(message.format(path)), model
+        assert refused(capsys, "--model", path).startswith(message.format(path)), model
 
 
 def test_requests_the_model_cannot_meet(tmp_path, capsys):
@@ -165,7 +146,7 @@ def test_requests_the_model_cannot_meet(tmp_path, capsys):
         (("--prompt", "y", "--layers", "3"), ("2 layers, not 3",)),
         (("--prompt", "y", "--fuzzy", "40"), ("got 40",)),
     ):
-        line = fails(capsys, "--device", "cpu", "--model", str(tmp_path), *arguments)
+        line = refused(capsys, "--device", "cpu", "--model", str(tmp_path), *arguments, prompt=None)
         assert all(figure in line for figure in figures), line
 
 

@@ -25,19 +25,13 @@ from models.llama31_8b.demo.backends.n150 import chip_tree_nodes
 from models.llama31_8b.demo.options import DemoOptions, UserError, parse
 from models.llama31_8b.demo.text import TextPrinter, encode_prompts, token_callback
 from models.llama31_8b.reference.load import load_model
-from tests.support.gguf_files import write_hf_folder
+from tests.support.gguf_files import edit_json, write_hf_folder
+from tests.support.machines import run_json
 
 SAMPLE_PROMPT = Path(cli.__file__).with_name("sample_prompt.txt")
 PROMPT = "the and the in 12 " * 12
 # Speculation starts at 64 tokens with this chunk size.
 SMALL = ("--chunk-size", "32", "--prompt", PROMPT, "--raw", "--max-new-tokens", "8")
-
-
-def run_json(capsys, model: str, *arguments: str) -> dict:
-    assert cli.main(["--model", model, "--json", *arguments]) == 0
-    out = capsys.readouterr().out
-    assert out.endswith("}\n") and out.count("\n") == 1
-    return json.loads(out)
 
 
 def test_json_schema(model, capsys):
@@ -164,9 +158,7 @@ def test_prompt_from_a_pipe_and_from_a_file_are_the_same(model, capsys, monkeypa
 
 def test_a_model_without_a_template_gets_plain_text(tmp_path, capsys):
     write_hf_folder(tmp_path)
-    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    del config["chat_template"]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    edit_json(tmp_path / "tokenizer_config.json", chat_template=None)
     assert cli.main(["--model", str(tmp_path), "--json", "--prompt", "the end", "--max-new-tokens", "2"]) == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out)["prefill_tokens"] == 5
@@ -311,12 +303,8 @@ def test_a_tree_has_one_shape_on_all_backends(model, capsys):
 
 
 def test_the_report_shows_the_figures(model, capsys):
-    assert (
-        cli.main(
-            ["--model", model, *SMALL, "--max-new-tokens", "20", "--draft", "ngram", "--no-adapt", "--threshold", "0.5"]
-        )
-        == 0
-    )
+    drafted = ["--max-new-tokens", "20", "--draft", "ngram", "--no-adapt", "--threshold", "0.5"]
+    assert cli.main(["--model", model, *SMALL, *drafted]) == 0
     out = capsys.readouterr().out
     assert "mean acceptance length" in out and "tokens per step" in out
     assert re.search(r"time per step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)

@@ -26,6 +26,7 @@ from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from tests.support.gguf_files import write_hf_folder
+from tests.support.machines import run_json
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
 
 PROMPTS = ["the and the in 12 " * 12, "the end", "12 and the in " * 5]
@@ -53,11 +54,6 @@ def chips(monkeypatch, boards, folder) -> list[ReferenceChips]:
 
 
 CPU, BOARDS = ["--device", "cpu"], ["--device", "n150", "--mesh", "2x1", "--sample-on", "host"]
-
-
-def run_json(capsys, folder, *arguments) -> dict:
-    assert cli.main(["--model", folder, "--json", *arguments]) == 0
-    return json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(

@@ -10,21 +10,11 @@ from loguru import logger
 from scipy.stats import chisquare
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.reference.alspec.policies import ExactAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
+from tests.support.attention_cases import tiny_config
 
-CONFIG = LlamaConfig(
-    vocab_size=64,
-    hidden_size=32,
-    intermediate_size=48,
-    num_hidden_layers=6,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    max_position_embeddings=256,
-    name="random-target",
-)
+CONFIG = tiny_config(vocab_size=64, intermediate_size=48, num_hidden_layers=6, name="random-target")
 
 
 def target(seed: int = 0, **fields) -> ReferenceLlama:

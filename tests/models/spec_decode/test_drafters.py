@@ -14,7 +14,6 @@ from models.llama31_8b.reference.alspec.policies import SinkAttention
 from models.llama31_8b.reference.generate import TorchEngine, model_drafter, self_drafter
 from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.drafters import NGramDrafter, continuations
-from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from tests.models.spec_decode import speculation_models as small
 
 SHAPES = {
@@ -120,25 +119,6 @@ def test_a_model_that_drafts_for_itself_reads_both_ends_of_its_cache(form):
         assert drafts.tokens[user][1] == int(logits.argmax())
         exact = model.forward(root, before.user(user), commit=False)
         assert not torch.allclose(logits, exact, atol=1e-3), "the window must matter here"
-
-
-@pytest.mark.parametrize("levels", [1, 2, 3])
-def test_a_tree_written_level_by_level_is_the_tree_written_at_once(levels):
-    """The model's forward with more tree nodes than tokens, which tree drafting rests on."""
-    model = small.target()
-    tree = TokenTree.from_parents([-1, 0, 0, 1, 1, 2, 3, 3, 5])
-    trees, tokens = TokenTreeBatch.shared(tree, 2), torch.tensor(small.prompts(2, 9, seed=8))
-    cache = model.new_cache(2, 64)
-    model.prefill(small.prompts(2, 30), cache)
-    together = model.forward(tokens, cache, tree=trees, commit=False, logits="all")
-    bounds, parts = {1: [0, 9], 2: [0, 4, 9], 3: [0, 1, 3, 9]}[levels], []
-    for first, last in zip(bounds, bounds[1:]):
-        rows = {name: getattr(trees, name)[:, :last] for name in ("parents", "enter", "leave", "depth")}
-        seen = TokenTreeBatch(**rows, counts=trees.counts)
-        parts.append(model.forward(tokens[:, first:last], cache, tree=seen, commit=False, logits="all"))
-    torch.testing.assert_close(torch.cat(parts, 1), together, atol=1e-5, rtol=1e-5)
-    chain = model.forward(tokens[:, tree.path(6)], cache, commit=False, logits="all")
-    torch.testing.assert_close(together[:, tree.path(6)], chain, atol=1e-5, rtol=1e-5)
 
 
 def test_estimated_costs_count_what_a_step_reads():

@@ -341,7 +341,9 @@ def test_requests_that_cannot_be_served_are_refused_before_any_work(drafts, opti
 def test_length_zero_is_plain_decoding():
     result = run((model_drafter(model("draft")), DraftShape(0)))
     assert result.token_ids == plain().token_ids
-    assert result.speculation.num_drafts == 0 and result.speculation.mean_acceptance_length is None
+    metrics = result.speculation
+    assert metrics.num_drafts == 0 and metrics.acceptance_histogram == []
+    assert metrics.mean_acceptance_length is None and metrics.draft_acceptance_rate is None
 
 
 LENGTH, CAPACITY, FIRST = 3, 64, 0
@@ -451,12 +453,6 @@ def test_definitions():
     assert data["num_drafts"] == 5 and data["num_accepted_tokens_per_pos"] == [4, 2, 2]
     twice = TokenSpeculationMetrics.merged([metrics, TokenSpeculationMetrics(), metrics])
     assert twice.acceptance_histogram == [2, 4, 0, 4] and twice.num_draft_tokens == 36
-
-
-def test_nothing_drafted():
-    metrics = TokenSpeculationMetrics()
-    assert metrics.mean_acceptance_length is None and metrics.draft_acceptance_rate is None
-    assert metrics.acceptance_histogram == [] and metrics.tokens_per_target_step is None
 
 
 @pytest.mark.parametrize("counts", [(2, 2, 3), (3, 2, 0), (2, 2, -1)])

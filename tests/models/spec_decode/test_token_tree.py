@@ -80,11 +80,6 @@ def test_merge_shares_common_prefixes_and_loses_nothing(sequences):
     assert len(paths) == len(set(paths)) and set(paths) == prefixes
 
 
-def test_merge_keeps_order_of_first_appearance():
-    tree, tokens = merge_sequences(5, [[1, 2], [3], [1, 4]])
-    assert tokens == [5, 1, 2, 3, 4] and tree.parents.tolist() == [-1, 0, 1, 0, 1]
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.lists(parent_arrays(max_nodes=12), min_size=1, max_size=4))
 def test_padded_batches_change_no_users_mask(arrays):

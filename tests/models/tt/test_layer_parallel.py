@@ -8,25 +8,16 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-from models.llama31_8b.config import LlamaConfig, preset
+from models.llama31_8b.config import preset
 from models.llama31_8b.tt.layer_parallel import LayerAssignment, Stage
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import LayerPrecision, PrecisionError, precision_config
 from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.weights import WeightMap
+from tests.support import tt_programs
 
 DRAFT = preset("llama-3.2-1b")  # 16 layers
-SMALL = LlamaConfig(
-    vocab_size=100,
-    hidden_size=256,
-    intermediate_size=512,
-    num_hidden_layers=6,
-    num_attention_heads=8,
-    num_key_value_heads=4,
-    head_dim=64,
-    max_position_embeddings=128,
-    name="small",
-)
+SMALL = tt_programs.SMALL.with_layers(6)
 
 
 def plan(tp: int, size, config=DRAFT) -> LayerAssignment:

@@ -8,7 +8,7 @@ import torch
 from models.llama31_8b.checkpoint.load import load_state_dict, read_config
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
-from models.llama31_8b.tt.precision import PrecisionError, bytes_of, precision_config
+from models.llama31_8b.tt.precision import PrecisionError, bytes_of
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings, SpeculationError
 from models.llama31_8b.tt.sharding import ShardingError
 from models.llama31_8b.tt.weights import HostWeights
@@ -41,7 +41,6 @@ def test_what_is_supported(shape, change):
         ({"threshold": float("-inf")}, "got -inf"),
         ({"threshold": 2e6}, "from 0 to 1e\\+06, or inf"),
         ({"threshold": True}, "got True"),
-        ({"chunk_size": 33}, "got 33"),
     ],
 )
 def test_what_is_refused(change, words):
@@ -62,23 +61,6 @@ def test_the_guess_is_by_a_budget_unless_told_otherwise():
 def test_one_row_cannot_speculate(shape):
     with pytest.raises(SpeculationError, match="needs a mesh of two rows, such as 2x1; 1x. has 1"):
         check(shape)
-
-
-def test_performance_keeps_four_bits_out_of_the_last_layer():
-    plan = precision_config("performance", 32)
-    assert {plan.of_layer(i).gate_up for i in range(31)} == {"bfloat4_b"}
-    assert plan.of_layer(31).gate_up == plan.of_layer(0).down == "bfloat8_b"
-    assert plan.kv_cache == plan.lm_head == "bfloat8_b"
-
-
-def test_accuracy_is_bfloat8_throughout():
-    plan = precision_config("accuracy", 32)
-    assert set(vars(plan.of_layer(7)).values()) == {"bfloat8_b"}
-
-
-def test_an_unknown_precision_is_refused():
-    with pytest.raises(PrecisionError, match="'fast'; precisions: performance, accuracy, bfloat16"):
-        precision_config("fast", 32)
 
 
 def test_bytes_are_those_of_whole_tiles():

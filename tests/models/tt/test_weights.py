@@ -19,20 +19,10 @@ from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from models.llama31_8b.tt.precision import LayerPrecision, precision_config
 from models.llama31_8b.tt.weights import WeightCache, WeightMap, adjacent_pairs, entry_folder
 from tests.support.machines import set_ttnn_version
+from tests.support.tt_programs import SMALL
 from tt_kernels.gated_product.reference import gated_product_reference
 
 LLAMA = preset("llama-3.1-8b").with_layers(2)
-SMALL = LlamaConfig(
-    vocab_size=100,
-    hidden_size=256,
-    intermediate_size=512,
-    num_hidden_layers=2,
-    num_attention_heads=8,
-    num_key_value_heads=4,
-    head_dim=64,
-    max_position_embeddings=128,
-    name="small",
-)
 
 
 def meta(config):

@@ -231,15 +231,6 @@ def test_the_ends_of_the_threshold_are_exact_and_sink_attention_bit_for_bit(mode
     assert nothing.statistics.hit_rate == 0 and everything.statistics.hit_rate == 1
 
 
-def test_one_node_is_the_plain_speculative_step_bit_for_bit(model) -> None:
-    alone, plain = ALSpecAttention(0.5, RANGE), ALSpecAttention(0.5, RANGE)
-    logits = tree_logits(model, alone, [-1])
-    cache = model.new_cache(1)
-    model.prefill([random_tokens(80, seed=3)], cache)
-    assert torch.equal(logits, model.forward(torch.tensor([random_tokens(1, seed=4)]), cache, policy=plain))
-    assert torch.equal(alone.statistics.steps[0].accepted, plain.statistics.steps[0].accepted)
-
-
 def test_what_is_no_tree_step_is_named() -> None:
     tree = TokenTree.from_parents([-1] + [0] * 256)
     for tokens, earlier in ((257, 0), (3, 254)):

@@ -75,13 +75,6 @@ def test_a_batch_equals_its_users_one_by_one(model: ReferenceLlama, policy) -> N
     assert cache.lengths.tolist() == [n + 4 for n in lengths]
 
 
-def test_prefill_of_a_batch_equals_its_users_bit_for_bit(model: ReferenceLlama) -> None:
-    prompts = [random_tokens(n, seed=n) for n in (5, 77, 130)]
-    together = model.prefill(prompts, model.new_cache(3), chunk_size=40)
-    alone = [model.prefill([prompt], model.new_cache(1), chunk_size=40) for prompt in prompts]
-    assert torch.equal(together, torch.cat(alone))
-
-
 PARENTS = [-1, 0, 0, 1, 1, 2, -1, 6, 5, 5, 3]
 
 

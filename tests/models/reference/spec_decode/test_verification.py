@@ -255,14 +255,6 @@ def test_matches_the_papers_equations(scale):
     assert 0 < int((got.lengths < gamma).sum()) < rows, "both outcomes must occur"
 
 
-def test_it_says_that_it_is_lossy():
-    messages = []
-    sink = logger.add(messages.append, format="{level} {message}")
-    SigmoidApproximation().announce()
-    logger.remove(sink)
-    assert len(messages) == 1 and "WARNING" in messages[0] and "LOSSY" in messages[0]
-
-
 def test_siblings_are_tried_in_turn():
     params, trees = SamplingParams(1.0), TokenTreeBatch.shared(TokenTree.from_parents([-1, 0, 0]), 1)
     z_p, z_q = torch.zeros(1, 3, 3), torch.zeros(1, 3, 3)

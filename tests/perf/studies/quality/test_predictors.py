@@ -167,20 +167,6 @@ def test_words_that_describe_no_guess_are_refused(words, why):
 RANGE = GuessRange.both_ends(32)
 
 
-def test_the_nodes_of_a_step_are_decided_by_the_norm_over_all():
-    draw = torch.Generator().manual_seed(1)
-    exact = torch.randn((8, 6), generator=draw)
-    guess = exact + 0.4 * torch.randn((8, 6), generator=draw) * torch.rand((8, 1), generator=draw)
-    apart, size = (guess - exact).norm(dim=1), exact.norm(dim=1)
-    alone = apart < 0.25 * size
-    assert bool(alone.any()) and not bool(alone.all())
-    for nodes in (2, 4):
-        decided = PredictedGuess(0.25, RANGE, nodes=nodes)._decide(guess, exact, torch.zeros(8))
-        for start in range(0, 8, nodes):
-            mine = slice(start, start + nodes)
-            assert decided[mine].tolist() == [bool(apart[mine].norm() < 0.25 * size[mine].norm())] * nodes
-
-
 def test_a_chain_as_a_tree_is_a_step_of_the_text(tiny):
     """The last step of 8 tokens after the same cache: one tree, and the end of a text."""
     ids, cache = random_tokens(256, seed=6), tiny.new_cache(1, 256)
