@@ -3,9 +3,11 @@
 """Options and skips of this project; the simulator's plugin for pytest has the fixtures of devices."""
 
 import sys
+from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from loguru import logger
 
 from runtime_patches import sgdc
 from runtime_patches.board import doctor
@@ -83,6 +85,15 @@ def _plain_surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     if not request.node.get_closest_marker("silicon"):  # these take their model from the user
         monkeypatch.delenv("HF_MODEL", raising=False)
         monkeypatch.delenv("MESH_DEVICE", raising=False)
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """The messages of loguru from INFO on, as they come."""
+    said: list[str] = []
+    sink = logger.add(lambda message: said.append(message.rstrip("\n")), level="INFO", format="{message}")
+    yield said
+    logger.remove(sink)
 
 
 @cache

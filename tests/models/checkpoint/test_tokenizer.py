@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loguru import logger
 
 from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
 from models.llama31_8b.checkpoint.tokenizer import StopStrings, Tokenizer
@@ -49,14 +48,9 @@ def test_pre_tokenizers_differ_where_they_should():
     assert pieces(make(pre="llama-bpe"), "4123") == ["4", "12", "3"]
 
 
-def test_a_file_without_a_pre_tokenizer_is_read_with_a_warning():
-    said: list[str] = []
-    sink = logger.add(said.append, level="WARNING", format="{message}")
-    try:
-        assert pieces(make(pre=None), "4123") == pieces(make(pre="gpt-2"), "4123")
-    finally:
-        logger.remove(sink)
-    assert said == ["test.gguf names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong\n"]
+def test_a_file_without_a_pre_tokenizer_is_read_with_a_warning(logged):
+    assert pieces(make(pre=None), "4123") == pieces(make(pre="gpt-2"), "4123")
+    assert logged == ["test.gguf names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong"]
 
 
 def test_llama3_words_are_those_of_its_pattern():
@@ -98,17 +92,14 @@ def test_bos_is_added_where_the_model_wants_it():
         make(bos_token_id=None).encode("a", add_bos=True)
 
 
-def test_control_tokens_are_those_of_ids_and_template_whatever_their_type():
+def test_control_tokens_are_those_of_ids_and_template_whatever_their_type(logged):
     """Files whose types mark none, or that have no types: as with the types, and one line says so."""
-    said = []
-    sink = logger.add(said.append, format="{message}")
     backend, _ = build_tokenizer(
         tokenizer_tables(token_type=None) | {"tokenizer.chat_template": CHAT_TEMPLATE}, Path("a.gguf")
     )
-    logger.remove(sink)
     text = "<|im_start|>the<|im_end|>"
     assert backend.encode(text).ids == make().encode(text) and backend.decode(backend.encode(text).ids) == "the"
-    assert said == ["a.gguf: taken as control tokens, though not marked: <|im_start|>, <|im_end|>\n"]
+    assert logged == ["a.gguf: taken as control tokens, though not marked: <|im_start|>, <|im_end|>"]
 
 
 REFUSED = {

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from loguru import logger
 from safetensors import SafetensorError
 
 from models.llama31_8b.checkpoint import cache, gguf
@@ -34,13 +33,11 @@ def conversions(tmp_path, monkeypatch):
     return done
 
 
-def test_converted_once_then_found_with_one_line_where_no_terminal_is(tmp_path, conversions, capsys):
-    state, lines = write_gguf(tmp_path / "m.gguf"), []
-    sink = logger.add(lines.append, format="{message}")
+def test_converted_once_then_found_with_one_line_where_no_terminal_is(tmp_path, conversions, capsys, logged):
+    state = write_gguf(tmp_path / "m.gguf")
     first = gguf.converted_folder(tmp_path / "m.gguf")
-    assert not capsys.readouterr().out and len(lines) == 1 and "converting m.gguf" in lines[0]
+    assert not capsys.readouterr().out and len(logged) == 1 and "converting m.gguf" in logged[0]
     assert gguf.converted_folder(tmp_path / "m.gguf") == first
-    logger.remove(sink)
     assert conversions == ["m.gguf"] and not list(first.parent.glob("*.partial"))
     loaded = weights.load_state_dict(first)
     assert all(torch.equal(loaded[name], state[name]) for name in state)

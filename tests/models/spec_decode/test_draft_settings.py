@@ -8,7 +8,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from loguru import logger
 
 from models.llama31_8b.spec_decode import draft_settings as fuzzy
 from models.llama31_8b.spec_decode.draft_settings import (
@@ -142,15 +141,12 @@ def test_times_that_are_no_steps_alone_are_left_out():
     assert rule.draft_level == 1.0 and rule.next_length() == 0, "a level takes as long as a step"
 
 
-def test_drafting_that_does_not_pay_is_turned_off_and_says_so():
-    messages = []
-    sink = logger.add(messages.append, level="INFO", format="{message}")
+def test_drafting_that_does_not_pay_is_turned_off_and_says_so(logged):
     rule = AdaptiveDraftLength(4, 0.5, probe_every=16)
     lengths = run(rule, 200, 0.1)
-    logger.remove(sink)
     assert lengths[60:].count(0) >= 125 and set(lengths[60:]) <= {0, 1}
     assert 1 in lengths[60:], "it must look now and then whether things have changed"
-    assert any("drafting is off" in m and "0.50 target steps" in m for m in messages)
+    assert any("drafting is off" in line and "0.50 target steps" in line for line in logged)
 
 
 def test_drafting_comes_back_when_it_pays():

@@ -213,16 +213,13 @@ def test_a_prompt_that_fills_the_context_goes_with_drafts_as_without(name, lengt
 
 @pytest.mark.parametrize("shape", [CHAIN, DraftShape(3, 2), GROWN])
 @pytest.mark.parametrize("sampling", [SamplingParams(), SamplingParams(0.8, seed=4)])
-def test_texts_beyond_a_draft_models_context_go_on_without_drafts(shape, sampling):
+def test_texts_beyond_a_draft_models_context_go_on_without_drafts(shape, sampling, logged):
     """A long prompt ends soon, and its neighbour is then drafted for; another text grows beyond the draft's context."""
     prompts = [small.prompts(1, n, seed=n)[0] for n in (130, 60)]
     drafts = model_drafter(small.resembling(0.1, max_position_embeddings=96)), shape
-    said = []
-    sink = logger.add(said.append, level="INFO", format="{message}")
     ends = {"on_token": lambda user, token: user == 0, "sampling": sampling, "max_new_tokens": 50}
     result = run(drafts, prompts, **ends)
-    logger.remove(sink)
-    assert said == ["the draft model random-draft has a context of 96 tokens: without drafts while a text is longer\n"]
+    assert logged == ["the draft model random-draft has a context of 96 tokens: without drafts while a text is longer"]
     assert [len(ids) for ids in result.token_ids] == [1, 50]
     metrics = result.speculation
     assert metrics.num_accepted_tokens > 0 and metrics.num_drafts < 40 < metrics.num_output_tokens
@@ -293,17 +290,14 @@ def test_what_an_interrupted_round_leaves_can_be_continued():
         assert rest.token_ids[0] == text[80:90]
 
 
-def test_the_lossy_mode_runs_and_says_so():
-    messages = []
-    sink = logger.add(messages.append, level="WARNING", format="{message}")
+def test_the_lossy_mode_runs_and_says_so(logged):
     for shape in (DraftShape(4), DraftShape(3, 2), DraftShape(3, 2, grown=True)):
         drafts = model_drafter(model("near draft")), shape
         result = run(drafts, sampling=SamplingParams(1.0, seed=1), lossy=SigmoidApproximation())
         assert [len(ids) for ids in result.token_ids] == [24] * 3
         # Nearly everything is accepted: that is what makes it lossy.
         assert result.speculation.mean_acceptance_length > 1 + 0.95 * shape.length * 0.9
-    logger.remove(sink)
-    assert sum("LOSSY" in message for message in messages) == 3
+    assert sum("LOSSY" in line for line in logged) == 3
 
 
 @pytest.mark.parametrize(
