@@ -51,15 +51,21 @@ def opening_options(trace_bytes: int = BOARD_TRACE_BYTES) -> dict[str, int]:
 
 
 def command(
-    program: Sequence[str], mesh: tuple[int, int], grid: str, dispatch: str = "fast", library: str | None = None
+    program: Sequence[str],
+    mesh: tuple[int, int],
+    grid: str,
+    dispatch: str = "fast",
+    library: str | None = None,
+    python: str = sys.executable,
 ) -> list[str]:
     """Return the command line that runs `program` on a mesh of simulated chips of `grid` (columns x rows) cores.
 
-    The chips' runtime has the compute gate. library: a ttsim library that simulates the one chip.
+    The chips' runtime has the compute gate. library: a ttsim library that simulates the one chip. python: what runs the
+    simulator's command.
     """
     rows, columns = mesh
     several = ["--mesh", f"{rows}x{columns}"] if rows * columns > 1 else []
-    started = [sys.executable, "-m", SIMULATOR, "run", "--patch", "runtime_patches.sgdc"]
+    started = [python, "-m", SIMULATOR, "run", "--patch", "runtime_patches.sgdc"]
     started += ["--grid", grid, "--dispatch", dispatch]
     started += [] if library is None else ["--simulator", library]
     return [*started, *several, "--", *program]

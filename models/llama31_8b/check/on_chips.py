@@ -17,7 +17,7 @@ import torch
 from runtime_patches.board import doctor, environment
 from runtime_patches.board.runtime_root import ttnn_version
 
-from ..tt.mesh import MeshError, MeshShape, check_boards, find_boards
+from ..tt.mesh import MeshError, MeshShape, check_boards, find_boards, sysfs_text
 from .findings import Check, Context, CouldNotRun, near
 
 DRIVER = Path("/sys/module/tenstorrent/version")
@@ -60,7 +60,7 @@ def host(context: Context) -> list[Check]:
 
 def driver_checks(driver: Path = DRIVER, hugepages: Path = HUGEPAGES, iommu: Path = IOMMU) -> list[Check]:
     """Check the driver's files: it must be loaded, and there must be hugepages or an IOMMU."""
-    version, pages = _text(driver), _text(hugepages)
+    version, pages = sysfs_text(driver), sysfs_text(hugepages)
     translated = iommu.is_dir() and any(iommu.iterdir())
     ready = translated or (pages or "0") != "0"
     shown = f"{pages or 'no'} hugepages, IOMMU {'on' if translated else 'off'}"
@@ -68,13 +68,6 @@ def driver_checks(driver: Path = DRIVER, hugepages: Path = HUGEPAGES, iommu: Pat
         Check("driver", version or f"no {driver}", "a version of tt-kmd", version is not None),
         Check("hugepages of 1 GB or IOMMU", shown, "one of them", ready),
     ]
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="ascii").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def cards(context: Context) -> list[Check]:

@@ -159,16 +159,13 @@ def _check_position(
         return
     follows = speculation.last_unmasked == cached - 1
     if not follows and position_ids is not None and position_ids.ndim == 2:
-        _refuse_keys_after(int(position_ids.max()), cached)
+        last = int(position_ids.max())
+        if last + 1 < cached:
+            raise UnsupportedAttentionError(
+                f"{cached} keys for a token at position {last}, without a mask: a static cache's unwritten keys would "
+                "be read; use a DynamicCache (cache_implementation='dynamic')"
+            )
     speculation.last_unmasked = cached
-
-
-def _refuse_keys_after(last: int, cached: int) -> None:
-    if last + 1 < cached:
-        raise UnsupportedAttentionError(
-            f"{cached} keys for a token at position {last}, without a mask: a static cache's unwritten keys would be "
-            "read; use a DynamicCache (cache_implementation='dynamic')"
-        )
 
 
 class _LastGeometry(threading.local):

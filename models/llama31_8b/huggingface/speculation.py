@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import nn
@@ -79,7 +80,8 @@ class AttentionSpeculation(AttentionStatistics):
         return f"AttentionSpeculation(threshold={self.threshold:g}, {self.guess_range})"
 
     def __reduce__(self) -> tuple[Callable[..., AttentionSpeculation], tuple[object, ...]]:
-        return _with_settings, (self.threshold, self.guess_range, self.step_tokens, self.keep_decisions)
+        make = partial(AttentionSpeculation, step_tokens=self.step_tokens, keep_decisions=self.keep_decisions)
+        return make, (self.threshold, self.guess_range)
 
     def attach(self, model: nn.Module) -> AttentionSpeculation:
         """Use these settings and counters for all attention of `model`, in place of any attached before. The model may
@@ -96,7 +98,7 @@ class AttentionSpeculation(AttentionStatistics):
                 f"{type(model).__name__} has attn_implementation={implementation!r}: load it with "
                 f"attn_implementation={ATTENTION_NAME!r}, or call model.set_attn_implementation({ATTENTION_NAME!r})"
             )
-        modules = _modules_with_layer(model)
+        modules = [module for module in model.modules() if getattr(module, "layer_idx", None) is not None]
         if not modules:
             raise UnsupportedAttentionError(f"{type(model).__name__} has no attention modules with a layer_idx")
         for module in modules:
@@ -160,14 +162,6 @@ class AttentionSpeculation(AttentionStatistics):
         accepted = [torch.cat([hits.cpu() for hits, _ in layer], dim=1) for layer in steps]
         verified = torch.cat([queries.cpu() for _, queries in steps[0]], dim=1)
         return torch.stack(accepted), verified
-
-
-def _modules_with_layer(model: nn.Module) -> list[nn.Module]:
-    return [module for module in model.modules() if getattr(module, "layer_idx", None) is not None]
-
-
-def _with_settings(threshold: float, guess: GuessRange, step_tokens: int, keep: bool) -> AttentionSpeculation:
-    return AttentionSpeculation(threshold, guess, step_tokens=step_tokens, keep_decisions=keep)
 
 
 def unwrapped(model: nn.Module) -> PreTrainedModel:

@@ -20,7 +20,7 @@ from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
-from .. import tiny
+from .. import simulated, tiny
 from ..config import PREDICTORS
 from ..tt.mesh import MeshError, MeshShape
 from ..tt.prefill import PREFILL_CHUNK
@@ -77,10 +77,8 @@ def command(python: Path, model: str, options: argparse.Namespace, overrides: di
     server += options.vllm
     if options.device == "n150":
         return [str(python), *SERVER, "--additional-config", additional, *server]
-    simulator = [str(python), "-m", "runtime_patches.simulated_n150", "run", "--dispatch", "fast"]
-    simulator += ["--patch", "runtime_patches.sgdc", "--grid", "4x2"]
-    mesh = [] if options.mesh.chips == 1 else ["--mesh", str(options.mesh)]
-    return [*simulator, *mesh, "--", str(python), "-m", f"{__package__}.on_simulator", additional, *server]
+    program = [str(python), "-m", f"{__package__}.on_simulator", additional, *server]
+    return simulated.command(program, options.mesh.shape, "4x2", python=str(python))
 
 
 def environment(mesh: MeshShape) -> dict[str, str]:

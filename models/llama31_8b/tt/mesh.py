@@ -271,11 +271,12 @@ def find_boards(
 
 
 def _board(number: int, folder: Path) -> Board:
-    kind = _text(folder / "tt_card_type")
-    return Board(number, None if kind == "unknown" else kind, _text(folder / "device" / "device"))
+    kind = sysfs_text(folder / "tt_card_type")
+    return Board(number, None if kind == "unknown" else kind, sysfs_text(folder / "device" / "device"))
 
 
-def _text(path: Path) -> str | None:
+def sysfs_text(path: Path) -> str | None:
+    """Return what a file of the driver says, in small letters; None for nothing, and for no such file."""
     try:
         return path.read_text(encoding="ascii").strip().lower() or None
     except (OSError, UnicodeDecodeError):

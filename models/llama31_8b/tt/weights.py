@@ -25,7 +25,7 @@ from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..checkpoint.cache import make_cache_folder, unwritable
 from ..checkpoint.load import load_state_dict, read_config, resolve_source
-from ..checkpoint.tensor_shapes import LM_HEAD, check_shapes
+from ..checkpoint.tensor_shapes import EMBEDDING, LM_HEAD, check_shapes
 from ..config import LlamaConfig
 from .layer_parallel import Stage
 from .mesh import MeshShape
@@ -35,8 +35,6 @@ from .sharding import hidden_shards
 
 if TYPE_CHECKING:
     import ttnn
-
-EMBEDDING, FINAL_NORM = "model.embed_tokens.weight", "model.norm.weight"
 
 
 class WeightMap:
@@ -61,7 +59,7 @@ class WeightMap:
         return head.view(self.mesh.tp, -1, head.shape[1])[:, start : start + columns].flatten(0, 1).t()
 
     def final_norm(self) -> torch.Tensor:
-        return self.state[FINAL_NORM]
+        return self.state["model.norm.weight"]
 
     def norm(self, layer: int, which: str) -> torch.Tensor:
         """Return [hidden]. which: attention or mlp."""

@@ -73,7 +73,8 @@ class KVCache:
         current = self.lengths.tolist()
         if any(w < 0 or w > c for w, c in zip(wanted, current)):
             raise ValueError(f"cannot truncate committed lengths {current} to {wanted}")
-        self._set_lengths(wanted)
+        for row, length in zip(self.rows, wanted):
+            self._lengths[row] = self._written[row] = length
 
     @torch.inference_mode()
     def commit(self, tokens: int) -> None:
@@ -136,11 +137,6 @@ class KVCache:
                 )
         for row, length in zip(self.rows, lengths):
             self._written[row] = length + earlier + tokens
-
-    def _set_lengths(self, lengths: Sequence[int]) -> None:
-        for row, length in zip(self.rows, lengths):
-            self._lengths[row] = length
-            self._written[row] = length
 
     def _check_user(self, user: int) -> int:
         if not 0 <= user < self.batch:

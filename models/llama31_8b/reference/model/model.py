@@ -16,6 +16,7 @@ from torch import nn
 from ...checkpoint.tensor_shapes import check_shapes, random_state_dict
 from ...config import ContextLengthError, LlamaConfig
 from ...rope_frequencies import inverse_frequencies
+from ...spec_decode.draft_settings import check_groups
 from ..alspec.policies import AttentionPolicy
 from .attention import decode_attention, dense_attention
 from .kv_cache import KVCache
@@ -211,7 +212,8 @@ class ReferenceLlama(nn.Module):
             raise ValueError(f"tokens have shape {list(tokens.shape)}; expected [{cache.batch}, T] with T >= 1")
         if logits not in ("last", "all", "none"):
             raise ValueError(f"logits must be 'last', 'all' or 'none', got {logits!r}")
-        groups = self._check_groups(layer_groups)
+        layers = self.config.num_hidden_layers
+        groups = [[layer] for layer in range(layers)] if layer_groups is None else check_groups(layers, layer_groups)
         self._check_ids(tokens)
         batch, count = tokens.shape
         earlier = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
@@ -220,7 +222,7 @@ class ReferenceLlama(nn.Module):
         cos, sin = self._rotary_rows(step)
         cache.reserve(count, earlier)
         if policy is not None:
-            policy.begin_step(step, self.config.num_hidden_layers)
+            policy.begin_step(step, layers)
 
         x = F.embedding(tokens.reshape(-1), self.embedding)
         if len(x) == 1:
@@ -308,16 +310,6 @@ class ReferenceLlama(nn.Module):
                 f"the prompt of user {user} has {tokens} tokens{cached}; the limit is {limit} "
                 f"(cache capacity {cache.capacity}, model context {self.config.max_position_embeddings})"
             )
-
-    def _check_groups(self, layer_groups: Sequence[Sequence[int]] | None) -> Sequence[Sequence[int]]:
-        layers = self.config.num_hidden_layers
-        if layer_groups is None:
-            return [[index] for index in range(layers)]
-        if [index for group in layer_groups for index in group] != list(range(layers)):
-            raise ValueError(
-                f"layer_groups must list layers 0 to {layers - 1} once, in order, got {list(layer_groups)}"
-            )
-        return layer_groups
 
 
 def _frozen(tensor: torch.Tensor) -> nn.Parameter:

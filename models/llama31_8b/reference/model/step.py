@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -150,9 +150,7 @@ class DecodeStep:
         deciding = self.cached if self.tree is None else (start + 1).expand(-1, tokens)
         self.eligible = deciding >= guess_range.bypass_below
         self.groups = self._group()
-        # Of a step of one block: its other layers need the same masks.
-        self._mask_cache: dict[tuple[int, int, int], tuple[torch.Tensor, torch.Tensor]] = {}
-        self._visible_cache: dict[tuple[int, int, int], torch.Tensor] = {}
+        self._masks: dict[tuple[str, int, int, int], torch.Tensor] = {}
 
     def blocks(self) -> Iterator[slice]:
         """Yield query blocks of at most QUERY_BLOCK tokens."""
@@ -162,13 +160,7 @@ class DecodeStep:
     def masks(self, row: int, block: slice) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (visible, ends), bool [t, n]: the slots that each query of the block sees, and the slots that its
         guess reads. n is the last slot that any of them sees, plus one."""
-        key = (row, block.start, block.stop)
-        if key in self._mask_cache:
-            return self._mask_cache[key]
-        masks = self.visible(row, block), self._ends(row, block)
-        if self.tokens <= QUERY_BLOCK:
-            self._mask_cache[key] = masks
-        return masks
+        return self.visible(row, block), self._kept(self._ends, row, block)
 
     def nodes(self, row: int) -> torch.Tensor:
         """Return bool [T]: which of the step's tokens belong to the tree of node 0; padding does not. Raises ValueError
@@ -184,13 +176,16 @@ class DecodeStep:
 
     def visible(self, row: int, block: slice) -> torch.Tensor:
         """Return bool [t, n]: which cache slots each query of the block sees."""
-        key = (row, block.start, block.stop)
-        if key in self._visible_cache:
-            return self._visible_cache[key]
-        visible = self._visible(row, block)
-        if self.tokens <= QUERY_BLOCK:
-            self._visible_cache[key] = visible
-        return visible
+        return self._kept(self._visible, row, block)
+
+    def _kept(self, make: Callable[[int, slice], torch.Tensor], row: int, block: slice) -> torch.Tensor:
+        """Return a mask, made once for all layers of a step of one block."""
+        if self.tokens > QUERY_BLOCK:
+            return make(row, block)
+        key = make.__name__, row, block.start, block.stop
+        if key not in self._masks:
+            self._masks[key] = make(row, block)
+        return self._masks[key]
 
     def _visible(self, row: int, block: slice) -> torch.Tensor:
         length, slots = self.lengths[row], self.slots(row, block)

@@ -166,14 +166,9 @@ def verify_sigmoid(
     """Verify lossily by `approximation`; see there for what it does and does not promise.
 
     Shape: tokens [batch, N] int64; target_logits, draft_logits [batch, N, vocab], raw; uniforms [batch, N].
-    The warpers of `params` are applied to both as logits (a token they leave out has p^ = 0). Raises
-    ValueError at temperature 0 (the arg-max needs no approximation) and without draft logits (an n-gram draft
-    has none).
+    The warpers of `params`, of a temperature above 0, are applied to both as logits (a token they leave out has
+    p^ = 0). Raises ValueError for other shapes.
     """
-    if params.greedy:
-        raise ValueError("sigmoid verification needs a temperature above 0; at 0 use exact verification")
-    if draft_logits is None:
-        raise ValueError("sigmoid verification needs the draft model's logits; this drafter has none")
     _check(trees, tokens, target_logits=target_logits, draft_logits=draft_logits, uniforms=uniforms)
     walk = _Walk(trees)
     p_hat = approximation(filter_logits(target_logits, params))

@@ -281,12 +281,3 @@ def test_what_the_warpers_leave_out_stays_out():
 def test_bad_scales_are_refused(scale):
     with pytest.raises(ValueError, match="alpha < 0 < beta"):
         SigmoidApproximation(*scale)
-
-
-def test_greedy_and_draftless_use_are_refused():
-    trees = TokenTreeBatch.shared(TokenTree.chain(2), 1)
-    tokens, z, u = torch.zeros(1, 2, dtype=torch.int64), torch.zeros(1, 2, 4), torch.rand(1, 2)
-    with pytest.raises(ValueError, match="temperature above 0"):
-        verify_sigmoid(trees, tokens, z, z, u, SamplingParams())
-    with pytest.raises(ValueError, match="draft model's logits"):
-        verify_sigmoid(trees, tokens, z, None, u, SamplingParams(1.0))
