@@ -25,7 +25,7 @@ from ..spec_decode.drafters import NGramDrafter
 from ..spec_decode.loop import Drafter, Drafts, Engine, Outcome
 from ..spec_decode.tree import TokenTree
 from .mesh import TILE
-from .model import StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
+from .model import StepInputs, TtLlama, advance, cache_prompt, kept_prefix, overwrite, read
 from .prefill import PREFILL_CHUNK, check_chunk
 from .sampling.top_k import Sampler, samples_on_chips
 from .spec_decode.tree_step import TreeStep
@@ -62,7 +62,7 @@ class PlainSteps:
         if self.sampler is not None:
             return decode_and_choose(self.model, self.inputs, self.sampler, self.uniforms)
         logits = self.model.decode(self.inputs)
-        _advance(self.inputs)
+        advance(self.inputs)
         return logits
 
 
@@ -341,7 +341,7 @@ def decode_and_choose(
     """Run a decode step whose tokens are sampled on the chips, and make its inputs ready for the next: positions
     advanced, tokens replaced. Returns the tokens, `inputs.tokens`."""
     logits = model.decode(inputs, gather_logits=False)
-    _advance(inputs)
+    advance(inputs)
     tokens = sampler(logits, uniforms, inputs.tokens)
     model.guard_tokens(tokens)
     return tokens
@@ -374,8 +374,3 @@ def agreed_outcomes(model: TtLlama, verified: Verified) -> list[Any]:
     if any(outcomes != found[0] for outcomes in found):
         raise RuntimeError(f"the chips of {model.mesh_shape} verified differently: {found}")
     return verified.check()
-
-
-def _advance(inputs: StepInputs) -> None:
-    ttnn.plus_one(inputs.positions, skip_negative_entries=True)
-    ttnn.plus_one(inputs.angles)

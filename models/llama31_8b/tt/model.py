@@ -397,6 +397,12 @@ def overwrite(devices: Iterable[ttnn.Tensor | None], hosts: Iterable[ttnn.Tensor
             ttnn.copy_host_to_device_tensor(host, device)
 
 
+def advance(inputs: StepInputs) -> None:
+    """Make the positions of a decode step those of the next; skipped users stay so."""
+    ttnn.plus_one(inputs.positions, skip_negative_entries=True)
+    ttnn.plus_one(inputs.angles)
+
+
 def read(tensor: ttnn.Tensor) -> torch.Tensor:
     """Read a tensor that is the same on every chip, from the first of them."""
     return ttnn.to_torch(ttnn.get_device_tensors(tensor)[0])

@@ -205,16 +205,13 @@ class LMHead:
 
     def __call__(self, x: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, rows, hidden], placed by the layout -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
-        return _joined([layout.logits(block, x) for block in self.blocks])
-
-
-def _joined(parts: list[ttnn.Tensor]) -> ttnn.Tensor:
-    if len(parts) == 1:
-        return parts[0]
-    logits = ttnn.concat(parts, dim=3)
-    for part in parts:
-        ttnn.deallocate(part)
-    return logits
+        parts = [layout.logits(block, x) for block in self.blocks]
+        if len(parts) == 1:
+            return parts[0]
+        logits = ttnn.concat(parts, dim=3)
+        for part in parts:
+            ttnn.deallocate(part)
+        return logits
 
 
 class Embedding:

@@ -90,6 +90,7 @@ def test_rows_that_say_too_little_are_refused(make, why):
         (["layouts", "--plot", "absent/plot.png"], "the folder absent does not exist"),
         (["hits", str(FOLDER / "quality/perplexity.csv"), "--threshold", "0.3"], "no row of"),
         (["prefill", "--chips", "3"], "3"),
+        (["prefill", "--tokens", "0"], "'0': a whole number from 1 to 131072"),
         (["speed"], "invalid choice"),
     ],
 )

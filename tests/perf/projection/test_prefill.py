@@ -8,7 +8,6 @@ from models.llama31_8b.tt.precision import bytes_of
 from models.llama31_8b.tt.prefill import all_cores_read
 from perf.lib.chip import BYTES_PER_CYCLE
 from perf.lib.data_file import FOLDER, read
-from perf.projection.__main__ import main
 from perf.projection.prefill import (
     PARTS,
     attention_cycles,
@@ -94,13 +93,3 @@ def test_rows_have_what_is_published_and_stay_below_the_peak():
     assert all(0 < row["of_peak"] < 1 for row in rows)
     long = [row["ms"] for row in rows if row["tokens"] == 65536]
     assert long == sorted(long, reverse=True), "more chips, less time"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [(["--tokens", "0"], "'0': a whole number from 1 to 131072"), (["--chips", "3"], "invalid choice: 3")],
-)
-def test_what_is_refused(arguments, says, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["prefill", *arguments])
-    assert says in capsys.readouterr().err

@@ -23,7 +23,7 @@ from ...spec_decode.draft_settings import DraftShape
 from ...spec_decode.loop import Drafts, Engine
 from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch, check_draft_passes
 from ..attention_policies import GuessAttention
-from ..model import StepInputs, TtLlama, cache_prompt, kept_prefix, overwrite, read
+from ..model import StepInputs, TtLlama, advance, cache_prompt, kept_prefix, overwrite, read
 from ..prefill import PREFILL_CHUNK
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..settings import check_chunk_size
@@ -68,8 +68,7 @@ class ChainSteps:
         """Run one step. uniforms: the sampler's, if it draws. draft_logits: receives the logits, bfloat16 [users, 1,
         vocab], ROW_MAJOR."""
         logits = self.model.decode(self.inputs, gather_logits=False)
-        ttnn.plus_one(self.inputs.positions, skip_negative_entries=True)
-        ttnn.plus_one(self.inputs.angles)
+        advance(self.inputs)
         if draft_logits is not None:
             by_row = ttnn.to_layout(self.model.gathered(logits), ttnn.ROW_MAJOR_LAYOUT)
             ttnn.copy(ttnn.reshape(by_row, tuple(draft_logits.shape)), draft_logits)
