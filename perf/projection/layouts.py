@@ -77,10 +77,8 @@ def _gather(chips: int) -> str:
 
 
 def _attention(ops: Sequence[Row], pairs: Sequence[Row], sweep: Mapping[str, float]) -> dict[int, dict[int, float]]:
-    """Return executed exact attention by chips of a row and context: of steps of pairs, of layers, of the sweep."""
+    """Return executed exact attention by chips of a row and context: of layers, of the sweep, of steps of pairs."""
     found: dict[int, dict[int, float]] = defaultdict(dict)
-    for row in sorted(pairs, key=lambda row: -row["layers"]):
-        found[HEADS // row["heads"]].setdefault(row["context"], row["part_exact"])
     for op in (op for op in ops if op["op"] == "attention" and op["stage"] == LAYER):
         found[op["tp"]].setdefault(op["context"], op["cycles"])
     for chips in CHIP_COUNTS:
@@ -89,6 +87,8 @@ def _attention(ops: Sequence[Row], pairs: Sequence[Row], sweep: Mapping[str, flo
             name = Configuration.make("flash_decode", variant="exact", **shape).name
             if name in sweep:
                 found[chips].setdefault(context, sweep[name])
+    for row in sorted(pairs, key=lambda row: -row["layers"]):
+        found[HEADS // row["heads"]].setdefault(row["context"], row["part_exact"])
     return found
 
 

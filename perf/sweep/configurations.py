@@ -206,7 +206,7 @@ def _paper() -> list[Configuration]:
     contexts = ",".join(map(str, PAPER_CONTEXTS))
     found += from_lines(f"flash_decode context={contexts} variant={','.join(PAPER_VARIANTS)} chunk_size=256")
     found += from_lines("collective op=all_gather mesh=1x8")
-    for heads in ("heads=16 kv_heads=4", "heads=4 kv_heads=1"):
+    for heads in ("heads=16 kv_heads=4", "heads=8 kv_heads=2", "heads=4 kv_heads=1"):
         found += from_lines(f"flash_decode context={contexts} variant=exact chunk_size=256 {heads}")
     return list(dict.fromkeys(found))
 
