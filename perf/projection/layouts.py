@@ -53,7 +53,7 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
     sweep, ops = cycles_of(read_sweep(CSV)), read(STEPS.with_name(f"{STEPS.stem}_ops.csv"))[1]
     ops = [op for op in ops if op["sharding"] == "sharded"]
     pairs = [row for path in sorted((FOLDER / "steps").glob("*_8b_*.json")) for row in read(path)[1]]
-    attention = _attention(ops, pairs, sweep)
+    attention = _attention(ops, sweep)
     reduces = {row["chips"]: row["cycles"] for row in _bench(ALL_REDUCE.stem)}
     gathers = {n: sweep[_gather(n)] for n in CHIP_COUNTS[1:]}
     costs = {n: _costs(n, ops, reduces.get(n, 0), gathers.get(n, 0)) for n in CHIP_COUNTS}
@@ -76,8 +76,8 @@ def _gather(chips: int) -> str:
     return Configuration.make("collective", op="all_gather", mesh=f"1x{chips}", columns=COLUMNS).name
 
 
-def _attention(ops: Sequence[Row], pairs: Sequence[Row], sweep: Mapping[str, float]) -> dict[int, dict[int, float]]:
-    """Return executed exact attention by chips of a row and context: of layers, of the sweep, of steps of pairs."""
+def _attention(ops: Sequence[Row], sweep: Mapping[str, float]) -> dict[int, dict[int, float]]:
+    """Return executed exact attention by chips of a row and context: of layers, of the sweep."""
     found: dict[int, dict[int, float]] = defaultdict(dict)
     for op in (op for op in ops if op["op"] == "attention" and op["stage"] == LAYER):
         found[op["tp"]].setdefault(op["context"], op["cycles"])
@@ -87,8 +87,6 @@ def _attention(ops: Sequence[Row], pairs: Sequence[Row], sweep: Mapping[str, flo
             name = Configuration.make("flash_decode", variant="exact", **shape).name
             if name in sweep:
                 found[chips].setdefault(context, sweep[name])
-    for row in sorted(pairs, key=lambda row: -row["layers"]):
-        found[HEADS // row["heads"]].setdefault(row["context"], row["part_exact"])
     return found
 
 
