@@ -45,6 +45,40 @@ def test_prefill_of_40_tokens_and_two_decode_steps(sim_device):
     check_rows("cache", told["cache"])
 
 
+def norms_of_4096_columns(device) -> dict[int, dict[str, float]]:
+    """In the worker: relative error of norms of rows, and by how much they are too long."""
+    import ttnn
+
+    from models.llama31_8b.tt.modules import RMSNorm
+
+    def normal(rows: int) -> torch.Tensor:
+        return torch.randn(1, 1, rows, 4096, generator=torch.Generator().manual_seed(rows)).bfloat16()
+
+    def put(tensor: torch.Tensor):
+        return ttnn.from_torch(tensor, layout=ttnn.TILE_LAYOUT, device=device)
+
+    weight, found = normal(1), {}
+    norm = RMSNorm(put(weight), 1e-5)
+    for rows in (40, 96):  # two rows of four cores, a core for a tile of rows
+        given = normal(rows)
+        wanted = torch.nn.functional.rms_norm(given.double(), (4096,), eps=1e-5) * weight.double()
+        difference = ttnn.to_torch(norm(put(given))).double() - wanted
+        length = (wanted * wanted).sum()
+        found[rows] = {
+            "error": float(difference.norm() / length.sqrt()),
+            "longer": float((difference * wanted).sum() / length),
+        }
+    return found
+
+
+def test_norms_of_4096_columns_keep_the_length_of_rows(sim_device):
+    """Of rows of cores and of a core each: sums of squares in bfloat16 make them 2.5 % shorter."""
+    told = sim_device("4x2").run(norms_of_4096_columns, timeout=900)
+    logger.info(f"norms: {told}")
+    for rows, found in told.items():
+        assert found["error"] < 0.004 and abs(found["longer"]) < 0.002, (rows, found)
+
+
 def refused_model(mesh) -> tuple[str | None, int]:
     """In the worker: what TtLlama says of the tiny model with six heads, and how many weights were asked for."""
     from models.llama31_8b.tt.model import TtLlama
