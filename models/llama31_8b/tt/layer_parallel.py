@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..config import LlamaConfig
-from ..spec_decode.draft_settings import check_groups, layer_groups
+from ..spec_decode.draft_settings import groups_of
 from .dram_budget import Budget
 from .mesh import TILE, MeshShape
 from .precision import LayerPrecision, PrecisionConfig, PrecisionError, bytes_of
@@ -69,8 +69,7 @@ class LayerAssignment:
         Raises ValueError for a size or groups that the model does not have, MeshError for a model that the TP group, or
         the chips of one layer, cannot hold in whole heads.
         """
-        layers = config.num_hidden_layers
-        groups = layer_groups(layers, fuzzy) if isinstance(fuzzy, int) else check_groups(layers, fuzzy)
+        groups = groups_of(config.num_hidden_layers, fuzzy)
         assignment = cls(config, mesh, tuple(map(tuple, groups)))
         mesh.check_model(config)
         for stage in assignment.parallel_stages:

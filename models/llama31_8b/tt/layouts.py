@@ -35,6 +35,7 @@ from .modules import (
     ShardedRMSNorm,
     all_cores,
     column_blocks,
+    norm_program,
     user_shards,
 )
 from .precision import LayerPrecision
@@ -342,15 +343,7 @@ class ShardedLayout(DecodeLayout):
 
     def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
         grid = self._normed.shard_spec.grid.bounding_box().grid_size()
-        tiles = self.config.normed.tiles
-        program = ttnn.LayerNormShardedMultiCoreProgramConfig(
-            compute_with_storage_grid_size=(grid.x, grid.y),
-            subblock_w=max(n for n in range(1, 5) if tiles % n == 0),
-            block_h=1,
-            block_w=tiles,
-            inplace=False,
-        )
-        return ShardedRMSNorm(weight, epsilon, program)
+        return ShardedRMSNorm(weight, epsilon, norm_program(grid.x, grid.y, self.config.normed.tiles))
 
     def make_matrix(self, store: Any, layer: int, name: str, make: Any, formats: Any, split: int) -> Any:
         product = getattr(self.config, name)(getattr(formats, name))

@@ -153,6 +153,18 @@ class MLP:
         return out
 
 
+def norm_program(columns: int, rows: int, width: int) -> Any:
+    """Return the norm's program for rows sharded over `columns` x `rows` cores, each with a tile of rows and `width`
+    tiles of columns."""
+    return ttnn.LayerNormShardedMultiCoreProgramConfig(
+        compute_with_storage_grid_size=(columns, rows),
+        subblock_w=max(count for count in range(1, 5) if width % count == 0),
+        block_h=1,
+        block_w=width,
+        inplace=False,
+    )
+
+
 class NormShards(NamedTuple):
     """How a norm's rows are sharded: blocks of one tile of rows by some columns, each on a core."""
 
@@ -173,15 +185,8 @@ def norm_shards(x: ttnn.Tensor) -> NormShards | None:
 def _norm_shards(rows: int, columns: int, width: int) -> NormShards:
     cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))})
     spec = ttnn.ShardSpec(cores, [TILE, TILE * width], ttnn.ShardOrientation.ROW_MAJOR)
-    program = ttnn.LayerNormShardedMultiCoreProgramConfig(
-        compute_with_storage_grid_size=(columns, rows),
-        subblock_w=max(count for count in range(1, 5) if width % count == 0),
-        block_h=1,
-        block_w=width,
-        inplace=False,
-    )
     memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.BLOCK_SHARDED, ttnn.BufferType.L1, spec)
-    return NormShards(memory, program)
+    return NormShards(memory, norm_program(columns, rows, width))
 
 
 class RMSNorm:

@@ -158,7 +158,7 @@ inline void for_each_level(uint32_t sources, uint32_t partials, Visit visit) {
     cb_pop_front(gathered_row_max, slots * partials);
 }
 
-// The first of the slots whose bits are set, of which there is one.
+// The first of the slots whose bits are set: one at least.
 inline uint32_t first_of(uint32_t slots) {
     uint32_t slot = 0;
     while ((slots >> slot & 1) == 0) {

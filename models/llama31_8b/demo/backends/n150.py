@@ -403,7 +403,8 @@ def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], ca
     if plan.precision.name != PRECISION or not same or max(prompts) < PREFILL_FROM:
         return None
     row, layers = plan.mesh.tp, config.num_hidden_layers
-    seconds = sum(prefill_ns(*of, layers) for of in zip(prompts, [row] * len(prompts), cached, strict=True)) / 1e9
+    spans = zip(prompts, cached, strict=True)
+    seconds = sum(prefill_ns(tokens, row, before, layers) for tokens, before in spans) / 1e9
     return f"prefill of {sum(prompts)} tokens, projected for N150 boards: at least {seconds:.1f} s"
 
 
