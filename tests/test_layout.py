@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 SOURCES = ("models", "tt_kernels", "runtime_patches", "perf", "examples")
-ROOMS = ("tt", "reference", "demo", "check", "huggingface", "serving")
-TT, REFERENCE, DEMO, CHECK, HUGGINGFACE, SERVING = (f"models.llama31_8b.{room}" for room in ROOMS)
+ROOMS = ("tt", "reference", "demo", "huggingface", "serving")
+TT, REFERENCE, DEMO, HUGGINGFACE, SERVING = (f"models.llama31_8b.{room}" for room in ROOMS)
 SIMULATOR = "runtime_patches.simulated_n150"
 BOARD = tuple(f"runtime_patches.{part}" for part in ("board", "sgdc", "profiling"))
 # Importers, what they must not import, the importers among them that may, and why.
@@ -30,12 +30,10 @@ RULES: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], str], ...]
     ((HUGGINGFACE,), (DEMO, TT), (), "the attention function of transformers is the reference's rule, and torch"),
     (("models",), (SERVING,), (SERVING, DEMO), "only the command knows the server's adapter"),
     ((SERVING,), (REFERENCE, DEMO), (), "the server's adapter is the product's"),
-    (("models", "tt_kernels"), (CHECK,), (CHECK, DEMO), "only the command knows the self-test"),
-    ((CHECK,), (DEMO,), (), "the self-test compares with the reference, and runs no demo"),
     (
         ("models",),
         (TT, REFERENCE, DEMO),
-        (TT, REFERENCE, DEMO, CHECK, HUGGINGFACE, SERVING, API),
+        (TT, REFERENCE, DEMO, HUGGINGFACE, SERVING, API),
         "neutral modules know no backend",
     ),
     (("models", "tt_kernels", "runtime_patches"), (API,), (API,), "the public names are for users"),

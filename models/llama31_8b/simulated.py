@@ -26,7 +26,6 @@ BOARD_TRACE_BYTES = 64 << 20  # of DRAM for traces: of decode steps and whole pr
 # by a budget (docs/results/memory.md). The simulator's compiler makes larger kernels than a board's.
 BOARD_KERNEL_BYTES = 96 * 1024
 KERNEL_BYTES = 256 * 1024
-CANNOT_RUN = "cannot run: "  # how the simulator's command begins to say what it lacks
 LOST_S = 30.0  # how long a program may go on after one of its simulators has ended, for instance to close a device
 
 
@@ -39,15 +38,12 @@ def on_simulated_chips() -> bool:
     return bool(os.environ.get("TT_METAL_SIMULATOR"))
 
 
-def opening_options(trace_bytes: int = BOARD_TRACE_BYTES) -> dict[str, int]:
-    """Return the keyword arguments of `MeshShape.open` for this process's boards or simulated chips.
-
-    Args:
-        trace_bytes: DRAM for traces on boards; simulated chips run small models and keep TRACE_REGION_BYTES.
-    """
+def opening_options() -> dict[str, int]:
+    """Return the keyword arguments of `MeshShape.open` for this process's boards or simulated chips, which run small
+    models."""
     if on_simulated_chips():
         return {"trace_region_size": TRACE_REGION_BYTES, "kernel_bytes": KERNEL_BYTES}
-    return {"trace_region_size": trace_bytes, "kernel_bytes": BOARD_KERNEL_BYTES}
+    return {"trace_region_size": BOARD_TRACE_BYTES, "kernel_bytes": BOARD_KERNEL_BYTES}
 
 
 def command(
@@ -69,14 +65,6 @@ def command(
     started += ["--grid", grid, "--dispatch", dispatch]
     started += [] if library is None else ["--simulator", library]
     return [*started, *several, "--", *program]
-
-
-def why_not_on(library: str) -> str | None:
-    """Return in a line why this ttsim library cannot simulate a chip here, None where it can."""
-    asked = [sys.executable, "-m", SIMULATOR, "run", "--simulator", library, "--", "true"]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    said = (done.stdout + done.stderr).strip().splitlines() or [f"--simulator {library}: exit status {done.returncode}"]
-    return said[-1].removeprefix(CANNOT_RUN) if done.returncode else None
 
 
 def run(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m models.llama31_8b.demo`, and the command `llama-alspec`: the demo, `hits`, `plan`, `check`, `serve`."""
+"""`python -m models.llama31_8b.demo`, and the command `llama-alspec`: the demo, `hits`, `plan`, `serve`."""
 
 import difflib
 import importlib
@@ -8,7 +8,7 @@ import os
 import sys
 
 # By first argument; any option is the demo's.
-COMMANDS = {"check": ".check.cli", "hits": "hits", "plan": "plan", "serve": ".serving.cli"}
+COMMANDS = {"hits": "hits", "plan": "plan", "serve": ".serving.cli"}
 
 
 def main() -> int:

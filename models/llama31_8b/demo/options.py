@@ -27,7 +27,7 @@ from ..tt.settings import AttentionSettings
 from ..tt.sharding import DECODE_SHARDINGS
 
 PROG = "llama-alspec"
-COMMANDS = ("hits", "plan", "check", "serve")
+COMMANDS = ("hits", "plan", "serve")
 AUTO = "auto"
 DEVICES = (AUTO, "cpu", "sim", "n150")
 # A cache for the whole 128K context of a Llama 3.1 takes gigabytes; --max-context asks for more.
@@ -319,7 +319,6 @@ def parser() -> argparse.ArgumentParser:
         epilog="commands, each with its own --help:\n"
         "  hits FILE  measure the hits on a text of one's own\n"
         "  plan       compare the meshes that this machine's chips make\n"
-        "  check      test the boards of this machine, and write a report\n"
         "  serve      start vLLM's server (docs/serving.md)\n"
         "docs/using.md says which options go with which device.",
         formatter_class=argparse.RawDescriptionHelpFormatter,

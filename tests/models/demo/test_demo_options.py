@@ -151,9 +151,9 @@ def test_requests_the_model_cannot_meet(tmp_path, capsys):
 
 
 def test_a_command_that_is_none(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["llama-alspec", "chekc"])
+    monkeypatch.setattr(sys, "argv", ["llama-alspec", "serv"])
     assert command() == 2
-    assert capsys.readouterr().err.startswith("llama-alspec: error: no command 'chekc'; did you mean check? Commands: ")
+    assert capsys.readouterr().err.startswith("llama-alspec: error: no command 'serv'; did you mean serve? Commands: ")
 
 
 @pytest.mark.parametrize("asked", ["--help", "--version"])
@@ -167,4 +167,4 @@ def test_what_options_alone_answer_does_not_wait_for_torch(asked):
     assert done.returncode == 0, done.stderr
     if asked == "--help":
         assert all(f" {flag_of(one.name)} " in done.stdout.replace("\n", " ") for one in table())
-        assert "{hits,plan,check,serve}" in done.stdout and "<function" not in done.stdout
+        assert "{hits,plan,serve}" in done.stdout and "<function" not in done.stdout

@@ -21,7 +21,7 @@ FULL = Path("/dev/full")
 OF_TORCH = "perf.studies"
 COMMANDS = [
     ["models.llama31_8b.demo"],
-    *(["models.llama31_8b.demo", name] for name in ("cache", "check", "hits", "plan", "serve")),
+    *(["models.llama31_8b.demo", name] for name in ("cache", "hits", "plan", "serve")),
     ["perf"],
     *([module] for module, _ in commands() if not module.startswith(OF_TORCH)),
     ["runtime_patches.board.doctor"],

@@ -12,7 +12,7 @@ multiplied by BF16 (attention's P x V, a norm's products):
     WormholeB0/TensixTile/TensixCoprocessor/{MVMUL,ELWMUL}.md, functional models, which call themselves rough; the
     installed simulator does this.
 
-The default is "own"; `llama-alspec check` prints which of the two a board does.
+The default is "own"; examples/flash_decode_on_the_simulated_chip.py says which of the two a board does.
 """
 
 from __future__ import annotations
