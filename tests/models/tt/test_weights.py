@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict, tensor_shapes
-from models.llama31_8b.config import LlamaConfig, ModelLoadError, RopeScaling, preset
+from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
+from models.llama31_8b.config import LlamaConfig, ModelLoadError, RopeScaling
 from models.llama31_8b.reference.model.model import RotaryTable, rotate
 from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt import weights as weight_cache
@@ -20,52 +20,6 @@ from models.llama31_8b.tt.precision import LayerPrecision, precision_config
 from models.llama31_8b.tt.weights import WeightCache, WeightMap, adjacent_pairs, entry_folder
 from tests.support.machines import set_ttnn_version
 from tests.support.tt_programs import SMALL
-from tt_kernels.gated_product.reference import gated_product_reference
-
-LLAMA = preset("llama-3.1-8b").with_layers(2)
-
-
-def meta(config):
-    return {name: torch.empty(shape, device="meta") for name, shape in tensor_shapes(config).items()}
-
-
-@pytest.mark.parametrize("tp", [1, 2, 4, 8])
-def test_shapes_at_8b_widths(tp):
-    weights = WeightMap(LLAMA, meta(LLAMA), MeshShape(1, tp))
-    assert weights.qkv(1).shape == (4096, 6144) and weights.wo(1).shape == (4096, 4096)
-    assert weights.gate_up(0).shape == (4096, 2 * 14336) and weights.down(0).shape == (14336, 4096)
-    assert weights.embedding().shape == (128256, 4096) and weights.lm_head(0, 128).shape == (4096, tp * 128)
-    assert weights.norm(1, "attention").shape == weights.norm(0, "mlp").shape == weights.final_norm().shape == (4096,)
-
-
-@pytest.mark.parametrize("tp", [1, 2, 4])
-def test_each_chip_gets_its_heads(tp):
-    """Column block c of the fused matrix computes query heads c * 8 / tp onwards, then its keys, then its
-    values."""
-    state = random_state_dict(SMALL, 1)
-    weights = WeightMap(SMALL, state, MeshShape(1, tp))
-    x = torch.randn(3, 256, generator=torch.Generator().manual_seed(0))
-    heads, kv_heads = 8 // tp, 4 // tp
-    for chip, block in enumerate(weights.qkv(1).chunk(tp, dim=1)):
-        parts = (x @ block).view(3, -1, 64).split([heads, kv_heads, kv_heads], dim=1)
-        for name, part, count in zip("qkv", parts, (heads, kv_heads, kv_heads), strict=True):
-            own = state[f"model.layers.1.self_attn.{name}_proj.weight"].view(-1, 64, 256)
-            expected = torch.einsum("ri,hdi->rhd", x, own[chip * count : (chip + 1) * count])
-            if name != "v":
-                expected = expected.view(3, count, 2, 32).transpose(2, 3).flatten(2)
-            torch.testing.assert_close(part, expected)
-
-
-@pytest.mark.parametrize("tp", [1, 2, 4])
-def test_each_chip_gets_gate_and_up_of_its_part_of_the_mlp(tp):
-    state, mesh = random_state_dict(SMALL, 1), MeshShape(1, tp)
-    weights = WeightMap(SMALL, state, mesh)
-    x = torch.randn(3, 256, generator=torch.Generator().manual_seed(0))
-    gate, up, down = (state[f"model.layers.1.mlp.{name}_proj.weight"].t() for name in ("gate", "up", "down"))
-    expected = torch.nn.functional.silu(x @ gate) * (x @ up)
-    chips = [gated_product_reference(x @ part, weights.gate_block) for part in weights.gate_up(1).chunk(tp, dim=1)]
-    torch.testing.assert_close(torch.cat(chips, dim=1).float(), expected)
-    assert torch.equal(weights.down(1), down)
 
 
 def test_adjacent_rotation_is_the_checkpoints():
@@ -194,13 +148,6 @@ def test_precision_mesh_ttnn_and_layout_change_the_entry(monkeypatch):
 def test_long_and_strange_names_make_short_folders():
     name = folder(config=replace(TINY, name="a/b c" + 300 * "x"), precision=replace(PLAN, name=300 * "y")).name
     assert len(name) < 130 and name.startswith("a-b-cxxx")
-
-
-def test_what_was_saved_is_found_and_nothing_else(tmp_path):
-    WeightCache(tmp_path / "entry").save("a", lambda file: file.write_bytes(b"weights"))
-    found = WeightCache(tmp_path / "entry").find("a")
-    assert found is not None and found.read_bytes() == b"weights"
-    assert WeightCache(tmp_path / "entry").find("b") is None
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):

@@ -3,7 +3,7 @@
 """Tokens chosen on simulated chips from given logits, against the reference's distribution and draws; and sampling
 parameters at the ends of their ranges."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loguru import logger
 
-from models.llama31_8b.generation.sampling import Draws, SamplingParams, inverse_cdf, make_generators, warp_logits
+from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
 from models.llama31_8b.tt.mesh import MeshShape
 from runtime_patches.simulated_n150.testing.tensors import on_chips
 from tests.support.tt_programs import BAND, TINY, margin, of_chips
@@ -92,64 +92,6 @@ def choose_per_user(mesh, logits, batches: list) -> list:
     except ValueError as error:
         found.append(str(error))
     return found
-
-
-def host_side(mesh) -> dict:
-    """Messages about a number outside [0, 1) and about too many candidates; first ids of blocks."""
-    from models.llama31_8b.tt.sampling.top_k import block_starts
-
-    told = {"starts": block_starts([96, 64], 3)}
-    for name, params in (("one", SamplingParams(0.7, top_k=5)), ("many", SamplingParams(0.7, top_k=33, top_p=0.9))):
-        try:
-            make_chooser(mesh, params, 128256).uniforms([0.5, 1.0])
-        except ValueError as error:
-            told[name] = str(error)
-    return told
-
-
-def build_steps(mesh, users: int) -> dict[str, dict]:
-    """Llama 3.1 8B with the generator's decode step, greedy and sampled: what choosing alone takes, the shape of the
-    tokens, and the transfers from or to the host in a step and in giving it new numbers. Nothing executes."""
-    from models.llama31_8b.tt.generator import PlainSteps
-    from models.llama31_8b.tt.sampling.top_k import Sampler
-    from perf.footprint.mesh_build import build_model, step_memory
-
-    model = build_model(mesh, "performance", users, 1024)
-    inputs = model.step_inputs([0] * users, [0] * users)
-    logits = model.decode(inputs, gather_logits=False)
-    found = {}
-    for name, params in (
-        ("greedy", SamplingParams()),
-        ("sampled", SamplingParams(0.7, top_k=20, top_p=0.9)),
-        ("by temperature", SamplingParams(0.7)),
-    ):
-        sampler = Sampler(mesh, model.mesh_shape, model.config, params)
-        steps, draws = PlainSteps(model, params, sampler, eager=True), Draws(params, make_generators(params, users))
-        wanted = dict.fromkeys(range(users), (0, 0))
-        steps.load(wanted, draws)
-        # The first run also writes what programs keep on the device.
-        steps.run()
-        memory, ids = step_memory(lambda sampler=sampler, steps=steps: sampler(logits, steps.uniforms, inputs.tokens))
-        found[name] = asdict(memory) | {
-            "ids": ids,
-            "blocks": sampler.blocks,
-            "step": transfers(steps.run),
-            "draw": transfers(lambda steps=steps, draws=draws, wanted=wanted: steps.load(wanted, draws)),
-        }
-    return found
-
-
-def transfers(work) -> list[str]:
-    """Names of what moves tensors between host and device while `work` is recorded."""
-    import ttnn
-
-    ttnn.graph.begin_graph_capture(ttnn.graph.RunMode.NO_DISPATCH)
-    try:
-        work()
-    finally:
-        graph = ttnn.graph.end_graph_capture()
-    names = [node["params"]["name"] for node in graph if node["node_type"] == "function_start"]
-    return [name for name in names if name.endswith(("to_device", "to_host", "from_device", "cpu"))]
 
 
 def likeliest(mesh, logits) -> list:
@@ -250,30 +192,6 @@ def test_ids_of_a_large_vocabulary_are_exact(sim_device):
     assert found == [int(row[int(number * 32)]) for row, number in zip(ids, numbers, strict=True)]
 
 
-@pytest.mark.sim
-def test_wrong_numbers_and_the_first_ids_of_blocks(sim_device):
-    told = sim_device("2x1").run(host_side)
-    assert told["starts"] == [0, 96, 160, 256, 320, 416]
-    assert told["one"] == "uniform numbers must be in [0, 1), got 1.0"
-    assert told["many"].endswith("with top_k up to 32, or by temperature alone; got top_k 33 and top_p 0.9")
-
-
-@pytest.mark.mock_mesh
-@pytest.mark.parametrize(
-    "shape, blocks",
-    [pytest.param((1, 1), [32064] * 4, marks=pytest.mark.slow, id="1x1"), pytest.param((1, 8), [16032], id="1x8")],
-)
-def test_a_step_of_llama_31_8b_chooses_its_tokens_without_the_host(mock_mesh, shape, blocks):
-    """It builds, fits, and moves nothing to or from the host, as a trace demands; new numbers are one write before."""
-    told = mock_mesh(shape).run(build_steps, 32, timeout=1500)
-    for name, row in told.items():
-        logger.info("{} {}: {}", shape, name, row)
-        assert row["ids"] == (1, 32) and (row["blocks"] == blocks or name == "by temperature")
-        assert row["step"] == []
-    assert told["greedy"]["draw"] == []
-    assert all("tt::tt_metal::copy_to_device" in told[name]["draw"] for name in ("sampled", "by temperature"))
-
-
 # As FullVocabSampler says: a number that near to a border between two tokens may choose the other one.
 BORDER = 2.0**-19
 
@@ -337,36 +255,6 @@ def test_each_user_is_drawn_by_its_own_parameters(sim_device):
                 assert int(tokens[user]) == int(inverse_cdf(masses, numbers)), (user, params)
     assert clear > 0.9 * CALLS * USERS
     assert refused == "chips sample users greedily or with top_k up to 32; got top_k 33"
-
-
-LOGITS = torch.tensor([2.0, -1e38, 0.5, 3e38, 0.0, 1.0])
-PARAMS = st.builds(
-    SamplingParams,
-    st.floats(0, allow_infinity=False) | st.floats(0, 1e-30),
-    st.integers(0, 2**70),
-    st.floats(0, 1, exclude_min=True),
-    st.integers(0, 2**63 - 1),
-)
-
-
-@pytest.fixture(scope="module")
-def engine():
-    """An engine of a mesh as far as the host samples, which needs no chip."""
-    pytest.importorskip("ttnn")
-    from models.llama31_8b.tt.generator import ChipEngine
-
-    made = object.__new__(ChipEngine)
-    made.on_logits = None
-    return made
-
-
-@given(PARAMS)
-def test_the_host_of_a_mesh_chooses_a_token(engine, params):
-    engine.draws = Draws(params, make_generators(params, 1))
-    chosen = engine._sampled(0, LOGITS)
-    assert 0 <= chosen < 6
-    if params.temperature < 1e-3 or params.top_k == 1 or params.top_p < 0.1:
-        assert chosen == 3
 
 
 @given(st.floats(0, exclude_min=True, allow_infinity=False))
