@@ -76,16 +76,6 @@ def test_the_machine_decides_the_device_and_it_is_said(capsys, monkeypatch, boar
     assert n150.choose_device() == ("n150", "simulated chips")
 
 
-def test_the_choice_is_printed_and_reported(capsys, monkeypatch, tmp_path):
-    write_hf_folder(tmp_path / "tiny")
-    monkeypatch.setattr(driver, "BOARDS", tmp_path / "none")
-    tiny = str(tmp_path / "tiny")
-    assert cli.main(["--prompt", "the", "--raw", "--model", tiny, "--max-new-tokens", "1", "--json"]) == 0
-    out, err = capsys.readouterr()
-    assert f"--device cpu: no Tenstorrent board in {tmp_path / 'none'}" in err
-    assert json.loads(out)["options"]["device"] == "cpu"
-
-
 @pytest.mark.parametrize("mesh, attention", [("2x2", "alspec"), ("1x2", "exact"), (None, "exact"), ("3x3", "exact")])
 def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
     monkeypatch.delenv("MESH_DEVICE", raising=False)
@@ -238,16 +228,6 @@ def test_a_cache_that_cannot_be_made_is_one_line(capsys, boards, tmp_path, devic
 
 
 # What a run asks of the chips.
-
-
-def test_a_model_too_large_names_the_bytes():
-    with pytest.raises(UserError, match=r"needs \d{11} bytes per chip.*an N150 has 12884901888"):
-        plan(mesh=(1, 2), config=preset("llama-3.1-70b"))
-    options = DemoOptions(max_new_tokens=100000)
-    with pytest.raises(UserError, match=r"100096 positions for 100010 needs .* that fits has \d{5} positions"):
-        plan(replace(options, max_context=131072))
-    run = plan(options, (1, 2))
-    assert (run.capacity, run.limit, run.notice) == (100096, 131072, None)
 
 
 @pytest.mark.parametrize("users, most", [(1, 73088), (8, 9088)])

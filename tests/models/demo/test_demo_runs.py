@@ -10,20 +10,15 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from models.llama31_8b.checkpoint import load as weights
 from models.llama31_8b.demo import cli
-from models.llama31_8b.demo.backends.cpu import ReferenceSession
-from models.llama31_8b.demo.backends.n150 import chip_tree_nodes
-from models.llama31_8b.demo.options import DemoOptions, UserError, parse
-from models.llama31_8b.demo.text import TextPrinter, encode_prompts, token_callback
+from models.llama31_8b.demo.options import DemoOptions
+from models.llama31_8b.demo.text import TextPrinter
 from models.llama31_8b.reference.load import load_model
 from tests.support.gguf_files import edit_json, write_hf_folder
 from tests.support.machines import run_json
@@ -61,41 +56,6 @@ def test_json_schema(model, capsys):
         "max_new_tokens": 8,
     }
     assert {row["context"] for row in got["estimate"]} == {got["prefill_tokens"] + 8, 131072}
-
-
-EXTREMES = st.fixed_dictionaries(
-    {"max_new_tokens": st.integers(1, 5)},
-    optional={
-        "temperature": st.floats() | st.floats(0, 1e-30),
-        "top_p": st.floats() | st.floats(0, 1),
-        "top_k": st.integers(-1, 5) | st.integers(),
-        "seed": st.integers() | st.integers(0, 2**64),
-        "stop": st.lists(st.text(max_size=3), max_size=2).map(tuple),
-        "draft": st.sampled_from(["self", "ngram"]),
-        "tree": st.sampled_from(["2x2", "auto", "1x1"]),
-    },
-)
-
-
-@settings(max_examples=60)
-@given(EXTREMES)
-def test_whatever_the_options_a_text_or_one_line(model, options):
-    """Where a temperature leaves the likeliest token alone, the text is the greedy one."""
-    loaded = load_model(model)
-    try:
-        chosen = DemoOptions(device="cpu", prompt=("the end in 12 the",), chat_template=False, **options)
-        chosen.check_device()
-        texts = [_text(loaded, chosen), _text(loaded, replace(chosen, temperature=0.0, top_k=0, top_p=1.0, seed=0))]
-    except UserError as error:
-        assert "\n" not in str(error)
-        return
-    assert texts[0] == texts[1] or (chosen.temperature > 1e-6 and chosen.top_k != 1)
-
-
-def _text(loaded, options) -> list[int]:
-    session = ReferenceSession(loaded, options)
-    prompts = encode_prompts(loaded, options, options.prompt)
-    return session.generate(prompts, token_callback(loaded, options, lambda user, token: None)).token_ids[0]
 
 
 def test_text_is_streamed_before_the_report(model, capsys):
@@ -293,32 +253,9 @@ def test_a_draft_model_by_path(model, capsys):
     assert 0 < figures["calibration_seconds"] < figures["draft_seconds"]
 
 
-def test_a_tree_has_one_shape_on_all_backends(model, capsys):
-    """--tree 4x2 is 9 nodes, the root's included, for a draft model as on chips, where a full tree has 31."""
-    options = parse(["--prompt", "x", "--draft", model, "--tree", "4x2", "--attention", "exact"])
-    assert chip_tree_nodes(options) == options.draft_shape().budget == 9
-    drafted = run_drafted(capsys, model, "--attention", "exact", "--draft", model, "--tree", "4x2", "--no-adapt")
-    figures = drafted["speculation"]
-    assert figures["num_draft_tokens"] <= 8 * figures["num_drafts"] and figures["num_drafts"] > 1
-
-
 def test_the_report_shows_the_figures(model, capsys):
     drafted = ["--max-new-tokens", "20", "--draft", "ngram", "--no-adapt", "--threshold", "0.5"]
     assert cli.main(["--model", model, *SMALL, *drafted]) == 0
     out = capsys.readouterr().out
     assert "mean acceptance length" in out and "tokens per step" in out
     assert re.search(r"time per step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", out)
-
-
-@pytest.mark.model
-def test_the_trained_model_gains_from_look_up(capsys, monkeypatch):
-    """A text that repeats its context: fewer target steps than tokens, and the text of plain decoding."""
-    monkeypatch.delenv("HF_MODEL", raising=False)
-    lines = "The ferry leaves Ansell at seven. The ferry leaves Halloran at nine. "
-    arguments = ["--prompt", lines * 4, "--raw", "--json", "--max-new-tokens", "16"]
-    assert cli.main(arguments) == 0
-    plain = json.loads(capsys.readouterr().out)
-    assert cli.main([*arguments, "--draft", "ngram", "--no-adapt"]) == 0
-    drafted = json.loads(capsys.readouterr().out)
-    assert drafted["token_ids"] == plain["token_ids"]
-    assert drafted["speculation"]["tokens_per_target_step"] > 1.2

@@ -208,18 +208,6 @@ def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
     assert talk.results[0].finish_reason == ["context"] and len(talk.results[0].token_ids[0]) == 3
 
 
-def test_readings_of_a_pair_add_up():
-    pytest.importorskip("ttnn")
-    from models.llama31_8b.results import ChipCounters, LayerCounters
-
-    first = ChipCounters((LayerCounters(1, 2, 3), LayerCounters(4, 0, 3)), 1, (5, 6), ())
-    second = ChipCounters((LayerCounters(10, 0, 0), LayerCounters(0, 10, 0)), 0, (1, 2), ("attention: silent",))
-    both = ChipCounters.merged([first, second])
-    assert both.layers == (LayerCounters(11, 2, 3), LayerCounters(4, 10, 3))
-    assert (both.ties, both.sent, both.failures) == (1, (6, 8), ("attention: silent",))
-    assert (both.hits, both.bypassed_positions, ChipCounters.merged([first])) == (15, 3, first)
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_terminal_shows_the_progress_of_prompts(capsys, monkeypatch, folder, chips, terminal):
     """Tokens of both prompts count together, once a chunk of 2,048; without a terminal no chip is waited for."""
@@ -264,27 +252,6 @@ def on_cpu(folder, **options) -> Conversation:
     loaded = load_model(folder)
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, threshold=0.9, **options)
     return Conversation(ReferenceSession(loaded, chosen, chat=True))
-
-
-def test_turns_reuse_the_cache_and_equal_a_fresh_run(folder):
-    talk = on_cpu(folder, attention="exact")
-    printer = TextPrinter(talk.session.checkpoint, None)
-    first = talk.reply("the 12 and the end", printer)
-    second = talk.reply("and then?", printer)
-    messages = talk.messages[:1] + [{"role": "assistant", "content": first}] + talk.messages[2:3]
-    assert [m["role"] for m in talk.messages] == ["user", "assistant"] * 2 and talk.messages[3]["content"] == second
-    ids = talk.session.checkpoint.tokenizer.apply_chat_template(messages)
-    # The reply's random bytes may be tokenized otherwise when rendered again; the first prompt never is.
-    already = talk.results[0].prefill_tokens
-    assert talk.results[1].prefill_tokens <= len(ids) - already, "the second turn prefilled the first prompt again"
-    fresh = generate(
-        talk.session.checkpoint.model,
-        [ids],
-        max_new_tokens=6,
-        eos_token_ids=talk.session.checkpoint.tokenizer.eos_token_ids,
-    )
-    assert talk.session.checkpoint.tokenizer.decode(fresh.token_ids[0]) == second
-    assert talk.cached_ids == (ids + fresh.token_ids[0])[: talk.session.cached]
 
 
 def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):

@@ -261,8 +261,14 @@ def test_a_conversation_continues_after_its_cache(name):
         held = generator.cached_ids(0)
         assert held == [*text, *result.token_ids[0]][:-1]
         held = held[: len(held) - 3 * turn]
-    with pytest.raises(ValueError, match=r"user 0 has 2 tokens, of which the cache holds the first 0"):
-        generator.generate([[4]], max_new_tokens=2, context=[[-1, 2]])
+    for context, words in (
+        ([[-1, 2]], "user 0 has 2 tokens, of which the cache holds the first 0"),
+        ([[*held, -1]], f"user 0 has {len(held) + 1} tokens, of which the cache holds the first {len(held)}"),
+        ([held, []], "1 prompts for the contexts of 2 users"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            generator.generate([[4]], max_new_tokens=2, context=context)
+    assert generator.cached_ids(0)[: len(held)] == held, "refused before any work"
 
 
 def test_what_an_interrupted_round_leaves_can_be_continued():

@@ -106,30 +106,6 @@ def test_a_kept_trace_serves_turns_until_a_prefill_compiles(host, monkeypatch):
     assert traces.since() == recorded | {"release": 1}, "nothing is kept unless asked for"
 
 
-def test_a_context_that_the_cache_does_not_hold_is_refused(host):
-    from models.llama31_8b.tt.generator import Generator
-
-    generator = Generator(chips(), sample_on="host")
-    with pytest.raises(ValueError, match="the context of user 0 has 1 tokens, of which the cache holds the first 0"):
-        generator.generate([[1]], max_new_tokens=2, context=[[5]])
-    generator.generate([[5, 6, 7], [8, 9]], max_new_tokens=2, eos_token_ids=())
-    held = [generator.cached_ids(user) for user in range(3)]
-    assert [len(ids) for ids in held] == [4, 3, 0]
-    for prompts, context, words in (
-        ([[1]], held[:2], "1 prompts for the contexts of 2 users"),
-        ([[1], [2]], [held[0], held[0]], "user 1 has 4 tokens, of which the cache holds the first 0"),
-        ([[1], [2]], [held[0], [*held[1], 3]], "user 1 has 4 tokens, of which the cache holds the first 3"),
-        ([[1], []], held[:2], "the prompt of user 1 is empty"),
-        ([[1] * 126, [2]], held[:2], "user 0 has 130 tokens; the limit is 128"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            generator.generate(prompts, max_new_tokens=2, context=context)
-    assert [generator.cached_ids(user) for user in range(2)] == held[:2], "refused before any work"
-    generator.generate([[1], [2]], max_new_tokens=2, context=[held[0], held[1][:2]])
-    generator.prefill([1, 2], 0)
-    assert generator.cached_ids(0) == [] != generator.cached_ids(1)
-
-
 def test_a_draft_model_goes_behind_what_its_cache_holds(host, monkeypatch):
     """Its cache is a round behind the target's: whole blocks of what both have are kept."""
     from models.llama31_8b.tt.spec_decode import drafters

@@ -5,12 +5,10 @@
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.spec_decode.draft_settings import DraftShape
-from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch, fixed_shape
 
 CONFIG = preset("llama-3.2-1b")
 
@@ -36,22 +34,6 @@ def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None
 def engine(model):
     """What a drafter's checks look at."""
     return SimpleNamespace(model=model, config=model.config)
-
-
-def test_positions_are_those_of_each_nodes_path():
-    from models.llama31_8b.tt.model import node_positions
-
-    generator = torch.Generator().manual_seed(0)
-    trees = [TokenTree.chain(20), TokenTree.from_parents([-1] + [0] * 19)]
-    for _ in range(30):
-        parents = [-1] + [int(torch.randint(-1, node, (1,), generator=generator)) for node in range(1, 20)]
-        trees.append(TokenTree.from_parents(parents))
-    batch = TokenTreeBatch.stack(trees, 24)
-    prefixes = [-1 if user % 5 == 4 else 7 * user for user in range(len(trees))]
-    found = node_positions(prefixes, batch.enter, batch.leave)
-    for user, (tree, prefix) in enumerate(zip(trees, prefixes, strict=True)):
-        expected = [0 if prefix < 0 else prefix + len(tree.path(node)) - 1 for node in range(20)]
-        assert found[user].tolist() == expected + [max(prefix, 0)] * 4
 
 
 @pytest.mark.parametrize(
@@ -118,33 +100,6 @@ def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
     draft.mesh_shape = None
     with pytest.raises(ValueError, match=words):
         drafters.ModelDrafter(draft).check(shape, engine(llama()))
-
-
-def test_a_round_of_many_users_has_to_fit_a_tile_of_rows(monkeypatch):
-    from models.llama31_8b.tt.spec_decode import drafters
-
-    monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
-    draft = llama(users=8)
-    draft.mesh_shape = None
-    drafters.ModelDrafter(draft).check(DraftShape(3), engine(llama(users=8)))
-    with pytest.raises(ValueError, match="8 users and drafts of 4 tokens with 1 candidates per node need 40 rows"):
-        drafters.ModelDrafter(draft).check(DraftShape(4), engine(llama(users=8)))
-
-
-def test_the_nodes_of_a_draft_models_passes():
-    """A chain has as many nodes as a round decides, a tree those with children, for every shorter draft too."""
-    from models.llama31_8b.spec_decode.tree import check_draft_passes
-
-    assert check_draft_passes(DraftShape(4), 6) == 5
-    shape = DraftShape(4, 2)
-    nodes = check_draft_passes(shape, 1)
-    for length in range(1, 5):
-        form = fixed_shape(length, 2, shape.most_nodes)
-        parents = set(form.tree.parents.tolist()) - {-1, 0}
-        assert set(form.inner) == parents and len(parents) <= nodes
-        if form.forest is not None:
-            depths = [int(form.tree.depth[node]) - 1 for node in form.inner]
-            assert form.forest.depth.tolist() == depths
 
 
 @pytest.mark.parametrize(
