@@ -39,16 +39,6 @@ def test_requests_that_come_and_go_get_the_text_they_have_alone(reference, seed,
     assert ("sample resident" in launches) == (chooses == "device") and ("decode" in launches) == (chooses == "host")
 
 
-@pytest.mark.parametrize("users", [1, 8, 32])
-def test_up_to_32_users_get_the_text_they_have_alone(reference, users):
-    draw = random.Random(users)
-    plugin = Plugin.over_torch(reference, users, blocks=9 * users, chooses="device")
-    requests = [drawn_request(n, draw, longest=40) for n in range(users + 3)]
-    expected = [alone(reference, r) for r in requests]
-    sizes = serve(plugin, requests, users, overlap=True, preempt=False)
-    assert [r.tokens for r in requests] == expected and max(sizes) > users // 4
-
-
 def test_two_sequences_read_one_prefix(reference):
     plugin = Plugin.over_torch(reference)
     prefix = prompt_of(2 * BLOCK, 1)

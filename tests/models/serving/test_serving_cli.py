@@ -8,10 +8,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import torch
 
-from models.llama31_8b import tiny
-from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.serving import cli
 from models.llama31_8b.serving.environment import ServingEnvironmentError, common_requirements
 from models.llama31_8b.serving.settings import model_settings
@@ -103,16 +100,3 @@ def test_command_line_and_environment(tmp_path):
     described = json.loads((Path(variables["EXTRA_MODELS_DIR"]) / "llama" / "vllm_metadata.json").read_text())
     module, name = described["main_class"].split(":")
     assert described["arch"] == "LlamaForCausalLM" and hasattr(__import__(module, fromlist=[name]), name)
-
-
-def test_tiny_checkpoint_loads_here_and_in_transformers(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    tiny.write_checkpoint(tmp_path)
-    loaded = load_model(tmp_path)
-    ids = loaded.tokenizer.encode("Tides, twice a day.")
-    assert loaded.tokenizer.decode(ids[-19:]) == "Tides, twice a day."
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
-    own = loaded.model.prefill([ids], loaded.model.new_cache())
-    with torch.no_grad():
-        expected = theirs(torch.tensor([ids])).logits[0, -1]
-    torch.testing.assert_close(own[0], expected, atol=2e-4, rtol=2e-4)

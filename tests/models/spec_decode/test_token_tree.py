@@ -52,11 +52,6 @@ def test_interval_mask_is_the_ancestor_mask(parents):
     assert torch.equal(tree.mask(first, first + 5), expected[first : first + 5])
 
 
-def test_deep_chain_needs_no_recursion():
-    tree = TokenTree.chain(20_000)
-    assert tree.max_depth == 19_999 and int(tree.leave[-1]) == 19_999
-
-
 @pytest.mark.parametrize(
     ("parents", "words"),
     [
@@ -99,19 +94,6 @@ def test_padded_batches_change_no_users_mask(arrays):
             assert children == [c for c in range(n) if parents[c] == node]
 
 
-def test_a_shared_shape_is_stored_once():
-    tree = TokenTree.from_parents([-1, 0, 0, 1])
-    shared, stacked = TokenTreeBatch.shared(tree, 5), TokenTreeBatch.stack([tree] * 5)
-    for name in ("parents", "enter", "leave", "depth", "counts", "first_child", "next_sibling"):
-        assert torch.equal(getattr(shared, name), getattr(stacked, name)), name
-    assert shared.enter.untyped_storage().nbytes() == 4 * 4
-
-
-def test_empty_batch_is_refused():
-    with pytest.raises(ValueError, match="got none"):
-        TokenTreeBatch.stack([])
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 4), st.integers(0, 60))
 def test_fixed_shape_invariants(depth, branching, spare):
@@ -123,6 +105,10 @@ def test_fixed_shape_invariants(depth, branching, spare):
     assert [list(level) for level in shape.levels] == [
         [n for n in range(len(shape.tree)) if shape.tree.depth[n] == d] for d in range(depth + 1)
     ]
+    inner = set(shape.tree.parents.tolist()) - {-1, 0}
+    assert set(shape.inner) == inner
+    if shape.forest is not None:
+        assert shape.forest.depth.tolist() == [int(shape.tree.depth[node]) - 1 for node in shape.inner]
     siblings: dict[int, list[int]] = {}
     for node, parent in enumerate(shape.tree.parents.tolist()):
         siblings.setdefault(parent, []).append(int(shape.rank[node]))
@@ -178,17 +164,3 @@ def test_grown_tree_holds_the_most_probable_paths(seed):
         frontier = sorted(level, key=score, reverse=True)[:branching]
     best = sorted(candidates, key=score, reverse=True)[: budget - 1]
     assert {tuple(int(t) for t in p) for p in paths} == {(), *best}
-
-
-def test_every_user_grows_its_own_tree():
-    generator = torch.Generator().manual_seed(3)
-    tables = torch.log_softmax(4 * torch.randn(3, 6, 6, generator=generator), -1)
-    together = ConfidenceTree(torch.tensor([0, 1, 2]), 3, 2, 8)
-    for _ in range(3):
-        frontier = together.tokens.gather(1, together.frontier)
-        together.expand(torch.stack([tables[u][frontier[u]] for u in range(3)]))
-    trees, tokens, kept = together.finish()
-    for user in range(3):
-        alone_trees, alone_tokens, alone_kept = grow(tables[user], user, 3, 2, 8)
-        assert torch.equal(trees[user].parents, alone_trees.parents[0])
-        assert torch.equal(tokens[user], alone_tokens[0]) and torch.equal(kept[user], alone_kept[0])
