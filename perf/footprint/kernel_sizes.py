@@ -84,7 +84,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     from tt_kernels.device_exchange.op import DeviceExchange
     from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
     from tt_kernels.gated_product.op import gated_product
-    from tt_kernels.rotated_heads.op import cached_heads, rotated_heads
+    from tt_kernels.rotated_heads.op import cached_heads
     from tt_kernels.speculative_flash_decode.guess_range import chosen_words
     from tt_kernels.speculative_flash_decode.op import (
         GuessRange,
@@ -177,9 +177,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     )
     fused = ttnn.empty([1, 1, users, 24 * head_dim], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, per_head)
     angles = tile(1, 1, users, head_dim)
-    results: dict[str, Any] = {f"{part}_memory": ttnn.L1_MEMORY_CONFIG for part in "qkv"}
     product = (fused, angles, angles, heads, kv_heads)
-    yield "rotated_heads", lambda: rotated_heads(*product, **results)
     yield "cached_heads", lambda: cached_heads(*product, k, v, position, q_memory=ttnn.L1_MEMORY_CONFIG)
     shape = MatmulConfig("gate_up", 4096, 7168, "bfloat8_b", Shards(32, 128), Shards(56, 128), 4)
     weight = ttnn.empty([1, 1, shape.inputs, shape.outputs], ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh, in_banks(shape))

@@ -24,7 +24,6 @@ from perf.lib.launch_labels import (
     CACHED_HEADS,
     DECODE_PRODUCT,
     GATED_PRODUCT,
-    ROTATED_HEADS,
     around,
     each_call,
     in_layers,
@@ -109,9 +108,7 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
         op = name
         if name == GENERIC:
             if now["ours"] is None:
-                known = ", ".join(
-                    (FLASH_DECODE, ALL_REDUCE, DECODE_PRODUCT, GATED_PRODUCT, ROTATED_HEADS, CACHED_HEADS)
-                )
+                known = ", ".join((FLASH_DECODE, ALL_REDUCE, DECODE_PRODUCT, GATED_PRODUCT, CACHED_HEADS))
                 raise RuntimeError(f"{GENERIC} in a decode step: only {known} are known")
             op, given = now["ours"], given[0][:-1]  # the last is the result, the all-reduce's first in L1
         now["inside"] = True
@@ -138,7 +135,6 @@ def _noted(model: TtLlama, found: list[tuple[str, Launch]]) -> Iterator[None]:
             named(AllReduce, "__call__", ALL_REDUCE),
             named(modules, DECODE_PRODUCT, DECODE_PRODUCT),
             named(modules, GATED_PRODUCT, GATED_PRODUCT),
-            named(layouts, ROTATED_HEADS, ROTATED_HEADS),
             named(layouts, CACHED_HEADS, CACHED_HEADS),
         ):
             stack.enter_context(context)

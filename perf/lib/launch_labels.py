@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # How the parts of a layer are named whose programs are generic ops to ttnn.
 ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
 DECODE_PRODUCT, BANKED_PRODUCT, GATED_PRODUCT = "decode_product", "banked_product", "gated_product"
-ROTATED_HEADS, CACHED_HEADS = "rotated_heads", "cached_heads"
+CACHED_HEADS = "cached_heads"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,6 @@ class Labels:
             (modules, "decode_product", DECODE_PRODUCT),
             (modules, "banked_product", BANKED_PRODUCT),
             (modules, "gated_product", GATED_PRODUCT),
-            (layouts, "rotated_heads", ROTATED_HEADS),
             (layouts, "cached_heads", CACHED_HEADS),
         ]
         if isinstance(attention, PairAlspec):

@@ -16,7 +16,7 @@ STOCK = ("create", "rotate", "move", "update")
 
 
 def _rotated_heads(device, p: SimpleNamespace) -> Row:
-    """Cycles of the stock ops; of `rotated_heads`, after which the last of them is left; and of `cached_heads`."""
+    """Cycles of the stock ops and of `cached_heads`."""
     import torch
     import ttnn
 
@@ -27,7 +27,7 @@ def _rotated_heads(device, p: SimpleNamespace) -> Row:
     from models.llama31_8b.tt.sharding import Shards
     from perf.lib.tensors import tile, words
     from runtime_patches.profiling.timeline import Timeline
-    from tt_kernels.rotated_heads.op import cached_heads, rotated_heads
+    from tt_kernels.rotated_heads.op import cached_heads
 
     torch.manual_seed(0)
     config, mesh_shape = preset("llama-3.1-8b"), MeshShape(1, 1)
@@ -37,7 +37,6 @@ def _rotated_heads(device, p: SimpleNamespace) -> Row:
     fused = tile(device, (1, 1, p.users, cores * head_dim), memory=shards)
     caches = [tile(device, (p.users, kv_heads, CAPACITY, head_dim), "bfloat8_b") for _ in range(2)]
     positions = words(device, [POSITION] * p.users)
-    own, others = (user_shards(device, p.users, TILE, head_dim, first=first) for first in (0, p.users))
     # The stock op rotates queries and keys on separate cores, with angles for each.
     rope = Rope(device, mesh_shape, config, CAPACITY, 2 * p.users)
     twice = rope.decode_angles(words(device, [[POSITION] * 2 * p.users], "uint32"))
@@ -60,14 +59,9 @@ def _rotated_heads(device, p: SimpleNamespace) -> Row:
         return q
 
     split = (fused, angles.cos, angles.sin, heads, kv_heads)
-
-    def split_alone():
-        return rotated_heads(*split, q_memory=ttnn.L1_MEMORY_CONFIG, k_memory=others, v_memory=own).queries
-
     timeline = Timeline(device)
     _, each = timed_launch(timeline, stock)
     row: Row = dict(zip(STOCK, each, strict=True)) | {"stock": sum(each)}
-    _, (row["rotated"],) = timed_launch(timeline, split_alone)
     _, (row["cached"],) = timed_launch(
         timeline, lambda: cached_heads(*split, caches[0], caches[1], positions, q_memory=ttnn.L1_MEMORY_CONFIG)
     )

@@ -5,7 +5,7 @@
 In each layer:
 
     exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
-    gathered = exchange(residual, priority, q, k, v)    # in place where the priority is lower
+    gathered = exchange(residual, priority, fused)      # in place where the priority is lower
     exchange.check()                                    # when the host wants to know: did a rank give up on its peer?
 """
 

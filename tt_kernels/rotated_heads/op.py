@@ -1,13 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Split the fused product of a decode step into queries, keys and values, and rotate queries and keys on the way: each
-head on the core that holds its columns. Keys and values are results, or go into the cache at once.
-"""
+"""Split the fused product of a decode step into queries, keys and values, rotate queries and keys on the way, and write
+keys and values into the cache: each head on the core that holds its columns."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer, word_buffer
 from tt_kernels.common.cores import Core, check_on_device, core_list, core_set
@@ -33,50 +32,6 @@ _FUSED, _COS, _SIN, _ROTATED, _STORED, _WORDS = range(6)
 _LINE = 32
 
 
-class RotatedHeads(NamedTuple):
-    """queries: [1, users, heads, head_dim]; keys, values: [1, users, kv_heads, head_dim]; bfloat16, TILE."""
-
-    queries: Any
-    keys: Any
-    values: Any
-
-
-def rotated_heads(
-    fused: ttnn.Tensor,
-    cos: ttnn.Tensor,
-    sin: ttnn.Tensor,
-    heads: int,
-    kv_heads: int,
-    *,
-    q_memory: ttnn.MemoryConfig,
-    k_memory: ttnn.MemoryConfig,
-    v_memory: ttnn.MemoryConfig,
-) -> RotatedHeads:
-    """Return the heads of a fused product, queries and keys rotated.
-
-    fused: bfloat16 [1, 1, users, (heads + 2 kv_heads) * head_dim], TILE, width-sharded in L1 with one head per core, of
-        1 to 32 users; queries come first, then keys, then values.
-    cos, sin: bfloat16 [1, 1, users, head_dim], TILE, interleaved: each angle twice in succession, as the partners of a
-        rotation, columns 2 i and 2 i + 1, are side by side.
-    heads, kv_heads: of the chip, up to 32. head_dim: 64 or 128.
-    q_memory, k_memory, v_memory: of the results, interleaved or sharded.
-
-    Rotated numbers are rounded once. Padding rows of the results are undefined. In a region of the compute gate the op
-    is skipped. Errors: UnsupportedError.
-    """
-    import ttnn
-
-    head_dim = _check(fused, cos, sin, heads, kv_heads)
-    memories = (("q", heads, q_memory), ("k", kv_heads, k_memory), ("v", kv_heads, v_memory))
-    program = _Program(fused, cos, sin)
-    results = [
-        program.add_result(_empty(fused, count, head_dim, memory), count, rotated=part != "v")
-        for part, count, memory in memories
-    ]
-    ttnn.generic_op([fused, cos, sin, *results], program.descriptor())
-    return RotatedHeads(*results)
-
-
 def cached_heads(
     fused: ttnn.Tensor,
     cos: ttnn.Tensor,
@@ -90,33 +45,37 @@ def cached_heads(
     page_table: ttnn.Tensor | None = None,
     q_memory: ttnn.MemoryConfig,
 ) -> ttnn.Tensor:
-    """Do `rotated_heads`, write keys and values into a layer's cache, in place, and return the queries.
+    """Rotate queries and keys of a fused product, write keys and values into a layer's cache, in place, and return the
+    queries: bfloat16 [1, users, heads, head_dim], TILE.
 
+    fused: bfloat16 [1, 1, users, (heads + 2 kv_heads) * head_dim], TILE, width-sharded in L1 with one head per core, of
+        1 to 32 users; queries come first, then keys, then values.
+    cos, sin: bfloat16 [1, 1, users, head_dim], TILE, interleaved: each angle twice in succession, as the partners of a
+        rotation, columns 2 i and 2 i + 1, are side by side.
+    heads, kv_heads: of the chip, up to 32. head_dim: 64 or 128.
     key_cache, value_cache: bfloat16 or bfloat8_b [users, kv_heads, capacity, head_dim], TILE, interleaved. Only the
         position's row of a tile is written.
     positions: int32 [users], ROW_MAJOR: where each user's row goes; -1, or one at or past the capacity, writes nothing.
     page_table: int32 [users, blocks of a user], ROW_MAJOR: the caches are then [blocks, kv_heads, 32, 64 or 128,
         head_dim] (common/page_table.py). No two users may write into one block.
+    q_memory: of the result, interleaved or sharded.
 
-    Others, and errors: see `rotated_heads`.
+    Rotated numbers are rounded once. Padding rows of the result are undefined. In a region of the compute gate the op
+    is skipped. Errors: UnsupportedError.
     """
     import ttnn
 
     head_dim = _check(fused, cos, sin, heads, kv_heads)
     problem = _check_caches(fused, (kv_heads, head_dim), key_cache, value_cache, positions, page_table)
     program = _Program(fused, cos, sin)
-    queries = program.add_result(_empty(fused, heads, head_dim, q_memory), heads, rotated=True)
+    shape = [1, fused.shape[2], heads, head_dim]
+    queries = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, fused.device(), q_memory)
+    program.add_queries(queries, heads)
     for cache in (key_cache, value_cache):
         program.add_cache(cache, problem, positions, page_table, rotated=cache is key_cache)
     tables = [] if page_table is None else [page_table]
     ttnn.generic_op([fused, cos, sin, positions, *tables, key_cache, value_cache, queries], program.descriptor())
     return queries
-
-
-def _empty(fused: Any, heads: int, head_dim: int, memory: Any) -> Any:
-    import ttnn
-
-    return ttnn.empty([1, fused.shape[2], heads, head_dim], ttnn.bfloat16, ttnn.TILE_LAYOUT, fused.device(), memory)
 
 
 def _check(fused: Any, cos: Any, sin: Any, heads: Any, kv_heads: Any) -> int:
@@ -176,21 +135,13 @@ class _Program:
         self.rotating: list[Core] = []
         self.packing: dict[int, list[Core]] = {}  # by buffer
         self.kernels: list[Any] = []
-        self.stored: tuple[str, int] | None = None  # dtype of the cache, bytes of positions, lines and exponents
+        self.stored = "", 0  # dtype of the cache, bytes of positions, lines and exponents
 
-    def add_result(self, result: Any, heads: int, rotated: bool) -> Any:
-        """Write so many heads to `result`, and return it."""
-        own = self._cores_of(heads, rotated)
-        if rotated:
-            self._add_compute(own, _ROTATED, rotated)
-        self._add_writer(
-            "write_head.cpp",
-            own,
-            {"rotated": int(rotated), "cb_fused": _FUSED, "cb_packed": _ROTATED},
-            {"result": result},
-            {},
-        )
-        return result
+    def add_queries(self, result: Any, heads: int) -> None:
+        """Write so many heads to `result`."""
+        own = self._cores_of(heads, rotated=True)
+        self._add_compute(own, _ROTATED, rotated=True)
+        self._add_writer("write_head.cpp", own, {"cb_packed": _ROTATED}, {"result": result}, {})
 
     def add_cache(self, cache: Any, problem: Problem, positions: Any, page_table: Any, rotated: bool) -> None:
         """Write the heads of a cache into it."""
@@ -224,10 +175,9 @@ class _Program:
         )
         formats = {_COS: "BFLOAT16", _SIN: "BFLOAT16", _ROTATED: "BFLOAT16"}
         on = {_COS: self.rotating, _SIN: self.rotating, **self.packing}
+        formats[_STORED], words = self.stored
         buffers = [ttnn.cb_descriptor_from_sharded_tensor(_FUSED, self.fused)]
-        if self.stored is not None:
-            formats[_STORED], words = self.stored
-            buffers.append(word_buffer(_WORDS, words, core_set(*on[_STORED])))
+        buffers.append(word_buffer(_WORDS, words, core_set(*on[_STORED])))
         buffers += [
             circular_buffer(
                 Buffer(index, formats[index], TILE_BYTES[formats[index]], self.constants["tiles"], frozenset({"on"})),

@@ -4,8 +4,9 @@
 
 Each row is a tensor-parallel group; chips in the same column form a chip pair with sp_rank 0 and 1. The host launches
 the same ops whatever the decisions and reads none of them; all tensors have fixed addresses, so one trace serves every
-step. The exchange comes just before the cache is written, the latest point that keeps both caches complete: a row that
-goes on with a guess has a whole layer's work to do during the other's verification, as appendix F counts it.
+step. The exchange comes just before queries and keys are rotated and the cache is written, so that both caches stay
+complete: a row that goes on with a guess has a whole layer's work to do during the other's verification, as appendix F
+counts it.
 """
 
 from __future__ import annotations
@@ -43,8 +44,7 @@ def plain_step(layers: Sequence[DecoderLayer], cache: KVCacheBase, x: ttnn.Tenso
     """Run a decode step through all layers, on every row of the mesh alike. x: the embedding. Returns the residual."""
     entering = Residual(x)
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
-        heads = layer.project_qkv(entering, step, cache)
-        output = layer.attend(heads, cache, step)
+        output = layer.attend(layer.project_qkv(entering, step), cache, step)
         norm = None if following is None else following.attention_norm
         entering = layer.after_attention(entering.x, output, step, norm)
     return entering.x
@@ -60,19 +60,19 @@ def alspec_step(
     so after a rejection the sender holds the right residual, and after a hit the receiver does and sends next.
     """
     pair.begin_step(step)
-    heads = layers[0].project_qkv(Residual(x), step)  # ops_before_self_attn
+    fused = layers[0].project_qkv(Residual(x), step)  # ops_before_self_attn
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
         # p = all_gather(p); with it the sender's residual, queries, keys and values go to the receiver (footnote 2).
-        pair.exchange(x, pair.priority, *heads)
+        pair.exchange(x, pair.priority, fused)
         # x = speculative_flash_decode(x, p, threshold): both rows write the cache; the sender guesses, sends the guess,
         # computes the exact output and verifies; the receiver takes the guess.
-        output = layer.attend(heads, cache, step)
+        output = layer.attend(fused, cache, step)
         # with skip_compute(p[k] == 0): ops_after_self_attn, and the next layer's ops_before_self_attn.
         with pair.skip_if_overruled(layer.attention.layer):
             norm = None if following is None else following.attention_norm
             entering = layer.after_attention(x, output, step, norm)
             if following is not None:
-                heads = following.project_qkv(entering, step)
+                fused = following.project_qkv(entering, step)
         x = entering.x
     # return x from the correct row: the other one takes it, and both run the same LM head.
     pair.exchange(x, pair.priority)

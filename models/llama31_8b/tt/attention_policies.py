@@ -20,16 +20,6 @@ from .modules import kernel_config
 from .sharding import FLASH_DECODE, ShardedDecodeConfig, check_decode_sharding
 
 
-class TokenHeads(NamedTuple):
-    """One token per user at its position: bfloat16 [1, users, heads, head_dim], TILE. queries: as attention takes them.
-    keys, values: the chip's KV heads, in L1, one core per user; None where the cache has them. Or the nodes of users'
-    trees: [1, heads, users * nodes, head_dim] each, in DRAM."""
-
-    queries: ttnn.Tensor
-    keys: ttnn.Tensor | None = None
-    values: ttnn.Tensor | None = None
-
-
 class StepInputs(NamedTuple):
     """The inputs of a decode step over a tree of tokens per user, as tensors on the device so that a captured trace
     stays valid; all ROW_MAJOR, the same on every chip. Without intervals a tree is one token.

@@ -121,12 +121,6 @@ class KVCacheBase(ABC):
         for cache, new in ((self.keys[layer], keys), (self.values[layer], values)):
             ttnn.experimental.paged_update_cache(cache, new, update_idxs_tensor=positions, page_table=self.table)
 
-    def update_together(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, positions: ttnn.Tensor) -> None:
-        """Do `update` with one op: keys and values on different cores."""
-        ttnn.experimental.paged_fused_update_cache(
-            self.keys[layer], keys, self.values[layer], values, update_idxs_tensor=positions, page_table=self.table
-        )
-
     def write_nodes(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, prefix: ttnn.Tensor, nodes: int) -> None:
         """Write the nodes of all users' token trees, bfloat16 [1, kv heads, users * nodes, head_dim], a user's node n
         at position prefix + n. prefix: int32 [users], -1 skips a user."""

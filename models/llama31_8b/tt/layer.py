@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import ttnn
 
-from .attention_policies import AttentionPolicy, StepInputs, TokenHeads
+from .attention_policies import AttentionPolicy, StepInputs
 from .kv_cache import KVCacheBase
 from .layouts import Layout, Residual, Rows, add_into
 from .mesh import TILE
@@ -76,29 +76,28 @@ class Attention:
     def __init__(self, layer: int, qkv: Projection, wo: Projection, rope: Rope) -> None:
         self.layer, self.qkv, self.wo, self.rope = layer, qkv, wo, rope
 
-    def project_qkv(self, x: ttnn.Tensor, step: Pass, cache: KVCacheBase | None = None) -> TokenHeads:
-        """Project normed rows, bfloat16 [1, 1, rows, hidden], to queries, keys and values, rotated. cache: where keys
-        and values go at once."""
-        fused = step.layout.multiply(self.qkv, x)
-        if cache is not None:
-            return TokenHeads(step.layout.cached(fused, self.rope, step, cache, self.layer))
-        return TokenHeads(*step.layout.rotated(fused, self.rope, step.angles, step.policy.takes_shards))
+    def project_qkv(self, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
+        """Project normed rows, bfloat16 [1, 1, rows, hidden], to queries, keys and values side by side: bfloat16
+        [1, 1, rows, (heads + 2 kv heads) * head_dim / tp]."""
+        return step.layout.multiply(self.qkv, x)
 
-    def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
-        """Write the cache, unless it is written, and attend to it: queries' shape, interleaved."""
-        if heads.keys is not None and heads.values is not None:
-            step.layout.store(cache, self.layer, heads.keys, heads.values, step)
-        return step.policy(self.layer, heads.queries, cache.of_layer(self.layer), step.inputs)
+    def attend(self, fused: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
+        """Rotate what `project_qkv` returned, which is freed, write the cache and attend to it: queries' shape,
+        interleaved."""
+        q = step.layout.cached(fused, self.rope, step, cache, self.layer)
+        return step.policy(self.layer, q, cache.of_layer(self.layer), step.inputs)
 
-    def attend_chunk(self, heads: TokenHeads, cache: KVCacheBase, chunk: Chunk, step: Pass) -> ttnn.Tensor:
-        """Write a prefill chunk into the cache, and attend to it: bfloat16 [1, heads, tokens, head_dim]."""
-        assert heads.keys is not None and heads.values is not None
-        layout, tokens = step.layout, heads.queries.shape[2]
-        cache.fill(self.layer, heads.keys, heads.values, chunk.inputs.places)
+    def attend_chunk(self, fused: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> ttnn.Tensor:
+        """Do `attend` with a prefill chunk: bfloat16 [1, heads, tokens, head_dim]."""
+        layout = step.layout
+        assert isinstance(layout, Rows)
+        q, k, v = layout.rotated(fused, self.rope, step.angles)
+        tokens = q.shape[2]
+        cache.fill(self.layer, k, v, chunk.inputs.places)
         # The scale is the op's default, 1 / sqrt(head_dim): its binding refuses numbers that are not exact in float32.
         group = (*cache.query_groups(layout.heads), tokens, layout.head_dim)
         out = ttnn.transformer.chunked_scaled_dot_product_attention(
-            ttnn.reshape(heads.queries, group),
+            ttnn.reshape(q, group),
             *cache.blocks(self.layer),
             chunk.inputs.pages,
             chunk_start_idx_tensor=chunk.inputs.start,
@@ -126,13 +125,13 @@ class DecoderLayer:
         self.attention_norm, self.attention = attention_norm, attention
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
-    def project_qkv(self, entering: Residual, step: Pass, cache: KVCacheBase | None = None) -> TokenHeads:
+    def project_qkv(self, entering: Residual, step: Pass) -> ttnn.Tensor:
         """Make the rows' queries, keys and values from the layer's input, see Attention.project_qkv."""
-        return self.attention.project_qkv(self._normed(entering, step), step, cache)
+        return self.attention.project_qkv(self._normed(entering, step), step)
 
-    def attend(self, heads: TokenHeads, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
+    def attend(self, fused: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Write the cache and attend to it, see Attention.attend."""
-        return self.attention.attend(heads, cache, step)
+        return self.attention.attend(fused, cache, step)
 
     def after_attention(
         self, x: ttnn.Tensor, output: ttnn.Tensor, step: Pass, following: RMSNorm | None = None
@@ -148,7 +147,7 @@ class DecoderLayer:
     def attention_update(self, x: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
         """Return what the attention of a decode step adds to the residual x, bfloat16 [1, 1, users, hidden]. Writes the
         cache."""
-        out = self.attention.attend(self.project_qkv(Residual(x), step, cache), cache, step)
+        out = self.attention.attend(self.project_qkv(Residual(x), step), cache, step)
         return step.layout.total(self.attention.project_output(out, step.layout))
 
     def prefill(
@@ -156,8 +155,8 @@ class DecoderLayer:
     ) -> ttnn.Tensor:
         """Run the layer over a prefill chunk; x: the residual, which is freed. last_tile: after attention all but the
         last token's tile are left out. Returns x's shape, or that tile's."""
-        heads = self.project_qkv(Residual(x), step)
-        output = self.attention.attend_chunk(heads, cache, chunk, step)
+        fused = self.project_qkv(Residual(x), step)
+        output = self.attention.attend_chunk(fused, cache, chunk, step)
         if last_tile:
             x, output = _tile_of(x, chunk.inputs.tile), _tile_of(output, chunk.inputs.tile)
         return self.after_attention(x, output, step).x

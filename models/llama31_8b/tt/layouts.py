@@ -20,7 +20,7 @@ import ttnn
 
 from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
-from tt_kernels.rotated_heads.op import cached_heads, rotated_heads
+from tt_kernels.rotated_heads.op import cached_heads
 
 from ..config import LlamaConfig
 from .kv_cache import KVCacheBase
@@ -64,9 +64,6 @@ def add_into(x: ttnn.Tensor, other: ttnn.Tensor) -> ttnn.Tensor:
     out = ttnn.add(x, other, memory_config=x.memory_config())
     ttnn.deallocate(x)
     return out
-
-
-Heads = tuple[ttnn.Tensor, ttnn.Tensor, ttnn.Tensor]
 
 
 class Residual(NamedTuple):
@@ -123,20 +120,10 @@ class Layout(ABC):
         """Multiply whole rows by a block of the LM head -> bfloat16, interleaved in DRAM."""
 
     @abstractmethod
-    def rotated(self, fused: ttnn.Tensor, rope: Rope, angles: Angles, takes_shards: bool) -> Heads:
-        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim], which is freed, into queries, keys and
-        values, and rotate queries and keys. takes_shards: whether attention takes sharded queries, else they are
-        interleaved."""
-
-    @abstractmethod
-    def store(self, cache: KVCacheBase, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Pass) -> None:
-        """Write a step's keys and values into the cache."""
-
     def cached(self, fused: ttnn.Tensor, rope: Rope, step: Pass, cache: KVCacheBase, layer: int) -> ttnn.Tensor:
-        """Do `rotated` and `store`; return the queries."""
-        q, k, v = self.rotated(fused, rope, step.angles, step.policy.takes_shards)
-        self.store(cache, layer, k, v, step)
-        return q
+        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim], which is freed, rotate queries and
+        keys, write a step's keys and values into the cache, and return the queries: interleaved, unless the policy
+        takes shards."""
 
     @abstractmethod
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
@@ -182,13 +169,16 @@ class Rows(Layout):
             fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
         )
 
-    def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any, takes_shards: bool) -> Any:
+    def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any) -> Any:
+        """Split the fused product, which is freed, and rotate queries and keys."""
         q, k, v = self.split(fused)
         ttnn.deallocate(fused)
         return rope.prefill(q, angles), rope.prefill(k, angles), v
 
-    def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
+    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
+        q, k, v = self.rotated(fused, rope, step.angles)
         cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
+        return q
 
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         return ttnn.experimental.nlp_concat_heads(out)
@@ -298,7 +288,7 @@ class InterleavedLayout(DecodeLayout):
             start += columns
         return blocks
 
-    def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any, takes_shards: bool) -> Any:
+    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
         q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
             fused,
             num_heads=self.heads,
@@ -307,11 +297,9 @@ class InterleavedLayout(DecodeLayout):
             memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG,
         )
         ttnn.deallocate(fused)
-        q = ttnn.to_memory_config(rope.decode(q, angles), ttnn.DRAM_MEMORY_CONFIG)
-        return q, rope.decode(k, angles), v
-
-    def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
+        q, k = rope.decode(q, step.angles), rope.decode(k, step.angles)
         cache.update(layer, k, v, step.inputs.positions)
+        return ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
 
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         joined = ttnn.to_memory_config(join_heads(out, self.heads), ttnn.L1_MEMORY_CONFIG)
@@ -319,8 +307,7 @@ class InterleavedLayout(DecodeLayout):
 
 
 class ShardedLayout(DecodeLayout):
-    """Rows and weights by a ShardedDecodeConfig. Keys are on other cores than values, so that one op caches both.
-    Raises ShardingError."""
+    """Rows and weights by a ShardedDecodeConfig. Raises ShardingError."""
 
     name = "sharded"
 
@@ -335,8 +322,7 @@ class ShardedLayout(DecodeLayout):
         self.config = ShardedDecodeConfig.of(config, mesh_shape, users)
         super().__init__(mesh, mesh_shape, config, all_reduce)
         self._normed = in_l1(mesh, self.config.normed)
-        self._values = user_shards(mesh, users, TILE, config.head_dim)
-        self._keys = user_shards(mesh, users, TILE, config.head_dim, first=users)
+        self._queries = user_shards(mesh, users, TILE, config.head_dim)
 
     def residual(self, x: ttnn.Tensor) -> Any:
         return ttnn.interleaved_to_sharded(super().residual(x), self._normed)
@@ -368,20 +354,6 @@ class ShardedLayout(DecodeLayout):
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.row_angles(positions)
 
-    def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any, takes_shards: bool) -> Any:
-        heads = rotated_heads(
-            fused,
-            angles.cos,
-            angles.sin,
-            self.heads,
-            self.kv_heads,
-            q_memory=self._queries(takes_shards),
-            k_memory=self._keys,
-            v_memory=self._values,
-        )
-        ttnn.deallocate(fused)
-        return heads
-
     def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
         keys, values, table = cache.of_layer(layer)
         q = cached_heads(
@@ -394,16 +366,10 @@ class ShardedLayout(DecodeLayout):
             values,
             step.inputs.positions,
             page_table=table,
-            q_memory=self._queries(step.policy.takes_shards),
+            q_memory=self._queries if step.policy.takes_shards else ttnn.L1_MEMORY_CONFIG,
         )
         ttnn.deallocate(fused)
         return q
-
-    def _queries(self, takes_shards: bool) -> ttnn.MemoryConfig:
-        return self._values if takes_shards else ttnn.L1_MEMORY_CONFIG
-
-    def store(self, cache: Any, layer: int, k: ttnn.Tensor, v: ttnn.Tensor, step: Any) -> None:
-        cache.update_together(layer, k, v, step.inputs.positions)
 
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         return self._users_alone(join_heads(out, self.heads), out.shape[1])

@@ -308,14 +308,13 @@ def pair_rotation() -> torch.Tensor:
     return matrix
 
 
-def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int, first: int = 0) -> ttnn.MemoryConfig:
-    """Return L1 memory with a [rows, columns] shard on one core per user, from core `first` on, row by row. Raises
-    ValueError for more users than cores."""
+def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> ttnn.MemoryConfig:
+    """Return L1 memory with a [rows, columns] shard on one core per user, row by row. Raises ValueError for more users
+    than cores."""
     grid = mesh.compute_with_storage_grid_size()
-    if first + users > grid.x * grid.y:
-        raise ValueError(f"{users} users need one core each after {first}, the chip has {grid.x} x {grid.y}")
-    start = ttnn.CoreCoord(first % grid.x, first // grid.x)
-    cores = ttnn.num_cores_to_corerangeset_in_subcoregrids(start, users, all_cores(mesh), row_wise=True)
+    if users > grid.x * grid.y:
+        raise ValueError(f"{users} users need one core each, the chip has {grid.x} x {grid.y}")
+    cores = ttnn.num_cores_to_corerangeset(users, grid, row_wise=True)
     return ttnn.create_sharded_memory_config(
         (rows, columns),
         core_grid=cores,

@@ -261,7 +261,7 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
     keep("fused product", layer.attention.qkv.decode(normed))
     inputs = model.step_inputs([0] * users, positions)
     step = Pass(model.layout, model.layout.angles(model.rope, inputs.angles), model.attention, inputs)
-    output = layer.attention.attend(layer.attention.project_qkv(normed, step, model.cache), model.cache, step)
+    output = layer.attention.attend(layer.attention.project_qkv(normed, step), model.cache, step)
     keep("attention", layer.attention.project_output(output, model.layout))
     for name in ("keys", "values"):
         cached = read(getattr(model.cache, name)[0]).float()

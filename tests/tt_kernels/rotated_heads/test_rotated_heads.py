@@ -1,7 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Heads of a fused product, split, rotated and cached, on the simulated N150: against float64 and the stock update of
-the cache, and what is refused."""
+"""Heads of a fused product, split, rotated and cached, on the simulated N150: against float64, and what is refused."""
 
 import pytest
 import torch
@@ -11,10 +10,9 @@ from tests.support.run_op import Call, In, Make, check_refused, priorities, run_
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
 from tt_kernels.rotated_heads.reference import rotated_heads_reference
 
-OP = "tt_kernels.rotated_heads.op:rotated_heads"
 # Users, heads, key/value heads, head_dim: parts of a band, of a face and of both; heads in both halves of a tile.
 CASES = [(1, 4, 1, 64), (3, 2, 2, 128), (5, 4, 2, 64), (19, 6, 1, 64)]
-CACHED = "tt_kernels.rotated_heads.op:cached_heads"
+OP = "tt_kernels.rotated_heads.op:cached_heads"
 CAPACITY, BLOCK = 96, 32
 # Of CASES: a cache's dtype, whether it is paged, and a position for each user: both halves of a tile, the first and the
 # last row, users left out, one past the capacity.
@@ -27,17 +25,17 @@ STORES = [
 
 
 def case(users: int, heads: int, kv_heads: int, head_dim: int, seed: int | None = None, **options):
-    """Return a call and the float64 results. Keys and values of few users are sharded, queries of one."""
+    """Return a call that caches at position 0 of a bfloat16 cache of zeros, and the float64 results. Queries of one
+    user are sharded."""
     random = torch.Generator().manual_seed(users if seed is None else seed)
     fused = torch.randn(1, 1, users, (heads + 2 * kv_heads) * head_dim, generator=random).bfloat16()
     angles = 7 * torch.randn(1, 1, users, head_dim // 2, generator=random).repeat_interleave(2, 3)
     cos, sin = angles.cos().bfloat16(), angles.sin().bfloat16()
-    dram, one = Make("ttnn:DRAM_MEMORY_CONFIG"), users == 1
-    places = {"q": shards(users, head_dim, "HEIGHT_SHARDED") if one else dram}
-    places |= {"k": shards(users, head_dim, "HEIGHT_SHARDED", 3) if users <= 4 else dram, "v": dram}
-    places = {f"{part}_memory": place for part, place in places.items()}
+    q_memory = shards(users, head_dim, "HEIGHT_SHARDED") if users == 1 else Make("ttnn:DRAM_MEMORY_CONFIG")
     x = In(fused, memory=shards(heads + 2 * kv_heads, head_dim))
-    call = Call(OP, x, In(cos), In(sin), heads, kv_heads, **(places | options))
+    caches = [In(torch.zeros(users, kv_heads, 32, head_dim), read=part) for part in ("keys", "values")]
+    given = (x, In(cos), In(sin), heads, kv_heads)
+    call = Call(OP, *given, *caches, words([0] * users), **({"q_memory": q_memory} | options))
     return call, rotated_heads_reference(fused, cos, sin, heads, kv_heads)
 
 
@@ -72,23 +70,25 @@ def test_heads_are_those_of_float64_and_change_their_rows_of_the_cache_alone(sim
         calls += [
             Call("tests.support.run_op:nothing", caches),
             plain,
-            Call(CACHED, *plain.arguments, *caches, words(positions), q_memory=q_memory, **table),
+            Call(OP, *plain.arguments[:5], *caches, words(positions), q_memory=q_memory, **table),
         ]
         cases.append((wanted, dtype, positions, blocks if paged else None))
     results = run_ops(sim_device("8x1"), calls)
     for index, (wanted, dtype, positions, blocks) in enumerate(cases):
         before, heads, after = results[3 * index : 3 * index + 3]
-        assert torch.equal(heads["values"].double(), wanted.values), index
-        for got, exact in ((heads["queries"], wanted.queries), (heads["keys"], wanted.keys)):
+        # Rows [1, users, kv_heads, head_dim], as the results have them.
+        rows = {part: heads[part][:, :, 0][None] for part in ("keys", "values")}
+        assert torch.equal(rows["values"].double(), wanted.values), index
+        for got, exact in ((heads["out"], wanted.queries), (rows["keys"], wanted.keys)):
             assert got.shape == exact.shape
             last_place = 2.0 ** (exact.abs().log2().floor() - 7)
             assert ((got.double() - exact).abs() <= 0.51 * last_place).all(), index
-        assert torch.equal(after["out"], heads["queries"])
+        assert torch.equal(after["out"], heads["out"])
         for part in ("keys", "values"):
             right = before[part].clone()
             for user, position in enumerate(positions):
                 if 0 <= position < CAPACITY:
-                    row = heads[part][0, user]
+                    row = rows[part][0, user]
                     if dtype == "bfloat8_b":
                         row = block_floats(row)
                     at = (user, position) if blocks is None else (blocks[user, position // BLOCK], position % BLOCK)
@@ -102,10 +102,8 @@ def test_one_trace_takes_new_rows_and_positions_and_is_skipped_by_the_gate(sim_d
     calls, made = [], []
     for number, (position, role) in enumerate([(3, HOLDS_EXACT), (20, YIELDED), (31, HOLDS_EXACT)]):
         call, wanted = case(1, 2, 1, 64, seed=number)
-        caches = [In(torch.zeros(1, 1, 32, 64), read=part) for part in ("keys", "values")]
-        given = (*call.arguments, *caches, words([position]))
-        q_memory = call.options["q_memory"]
-        calls.append(Call("tests.support.run_op:gated", priorities(role, None), CACHED, *given, q_memory=q_memory))
+        given = (*call.arguments[:-1], words([position]))
+        calls.append(Call("tests.support.run_op:gated", priorities(role, None), OP, *given, **call.options))
         made.append((position, wanted))
     device = sim_device("4x1", dispatch="fast", overlays=sgdc.overlays())
     for step, found in enumerate(run_ops(device, calls, traced=True)):
@@ -150,8 +148,8 @@ def test_what_is_refused_is_named(mock_mesh):
             *rest,
         ),
     }
-    made = {said: Call(OP, *given, **good.options) for said, given in calls.items()}
-    cache, at, memory_of_q = In(torch.zeros(3, 2, 32, 128)), words([0, 1, 2]), {"q_memory": good.options["q_memory"]}
+    made = {said: Call(OP, *given, *good.arguments[5:], **good.options) for said, given in calls.items()}
+    cache, at = In(torch.zeros(3, 2, 32, 128)), words([0, 1, 2])
     few, row = In(torch.zeros(3, 1, 32, 128)), (fused, cos, sin, *rest)
     caches = {
         "key_cache must be a ttnn.Tensor, it is a NoneType": (None, cache, at),
@@ -163,5 +161,5 @@ def test_what_is_refused_is_named(mock_mesh):
         "positions must be INT32 (3,), ROW_MAJOR and interleaved": (cache, cache, words([0, 1])),
         "caches of 3 users and 1 heads of 128 do not take keys of 3 users and 2 heads of 128": (few, few, at),
     }
-    made |= {said: Call(CACHED, *row, *given, **memory_of_q) for said, given in caches.items()}
+    made |= {said: Call(OP, *row, *given, **good.options) for said, given in caches.items()}
     check_refused(mock_mesh((1, 1)), made)

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Writes each user's row of this core's head to that head's row of the user's tiles.
+// Writes each user's row of this core's rotated head to that head's row of the user's tiles.
 
 #include <cstdint>
 
@@ -11,9 +11,7 @@
 
 namespace {
 
-constexpr uint32_t rotated = get_named_compile_time_arg_val("rotated");
 constexpr uint32_t cb_packed = get_named_compile_time_arg_val("cb_packed");
-constexpr uint32_t cb_fused = get_named_compile_time_arg_val("cb_fused");
 constexpr uint32_t tiles = get_named_compile_time_arg_val("tiles");
 constexpr uint32_t users = get_named_compile_time_arg_val("users");
 
@@ -28,11 +26,8 @@ uint32_t offset_of(uint32_t row) {
 void kernel_main() {
     const auto result = TensorAccessor(ACCESSOR_ARGS(result), COMMON_ARG(result), tile_rows::tile_bytes);
     const uint32_t to = offset_of(RUNTIME_ARG(head));
-    uint32_t from = get_read_ptr(cb_fused);
-    if constexpr (rotated) {
-        cb_wait_front(cb_packed, tiles);
-        from = get_read_ptr(cb_packed);
-    }
+    cb_wait_front(cb_packed, tiles);
+    const uint32_t from = get_read_ptr(cb_packed);
     for (uint32_t user = 0; user < users; ++user) {
         const uint32_t row = from + offset_of(user);
         for (uint32_t tile = 0; tile < tiles; ++tile) {

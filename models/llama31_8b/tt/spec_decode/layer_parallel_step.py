@@ -75,8 +75,8 @@ class ParallelStage:
         """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> per layer what its attention adds to it, of
         the same shape, in L1. Writes the chips' own caches."""
         own = replace(step, layout=self.layout)
-        heads = self.attention.project_qkv(self.norm(whole), own, self.cache)
-        partial = self.attention.project_output(self.attention.attend(heads, self.cache, own), self.layout)
+        fused = self.attention.project_qkv(self.norm(whole), own)
+        partial = self.attention.project_output(self.attention.attend(fused, self.cache, own), self.layout)
         # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
         # brings every layer's columns to all chips.
         stacked = ttnn.mul(partial, self._slots, memory_config=ttnn.L1_MEMORY_CONFIG)
