@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Decoded(NamedTuple):
     """exact, guess: bfloat16, TILE, of q's shape. distance_sq, norm_sq: float32 [1, 1, 1, users], ROW_MAJOR: each
     user's ||guess - exact||^2 and ||exact||^2 over all heads. On the receiver of a pair the exact result is the peer's
-    guess, and the numbers are 0."""
+    guess, `guess` is undefined and the numbers are 0."""
 
     exact: ttnn.Tensor
     guess: ttnn.Tensor
@@ -306,7 +306,7 @@ class KernelSet:
             if peer is not None and core is not None:
                 per_core[core] = {
                     **self.control(rank),
-                    **rank.tensors.addresses("exact", "guess", "distance_sq", "norm_sq", "priority"),
+                    **rank.tensors.addresses("guess", "distance_sq", "norm_sq", "priority"),
                     "state": peer.state,
                     "timeout": peer.timeout,
                     "deciding_core": self.noc_core_or_none(rank.assignment.decider),

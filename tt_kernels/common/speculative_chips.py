@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.kernel import Values
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS
@@ -51,7 +50,7 @@ class PeerArgs:
 
     def all_defines(self) -> list[tuple[str, str]]:
         """Return those of the exchange kernel (kernels/guess_exchange.hpp)."""
-        return [*self.defines, ("PEER_MAX_WRITE", str(min(self.max_write, TILE_BYTES["BFLOAT16"])))]
+        return [*self.defines, ("PEER_MAX_WRITE", str(self.max_write))]
 
 
 @dataclass(frozen=True)

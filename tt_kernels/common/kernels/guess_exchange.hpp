@@ -3,9 +3,9 @@
 //
 // A call of the exchange core (BRISC), the only one that talks to the peer, for every op that emits a guess. The
 // sender's writes the guesses of all users straight into the peer's `exact` once all of them are here; the receiver's
-// waits for that, acknowledges it and writes the outputs that its idle cores do not. Each tells the other that it is in
-// this call, and in which role (peer_session.hpp), so a sender writes only into a peer that waits for it, and neither
-// runs more than one call ahead.
+// waits for that and acknowledges it. A receiver writes no other results: its layer goes on as soon as it has a guess.
+// Each tells the other that it is in this call, and in which role (peer_session.hpp), so a sender writes only into a
+// peer that waits for it, and neither runs more than one call ahead.
 //
 // The sender alone decides who holds the layer: it gives the layer away only with an acknowledged guess, and its
 // HOLDS_EXACT outranks the receiver's HOLDS_GUESS. So a late or lost acknowledgement costs a hit, never agreement. A
@@ -29,24 +29,31 @@
 
 namespace guess_exchange {
 
-constexpr uint32_t pieces = (tile_rows::tile_bytes + PEER_MAX_WRITE - 1) / PEER_MAX_WRITE;
-constexpr uint32_t piece_bytes = tile_rows::tile_bytes / pieces;
-static_assert(pieces * piece_bytes == tile_rows::tile_bytes);
+static_assert(PEER_MAX_WRITE >= tile_rows::tile_bytes);
 
-// Sends the tile at L1 address `from` to page `page` of the peer's tensor.
+// Sends parts of `count` tiles, `bytes` of each and one after another in L1 from `from`, to the starts of the peer's pages
+// from `page` on. What a packet takes hardly depends on its bytes, so that as many parts share one as fit.
 template <typename Accessor>
-inline bool send_tile(PeerLink& link, uint32_t from, const Accessor& tensor, uint32_t page) {
-    for (uint32_t offset = 0; offset < tile_rows::tile_bytes; offset += piece_bytes) {
-        if (!link.write(from + offset, link.page_address(tensor, page, offset), piece_bytes)) {
+inline bool send_tiles(
+    PeerLink& link, uint32_t from, uint32_t bytes, const Accessor& tensor, uint32_t page, uint32_t count) {
+    const uint32_t fit =
+        PEER_MAX_WRITE / bytes < PeerLink::max_pieces ? PEER_MAX_WRITE / bytes : PeerLink::max_pieces;
+    uint64_t to[PeerLink::max_pieces];
+    for (const uint32_t end = page + count; page < end;) {
+        uint32_t parts = 0;
+        for (; parts < fit && page < end; ++parts, ++page) {
+            to[parts] = link.page_address(tensor, page, 0);
+        }
+        if (!link.scatter(from, to, parts, bytes)) {
             return false;
         }
+        from += parts * bytes;
     }
     return true;
 }
 
-// Writes this rank's priorities by way of `scratch`: `value` for each of `users`, 0 for the others.
-template <typename Priority>
-inline void hold(const Priority& priorities, uint32_t scratch, uint32_t users, uint32_t value) {
+// A row of priorities in `scratch`: `value` for each of `users`, 0 for the others.
+inline void fill_row(uint32_t scratch, uint32_t users, uint32_t value) {
     tile_masks::fill(scratch, priority::row_bytes, priority::yielded);
     volatile tt_l1_ptr uint32_t* held = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
     for (uint32_t user = 0; users >> user != 0; ++user) {
@@ -54,8 +61,6 @@ inline void hold(const Priority& priorities, uint32_t scratch, uint32_t users, u
             held[user] = value;
         }
     }
-    noc_async_write(scratch, priorities.get_noc_addr(0), priority::row_bytes);
-    noc_async_write_barrier();
 }
 
 inline void report(uint64_t delivery, bool delivered) {
@@ -64,10 +69,9 @@ inline void report(uint64_t delivery, bool delivered) {
 }
 
 // One call. await_guesses(words) returns once this rank's guesses are complete, given the control page; send(link,
-// peer_exact) writes them to the peer's tensor and returns whether the link took them; finish() writes what a receiver
-// with a guess has to, besides priorities and numbers.
-template <typename Await, typename Send, typename Finish>
-inline void run(Await await_guesses, Send send, Finish finish) {
+// peer_exact) writes them to the peer's tensor and returns whether the link took them.
+template <typename Await, typename Send>
+inline void run(Await await_guesses, Send send) {
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
     constexpr uint32_t deciding_core = RUNTIME_INDEX(deciding_core);
     // The semaphore by which the core that decides hears whether the peer has the guess.
@@ -82,13 +86,18 @@ inline void run(Await await_guesses, Send send, Finish finish) {
     const auto* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
     const bool sends = !words[control::receiving];
     const uint32_t users = control::active_users(words);
+    const auto hold_nothing = [&] {
+        fill_row(scratch, 0, priority::yielded);
+        noc_async_write(scratch, priorities.get_noc_addr(0), priority::row_bytes);
+        noc_async_write_barrier();
+    };
 
     peer::Session session(RUNTIME_ARG(state), timeout);
     if (!session.usable() || (words[control::alone] && !session.fail(peer::unsynchronised))) {
         if (sends) {
             report(delivery, false);
         } else {
-            hold(priorities, scratch, 0, priority::yielded);
+            hold_nothing();
         }
         return;
     }
@@ -96,6 +105,14 @@ inline void run(Await await_guesses, Send send, Finish finish) {
     PeerLink link(link_args, timeout);
     const peer::Role role = sends ? peer::sender : peer::receiver;
     const bool met = session.arrive_as(link, role, users) && session.await_opposite();
+    if (!sends) {  // while the peer makes the guess
+        // Nothing is measured on a receiver.
+        for (const uint32_t numbers : {RUNTIME_ARG(distance_sq), RUNTIME_ARG(norm_sq)}) {
+            const uint64_t to = TensorAccessor(norm_args, numbers).get_noc_addr(0);
+            noc_async_write(MEM_ZEROS_BASE, to, config::users() * sizeof(uint32_t));
+        }
+        fill_row(scratch, users, priority::holds_guess);
+    }
     if (sends) {
         await_guesses(words);
         bool delivered = met;
@@ -105,17 +122,11 @@ inline void run(Await await_guesses, Send send, Finish finish) {
         }
         report(delivery, delivered && session.await_acknowledgement());
     } else if (met && session.await_delivery()) {
+        noc_async_write(scratch, priorities.get_noc_addr(0), priority::row_bytes);
         session.acknowledge(link);
-        finish();
-        // Nothing is measured on a receiver.
-        for (const uint32_t numbers : {RUNTIME_ARG(distance_sq), RUNTIME_ARG(norm_sq)}) {
-            const uint64_t to = TensorAccessor(norm_args, numbers).get_noc_addr(0);
-            noc_async_write(MEM_ZEROS_BASE, to, config::users() * sizeof(uint32_t));
-        }
         noc_async_write_barrier();
-        hold(priorities, scratch, users, priority::holds_guess);
     } else {
-        hold(priorities, scratch, 0, priority::yielded);
+        hold_nothing();
     }
     link.drain();
     link.close();

@@ -76,16 +76,15 @@ public:
     volatile tt_l1_ptr State& state() { return *state_; }
     bool usable() const { return state_->status == fine; }
     const volatile tt_l1_ptr uint32_t* priorities() const { return state_->outgoing.row; }
-    // The address of priorities(), for reading the priorities without arriving in a call.
+    // The address of priorities().
     uint32_t priorities_address() const {
         return address(offsetof(State, outgoing) + offsetof(Message, row));
     }
     const volatile tt_l1_ptr uint32_t* peer_priorities() const { return mailbox().row; }
 
-    // Start the next call. `read_priorities` writes this rank's priorities to the L1 address it is given.
-    template <typename Link, typename ReadPriorities>
-    bool arrive(Link& link, ReadPriorities read_priorities) {
-        read_priorities(priorities_address());
+    // Start the next call with this rank's priorities, which are at priorities_address().
+    template <typename Link>
+    bool arrive(Link& link) {
         return announce(link, open, 0, sizeof(Message));
     }
 

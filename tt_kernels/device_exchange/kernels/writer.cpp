@@ -144,16 +144,13 @@ void kernel_main() {
     const auto gathered = TensorAccessor(ACCESSOR_ARGS(gathered), RUNTIME_ARG(gathered), priority::row_bytes);
 
     peer::Session session(RUNTIME_ARG(state), timeout);
-    const auto read_priorities = [&](uint32_t to) {
-        noc_async_read(priorities.get_noc_addr(0), to, priority::row_bytes);
-        noc_async_read_barrier();
-    };
+    noc_async_read(priorities.get_noc_addr(0), session.priorities_address(), priority::row_bytes);
     // Free if nothing is sent, or once everything has been.
     static_assert(exchange::pieces_in_buffer * piece_bytes >= priority::row_bytes);
     const uint32_t scratch = get_write_ptr(pieces_cb);
     if (!session.usable()) {
         decide_for_all(decision_semaphore, exchange::end);
-        read_priorities(session.priorities_address());
+        noc_async_read_barrier();
         write_unsynchronised(gathered, sp_rank, session.priorities_address(), scratch, false);
         noc_async_atomic_barrier();
         return;
@@ -161,9 +158,9 @@ void kernel_main() {
 
     uint32_t link_args = RUNTIME_INDEX(link);
     PeerLink link(link_args, timeout);
+    noc_async_read_barrier();
     bool sends = false;
-    const bool met = session.arrive(link, read_priorities) && session.await_peer() &&
-                     decide(session, sp_rank, users, sends);
+    const bool met = session.arrive(link) && session.await_peer() && decide(session, sp_rank, users, sends);
     bool done = met;
     if (met && sends) {
         decide_for_all(decision_semaphore, exchange::send);

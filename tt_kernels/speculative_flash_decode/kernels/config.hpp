@@ -14,6 +14,8 @@ inline uint32_t query_heads() { return kv_heads() * group_heads(); }
 constexpr uint32_t query_tiles() { return 1; }
 inline uint32_t chunk_tiles() { return key_tiles(); }
 inline uint32_t items() { return users() * kv_heads(); }
+// Of a tile on its way to the peer: the faces that hold query heads.
+inline uint32_t outgoing_tile_bytes() { return query_heads() <= 16 ? 1024 : 2048; }
 
 constexpr uint32_t cb_mask = get_named_compile_time_arg_val("cb_mask");
 constexpr uint32_t cb_exact = get_named_compile_time_arg_val("cb_exact");

@@ -14,20 +14,20 @@
 
 namespace unused_rows {
 
-constexpr uint32_t user_bytes = config::head_tiles * tile_rows::tile_bytes;
-
-// Rows that belong to no query head, in the tiles of all users from `base`.
-inline void clear(uint32_t base) {
+// Rows that belong to no query head, in the tiles of all users from `base`, of which there are `tile_bytes` each.
+inline void clear(uint32_t base, uint32_t tile_bytes = tile_rows::tile_bytes) {
+    const uint32_t rows = tile_bytes / (tile_rows::faces_across * tile_rows::row_bytes);
     for (uint32_t tile = 0; tile < config::users() * config::head_tiles; ++tile) {
-        tile_rows::for_each_piece(config::query_heads(), 32, [&](uint32_t offset, uint32_t bytes) {
-            tile_masks::clear(base + tile * tile_rows::tile_bytes + offset, bytes);
+        tile_rows::for_each_piece(config::query_heads(), rows, [&](uint32_t offset, uint32_t bytes) {
+            tile_masks::clear(base + tile * tile_bytes + offset, bytes);
         });
     }
 }
 
 // All rows of a user that is skipped.
-inline void clear_user(uint32_t base, uint32_t user) {
-    tile_masks::clear(base + user * user_bytes, user_bytes);
+inline void clear_user(uint32_t base, uint32_t user, uint32_t tile_bytes = tile_rows::tile_bytes) {
+    const uint32_t bytes = config::head_tiles * tile_bytes;
+    tile_masks::clear(base + user * bytes, bytes);
 }
 
 }  // namespace unused_rows

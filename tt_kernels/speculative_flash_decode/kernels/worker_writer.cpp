@@ -54,10 +54,11 @@ struct Tiles {
 };
 
 // On a core that gathers the results of all users from `base`.
-Tiles gathered_tiles(const Core& core, uint32_t base, uint32_t user) {
+Tiles gathered_tiles(
+    const Core& core, uint32_t base, uint32_t user, uint32_t tile_bytes = tile_rows::tile_bytes) {
     Tiles tiles;
     for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-        tiles.at[tile] = core.at(base + (user * head_tiles + tile) * tile_rows::tile_bytes);
+        tiles.at[tile] = core.at(base + (user * head_tiles + tile) * tile_bytes);
     }
     return tiles;
 }
@@ -109,7 +110,8 @@ void send_result(uint32_t cb, const Rows& head, const Tiles& to, uint64_t landed
 // The guess goes first to the core that talks to the peer, then to the one that verifies it.
 void send_guess(const Rows& head, const Core& output, const Core& exchange) {
     if constexpr (config::has_peer) {
-        const Tiles outgoing = gathered_tiles(exchange, get_write_ptr(config::cb_outgoing), head.user);
+        const Tiles outgoing = gathered_tiles(
+            exchange, get_write_ptr(config::cb_outgoing), head.user, config::outgoing_tile_bytes());
         send_result(config::cb_guess, head, outgoing, exchange.at(get_semaphore(config::sem_outgoing)), 1);
     }
     const Tiles gathered = gathered_tiles(output, start_of(config::cb_guess), head.user);

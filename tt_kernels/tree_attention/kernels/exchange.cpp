@@ -35,10 +35,10 @@ bool send_guess(PeerLink& link, const Accessor& guess, const Accessor& peer_exac
     for (uint32_t begin = 0; begin < count; begin += batch) {
         noc_async_read_barrier();
         read(begin + batch);
-        for (uint32_t tile = begin; tile < begin + batch && tile < count; ++tile) {
-            if (!guess_exchange::send_tile(link, place(tile), peer_exact, tile)) {
-                return false;
-            }
+        const uint32_t tiles = batch < count - begin ? batch : count - begin;
+        if (!guess_exchange::send_tiles(
+                link, place(begin), tile_rows::tile_bytes, peer_exact, begin, tiles)) {
+            return false;
         }
     }
     return true;
@@ -50,5 +50,5 @@ void kernel_main() {
     const auto guess = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(guess));
     guess_exchange::run(
         [](const auto*) { job_sums::wait_for(config::sem_guessed, jobs::count()); },
-        [&](PeerLink& link, const auto& peer_exact) { return send_guess(link, guess, peer_exact); }, [] {});
+        [&](PeerLink& link, const auto& peer_exact) { return send_guess(link, guess, peer_exact); });
 }
