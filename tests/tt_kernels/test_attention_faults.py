@@ -442,7 +442,7 @@ def landings(sim_mesh) -> tuple[int, int, int]:
     packets = [packet for packet in found["deliveries"] if packet.address < REGISTERS]
     guess = [packet.cycle for packet in packets if packet.bytes > 2048]
     arrivals = [packet.cycle for packet in packets if packet.cycle < guess[0]]
-    assert len(arrivals) == 4 and len(guess) == 2 and packets[-1].source.startswith("chip 1")
+    assert len(arrivals) == 2 and len(guess) == 1 and packets[-1].source.startswith("chip 1")
     return tuple(cycle - found["start"] for cycle in (max(arrivals), guess[0], packets[-1].cycle))
 
 
@@ -477,7 +477,7 @@ def test_a_cut_after_a_call_is_for_the_next_which_ends_until_the_link_takes_no_m
     router has no room."""
     worker = sim_mesh((2, 1), GRID)
     with whole_again(worker):
-        steps = [Step(0), Step(0, SOON, links=[("cut", {})], reset=False), *[Step(0, SOON)] * 5]
+        steps = [Step(0), Step(0, SOON, links=[("cut", {})], reset=False), *[Step(0, SOON)] * 10]
         first, *others = run_steps(worker, *steps)
         check_ending(first, WHOLE[0])
         check_ending(others[0], NOT_MET._replace(calls=(2, 2)))

@@ -7,7 +7,7 @@
 //   PeerLink(next)             read the link's runtime arguments from index `next` on, and advance it
 //   core_address(l1)           the address of `l1` on the peer's exchange core, for write()
 //   page_address(t, page, o)   the address of offset `o` of a page; `t` accesses the peer's tensor
-//   write(from, to, bytes)     copy local L1 to the peer; at most `max_write` bytes
+//   write(from, to, bytes, c)  copy local L1 to the peer, at most `max_write` bytes; unless `c` is 0, then increment it
 //   scatter(from, to, n, bytes) copy n pieces of `bytes` each, one after another in local L1, to an address each; n is
 //                              at most `max_pieces`, all of them at most `max_write` bytes
 //   increment(l1)              add 1 to a word of the peer's exchange core, after all writes have landed
@@ -200,9 +200,9 @@ public:
         return tensor.get_noc_addr(page, offset);
     }
 
-    bool write(uint32_t from, uint64_t to, uint32_t bytes) {
+    bool write(uint32_t from, uint64_t to, uint32_t bytes, uint32_t counter = 0) {
         noc_async_write(from, to, bytes);
-        return true;
+        return counter == 0 || increment(counter);
     }
 
     static constexpr uint32_t max_pieces = 4;

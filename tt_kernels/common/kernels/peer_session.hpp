@@ -109,10 +109,13 @@ public:
                (mailbox().users == state_->outgoing.users || fail(unlike_users));
     }
 
+    // The word of the peer that counts deliveries: increment it with the last write, or by confirm().
+    uint32_t deliveries() const { return address(offsetof(State, deliveries)); }
+
     // Tell the peer that everything written to it is complete.
     template <typename Link>
     bool confirm(Link& link) {
-        return link.increment(address(offsetof(State, deliveries))) || fail(link_blocked);
+        return link.increment(deliveries()) || fail(link_blocked);
     }
 
     bool await_delivery() {
@@ -152,8 +155,8 @@ private:
         state_->outgoing.users = users;
         const uint32_t slot = offsetof(State, mailbox) + (call % 2) * sizeof(Message);
         const uint64_t to = link.core_address(address(slot));
-        const bool sent = link.write(address(offsetof(State, outgoing)), to, bytes) &&
-                          link.increment(address(offsetof(State, arrivals)));
+        const bool sent =
+            link.write(address(offsetof(State, outgoing)), to, bytes, address(offsetof(State, arrivals)));
         return sent || fail(link_blocked);
     }
 

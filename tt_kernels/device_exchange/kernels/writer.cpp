@@ -16,11 +16,11 @@
 
 namespace {
 
+// Without a barrier.
 template <typename Accessor>
 void write_gathered(const Accessor& gathered, uint32_t sp_rank, uint32_t row, uint32_t peer_row) {
     noc_async_write(row, gathered.get_noc_addr(sp_rank), priority::row_bytes);
     noc_async_write(peer_row, gathered.get_noc_addr(1 - sp_rank), priority::row_bytes);
-    noc_async_write_barrier();
 }
 
 // After a failure: later ops may rely on `gathered` saying that the peer is unknown, and if `holds_nothing` that this
@@ -28,6 +28,7 @@ void write_gathered(const Accessor& gathered, uint32_t sp_rank, uint32_t row, ui
 template <typename Accessor>
 void write_unsynchronised(
     const Accessor& gathered, uint32_t sp_rank, uint32_t row, uint32_t scratch, bool holds_nothing) {
+    noc_async_write_barrier();  // of what it may have written before
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(scratch);
     for (uint32_t user = 0; user < priority::max_users; ++user) {
         words[user] = priority::unknown;
@@ -94,13 +95,14 @@ bool send_tensor(PeerLink& link, const Accessor& target) {
     return sent;
 }
 
-// Sends the packed rows in L1 to the pages of the peer's landing buffer.
+// Sends the packed rows in L1 to the pages of the peer's landing buffer; unless 0, the last of them increments `counter`.
 template <uint32_t packed_bytes, uint32_t packet_bytes, typename Landing>
-bool send_rows(PeerLink& link, const Landing& landing, uint32_t from) {
+bool send_rows(PeerLink& link, const Landing& landing, uint32_t from, uint32_t counter) {
     bool sent = true;
     for (uint32_t page = 0, left = packed_bytes; left > 0; ++page) {
         const uint32_t bytes = left < packet_bytes ? left : packet_bytes;
-        sent = sent && link.write(from, link.page_address(landing, page, 0), bytes);
+        sent =
+            sent && link.write(from, link.page_address(landing, page, 0), bytes, bytes == left ? counter : 0);
         from += bytes;
         left -= bytes;
     }
@@ -129,6 +131,8 @@ void decide_for_all(uint32_t semaphore, uint32_t decision) {
                          get_named_compile_time_arg_val("page_bytes_" #name))) &&               \
            sent;
 
+#define PLUS_PAGES(name) +get_named_compile_time_arg_val("pages_" #name)
+
 void kernel_main() {
     constexpr uint32_t pieces_cb = get_named_compile_time_arg_val("pieces_cb");
     constexpr uint32_t decision_semaphore = get_named_compile_time_arg_val("decision_semaphore");
@@ -137,6 +141,7 @@ void kernel_main() {
     constexpr uint32_t rows_cb = get_named_compile_time_arg_val("rows_cb");
     constexpr uint32_t packed_bytes = get_named_compile_time_arg_val("packed_bytes");
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
+    constexpr uint32_t whole_pages = 0 FOR_EACH_TENSOR(PLUS_PAGES);  // of tensors whose rows are not packed
     const uint32_t sp_rank = RUNTIME_ARG(sp_rank);
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
     const auto priorities =
@@ -162,6 +167,11 @@ void kernel_main() {
     bool sends = false;
     const bool met = session.arrive(link) && session.await_peer() && decide(session, sp_rank, users, sends);
     bool done = met;
+    if (met) {
+        write_gathered(
+            gathered, sp_rank, session.priorities_address(),
+            reinterpret_cast<uint32_t>(session.peer_priorities()));
+    }
     if (met && sends) {
         decide_for_all(decision_semaphore, exchange::send);
         session.state().sent = session.state().sent + 1;
@@ -170,23 +180,22 @@ void kernel_main() {
             const auto peer_landing =
                 TensorAccessor(ACCESSOR_ARGS(landing), RUNTIME_ARG(peer_landing), packet_bytes);
             cb_wait_front(rows_cb, 1);
-            sent = send_rows<packed_bytes, packet_bytes>(link, peer_landing, get_read_ptr(rows_cb));
+            sent = send_rows<packed_bytes, packet_bytes>(
+                link, peer_landing, get_read_ptr(rows_cb), whole_pages == 0 ? session.deliveries() : 0);
         }
         FOR_EACH_TENSOR(SEND_TENSOR)
-        done = sent ? session.confirm(link) : session.fail(peer::link_blocked);
+        done = sent ? (packed_bytes > 0 && whole_pages == 0) || session.confirm(link)
+                    : session.fail(peer::link_blocked);
     } else {
         done = met && session.await_delivery();
         const bool landed = done && packed_bytes > 0;
         decide_for_all(decision_semaphore, landed ? exchange::spread : exchange::end);
     }
-    if (done) {
-        write_gathered(
-            gathered, sp_rank, session.priorities_address(),
-            reinterpret_cast<uint32_t>(session.peer_priorities()));
-    } else {
+    if (!done) {
         write_unsynchronised(gathered, sp_rank, session.priorities_address(), scratch, met && !sends);
     }
     link.drain();
+    noc_async_write_barrier();
     link.close();
     noc_async_atomic_barrier();
 }
