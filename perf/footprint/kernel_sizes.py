@@ -93,12 +93,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         guess_flash_decode,
         speculative_flash_decode,
     )
-    from tt_kernels.speculative_sampling.op import (
-        VocabTpGroup,
-        greedy_verification,
-        lossy_sigmoid_sampling,
-        speculative_sampling,
-    )
+    from tt_kernels.speculative_sampling.op import greedy_verification, lossy_sigmoid_sampling, speculative_sampling
     from tt_kernels.tile_selection.op import select_tiles
     from tt_kernels.token_guard.op import guard_tokens
     from tt_kernels.tree_attention.op import speculative_tree_attention, tree_attention
@@ -155,17 +150,9 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "commit_path", lambda: commit_path([k, v] * 32, position, result, nodes, first_column=4)
     drafted, parents, numbers = words(users, nodes), words(users, nodes, dtype="int32"), words(users, nodes)
     target, draft = tile(users, nodes, vocab), tile(users, nodes, vocab)
-    split: dict[str, Any] = {"tp_group": VocabTpGroup(mesh)}
     verified = (drafted, parents, target)
     yield "speculative_sampling", lambda: speculative_sampling(*verified, draft, numbers)
-    yield (
-        "speculative_sampling, a TP group",
-        lambda: speculative_sampling(*verified, draft, numbers, **split),
-    )
-    yield (
-        "lossy_sigmoid_sampling, a TP group",
-        lambda: lossy_sigmoid_sampling(*verified, draft, numbers, **split),
-    )
+    yield "lossy_sigmoid_sampling", lambda: lossy_sigmoid_sampling(*verified, draft, numbers)
     yield "greedy_verification", lambda: greedy_verification(drafted, parents, drafted, vocab)
     spread = ttnn.create_sharded_memory_config(
         (32, 256), ttnn.CoreGrid(x=8, y=7), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True

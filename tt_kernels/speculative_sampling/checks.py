@@ -22,7 +22,7 @@ MAX_SIGMOID_SCALE = 1e5
 
 @dataclass(frozen=True)
 class Problem:
-    """The shapes of one call. vocab: the ids on one chip."""
+    """The shapes of one call."""
 
     users: int
     nodes: int
@@ -78,12 +78,12 @@ def check_rows(name: str, facts: TensorFacts, dtype: str, users: int, nodes: int
         )
 
 
-def check_temperature(name: str, value: Any) -> float:
+def check_temperature(value: Any) -> float:
     """Return `value` as a float if it is a supported temperature. Errors: UnsupportedError."""
     number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not number or not MIN_TEMPERATURE <= value <= MAX_TEMPERATURE:
         raise UnsupportedError(
-            f"{name} must be from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}, got {value!r}; at 0 use "
+            f"temperature must be from {MIN_TEMPERATURE:g} to {MAX_TEMPERATURE:g}, got {value!r}; at 0 use "
             "greedy_verification"
         )
     return float(value)
@@ -107,15 +107,6 @@ def check_sigmoid(alpha: float, beta: float) -> tuple[float, float]:
             f"alpha={alpha!r} and beta={beta!r}"
         )
     return float(alpha), float(beta)
-
-
-def check_warpers(top_k: int | None, top_p: float | None) -> None:
-    """Raise UnsupportedError for any warper that would leave tokens out."""
-    for name, value, off in (("top_k", top_k, 0), ("top_p", top_p, 1.0)):
-        if value != off:
-            raise UnsupportedError(
-                f"{name}={value!r}: the op verifies the whole vocabulary; set the logits left out to -inf first"
-            )
 
 
 def _check_placed(name: str, facts: TensorFacts) -> None:

@@ -6,7 +6,6 @@ the host reads only the accepted tokens ("Optimized Speculative Sampling for GPU
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,19 +13,15 @@ import torch
 from tt_kernels.common.cores import check_on_device, grid_cores, l1_free, noc_core_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
 from tt_kernels.speculative_sampling.checks import (
-    MAX_VOCAB,
     check_limits,
     check_problem,
     check_rows,
     check_sigmoid,
     check_temperature,
-    check_warpers,
 )
 from tt_kernels.speculative_sampling.program import (
     RESULT_HEAD,
-    Place,
     Rule,
-    VocabTpGroup,
     build_program,
     choose_work_split,
     greedy_program,
@@ -40,7 +35,6 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "Verified",
-    "VocabTpGroup",
     "greedy_verification",
     "lossy_sigmoid_sampling",
     "speculative_sampling",
@@ -50,7 +44,6 @@ _REASONS = {
     1: "the tree or its tokens: a parent does not come before its child, or a token is not below the vocabulary's size",
     2: "target logits with NaN, infinity or nothing finite at a visited node",
     3: "draft logits with NaN, infinity or nothing finite at a visited node",
-    4: "the chips of the TP group lost each other",
     -1: "a chip gave up on another in the step",  # token_guard's FAILED
 }
 
@@ -77,7 +70,6 @@ class Verified:
 
     result: ttnn.Tensor
     nodes: int
-    tp_group: VocabTpGroup | None = None
 
     def read(self, chip: int = 0) -> list[VerificationResult]:
         """Return each user's result from `chip` of a mesh, counted in row-major order. Waits for the device."""
@@ -90,10 +82,7 @@ class Verified:
         ]
 
     def check(self) -> list[VerificationResult]:
-        """Return `read()`. Errors: VerificationError that names the users and reasons; PeerError if the chips of a TP
-        group lost each other."""
-        if self.tp_group is not None:
-            self.tp_group.check()
+        """Return `read()`. Errors: VerificationError that names the users and reasons."""
         results = self.read()
         failed = [
             f"user {user}: {_REASONS.get(result.status, f'unknown status {result.status}')}"
@@ -113,41 +102,27 @@ def speculative_sampling(
     uniforms: ttnn.Tensor,
     *,
     temperature: float = 1.0,
-    draft_temperature: float | None = None,
-    with_replacement: bool = False,
-    top_k: int = 0,
-    top_p: float = 1.0,
     grid: tuple[int, int] | None = None,
     cores_per_user: int | None = None,
-    tp_group: VocabTpGroup | None = None,
 ) -> Verified:
     """Verify drafted tokens exactly: whatever the draft, the tokens have the target's distribution.
 
     tokens: uint32 [users, nodes], parents: int32 [users, nodes], ROW_MAJOR: one tree per user, parents before children;
         node 0 is the root, already decided, with parent -1; padding nodes have parent -1 too.
     target_logits: bfloat16 [users, nodes, vocab], ROW_MAJOR or TILE: row i is the target's after node i.
-    draft_logits: likewise, row i is what the children of node i were drawn from at `draft_temperature` (default:
-        `temperature`); None for children that were chosen, not drawn (point masses).
+    draft_logits: likewise, row i is what the children of node i were drawn from at `temperature`, one by one without
+        replacement; None for children that were chosen, not drawn (point masses). A logit of -inf is no chance.
     uniforms: uint32 [users, nodes], ROW_MAJOR, in units of 2^-32 (uniforms.uniform_words): one per node, in column 0
         that of the bonus token.
-    with_replacement: siblings were drawn independently, duplicates kept; else one by one without replacement.
-    top_k, top_p: refused; set the logits that a warper leaves out to -inf.
     grid: (columns, rows) of cores, default all. cores_per_user: how many of them a user's vocabulary is split over; by
         default as many as there are, each with at least four tiles of 1024 ids.
-    tp_group: on a mesh the chips that share a vocabulary; then vocab above is one chip's part of it, chip i has the ids
-        from i * vocab on, and the other tensors are the same on all chips of the group.
 
     Errors: UnsupportedError before any launch. Logits with NaN or +inf at a visited node, and trees and tokens out of
     range, end in a status: `Verified.check()`.
     """
-    check_warpers(top_k, top_p)
-    temperature = check_temperature("temperature", temperature)
-    draft_temperature = (
-        temperature if draft_temperature is None else check_temperature("draft_temperature", draft_temperature)
-    )
-    rule = Rule((1.0 / temperature, 1.0 / draft_temperature), with_replacement)
+    rule = Rule(1.0 / check_temperature(temperature))
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, grid, cores_per_user, tp_group)
+    return _verify(drafted, draft_logits, rule, grid, cores_per_user)
 
 
 def lossy_sigmoid_sampling(
@@ -160,11 +135,8 @@ def lossy_sigmoid_sampling(
     alpha: float = -1e3,
     beta: float = 1e3,
     temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
     grid: tuple[int, int] | None = None,
     cores_per_user: int | None = None,
-    tp_group: VocabTpGroup | None = None,
 ) -> Verified:
     """Verify LOSSILY: the tokens do not have the target's distribution (section 3.2.2 of the paper, equation 5).
 
@@ -177,24 +149,15 @@ def lossy_sigmoid_sampling(
     chosen token has none. temperature: of target and draft. The other arguments and the errors are those of
     `speculative_sampling`.
     """
-    check_warpers(top_k, top_p)
-    temperature = check_temperature("temperature", temperature)
+    sharpness = 1.0 / check_temperature(temperature)
     scaling = check_sigmoid(alpha, beta)
     if draft_logits is None:
         raise UnsupportedError("draft_logits are None: the sigmoid approximation compares logits with the draft's")
-    rule = Rule((1.0 / temperature, 1.0 / temperature), sigmoid=scaling)
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, grid, cores_per_user, tp_group)
+    return _verify(drafted, draft_logits, Rule(sharpness, scaling), grid, cores_per_user)
 
 
-def _verify(
-    drafted: dict[Any, Any],
-    draft_logits: Any,
-    rule: Rule,
-    grid: Any,
-    cores_per_user: int | None,
-    tp_group: VocabTpGroup | None,
-) -> Verified:
+def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, grid: Any, cores_per_user: int | None) -> Verified:
     """Run a verification. drafted: the arguments of `speculative_sampling` except draft_logits, by name."""
     import ttnn
 
@@ -210,11 +173,7 @@ def _verify(
     device = named["target_logits"].device()
     for name, tensor in named.items():
         unsupported_if_refused(check_on_device, name, tensor, device)
-    chips = _check_tp_group(tp_group, device, problem.vocab)
-    hub = None if tp_group is None else tp_group.core
-    split = choose_work_split(
-        grid_cores(device, grid, (0, 0)), problem.users, problem.vocab, cores_per_user, hub, chips
-    )
+    split = choose_work_split(grid_cores(device, grid, (0, 0)), problem.users, problem.vocab, cores_per_user)
     result = _empty_result(device, problem.users, problem.nodes)
     tensors = {
         "target": named["target_logits"],
@@ -223,21 +182,9 @@ def _verify(
         "result": result,
     }
 
-    def build(place: Place) -> Any:
-        return build_program(problem, tensors, split, l1_free(device), rule, place, noc_core_of(device))
-
-    if tp_group is None:
-        program = build(Place())
-    else:
-        program = ttnn.MeshProgramDescriptor()
-        for at in tp_group.coordinates():
-            here = ttnn.MeshCoordinate(*at)
-            links = partial(tp_group.link_args, at)
-            state = tp_group.state.buffer_address()
-            place = Place(tp_group.tp_rank(at), tp_group.chips, state, tuple(tp_group.timeout), links)
-            program[ttnn.MeshCoordinateRange(here, here)] = build(place)
+    program = build_program(problem, tensors, split, l1_free(device), rule, noc_core_of(device))
     ttnn.generic_op([*named.values(), result], program)
-    return Verified(result, problem.nodes, tp_group)
+    return Verified(result, problem.nodes)
 
 
 def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax: ttnn.Tensor, vocab: int) -> Verified:
@@ -271,19 +218,6 @@ def _empty_result(device: ttnn.MeshDevice, users: int, nodes: int) -> Any:
 
     shape = [users, RESULT_HEAD + 2 * nodes]
     return ttnn.empty(shape, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
-
-
-def _check_tp_group(tp_group: VocabTpGroup | None, device: ttnn.MeshDevice, vocab: int) -> int:
-    """Return how many chips share the vocabulary. Errors: UnsupportedError."""
-    if tp_group is None:
-        return 1
-    if not isinstance(tp_group, VocabTpGroup):
-        raise UnsupportedError(f"tp_group must be a VocabTpGroup, it is a {type(tp_group).__qualname__}")
-    if tp_group.device.id() != device.id():
-        raise UnsupportedError(f"tp_group is on mesh {tp_group.device.id()}, the tensors on mesh {device.id()}")
-    if vocab * tp_group.chips > MAX_VOCAB:
-        raise UnsupportedError(f"vocab of {vocab} on each of {tp_group.chips} chips is more than {MAX_VOCAB}")
-    return tp_group.chips
 
 
 UNIFORM_BITS = 32

@@ -14,7 +14,6 @@ from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import float_bits, kernel_descriptor, require_ungated
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.common.tp_group import TpGroup, failure_of
 from tt_kernels.speculative_sampling.checks import Problem
 
 if TYPE_CHECKING:
@@ -36,17 +35,11 @@ _CB_NAMES = ("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch", "
 CBS = {name: index for index, name in enumerate(_CB_NAMES)}
 # On a hub what each group has posted; on the others the answers.
 SEMAPHORES = MAX_GROUPS + 1
-_STATUS, _STATUS_CALL, _SILENT = 72, 73, 74
-_REASONS = {
-    1: "TP rank {silent} sent no line",
-    3: "the fabric link took no packet",
-    4: "TP rank {silent} is in another call",
-}
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The ids of a core. first: the index of its first id among the chip's; count."""
+    """The ids of a core."""
 
     first: int
     count: int
@@ -54,8 +47,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class WorkSplit:
-    """groups: for each group the cores that share a user's ids on this chip; users take turns. hub: the core that talks
-    for them, None if a core has all ids of its users."""
+    """groups: for each group the cores that share a user's ids; users take turns. hub: the core that talks for them,
+    None if a core has all ids of its users."""
 
     groups: tuple[tuple[Core, ...], ...]
     slices: tuple[Slice, ...]
@@ -66,26 +59,22 @@ class WorkSplit:
         return [core for group in self.groups for core in group]
 
 
-def choose_work_split(
-    cores: Sequence[Core], users: int, ids: int, cores_per_user: int | None, hub: Core | None, chips: int
-) -> WorkSplit:
-    """Split `users` and a chip's `ids` over its `cores`. cores_per_user: None chooses. hub: the core for it, if it is
-    given. Errors: UnsupportedError."""
+def choose_work_split(cores: Sequence[Core], users: int, ids: int, cores_per_user: int | None) -> WorkSplit:
+    """Split `users` and a chip's `ids` over its `cores`. cores_per_user: None chooses. Errors: UnsupportedError."""
     tiles = -(-ids // TILE_IDS)
     if cores_per_user is None:
         room = (len(cores) - 1) // min(users, MAX_GROUPS)
         cores_per_user = max(1, min(room, tiles // MIN_TILES))
     if type(cores_per_user) is not int or not 1 <= cores_per_user <= tiles:
         raise UnsupportedError(
-            f"cores_per_user must be from 1 to {tiles}, the tiles of 1024 ids on a chip, got {cores_per_user!r}"
+            f"cores_per_user must be from 1 to {tiles}, the tiles of 1024 ids, got {cores_per_user!r}"
         )
     slices = _slices(ids, tiles, cores_per_user)
-    if cores_per_user == 1 and chips == 1:
+    if cores_per_user == 1:
         return WorkSplit(tuple((core,) for core in cores[:users]), slices, None)
-    hub = cores[-1] if hub is None else hub
-    free = [core for core in cores if core != hub]
+    *free, hub = cores
     groups = min(users, MAX_GROUPS, len(free) // cores_per_user)
-    if hub not in cores or groups == 0:
+    if groups == 0:
         raise UnsupportedError(
             f"a split vocabulary with {cores_per_user} cores per user needs these and a hub, {hub}: the grid has "
             f"{len(cores)} cores, {list(cores)[:4]}..."
@@ -102,11 +91,10 @@ def _slices(ids: int, tiles: int, cores: int) -> tuple[Slice, ...]:
 
 @dataclass(frozen=True)
 class Rule:
-    """How drafted tokens are verified. sharpness: 1 / temperature of target and draft. sigmoid: alpha and beta of the
-    lossy approximation, or None for the exact rule."""
+    """How drafted tokens are verified. sharpness: 1 / temperature. sigmoid: alpha and beta of the lossy approximation,
+    or None for the exact rule."""
 
-    sharpness: tuple[float, float]
-    with_replacement: bool = False
+    sharpness: float
     sigmoid: tuple[float, float] | None = None
 
     def words(self) -> dict[str, int]:
@@ -114,24 +102,11 @@ class Rule:
         the paper, (z - alpha) / (beta - alpha)."""
         alpha, beta = self.sigmoid or (-1.0, 1.0)
         numbers = {
-            "target_sharpness": self.sharpness[0],
-            "draft_sharpness": self.sharpness[1],
+            "sharpness": self.sharpness,
             "center": -alpha / (beta - alpha),
-            "slope": self.sharpness[0] / (beta - alpha),
+            "slope": self.sharpness / (beta - alpha),
         }
         return {name: float_bits(number) for name, number in numbers.items()}
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a chip in its TP group, and what its hub needs to talk to the others. links: a function of the
-    program that adds connections to it and returns their arguments."""
-
-    chip: int = 0
-    chips: int = 1
-    state: int = 0
-    timeout: tuple[int, ...] = ()
-    links: Callable[[object], list[int]] | None = None
 
 
 def buffer_bytes(problem: Problem, split: WorkSplit) -> dict[str, tuple[str, int, int]]:
@@ -139,7 +114,7 @@ def buffer_bytes(problem: Problem, split: WorkSplit) -> dict[str, tuple[str, int
     logits."""
     tiles = max(-(-part.count // TILE_IDS) for part in split.slices)
     scratch = -(-(SCRATCH_LINES * LINE_BYTES + 8 * tiles) // 32) * 32
-    lines = 2 if split.hub is None else len(split.groups) * (len(split.slices) + 1) + 2
+    lines = 2 if split.hub is None else len(split.groups) * len(split.slices) + 1
     return {
         "cb_target": ("bfloat16", ROW_TILE_BYTES, tiles + 1),
         "cb_draft": ("bfloat16", ROW_TILE_BYTES, tiles + 1 if problem.has_draft else 1),
@@ -156,10 +131,9 @@ def build_program(
     split: WorkSplit,
     l1_free: int,
     rule: Rule,
-    place: Place,
     noc_core: Callable[..., Any],
 ) -> Any:
-    """Return the ttnn.ProgramDescriptor of a chip. tensors: target, draft (or None), parents, tokens, uniforms, result.
+    """Return the ttnn.ProgramDescriptor. tensors: target, draft (or None), parents, tokens, uniforms, result.
     noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError if the rows do not fit L1."""
     import ttnn
 
@@ -173,7 +147,6 @@ def build_program(
     constants = CBS | {
         "has_draft": int(problem.has_draft),
         "tiled": int(problem.tiled),
-        "with_replacement": int(rule.with_replacement),
         "sigmoid": int(rule.sigmoid is not None),
         "split": int(hub is not None),
     }
@@ -188,7 +161,7 @@ def build_program(
         defines=[UNGATED_DEFINE],
     )
     program = ttnn.ProgramDescriptor(
-        kernels=[_walker(problem, tensors, split, rule, place, constants, noc_core), calculator],
+        kernels=[_walker(problem, tensors, split, rule, constants, noc_core), calculator],
         semaphores=[
             ttnn.SemaphoreDescriptor(id=index, core_ranges=everywhere, initial_value=0)
             for index in range(SEMAPHORES if hub is not None else 0)
@@ -196,7 +169,7 @@ def build_program(
         cbs=[_circular_buffer(name, everywhere, *buffer) for name, buffer in buffers.items()],
     )
     if hub is not None:
-        program.kernels = [*program.kernels, _hub(hub, split, place, noc_core, program)]
+        program.kernels = [*program.kernels, _hub(hub, split, noc_core)]
     return require_ungated(program, "speculative_sampling")
 
 
@@ -205,7 +178,6 @@ def _walker(
     tensors: dict[Any, Any],
     split: WorkSplit,
     rule: Rule,
-    place: Place,
     constants: dict[str, Any],
     noc_core: Callable[..., Any],
 ) -> Any:
@@ -217,7 +189,6 @@ def _walker(
         "users": problem.users,
         "nodes": problem.nodes,
         "vocab": problem.vocab,
-        "all_ids": problem.vocab * place.chips,
         "groups": len(split.groups),
         **rule.words(),
         "target": tensors["target"].buffer_address(),
@@ -229,7 +200,6 @@ def _walker(
         core: {
             "first_user": group,
             "first_id": part.first,
-            "origin": place.chip * problem.vocab + part.first,
             "ids": part.count,
             "reports": int(index == 0),
             "hub_x": hub[0],
@@ -256,30 +226,16 @@ def _walker(
     )
 
 
-def _hub(
-    core: Core, split: WorkSplit, place: Place, noc_core: Callable[..., Any], program: ttnn.ProgramDescriptor
-) -> Any:
+def _hub(core: Core, split: WorkSplit, noc_core: Callable[..., Any]) -> Any:
     import ttnn
 
     return kernel_descriptor(
         KERNELS / "hub.cpp",
         ttnn.WriterConfigDescriptor(),
         constants={"cb_lines": CBS["cb_lines"]},
-        common={
-            "chips": place.chips,
-            "chip": place.chip,
-            "groups": len(split.groups),
-            "cores": len(split.slices),
-            "state": place.state,
-        },
-        per_core={
-            core: {
-                "places": [number for walker in split.walkers for number in noc_core(walker)],
-                "timeout": list(place.timeout),
-                "links": [] if place.links is None else place.links(program),
-            }
-        },
-        defines=[UNGATED_DEFINE, *(() if place.links is None else VocabTpGroup.defines)],
+        common={"groups": len(split.groups), "cores": len(split.slices)},
+        per_core={core: {"places": [number for walker in split.walkers for number in noc_core(walker)]}},
+        defines=[UNGATED_DEFINE],
     )
 
 
@@ -309,31 +265,3 @@ def _circular_buffer(name: str, cores: ttnn.CoreRangeSet, dtype: str, page: int,
 
     form = ttnn.CBFormatDescriptor(buffer_index=CBS[name], data_format=getattr(ttnn, dtype), page_size=page)
     return ttnn.CBDescriptor(total_size=page * pages, core_ranges=cores, format_descriptors=[form])
-
-
-@dataclass(frozen=True)
-class HubState:
-    """What the hub of a chip keeps: the failure, if there was one. silent: the TP rank of the chip that was missed."""
-
-    status: int
-    status_call: int
-    silent: int
-
-    @property
-    def failure(self) -> str | None:
-        return failure_of(self.status, self.silent, _REASONS, f"exchange {self.status_call} of a user")
-
-
-class VocabTpGroup(TpGroup):
-    """Every TP group along `tp_axis` of a mesh, 2 to 8 chips: chip i has the i-th part of the ids of all rows of
-    logits, all parts of the same size.
-
-    core: (x, y) of the hub, the same on every chip; no user gets it. Other arguments and errors: see TpGroup.
-        timeout_s: how long a hub waits for the line of another, in seconds at 1 GHz. Its state takes 41 KB of L1.
-    """
-
-    STATE_WORDS, STATUS_WORD = 10320, _STATUS  # sizeof(State) in hub.cpp
-
-    def states(self) -> list[HubState]:
-        """Return the state of every chip, row-major. Waits for the device."""
-        return [HubState(words[_STATUS], words[_STATUS_CALL], words[_SILENT]) for words in self.read_words()]

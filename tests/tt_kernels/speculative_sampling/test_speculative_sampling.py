@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of speculative sampling on simulated N150 against the reference's verifiers: on one core or several of a
-chip, over the chips of a TP group, and built at full size on mock N150."""
+"""The kernels of speculative sampling on simulated N150 against the reference's verifiers, on one core or several; and
+built at full size on mock N150."""
 
 import math
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from models.llama31_8b.reference.spec_decode.draft_verification import (
 )
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from tests.support import run_op
-from tests.support.run_op import In, Make, run_ops, set_bits, words
+from tests.support.run_op import In, run_ops, set_bits, words
 from tt_kernels.common.tensor_facts import UnsupportedError
 
 EXACT, SIGMOID = "speculative_sampling", "lossy_sigmoid_sampling"
-FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT, GROUP_BROKEN = range(5)
+FINE_STATUS, BAD_TREE, BAD_TARGET, BAD_DRAFT = range(4)
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,14 @@ class Call(NamedTuple):
     op: str = EXACT
     layout: str = "ROW_MAJOR"
 
-    def given(self, split: bool = False, **more) -> run_op.Call:
-        """Return the call for a device. split: the vocabulary over the chips of a mesh of one row."""
-        ids = (None, 2) if split else (None, None)
+    def given(self) -> run_op.Call:
+        """Return the call for a device."""
         logits = [
-            None if part is None else In(part, layout=self.layout, split=ids)
-            for part in (self.batch.target, self.batch.draft)
+            None if part is None else In(part, layout=self.layout) for part in (self.batch.target, self.batch.draft)
         ]
         tokens, uniforms = (words(each, "uint32") for each in (self.batch.tokens, self.batch.words))
         given = tokens, words(self.batch.parents), *logits, uniforms
-        return run_op.Call(f"{__name__}:verified", self.op, *given, **self.options, **more)
+        return run_op.Call(f"{__name__}:verified", self.op, *given, **self.options)
 
 
 class Verified(NamedTuple):
@@ -172,8 +170,8 @@ def spoiled_beside_the_draft(vocab: int) -> tuple[Batch, list[int]]:
 
 def random_calls(seed: int, cases: int) -> list[Call]:
     """Return launches of `cases` users in all: vocabularies of 32 to 4096, most of them small, since a simulated chip
-    takes a second for 64 ids and ten for 4096; one node, a few, and chains of depth 8; all KINDS; siblings with and
-    without replacement; every seventh launch the sigmoid approximation."""
+    takes a second for 64 ids and ten for 4096; one node, a few, and chains of depth 8; all KINDS; siblings that are
+    distinct or not; every seventh launch the sigmoid approximation."""
     generator = torch.Generator().manual_seed(seed)
 
     def pick(low: int, high: int) -> int:
@@ -199,8 +197,7 @@ def random_calls(seed: int, cases: int) -> list[Call]:
             scale = (20.0, 1e3, 1e4)[pick(0, 2)]
             op, options = SIGMOID, {"alpha": -scale, "beta": scale}
         else:
-            op, options = EXACT, {"draft_temperature": temperature * (1.0, 1.25)[pick(0, 1)]}
-            options["with_replacement"] = repeat and kind != "points"
+            op, options = EXACT, {}
         layout = ("TILE", "ROW_MAJOR")[pick(0, 1)]
         calls.append(Call(batch, options | {"temperature": temperature}, op, layout))
         cases -= users
@@ -232,11 +229,9 @@ def reference_decisions(call: Call) -> list[tuple[list[int], int]]:
         logits, params = (batch.target.float(), batch.draft.float()), SamplingParams(temperature=temperature)
         found = verify_sigmoid(trees, batch.tokens, *logits, batch.uniforms, params, scaling)
     else:
-        heat = call.options.get("draft_temperature", temperature)
         target = torch.softmax(batch.target.double() / temperature, -1)
-        draft = None if batch.draft is None else torch.softmax(batch.draft.double() / heat, -1)
-        repeat = call.options.get("with_replacement", False)
-        found = verify_exact(trees, batch.tokens, target, draft, batch.uniforms, with_replacement=repeat)
+        draft = None if batch.draft is None else torch.softmax(batch.draft.double() / temperature, -1)
+        found = verify_exact(trees, batch.tokens, target, draft, batch.uniforms)
     return [(found.nodes(user), int(found.bonus[user])) for user in range(len(batch.tokens))]
 
 
@@ -281,7 +276,6 @@ def check_rows(calls: list[Call], found: list[list[list[int]]], apart: int = 2) 
 OP = "tt_kernels.speculative_sampling.op"
 CHIP = "1x1"
 SIGMOIDS = {"alpha": -20.0, "beta": 30.0}
-HEATS = {"temperature": 0.7, "draft_temperature": 1.2}
 
 
 def check(device, calls: list[Call]) -> None:
@@ -292,16 +286,16 @@ def check(device, calls: list[Call]) -> None:
 # ------------------------------------------------------------------------------ one chip
 
 CASES = {
-    "without replacement": [
-        Call(random_batch(10, 3, 5, 100, "flat"), HEATS),
-        Call(random_batch(20, 3, 4, 33, "sharp"), HEATS),
-        Call(random_batch(30, 3, 4, 70, "masked"), HEATS),
-        Call(random_batch(40, 1, 9, 1100, "flat"), HEATS),
-        Call(random_batch(50, 1, 3, 40, "disjoint"), HEATS),
+    "from rows": [
+        Call(random_batch(10, 3, 5, 100, "flat"), {"temperature": 0.7}),
+        Call(random_batch(20, 3, 4, 33, "sharp"), {"temperature": 0.7}),
+        Call(random_batch(30, 3, 4, 70, "masked"), {"temperature": 0.7}),
+        Call(random_batch(40, 1, 9, 1100, "flat"), {"temperature": 0.7}),
+        Call(random_batch(50, 1, 3, 40, "disjoint"), {"temperature": 0.7}),
     ],
-    "with replacement, from tiles": [
-        Call(random_batch(60, 4, 5, 100, "flat", True), {"with_replacement": True}, layout="TILE"),
-        Call(random_batch(70, 2, 20, 50, "equal", True), {"with_replacement": True}, layout="TILE"),
+    "from tiles": [
+        Call(random_batch(60, 4, 5, 100, "flat"), {}, layout="TILE"),
+        Call(random_batch(70, 2, 20, 50, "equal", True), {}, layout="TILE"),
     ],
     "point masses": [
         Call(random_batch(80, 4, 5, 90, "points"), {}),
@@ -380,7 +374,7 @@ MORE_CORES = [
     for op, batch, options in (
         (EXACT, random_batch(200, 2, 4, 2100, "flat"), {}),
         (EXACT, random_batch(210, 1, 3, 2500, "points"), {}),
-        (EXACT, likely_rejections(220, 2, 5, 2100), {"with_replacement": True}),
+        (EXACT, likely_rejections(220, 2, 5, 2100), {}),
         (SIGMOID, random_batch(230, 2, 4, 2500, "flat"), {}),
         (SIGMOID, likely_rejections(240, 2, 3, 2100), {}),
     )
@@ -403,100 +397,13 @@ def test_errors_on_several_cores_are_statuses(sim_device, op):
     check_statuses(found["result"].tolist(), Call(batch, {}, op), statuses)
 
 
-# ------------------------------------------------------------------------------ a TP group
-
-GRID = "2x1"  # of each chip: the hub's core, and one for users
-PATIENCE_S, IMPATIENCE_S = 2.0, 3e-5
-BROKEN = [GROUP_BROKEN, 0, 0, 0]
-
-
-def group(patience_s: float = PATIENCE_S, core=(0, 0)) -> Make:
-    return Make(f"{OP}:VocabTpGroup", 1, core, timeout_s=patience_s, device=True)
-
-
-def check_group(mesh, calls: list[Call], core=(0, 0)) -> None:
-    """Assert that every chip ends with the same tokens: those of a vocabulary that is not split."""
-    hub = group(core=core)
-    found = run_ops(mesh, [call.given(True, tp_group=hub) for call in calls], timeout=1800)
-    for each in found:
-        assert (each["told"], each["errors"]) == (None, {"VocabTpGroup": None})
-        assert all(torch.equal(rows, each["result"][0, 0]) for rows in each["result"].values())
-    check_rows(calls, [each["result"][0, 0].tolist() for each in found])
-
-
-def tiled(batch: Batch, options: dict, op: str = EXACT) -> Call:
-    return Call(batch, options, op, "TILE")
-
-
-WARM = {"temperature": 0.8, "draft_temperature": 1.1}
-ON_TWO_CHIPS = [  # residuals of several siblings; parts that are no multiple of 32
-    tiled(random_batch(300, 2, 4, 100, "flat"), WARM),
-    tiled(likely_rejections(310, 2, 4, 66), WARM),
-    tiled(random_batch(340, 1, 4, 100, "flat"), SIGMOIDS, SIGMOID),
-    tiled(likely_rejections(350, 2, 3, 66), SIGMOIDS, SIGMOID),
-]
-MORE_ON_TWO_CHIPS = [  # also mass on one chip alone
-    tiled(random_batch(300, 3, 5, 100, "close"), WARM),
-    tiled(likely_rejections(310, 3, 5, 66), WARM),
-    tiled(random_batch(320, 2, 4, 70, "disjoint"), WARM),
-    tiled(random_batch(330, 4, 5, 90, "points"), {}),
-]
-
-
-@pytest.mark.sim
-@pytest.mark.parametrize(
-    "calls", [ON_TWO_CHIPS, pytest.param(MORE_ON_TWO_CHIPS, marks=pytest.mark.slow)], ids=["few", "more"]
-)
-def test_a_vocabulary_over_two_chips(sim_mesh, calls):
-    check_group(sim_mesh((1, 2), GRID), calls)
-
-
-@pytest.mark.sim
-@pytest.mark.slow
-def test_cores_and_chips_together_and_four_chips(sim_mesh):
-    """Users in turn on two cores of each of two chips."""
-    check_group(sim_mesh((1, 2), "2x2"), [tiled(random_batch(370, 2, 2, 2200, "flat"), TWO)], core=(1, 1))
-    check_group(sim_mesh((1, 4), GRID), [tiled(random_batch(390, 2, 4, 132, "flat"), {})])
-
-
-@pytest.mark.sim
-@pytest.mark.parametrize("op", [EXACT, pytest.param(SIGMOID, marks=pytest.mark.slow)])
-def test_errors_are_statuses_on_all_chips(sim_mesh, op):
-    """What is wrong lies with the last chip."""
-    batch, statuses = spoiled_batch(64)
-    call = tiled(batch, {}, op)
-    (found,) = run_ops(sim_mesh((1, 2), GRID), [call.given(True, tp_group=group())])
-    assert found["errors"] == {"VocabTpGroup": None} and "user 0: target logits with NaN" in found["told"]
-    for rows in found["result"].values():
-        check_statuses(rows.tolist(), call, statuses)
-
-
-@pytest.mark.sim
-def test_a_chip_that_cannot_be_heard_is_given_up_on(sim_mesh):
-    """The cable is out: both chips end in time with a status and no token, in the next call too."""
-    worker, call = sim_mesh((1, 2), GRID), tiled(random_batch(360, 2, 2, 64, "flat"), {})
-    try:
-        run_ops(worker, [call.given(True, tp_group=group())])
-        worker.links.cut()
-        hub = group(IMPATIENCE_S)
-        results = run_ops(worker, [call.given(True, tp_group=hub) for _ in range(2)])
-    finally:
-        worker.kill()
-    for found in results:
-        for chip in (0, 1):
-            said = f"chip (0, {chip}) gave up in exchange 1 of a user: TP rank {1 - chip}"
-            assert said in found["errors"]["VocabTpGroup"]
-        assert found["told"] == found["errors"]["VocabTpGroup"]
-        assert all(rows.tolist() == 2 * [BROKEN + 4 * [-1]] for rows in found["result"].values())
-
-
 # ------------------------------------------------------------------------------ full size, on mock N150
 
 VOCAB = 128256
 
 
-def build(mesh, users: int, nodes: int, vocab: int, split: bool = False, op: str = EXACT, **options):
-    """Build a call on tensors without contents; return the shape of its result. split: over the chips of a TP group."""
+def build(mesh, users: int, nodes: int, vocab: int, op: str = EXACT, **options):
+    """Build a call on tensors without contents; return the shape of its result."""
     import ttnn
 
     from tt_kernels.speculative_sampling import op as module
@@ -507,33 +414,25 @@ def build(mesh, users: int, nodes: int, vocab: int, split: bool = False, op: str
     rows = [empty([users, nodes], dtype, ttnn.ROW_MAJOR_LAYOUT) for dtype in (ttnn.uint32, ttnn.int32, ttnn.uint32)]
     tokens, parents, uniforms = rows
     target, draft = (empty([users, nodes, vocab], ttnn.bfloat16, ttnn.TILE_LAYOUT) for _ in range(2))
-    if split:
-        options["tp_group"] = module.VocabTpGroup(mesh)
     found = getattr(module, op)(tokens, parents, target, draft, uniforms, **options)
     return tuple(found.result.shape)
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.parametrize("chips", [1, 2, 4, 8])
-def test_the_whole_vocabulary_fits_a_chip_or_the_chips_of_a_row(mock_mesh, chips):
-    for op in (EXACT, SIGMOID):
-        shape = mock_mesh((1, chips)).run(build, 8, 8, VOCAB // chips, split=chips > 1, op=op)
-        assert shape == (8, 4 + 2 * 8)
+@pytest.mark.parametrize("op", [EXACT, SIGMOID])
+def test_the_whole_vocabulary_fits_a_chip(mock_mesh, op):
+    assert mock_mesh((1, 1)).run(build, 8, 8, VOCAB, op=op) == (8, 4 + 2 * 8)
 
 
 @pytest.mark.mock_mesh
 def test_what_does_not_fit_is_refused_before_any_launch_with_the_values_found(mock_mesh):
-    mesh = mock_mesh((1, 2))
-    assert mesh.run(build, 8, 8, VOCAB) == (8, 4 + 2 * 8)
-    for split, vocab, options, said in (
-        (False, 1_000_000, {"cores_per_user": 1}, "a vocabulary of 1000000 needs 40.* bytes of L1 on each core"),
-        (False, 64, {"tp_group": "here"}, "tp_group must be a VocabTpGroup, it is a str"),
-        (True, 600_000, {}, "vocab of 600000 on each of 2 chips is more than 1048576"),
-        (True, 64, {"grid": (1, 1)}, r"1 cores per user needs these and a hub, \(0, 0\)"),
-        (True, 64, {"cores_per_user": 2}, "cores_per_user must be from 1 to 1, .* got 2"),
-        (True, 64, {"top_p": 0.9}, "top_p=0.9: the op verifies the whole vocabulary"),
-        (True, 64, {"op": SIGMOID, "top_k": 40}, "top_k=40: the op verifies the whole vocabulary"),
-        (True, 64, {"op": SIGMOID, "alpha": 1.0}, "alpha=1.0 and beta=1000.0"),
+    mesh = mock_mesh((1, 1))
+    for vocab, options, said in (
+        (1_000_000, {"cores_per_user": 1}, "a vocabulary of 1000000 needs 40.* bytes of L1 on each core"),
+        (1_100_000, {}, "vocab must be from 1 to 1048576, got 1100000"),
+        (2048, {"grid": (1, 1), "cores_per_user": 2}, r"2 cores per user needs these and a hub, \(0, 0\)"),
+        (64, {"cores_per_user": 2}, "cores_per_user must be from 1 to 1, .* got 2"),
+        (64, {"op": SIGMOID, "alpha": 1.0}, "alpha=1.0 and beta=1000.0"),
     ):
         with pytest.raises(UnsupportedError, match=said):
-            mesh.run(build, 1, 2, vocab, split=split, **options)
+            mesh.run(build, 1, 2, vocab, **options)

@@ -21,7 +21,7 @@ uint32_t word(uint32_t index) { return read_tile_value(config::cb_command, 0, in
 struct Task {
     uint32_t source, form;
     uint32_t end, last_vectors;  // the tile after the last one, and the last one's vectors
-    uint32_t offset[2], sharpness[2];
+    uint32_t offset[2], sharpness;
     uint32_t stages;
     uint32_t scales[2 * config::max_nodes];
 
@@ -30,10 +30,9 @@ struct Task {
         form = word(command::form);
         end = word(command::stop);
         last_vectors = word(command::last_vectors);
-        for (uint32_t i = 0; i < 2; ++i) {
-            offset[i] = word(command::target_offset + 2 * i);
-            sharpness[i] = word(command::target_sharpness + 2 * i);
-        }
+        offset[0] = word(command::target_offset);
+        offset[1] = word(command::draft_offset);
+        sharpness = word(command::sharpness);
         stages = word(command::stages);
         for (uint32_t i = 0; i < 2 * stages; ++i) {
             scales[i] = word(command::first_scales + i);
@@ -48,19 +47,19 @@ struct Task {
         copy_tile(row(), tile, weights::target);
         if constexpr (config::sigmoid) {
             if (form == command::sigmoid) {
-                weights::sigmoid(weights::target, vectors(tile), offset[0], sharpness[0]);
+                weights::sigmoid(weights::target, vectors(tile), offset[0], sharpness);
                 return;
             }
             if (form == command::difference) {
                 copy_tile(config::cb_draft, tile, weights::draft);
-                weights::sigmoid_difference(vectors(tile), offset[0], sharpness[0]);
+                weights::sigmoid_difference(vectors(tile), offset[0], sharpness);
                 return;
             }
         }
-        weights::exponentiate(weights::target, vectors(tile), offset[source], sharpness[source]);
+        weights::exponentiate(weights::target, vectors(tile), offset[source], sharpness);
         if (stages > 0) {
             copy_tile(config::cb_draft, tile, weights::draft);
-            weights::exponentiate(weights::draft, vectors(tile), offset[1], sharpness[1]);
+            weights::exponentiate(weights::draft, vectors(tile), offset[1], sharpness);
             for (uint32_t i = 0; i < stages; ++i) {
                 weights::subtract_draft(vectors(tile), scales[2 * i], scales[2 * i + 1]);
             }

@@ -21,9 +21,8 @@ namespace config {
 
 constexpr bool has_draft = get_named_compile_time_arg_val("has_draft") == 1;
 constexpr bool tiled = get_named_compile_time_arg_val("tiled") == 1;
-constexpr bool with_replacement = get_named_compile_time_arg_val("with_replacement") == 1;
 constexpr bool sigmoid = get_named_compile_time_arg_val("sigmoid") == 1;  // the lossy approximation
-constexpr bool split = get_named_compile_time_arg_val("split") == 1;      // a user has several cores or chips
+constexpr bool split = get_named_compile_time_arg_val("split") == 1;      // a user has several cores
 
 constexpr uint32_t cb_target = get_named_compile_time_arg_val("cb_target");
 constexpr uint32_t cb_draft = get_named_compile_time_arg_val("cb_draft");
@@ -60,12 +59,11 @@ enum Word : uint32_t {
     begin,
     stop,
     last_vectors,  // of the tile before stop, as weights.hpp counts them
-    // For the target and for the draft: what is added to a logit, and what the sum is multiplied by. For sigmoids the
-    // former is added afterwards, and both are the same for target and draft.
+    // What is added to a logit of the target and of the draft, and what the sum is multiplied by. For sigmoids the
+    // target's is added afterwards, to both.
     target_offset,
-    target_sharpness,
     draft_offset,
-    draft_sharpness,
+    sharpness,
     stages,        // residuals to form, each with:
     first_scales,  // of p, of q
 };

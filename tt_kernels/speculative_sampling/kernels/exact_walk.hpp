@@ -24,17 +24,13 @@ public:
         if (step.status != verification::fine) {
             return step;
         }
-        if (!weigh_rows(place.node)) {
-            step.status = verification::group_broken;
-            return step;
-        }
-        step.child = try_children(place.node, step.status);
-        if (step.child == nobody && step.status == verification::fine) {
-            if (stale_ && !mass_.sum_up()) {
-                step.status = verification::group_broken;
-                return step;
+        weigh_rows(place.node);
+        step.child = try_children(place.node);
+        if (step.child == nobody) {
+            if (stale_) {
+                mass_.sum_up();
             }
-            mass_.draw(tree_.uniforms[0], step);
+            step.bonus = mass_.draw(tree_.uniforms[0]);
         }
         return step;
     }
@@ -60,7 +56,7 @@ private:
     }
 
     // Sums of both rows and weights of all children, of all parts.
-    bool weigh_rows(uint32_t node) {
+    void weigh_rows(uint32_t node) {
         const uint32_t children = gather(node, 0);
         const bool with_draft = config::has_draft && children > 0;
         constexpr uint32_t rows = config::has_draft ? 2 : 1;
@@ -81,9 +77,6 @@ private:
         }
         lines::set_wide(line, lines::first_sum, part_.sum_up(command::target));
         lines::Words answer = shares_.exchange();
-        if (answer == nullptr) {
-            return false;
-        }
         mass_.set(answer);
         draft_sum_ = lines::wide(answer, lines::second_sum);
         drawable_ = answer[lines::numbers];
@@ -94,7 +87,6 @@ private:
             p_[child] = weights[i];
             q_[child] = with_draft ? weights[children + i] : 0;
         });
-        return true;
     }
 
     // Whether an earlier sibling among the bits of `which` has the child's token.
@@ -109,13 +101,12 @@ private:
     }
 
     // Returns the accepted child of `node`, or nobody; then mass_ is what to draw from.
-    uint32_t try_children(uint32_t node, uint32_t& status) {
-        for (uint32_t child = tree_.next_child(node, 0); child < tree_.nodes && status == verification::fine;
+    uint32_t try_children(uint32_t node) {
+        for (uint32_t child = tree_.next_child(node, 0); child < tree_.nodes;
              child = tree_.next_child(node, child + 1)) {
             const uint32_t uniform = tree_.uniforms[child];
             if constexpr (config::has_draft) {
-                const bool dropped = !config::with_replacement && tried_before(child, 0xFFFFFFFF);
-                if ((drawable_ >> child & 1) == 0 || dropped || draft_sum_ == 0) {
+                if ((drawable_ >> child & 1) == 0 || tried_before(child, 0xFFFFFFFF) || draft_sum_ == 0) {
                     continue;
                 }
                 if (wide::less(
@@ -123,12 +114,8 @@ private:
                         wide::scaled_target(p_[child], draft_sum_))) {
                     return child;
                 }
-                if (!reject(node, child)) {
-                    status = verification::group_broken;
-                }
-                if constexpr (!config::with_replacement) {
-                    draft_sum_ -= q_[child];
-                }
+                reject(node, child);
+                draft_sum_ -= q_[child];
             } else {
                 const uint32_t weight = tried_before(child, removed_) ? 0 : p_[child];
                 const wide::Product goal = wide::multiply(uniform, mass_.sum);
@@ -147,8 +134,8 @@ private:
     }
 
     // Forms the residual after a rejection, and the weights in it of the later children; if nothing remains, the
-    // weights stay as they were. Returns false if the TP group is broken.
-    bool reject(uint32_t node, uint32_t child) {
+    // weights stay as they were.
+    void reject(uint32_t node, uint32_t child) {
         const uint32_t token = tree_.tokens[child];
         const uint16_t logit = part_.logit(part_.target, token);
         part_.scales[2 * part_.stages] = wide::reciprocal(mass_.sum);
@@ -162,18 +149,14 @@ private:
         }
         lines::set_wide(line, lines::first_sum, part_.sum_up(command::target));
         lines::Words answer = shares_.exchange();
-        if (answer == nullptr) {
-            return false;
-        }
         stale_ = lines::wide(answer, lines::first_sum) == 0;
         if (stale_) {
             --part_.stages;
             part_.set_logit(part_.target, token, logit);
-            return true;
+            return;
         }
         mass_.set(answer);
         tree_.for_children(
             node, child + 1, [&](uint32_t other, uint32_t i) { p_[other] = answer[lines::numbers + i]; });
-        return true;
     }
 };

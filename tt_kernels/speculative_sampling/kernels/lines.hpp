@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// If a vocabulary is split over cores, or over the chips of a TP group, each part tells the others numbers of its ids:
-// a line. The hub of a chip (hub.cpp) combines the lines of all parts and answers each part with the result. Sums are
-// of whole numbers, so all parts get the same, whatever the order.
+// If a vocabulary is split over cores, each part tells the others numbers of its ids: a line. The hub (hub.cpp) combines
+// the lines of all parts and answers each part with the result. Sums are of whole numbers, so all parts get the same,
+// whatever the order.
 
 #pragma once
 
@@ -20,9 +20,7 @@ using Words = volatile tt_l1_ptr uint32_t*;
 enum Kind : uint32_t { range, sums, end };
 enum Word : uint32_t {
     kind,
-    count,   // words of content
-    call,    // between chips: which one
-    status,  // of an answer: 0, or 1 if the TP group is broken
+    count,  // words of content
     content,
     first_sum = content,
     second_sum = content + 2,
@@ -34,7 +32,6 @@ constexpr uint32_t bytes = words * sizeof(uint32_t);
 constexpr uint32_t range_words = 4, sum_words = 4;
 
 constexpr uint32_t max_groups = 8;
-constexpr uint32_t max_chips = 8;
 // Semaphores: on the hub what each group's cores have posted; on every other core the answers.
 constexpr uint32_t first_posted = 0, answered = max_groups;
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The ids of one core: two rows of logits in L1, and what the calculator makes of them. A core has a user's whole
-// vocabulary, or it is split over cores and chips (lines.hpp).
+// vocabulary, or it is split over cores (lines.hpp).
 
 #pragma once
 
@@ -33,8 +33,7 @@ inline int32_t whole(uint32_t bits) { return static_cast<int32_t>(bits - 0x4B400
 
 struct Row {
     uint32_t address;
-    uint32_t offset = 0;     // minus the largest logit, of all parts
-    uint32_t sharpness = 0;  // 1 / temperature
+    uint32_t offset = 0;  // minus the largest logit, of all parts
     int32_t most = 0, least = 0;
 
     Logits logits() const { return reinterpret_cast<Logits>(address); }
@@ -50,12 +49,12 @@ public:
     uint32_t stages = 0;
     uint32_t scales[2 * config::max_nodes];
     uint32_t form = command::softmax;
+    uint32_t sharpness = 0;  // 1 / temperature
     // What sigmoids take (command::Word).
     uint32_t center = 0, slope = 0;
 
     Part() :
         first_(RUNTIME_ARG(first_id)),
-        origin_(RUNTIME_ARG(origin)),
         ids_(RUNTIME_ARG(ids)),
         tiles_((ids_ + config::tile_ids - 1) / config::tile_ids) {
         target.address = get_write_ptr(config::cb_target);
@@ -69,7 +68,7 @@ public:
         cb_push_back(config::cb_command, 1);
     }
 
-    bool holds(uint32_t token) const { return token - origin_ < ids_; }
+    bool holds(uint32_t token) const { return token - first_ < ids_; }
 
     template <typename Accessor>
     void start_read(const Accessor& logits, const row_reader::Place& place, const Row& row) const {
@@ -81,21 +80,20 @@ public:
     void start_piece(
         const Accessor& logits, const row_reader::Place& place, uint32_t token, uint32_t i, const Row& row) {
         if (holds(token)) {
-            row_reader::start_piece(
-                logits, place, token - origin_ + first_, row.address + i * row_reader::piece_bytes);
+            row_reader::start_piece(logits, place, token, row.address + i * row_reader::piece_bytes);
         }
     }
     uint16_t in_piece(const Row& row, uint32_t token, uint32_t i) const {
-        const uint32_t place = (token - origin_ + first_) % row_reader::piece_ids;
-        return holds(token) ? row.logits()[i * row_reader::piece_ids + place] : row_reader::minus_infinity;
+        const uint32_t place = i * row_reader::piece_ids + token % row_reader::piece_ids;
+        return holds(token) ? row.logits()[place] : row_reader::minus_infinity;
     }
 
     uint16_t logit(const Row& row, uint32_t token) const {
-        return holds(token) ? row.logits()[token - origin_] : row_reader::minus_infinity;
+        return holds(token) ? row.logits()[token - first_] : row_reader::minus_infinity;
     }
     void set_logit(Row& row, uint32_t token, uint16_t logit) {
         if (holds(token)) {
-            row.logits()[token - origin_] = logit;
+            row.logits()[token - first_] = logit;
         }
     }
 
@@ -184,14 +182,14 @@ public:
             goal -= here;
         }
         end_result();
-        return origin_ + tile * config::tile_ids + place;
+        return first_ + tile * config::tile_ids + place;
     }
 
     uint64_t sum() const { return sum_; }
 
 private:
-    // Its first id among those of the chip, and of the whole vocabulary; how many it has.
-    uint32_t first_, origin_, ids_, tiles_;
+    // Its first id, and how many it has.
+    uint32_t first_, ids_, tiles_;
     uint32_t gathered_ = 0;
     uint64_t sum_ = 0;
     volatile tt_l1_ptr uint64_t* tile_sums_;
@@ -234,9 +232,8 @@ private:
         words[command::form] = form;
         const bool softmax = form == command::softmax;
         words[command::target_offset] = softmax ? target.offset : center;
-        words[command::target_sharpness] = softmax ? target.sharpness : slope;
         words[command::draft_offset] = draft.offset;
-        words[command::draft_sharpness] = draft.sharpness;
+        words[command::sharpness] = softmax ? sharpness : slope;
         if (source == command::target) {
             words[command::stages] = stages;
             for (uint32_t i = 0; i < 2 * stages; ++i) {

@@ -24,24 +24,17 @@ public:
         return line_;
     }
 
-    // Returns the line of all parts; null once the TP group is broken.
+    // Returns the line of all parts.
     lines::Words exchange() {
         if constexpr (!config::split) {
             lines::set_wide(line_, lines::content + line_[lines::count], 0);
             return line_;
         } else {
-            if (broken_) {
-                return nullptr;
-            }
-            const uint32_t count = line_[lines::count];
             post();
             volatile tt_l1_ptr uint32_t* answered =
                 reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(lines::answered));
             noc_semaphore_wait_min(answered, ++answers_);
-            lines::Words answer = lines::line(get_write_ptr(config::cb_lines), 1);
-            broken_ = answer[lines::status] != 0;
-            answer[lines::count] = count;
-            return broken_ ? nullptr : answer;
+            return lines::line(get_write_ptr(config::cb_lines), 1);
         }
     }
 
@@ -61,7 +54,6 @@ public:
 private:
     lines::Words line_;
     uint32_t answers_ = 0;
-    bool broken_ = false;
 
     void post() {
         const uint32_t x = RUNTIME_ARG(hub_x), y = RUNTIME_ARG(hub_y);

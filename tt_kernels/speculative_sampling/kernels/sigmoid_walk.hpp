@@ -29,20 +29,15 @@ public:
         if (step.status != verification::fine) {
             return step;
         }
-        bool summed = true;
         if (!leaf) {
             part_.form = command::difference;
-            summed = mass_.sum_up();
+            mass_.sum_up();
         }
-        if (leaf || (summed && mass_.sum == 0)) {
+        if (leaf || mass_.sum == 0) {
             part_.form = command::softmax;
-            summed = mass_.sum_up();
+            mass_.sum_up();
         }
-        if (!summed) {
-            step.status = verification::group_broken;
-            return step;
-        }
-        mass_.draw(tree_.uniforms[0], step);
+        step.bonus = mass_.draw(tree_.uniforms[0]);
         return step;
     }
 
@@ -80,10 +75,8 @@ private:
         part_.weigh(command::target, children, weights);
         part_.weigh(command::draft, children, weights + children);
         lines::Words answer = shares_.exchange();
-        if (answer == nullptr || answer[lines::numbers] != 0 || answer[lines::numbers + 1] != 0) {
-            step.status = answer == nullptr ? verification::group_broken
-                                            : (answer[lines::numbers] != 0 ? verification::bad_target
-                                                                           : verification::bad_draft);
+        if (answer[lines::numbers] != 0 || answer[lines::numbers + 1] != 0) {
+            step.status = answer[lines::numbers] != 0 ? verification::bad_target : verification::bad_draft;
             return step;
         }
         weights = answer + lines::numbers + 2;

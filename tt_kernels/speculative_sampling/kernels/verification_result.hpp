@@ -14,7 +14,7 @@ namespace verification {
 
 using Words = volatile tt_l1_ptr uint32_t*;
 
-enum Status : uint32_t { fine, bad_tree, bad_target, bad_draft, group_broken };
+enum Status : uint32_t { fine, bad_tree, bad_target, bad_draft };
 
 constexpr uint32_t nobody = 0xFFFFFFFF;
 constexpr uint32_t head = 4;

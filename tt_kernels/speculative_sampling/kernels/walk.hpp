@@ -56,28 +56,21 @@ public:
         before_ = Shares::before(answer);
     }
 
-    // Sums and exchanges; returns false if the TP group is broken.
-    bool sum_up() {
+    // Sums and exchanges.
+    void sum_up() {
         lines::Words line = shares_.begin(lines::sums, lines::sum_words);
         lines::set_wide(line, lines::first_sum, part_.sum_up(command::target));
-        lines::Words answer = shares_.exchange();
-        if (answer == nullptr) {
-            return false;
-        }
-        set(answer);
-        return true;
+        set(shares_.exchange());
     }
 
     // The token at which the sum of weights exceeds `uniform` times the whole. Needs a fresh sum.
-    void draw(uint32_t uniform, Step& step) {
+    uint32_t draw(uint32_t uniform) {
         const uint64_t goal = wide::share(uniform, sum);
         const bool mine = !config::split || (goal >= before_ && goal - before_ < part_.sum());
         const uint32_t token = mine ? part_.find(goal - before_) : 0;
         lines::Words line = shares_.begin(lines::sums, lines::sum_words + 1);
         line[lines::numbers] = token;
-        lines::Words answer = shares_.exchange();
-        step.status = answer == nullptr ? verification::group_broken : verification::fine;
-        step.bonus = answer == nullptr ? 0 : answer[lines::numbers];
+        return shares_.exchange()[lines::numbers];
     }
 
 private:
@@ -111,9 +104,6 @@ inline uint32_t read_rows(
         line[lines::content + 2 * i + 1] = rows[i]->least;
     }
     lines::Words answer = shares.exchange();
-    if (answer == nullptr) {
-        return verification::group_broken;
-    }
     for (uint32_t i = 0; i < 2; ++i) {
         rows[i]->most = answer[lines::content + 2 * i];
         rows[i]->least = answer[lines::content + 2 * i + 1];

@@ -41,8 +41,7 @@ void kernel_main() {
     const Tree tree{nodes, line(scratch, 0), line(scratch, 1), line(scratch, 2)};
     const Words result = line(scratch, 3);
     Part part;
-    part.target.sharpness = COMMON_ARG(target_sharpness);
-    part.draft.sharpness = COMMON_ARG(draft_sharpness);
+    part.sharpness = COMMON_ARG(sharpness);
     part.center = COMMON_ARG(center);
     part.slope = COMMON_ARG(slope);
     Shares shares;
@@ -54,7 +53,7 @@ void kernel_main() {
         noc_async_read_barrier();
         uint32_t length = 0;
         row_reader::Place place{user, 0, nodes, COMMON_ARG(vocab)};
-        const bool good = verification::tree_is_good(tree.parents, tree.tokens, nodes, COMMON_ARG(all_ids));
+        const bool good = verification::tree_is_good(tree.parents, tree.tokens, nodes, COMMON_ARG(vocab));
         Step step;
         step.status = good ? verification::fine : verification::bad_tree;
         while (step.status == verification::fine) {

@@ -12,7 +12,6 @@ it. x is accepted with probability min(1, p(x) / q(x)); on rejection p becomes n
 is, the token that leaves the node then has the target's distribution, provided q is the true distribution of x:
 - children drawn one by one without replacement (or independent draws with duplicates dropped, as in a tree
   merged from several sequences): q loses each sibling tried and is renormalised;
-- children drawn independently, duplicates kept as siblings: q stays (`with_replacement=True`);
 - children picked deterministically (top-k branching, n-gram look-up): q is a point mass, so x is accepted
   with probability p(x), and on rejection p loses x and is renormalised. Pass `draft_probabilities=None`.
 At temperature 0 p is one-hot and every rule comes down to comparing with the arg-max.
@@ -91,8 +90,6 @@ def verify_exact(
     target_probabilities: torch.Tensor,
     draft_probabilities: torch.Tensor | None,
     uniforms: torch.Tensor,
-    *,
-    with_replacement: bool = False,
 ) -> DraftVerification:
     """Accept drafted tokens so that the output has exactly the target's distribution (see the module's docstring).
 
@@ -134,9 +131,8 @@ def verify_exact(
             after[torch.arange(len(on)), tried] = 0.0
         else:
             after = (before - q[on]).clamp(min=0.0)
-            if not with_replacement:
-                q[on, tried] = 0.0
-                q[on] = _normalise(q[on], q[on])
+            q[on, tried] = 0.0
+            q[on] = _normalise(q[on], q[on])
         p[on] = _normalise(after, before)
     return DraftVerification(walk.path, walk.lengths, inverse_cdf(p, uniforms[:, 0]))
 
