@@ -43,14 +43,13 @@ class Draft:
     """What drafts tokens, which the model then verifies, several per step.
 
     source: "ngram" looks up what followed before; "self" is the model with attention to both ends of its cache; else a
-    smaller checkpoint with the same tokenizer, as of `load`. shape: tokens ahead and candidates per node. adaptive:
-    draft as far as pays, or not at all. parallel_layers: of a draft checkpoint, or of "self" on the CPU, how many
-    layers run at once (EasySpec's fuzzy drafting). window: of "self", tokens read at either end, a multiple of 32.
+    smaller checkpoint with the same tokenizer, as of `load`. shape: tokens ahead and candidates per node.
+    parallel_layers: of a draft checkpoint, or of "self" on the CPU, how many layers run at once (EasySpec's fuzzy
+    drafting). window: of "self", tokens read at either end, a multiple of 32.
     """
 
     source: str = "ngram"
     shape: DraftShape = field(default_factory=DraftShape)
-    adaptive: bool = True
     parallel_layers: int | None = None
     window: int = SELF_WINDOW
 
@@ -162,7 +161,7 @@ def _on_cpu(source: str | Path | None, attention: Attention, draft: Draft | None
     if draft is None:
         return Llama(loaded.config, loaded.tokenizer, Generator(engine), lambda: None)
     drafter = drafter_for(loaded, draft.source, window=draft.window, fuzzy=draft.parallel_layers, load=_loaded)
-    generator = Generator(engine, drafter, draft.shape, adaptive=draft.adaptive)
+    generator = Generator(engine, drafter, draft.shape)
     return Llama(loaded.config, loaded.tokenizer, generator, lambda: None)
 
 
@@ -200,7 +199,7 @@ def _on_mesh(
             own = replace(settings, attention=Attention(), layer_assignment=_layers(draft, model))
             drafter = ModelDrafter(_chips(draft.source, _described(draft.source)[0], device, own))
         shape = None if draft is None else draft.shape
-        generator = ChipGenerator(model, shape, drafter, adaptive=draft is not None and draft.adaptive)
+        generator = ChipGenerator(model, shape, drafter)
     except BaseException:
         close()
         raise

@@ -39,8 +39,8 @@ def test_every_name_is_there_and_documented():
     [
         None,
         public.Draft(),
-        public.Draft("self", DraftShape(3), adaptive=False, window=32),
-        public.Draft("random", DraftShape(2, 2), adaptive=False),
+        public.Draft("self", DraftShape(3), window=32),
+        public.Draft("random", DraftShape(2, 2)),
     ],
     ids=["plain", "ngram", "self", "model"],
 )

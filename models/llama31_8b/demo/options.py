@@ -128,8 +128,7 @@ class DemoOptions:
         "smaller model of the same vocabulary: a folder, a .gguf file or a hub id (default: self when another option "
         "of this group is given, else none)", nargs="?", const="self")
     draft_length: int | None = _option(None, _DRAFTS, "N",
-        "draft at most N tokens ahead, fewer where that pays better (4; --tree auto 5)", type=int)
-    adapt: bool = _option(True, _DRAFTS, None, "always draft the full length, whether it pays or not")
+        "draft N tokens ahead (4; --tree auto 5)", type=int)
     tree: str | None = _option(None, _DRAFTS, "DEPTHxWIDTH",
         "draft a tree, such as 4x2: the likeliest 1 + DEPTH * WIDTH nodes, up to WIDTH after each; auto, on the CPU: "
         "one of 32 nodes that grows where the draft is confident (default: a chain)")
@@ -193,7 +192,6 @@ class DemoOptions:
             "--draft-length": self.draft_length is not None,
             "--tree": self.tree is not None,
             "--fuzzy": self.fuzzy is not None,
-            "--no-adapt": not self.adapt,
         }
         return [flag for flag, present in given.items() if present]
 
@@ -372,8 +370,7 @@ def with_attention(options: DemoOptions) -> DemoOptions:
 
 def flag_of(name: str) -> str:
     """Return the command-line flag of an option by its name here."""
-    flags = {"chat_template": "--raw", "adapt": "--no-adapt"}
-    return flags.get(name, f"--{name.replace('_', '-')}")
+    return "--raw" if name == "chat_template" else f"--{name.replace('_', '-')}"
 
 
 def prompt_name(number: int, count: int) -> str:

@@ -247,7 +247,7 @@ def model_drafter(model: ReferenceLlama, *, fuzzy: int | None = None) -> drafter
 
 def self_drafter(model: ReferenceLlama, window: int = SELF_WINDOW, *, fuzzy: int | None = None) -> drafters.SelfDrafter:
     """Return a drafter by which a model drafts for itself. fuzzy: see TorchDraft. Raises ValueError."""
-    return drafters.SelfDrafter(TorchDraft(model, fuzzy=fuzzy, policy=SinkAttention(window), own_cache=False), window)
+    return drafters.SelfDrafter(TorchDraft(model, fuzzy=fuzzy, policy=SinkAttention(window), own_cache=False))
 
 
 def drafter_for(
@@ -278,7 +278,6 @@ def generate(
     policy: AttentionPolicy | None = None,
     drafter: Drafter | None = None,
     shape: DraftShape = DraftShape(),
-    adaptive: bool = False,
     lossy: SigmoidApproximation | None = None,
     sampling: SamplingParams | None = None,
     max_new_tokens: int = 128,
@@ -288,11 +287,11 @@ def generate(
 ) -> GenerationResult:
     """Continue each prompt (one id list per user, lengths may differ), with a drafter several tokens per step.
 
-    policy, lossy, prefill_chunk, on_prefill: see TorchEngine. shape, adaptive: of the drafts, see Generator. sampling,
+    policy, lossy, prefill_chunk, on_prefill: see TorchEngine. shape: of the drafts, see Generator. sampling,
     request: see Generator.generate, which raises.
     """
     engine = TorchEngine(model, policy, lossy=lossy, prefill_chunk=prefill_chunk, on_prefill=on_prefill)
-    generator = Generator(engine, drafter, shape, adaptive=adaptive)
+    generator = Generator(engine, drafter, shape)
     return generator.generate(prompts, max_new_tokens=max_new_tokens, sampling=sampling, **request)
 
 

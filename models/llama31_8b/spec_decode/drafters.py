@@ -19,7 +19,7 @@ from loguru import logger
 
 from ..config import LlamaConfig
 from ..generation.sampling import Draws, inverse_cdf, warp_logits
-from .draft_settings import DraftShape, check_vocabularies, self_step_cost, weights_read
+from .draft_settings import DraftShape, check_vocabularies
 from .loop import Drafter, Drafts, Engine
 from .tree import ConfidenceTree, TokenTree, fixed_shape, merge_sequences
 
@@ -156,7 +156,6 @@ class ModelDrafter(Drafter):
         if shape.width > engine.config.vocab_size:
             raise ValueError(f"draft width {shape.width} exceeds the vocabulary of {engine.config.vocab_size} ids")
         self.model.check(shape, engine)
-        self.step_cost = weights_read(self.model.config) / weights_read(engine.config)
         self.context = self.model.config.max_position_embeddings
 
     def check_texts(self, texts: Sequence[Sequence[int]], max_new_tokens: int, engine: Engine) -> None:
@@ -292,13 +291,6 @@ class SelfDrafter(ModelDrafter):
     """
 
     name = "self"
-
-    def __init__(self, model: DraftModel, window: int) -> None:
-        super().__init__(model)
-        self.window = window
-
-    def check_texts(self, texts: Sequence[Sequence[int]], max_new_tokens: int, engine: Engine) -> None:
-        self.step_cost = self_step_cost(engine.config, self.window, max(map(len, texts)))
 
     def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
         """Do nothing: the target's cache holds the texts."""

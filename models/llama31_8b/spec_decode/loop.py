@@ -25,7 +25,7 @@ from ..config import LlamaConfig
 from ..generation.request import SequenceState, TokenCallback, open_sequences
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, make_generators
 from ..results import AttentionStatistics, GenerationResult, TokenSpeculationMetrics
-from .draft_settings import AdaptiveDraftLength, DraftShape
+from .draft_settings import DraftShape
 from .tree import ROOT, TokenTree
 
 
@@ -61,19 +61,14 @@ class Engine(ABC):
     """A model with its KV cache, driven step by step.
 
     config: of the model. capacity: cached positions per text, of which a step may write `spare` after a text. lossy:
-    how sampled drafts are verified, None for exactly. flat: whether a step costs the same whatever its trees are. warm:
-    whether the last step compiled and captured nothing. warm_up_steps: how many of this text's steps did.
+    how sampled drafts are verified, None for exactly. warm_up_steps: how many of this text's steps compiled or
+    captured.
     """
 
     config: LlamaConfig
     capacity: int
     spare = 0
     lossy: SigmoidApproximation | None = None
-    flat = False
-
-    @property
-    def warm(self) -> bool:
-        return True
 
     @property
     def warm_up_steps(self) -> int:
@@ -132,20 +127,14 @@ class Drafter(ABC):
     that the caller names, so that a scheduler can drive it as well as `Generator` does.
 
     context: tokens of a text after which it can draft, None for any number; longer texts go on without drafts.
-    step_cost: estimated cost of one drafted level, relative to the target's step. min_length: drafting fewer tokens
-    saves nothing; above 0 the drafter takes part in every round. calibration_seconds: the part of the last round's
-    drafting that exact passes over decided tokens took. warm: as of Engine.
+    min_length: drafting fewer tokens saves nothing; above 0 the drafter takes part in every round. calibration_seconds:
+    the part of the last round's drafting that exact passes over decided tokens took.
     """
 
     name: str
     context: int | None = None
-    step_cost = 0.0
     min_length = 0
     calibration_seconds = 0.0
-
-    @property
-    def warm(self) -> bool:
-        return True
 
     def check(self, shape: DraftShape, engine: Engine) -> None:
         """Raise ValueError for a shape, or a target, that it cannot serve."""
@@ -188,10 +177,9 @@ class Drafter(ABC):
 class Generator:
     """Generate texts with an engine, and with a drafter several tokens per step.
 
-    shape: of the drafts. adaptive: choose the draft length that pays best by acceptance and times, up to the shape's,
-    and draft nothing while nothing pays; with a fixed length a user's sampled tokens depend on its prompt and seed
-    alone. on_step(engine, drafts, outcomes): sees every step before its tokens are used. Raises ValueError for a shape
-    that the drafter or the engine does not serve.
+    shape: of the drafts; at a temperature every step drafts all of it, so that a user's tokens depend on its prompt and
+    seed alone. on_step(engine, drafts, outcomes): sees every step before its tokens are used. Raises ValueError for a
+    shape that the drafter or the engine does not serve.
     """
 
     def __init__(
@@ -200,10 +188,9 @@ class Generator:
         drafter: Drafter | None = None,
         shape: DraftShape = DraftShape(),
         *,
-        adaptive: bool = False,
         on_step: Callable[[Any, Drafts, dict[int, Outcome]], None] | None = None,
     ) -> None:
-        self.engine, self.drafter, self.shape, self.adaptive, self.on_step = engine, drafter, shape, adaptive, on_step
+        self.engine, self.drafter, self.shape, self.on_step = engine, drafter, shape, on_step
         if drafter is not None:
             drafter.check(shape, engine)
             if engine.lossy is not None and not drafter.has_logits(shape):
@@ -312,17 +299,17 @@ class Generator:
 
     def _decode(self, sequences: Sequence[SequenceState]) -> None:
         """Draft, step, verify and commit until every text has ended."""
-        engine, metrics, rule = self.engine, self._metrics, self._length_rule()
+        engine, metrics = self.engine, self._metrics
         while active := [sequence for sequence in sequences if sequence.finish_reason is None]:
             began = time.perf_counter()
-            drafts, length = self._draft(active, self.shape.length if rule is None else rule.next_length())
+            drafts, length = self._draft(active)
             drafted = time.perf_counter()
             step = engine.step(drafts.tokens, drafts.trees, {s.user: self._lengths[s.user] for s in active})
             outcomes = engine.verify(step, drafts)
             ended = time.perf_counter()
             if self.on_step is not None:
                 self.on_step(engine, drafts, outcomes)
-            accepted, given = [], 0
+            given = 0
             for sequence in active:
                 user, (path, tokens), tree = sequence.user, outcomes[sequence.user], drafts.trees[sequence.user]
                 self._lengths[user] += 1  # the root
@@ -333,7 +320,6 @@ class Generator:
                 given += len(used)
                 if len(tree) > 1:
                     metrics.record_draft(tree.max_depth, len(tree) - 1, len(path))
-                    accepted.append((tree.max_depth, len(path)))
             self._given.append(given)
             self._ended.append(time.perf_counter())
             if self.drafter is None:
@@ -342,19 +328,15 @@ class Generator:
                 drafted = self.drafter.drafted_at(drafted)
                 metrics.calibration_seconds += self.drafter.calibration_seconds
             metrics.record_step(len(active), given, drafted - began, ended - drafted)
-            if rule is not None:
-                warm, rows = engine.warm and self.drafter.warm, max(map(len, drafts.trees.values()))
-                seconds = (drafted - began, ended - drafted) if warm else None
-                rule.observe(length, 1 if engine.flat else rows, accepted, seconds)
 
-    def _draft(self, active: Sequence[SequenceState], length: int) -> tuple[Drafts, int]:
-        """Draft at most `length` levels, fewer where all texts or a context are about to end. Return the drafts and how
-        many levels were asked for."""
+    def _draft(self, active: Sequence[SequenceState]) -> tuple[Drafts, int]:
+        """Draft the shape's levels, fewer where all texts or a context are about to end. Return the drafts and how many
+        levels were asked for."""
         drafter, users = self.drafter, [sequence.user for sequence in active]
         if drafter is not None:
-            length = max(length, drafter.min_length)
+            length = self.shape.length
             # Drafting less near the end of the longest text would let it decide where its neighbours' draws are spent.
-            if self._draws.sampling.greedy or self.adaptive:
+            if self._draws.sampling.greedy:
                 # Every step yields one token more than it accepts, so drafting the last token is never worth it.
                 length = min(length, max(min(s.max_new_tokens, s.room) - len(s.token_ids) for s in active) - 1)
             room = min(self.engine.capacity, drafter.context or self.engine.capacity)
@@ -368,15 +350,6 @@ class Generator:
                     self._known[user] = len(self._texts[user])
                 return drafts, length
         return Drafts.roots({user: self._texts[user][-1] for user in users}), 0
-
-    def _length_rule(self) -> AdaptiveDraftLength | None:
-        """Return what chooses the draft length, None where it is always the shape's."""
-        shape, flat = self.shape, self.engine.flat
-        if self.drafter is None or not self.adaptive or shape.length == 0:
-            return None
-        rows = 0.0 if flat else 1.0 if shape.width == 1 else (shape.budget - 1) / shape.length
-        greedy, first = self._draws.sampling.greedy, shape.length if flat else 0
-        return AdaptiveDraftLength(shape.length, self.drafter.step_cost, rows, measured=greedy, first=first)
 
     def _whole_texts(
         self, prompts: Sequence[Sequence[int]], context: Sequence[Sequence[int]] | None

@@ -82,8 +82,6 @@ class ChipEngine(Engine):
     else may then put lasting tensors on the mesh. Raises ValueError for trees that are not decoded.
     """
 
-    flat = True
-
     def __init__(
         self,
         model: TtLlama,
@@ -121,10 +119,6 @@ class ChipEngine(Engine):
     def replays(self) -> int:
         """Return how many of the last text's steps replayed a trace."""
         return 0 if self._traced is None else self._traced.replays - self._before[1]
-
-    @property
-    def warm(self) -> bool:
-        return self._traced is not None and self._traced.warm
 
     @property
     def warm_up_steps(self) -> int:
@@ -286,8 +280,8 @@ class Generator(loop.Generator):
     look-up in each user's text.
 
     Every step then verifies `shape.most_nodes` nodes per user. With n-gram drafts, and with a draft model's chains,
-    sampled text uses the random numbers of the reference with a fixed draft length, and so yields its tokens unless one
-    is at a border. adaptive, on_step: see loop.Generator. options: of ChipEngine. Both raise ValueError.
+    sampled text uses the random numbers of the reference, and so yields its tokens unless one is at a border. on_step:
+    see loop.Generator. options: of ChipEngine. Both raise ValueError.
     """
 
     engine: ChipEngine
@@ -298,7 +292,6 @@ class Generator(loop.Generator):
         shape: DraftShape | None = None,
         drafter: Drafter | None = None,
         *,
-        adaptive: bool = False,
         on_step: Callable[[ChipEngine, Drafts, dict[int, Outcome]], None] | None = None,
         **options: Any,
     ) -> None:
@@ -308,7 +301,7 @@ class Generator(loop.Generator):
         if shape is None:
             super().__init__(engine)
         else:
-            super().__init__(engine, drafter or NGramDrafter(), shape, adaptive=adaptive, on_step=on_step)
+            super().__init__(engine, drafter or NGramDrafter(), shape, on_step=on_step)
 
     @property
     def model(self) -> TtLlama:

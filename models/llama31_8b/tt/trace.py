@@ -43,11 +43,6 @@ class TracedStep(Generic[Result]):
         self.replays += 1
         return output
 
-    @property
-    def warm(self) -> bool:
-        """Return whether the last call compiled and captured nothing."""
-        return self.runs > (1 if self.eager else 2)
-
     def refresh(self) -> None:
         """Release the trace if programs were compiled since its capture."""
         if self._recorded is not None and self.mesh.num_program_cache_entries() != self._programs:

@@ -49,7 +49,6 @@ REFUSED = [
     ("--draft-length 32", "--draft-length 32", "33 rows"),
     ("--fuzzy 0", "--fuzzy", "got 0"),
     ("--draft none --tree 4x2", "--tree", "--draft none"),
-    ("--draft none --no-adapt", "--no-adapt", "--draft none"),
     ("--draft ngram --fuzzy 2", "--fuzzy", "--draft ngram"),
     ("--draft ngram --tree auto", "--tree auto", "--draft ngram"),
     ("--stop \udcff", "--stop", "0xff"),
@@ -83,12 +82,12 @@ def test_an_option_of_drafting_alone_means_self():
 
 
 def test_the_command_line_of_options_gives_them_again():
-    given = ["--prompt", "-x y", "--prompt=b", "--raw", "--no-adapt", "--draft", "--threshold", "0.10", "--stop=\n"]
+    given = ["--prompt", "-x y", "--prompt=b", "--raw", "--draft", "--threshold", "0.10", "--stop=\n"]
     options = parse(given)
     again = parse(options.arguments())
     assert again == options and again.given == options.given and "threshold" in options.given
     every = {one.name: one for one in table()}
-    assert {flag_of(name) for name in ("chat_template", "adapt", "top_k")} == {"--raw", "--no-adapt", "--top-k"}
+    assert {flag_of(name) for name in ("chat_template", "top_k")} == {"--raw", "--top-k"}
     assert len(every) <= 32 and DemoOptions().arguments() == []
 
 

@@ -216,13 +216,12 @@ def run_drafted(capsys, model, *arguments):
 
 
 DRAFTS = {
-    "self": ["--draft", "self", "--no-adapt"],
-    "self by default": ["--draft", "--no-adapt", "--draft-length", "3"],
-    "self implied": ["--tree", "3x2", "--no-adapt"],
-    "grown": ["--tree", "auto", "--no-adapt"],
-    "ngram": ["--draft", "ngram", "--no-adapt"],
-    "ngram tree": ["--draft", "ngram", "--tree", "4x2", "--no-adapt"],
-    "adaptive": ["--draft", "ngram", "--draft-length", "6"],
+    "self": ["--draft", "self"],
+    "self by default": ["--draft", "--draft-length", "3"],
+    "self implied": ["--tree", "3x2"],
+    "grown": ["--tree", "auto"],
+    "ngram": ["--draft", "ngram"],
+    "ngram tree": ["--draft", "ngram", "--tree", "4x2"],
 }
 
 
@@ -236,9 +235,8 @@ def test_the_text_is_the_plain_one(model, capsys, attention, name):
     figures = drafted["speculation"]
     assert figures["drafter"] == ("ngram" if "ngram" in DRAFTS[name] else "self")
     assert figures["num_output_tokens"] == 19
-    if name != "adaptive":
-        assert figures["num_drafts"] > 0 and figures["mean_acceptance_length"] >= 1
-        assert sum(figures["acceptance_histogram"]) == figures["num_drafts"]
+    assert figures["num_drafts"] > 0 and figures["mean_acceptance_length"] >= 1
+    assert sum(figures["acceptance_histogram"]) == figures["num_drafts"]
     if attention == "alspec":
         assert drafted["hits"] + drafted["misses"] == plain["hits"] + plain["misses"] > 0
 
@@ -246,7 +244,7 @@ def test_the_text_is_the_plain_one(model, capsys, attention, name):
 def test_a_draft_model_by_path(model, capsys):
     exact = ("--attention", "exact")
     plain = run_drafted(capsys, model, *exact)
-    drafted = run_drafted(capsys, model, *exact, "--draft", model, "--draft-length", "3", "--no-adapt")
+    drafted = run_drafted(capsys, model, *exact, "--draft", model, "--draft-length", "3")
     assert drafted["token_ids"] == plain["token_ids"]
     figures = drafted["speculation"]
     assert figures["draft_acceptance_rate"] > 0.9, "the draft model is the target itself"
@@ -254,7 +252,7 @@ def test_a_draft_model_by_path(model, capsys):
 
 
 def test_the_report_shows_the_figures(model, capsys):
-    drafted = ["--max-new-tokens", "20", "--draft", "ngram", "--no-adapt", "--threshold", "0.5"]
+    drafted = ["--max-new-tokens", "20", "--draft", "ngram", "--threshold", "0.5"]
     assert cli.main(["--model", model, *SMALL, *drafted]) == 0
     out = capsys.readouterr().out
     assert "mean acceptance length" in out and "tokens per step" in out

@@ -1,17 +1,15 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Draft shapes, vocabulary checks, n-gram look-up, layer-parallel strategies, and how far to draft."""
+"""Draft shapes, vocabulary checks, n-gram look-up, and layer-parallel strategies."""
 
 from dataclasses import replace
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from models.llama31_8b.spec_decode import draft_settings as fuzzy
 from models.llama31_8b.spec_decode.draft_settings import (
-    AdaptiveDraftLength,
     DraftShape,
     VocabularyMismatchError,
     check_vocabularies,
@@ -108,70 +106,3 @@ def test_vocabularies_must_match():
     with pytest.raises(VocabularyMismatchError, match="vocabularies differ.*bbbb.*aaaa"):
         check_vocabularies(target, draft, "aaaa", "bbbb")
     check_vocabularies(target, draft, "aaaa", "aaaa")
-
-
-def run(rule, rounds, rate, seed=0, clock=None):
-    """Feeds a length rule with drafts whose every token is accepted with `rate`; returns the lengths it asked
-    for."""
-    generator, lengths = torch.Generator().manual_seed(seed), []
-    for _ in range(rounds):
-        k = rule.next_length()
-        lengths.append(k)
-        taken = 0
-        while taken < k and float(torch.rand(1, generator=generator)) < rate:
-            taken += 1
-        draft, target = clock(k) if clock else (0.0, 1.0)
-        rule.observe(k, k + 1, [(k, taken)] if k else [], (draft, target))
-    return lengths
-
-
-def test_adaptive_length_follows_acceptance():
-    good = run(AdaptiveDraftLength(8, 0.1), 200, 0.95)
-    poor = run(AdaptiveDraftLength(8, 0.1), 200, 0.35)
-    assert min(good[50:]) >= 5 and 1 <= max(poor[50:]) <= 3
-
-
-def test_times_that_are_no_steps_alone_are_left_out():
-    """The first rounds on chips compile and capture: until one is timed the longest drafts are tried."""
-    rule = AdaptiveDraftLength(4, 0.1, rows_per_level=0.0, measured=True, first=4)
-    for _ in range(3):
-        assert rule.next_length() == 4
-        rule.observe(4, 1, [(4, 0)], None)
-    rule.observe(4, 1, [(4, 0)], (4.0, 1.0))
-    assert rule.draft_level == 1.0 and rule.next_length() == 0, "a level takes as long as a step"
-
-
-def test_drafting_that_does_not_pay_is_turned_off_and_says_so(logged):
-    rule = AdaptiveDraftLength(4, 0.5, probe_every=16)
-    lengths = run(rule, 200, 0.1)
-    assert lengths[60:].count(0) >= 125 and set(lengths[60:]) <= {0, 1}
-    assert 1 in lengths[60:], "it must look now and then whether things have changed"
-    assert any("drafting is off" in line and "0.50 target steps" in line for line in logged)
-
-
-def test_drafting_comes_back_when_it_pays():
-    rule = AdaptiveDraftLength(4, 0.1, probe_every=4)
-    assert 0 in run(rule, 300, 0.0)[-20:]
-    assert min(run(rule, 300, 1.0)[-20:]) >= 3
-
-
-def test_drafting_that_can_never_pay_is_not_even_probed():
-    rule = AdaptiveDraftLength(4, 1.2, probe_every=8)
-    assert run(rule, 100, 1.0) == [0] * 100
-
-
-@pytest.mark.parametrize(("level", "expected_on"), [(0.05, True), (1.5, False)])
-def test_measured_costs_decide(level, expected_on):
-    """The clock says what a level costs, whatever was estimated."""
-    rule = AdaptiveDraftLength(6, 0.4, measured=True)
-    lengths = run(rule, 100, 0.8, clock=lambda k: (2.0 * level * k, 2.0 + 0.02 * k))
-    assert lengths[0] == 0, "the first step is plain: it is the unit"
-    assert (lengths[-1] > 0) == expected_on
-    assert rule.draft_level == pytest.approx(level, rel=0.1)
-    if expected_on:
-        assert rule.verify_row == pytest.approx(0.01, rel=0.2)
-
-
-def test_an_adaptive_draft_has_a_length():
-    with pytest.raises(ValueError, match="got 0"):
-        AdaptiveDraftLength(0, 0.1)

@@ -110,22 +110,6 @@ def test_a_model_that_drafts_for_itself_reads_both_ends_of_its_cache(form):
         assert not torch.allclose(logits, exact, atol=1e-3), "the window must matter here"
 
 
-def test_estimated_costs_count_what_a_step_reads():
-    """Weights of the small models by hand, embedding aside: 6 layers, 64 ids of 32 values."""
-    target, engine = small.target(), TorchEngine(small.target())
-    layer = 32 * 8 * 2 * (4 + 2) + 3 * 32 * 48
-    weights, entry = 6 * layer + 64 * 32, 2 * 6 * 2 * 8
-    drafter = self_drafter(target, 32)
-    drafter.check_texts([[1] * 200, [1] * 20], 4, engine)
-    assert drafter.step_cost == pytest.approx((weights + 64 * entry) / (weights + 200 * entry))
-    drafter.check_texts([[1] * 60], 4, engine)
-    assert drafter.step_cost == 1.0
-    half = model_drafter(small.resembling(0.1, num_hidden_layers=3))
-    half.check(DraftShape(4), engine)
-    assert half.step_cost == pytest.approx((3 * layer + 64 * 32) / weights)
-    assert NGramDrafter().step_cost == 0.0
-
-
 def brute_force_continuations(tokens, sizes, count, length):
     found = []
     for size in sizes:

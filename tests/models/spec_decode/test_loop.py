@@ -84,20 +84,19 @@ def plain_of_many(kind: str) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(
-    "kind, name, adaptive",
+    "kind, name",
     [
-        *(("ordinary", name, False) for name in DRAFTS),
-        *(("ordinary", name, True) for name in ("chain", "self-grown", "ngram-tree")),
+        *(("ordinary", name) for name in DRAFTS),
         # Twins of tokens, 1e-4 apart: one wrong token in 144 would show.
-        *(("close", name, False) for name in ("chain-fuzzy2", "self-grown")),
+        *(("close", name) for name in ("chain-fuzzy2", "self-grown")),
     ],
 )
-def test_greedy_output_is_the_plain_output(kind, name, adaptive):
-    result = run(name, MANY, kind, adaptive=adaptive)
+def test_greedy_output_is_the_plain_output(kind, name):
+    result = run(name, MANY, kind)
     assert result.token_ids == plain_of_many(kind)
     metrics = result.speculation
     logger.info("{} {}: mean acceptance length {}", kind, name, metrics.mean_acceptance_length)
-    assert adaptive or (metrics.num_drafts > 0 and metrics.num_accepted_tokens > 0)
+    assert metrics.num_drafts > 0 and metrics.num_accepted_tokens > 0
 
 
 @pytest.mark.parametrize("name", ["tree-fuzzy3", "self-chain", "ngram-tree"])
@@ -222,12 +221,6 @@ def test_a_users_sampled_text_does_not_depend_on_its_neighbours(name):
         assert alone.token_ids[0] == together.token_ids[user]
 
 
-def test_adaptive_sampling_is_repeatable():
-    sampling = SamplingParams(1.0, seed=3)
-    texts = [run("chain", sampling=sampling, adaptive=True).token_ids for _ in range(2)]
-    assert texts[0] == texts[1], "no clock may decide where draws are spent"
-
-
 @pytest.mark.parametrize("name", ["plain", *FEW])
 def test_a_conversation_continues_after_its_cache(name):
     """Each turn computes what is new; one may be cut back, as when a chat template renders it otherwise."""
@@ -331,7 +324,7 @@ def test_length_zero_is_plain_decoding():
 class Scripted(Engine):
     """A step of one user yields the next whole number. drafted: tokens of each step's chain."""
 
-    config, capacity, spare, flat, warm_up_steps = TINY, 64, 4, True, 2
+    config, capacity, spare, warm_up_steps = TINY, 64, 4, 2
 
     def __init__(self) -> None:
         self.drafted: list[int] = []
@@ -354,9 +347,9 @@ class Scripted(Engine):
 
 
 class Zeros(Drafter):
-    """Drafts chains of zeros, at half a step a token. seen: the tokens that it was given."""
+    """Drafts chains of zeros. seen: the tokens that it was given."""
 
-    name, step_cost = "zeros", 0.5
+    name = "zeros"
 
     def __init__(self, min_length: int) -> None:
         self.min_length, self.seen, self.rounds = min_length, [], 0
@@ -369,17 +362,15 @@ class Zeros(Drafter):
 
 
 @pytest.mark.parametrize("least", [0, 1])
-def test_drafts_that_do_not_pay_become_shorter(least):
-    """Nothing is accepted and a drafted token costs half a step: drafting ends, or is as short as saves anything."""
+def test_drafts_become_shorter_where_a_text_ends(least):
+    """Nothing is accepted; where a draft's exact pass gives the first token of a chain, it takes part in every round."""
     engine, drafter = Scripted(), Zeros(least)
-    generator = Generator(engine, drafter, DraftShape(3), adaptive=True)
-    request = {"max_new_tokens": 17, "sampling": SamplingParams(1.0, seed=0), "eos_token_ids": ()}
-    text = generator.generate([prompt(7, 1)], **request).token_ids[0]
+    generator = Generator(engine, drafter, DraftShape(3))
+    text = generator.generate([prompt(7, 1)], max_new_tokens=17, eos_token_ids=()).token_ids[0]
     assert text == list(range(17)) and generator.warm_up_tokens == engine.warm_up_steps
-    assert engine.drafted[0] > least and engine.drafted == sorted(engine.drafted, reverse=True)
-    assert engine.drafted[-4:] == [least] * 3 + [0], "the last token is not drafted for"
+    assert engine.drafted == 13 * [3] + [2, 1, 0], "the last token is not drafted for"
     assert drafter.seen == text[: len(drafter.seen)], "each token is given once, in order"
-    assert not least or drafter.rounds == 16
+    assert drafter.rounds == 15 + least
 
 
 def test_definitions():

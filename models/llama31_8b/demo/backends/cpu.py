@@ -64,7 +64,7 @@ class ReferenceSession(Session):
         with named(""), named(f"--draft {options.drafter}: ", VocabularyMismatchError):
             if options.drafter != "none":
                 self.drafter, shape = drafter_for(loaded, options.drafter, fuzzy=options.fuzzy), options.draft_shape()
-            self.generator = Generator(self.engine, self.drafter, shape, adaptive=options.adapt)
+            self.generator = Generator(self.engine, self.drafter, shape)
         self.threads = torch.get_num_threads()
 
     @property

@@ -375,7 +375,7 @@ def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat
         drafter: Drafter | None = None if draft is None else ModelDrafter(draft)
         if options.draft_kind == "self":
             drafter = self_drafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
-        return Generator(model, options.draft_shape(), drafter, adaptive=options.adapt)
+        return Generator(model, options.draft_shape(), drafter)
     return Generator(model, sample_on=options.sample_on or "device", keep_trace=chat)
 
 

@@ -242,10 +242,6 @@ class ModelDrafter(drafters.ModelDrafter):
         self.calibration_seconds, drafted = self._chains.times()
         return drafted
 
-    @property
-    def warm(self) -> bool:
-        return self._chains is None or self._chains.warm
-
     def end(self) -> None:
         super().end()
         if self._chains is not None:
@@ -262,7 +258,7 @@ def self_drafter(target: TtLlama, window: int) -> drafters.SelfDrafter:
     if target.users > MAX_GUESSED_USERS:
         raise ValueError(f"1 to {MAX_GUESSED_USERS} users draft for themselves, got {target.users}")
     guessing = target.with_attention(GuessAttention(target.config, window))
-    return drafters.SelfDrafter(ChipDraft(guessing, itself=target), window)
+    return drafters.SelfDrafter(ChipDraft(guessing, itself=target))
 
 
 class OnDeviceChains:
@@ -301,10 +297,6 @@ class OnDeviceChains:
         self._began = 0.0
         self._marks: tuple[Mark, Mark] | None = None
         step.after = self._take
-
-    @property
-    def warm(self) -> bool:
-        return all(traced_step.warm for traced_step in (self._calibrating, *self._drafting()))
 
     def draft(self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int], length: int, draws: Draws) -> Drafts:
         """See Drafter.draft: load what the chips do not hold, and launch the drafting."""
