@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Say what a model takes of a chip: bytes counted, and memory, programs and kernels as built on mock meshes."""
+"""Say what a model takes of a chip: bytes counted, and memory and kernels as built on mock meshes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from itertools import product
 from typing import Any
 
 from models.llama31_8b.config import PRESETS, preset
-from models.llama31_8b.tt.dram_budget import MAX_USERS, DoesNotFit, budget
+from models.llama31_8b.tt.dram_budget import DoesNotFit, budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS, precision_config
-from models.llama31_8b.tt.sharding import DECODE_SHARDINGS, ShardedDecodeConfig
+from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.footprint.graph import CAPACITY, CHUNK, MODEL, USERS, MeshMemory
 from perf.footprint.kernel_sizes import MESH, PARTS, room_of
 from perf.lib.data_file import Questions, Row
@@ -76,29 +76,6 @@ def memory_row(mesh: MeshShape, precision: str, found: MeshMemory) -> Row:
     return row | {f"{name}_kb": size / 1e3 for name, size in kb.items()}
 
 
-def step_totals(mesh: MeshShape, asked: Mapping[str, Any], launches: Sequence[Row]) -> dict[str, int]:
-    """Return dram, padding, moved and ops of a step of the whole model, with the bytes that the sharding's "roofline"
-    counts, and of its "numbers" without padding. launches: of a model of three layers. The first has a norm before it
-    on every mesh, the last has formats of its own, and the one between them stands for all others."""
-    config = preset(MODEL)
-    times = {0: 1, 1: config.num_hidden_layers - 2, 2: 1, None: 1}
-    counts = [(times[launch["layer"]], launch) for launch in launches]
-    sums = {key: sum(launch[key] * count for count, launch in counts) for key in ("dram", "padding", "moved")}
-    precision = precision_config(asked["precision"], config.num_hidden_layers)
-    known = budget(config, mesh, precision, asked["context"], asked["users"], asked["decode_sharding"])
-    sums |= {"ops": sum(count for count, _ in counts), "roofline": known.read_per_step}
-    return sums | {"numbers": known.numbers_per_step}
-
-
-def program_row(mesh: MeshShape, asked: Mapping[str, Any], launches: Sequence[Row]) -> Row:
-    """Return the totals of a step in MB (1e6), and how they stand to the roofline's."""
-    step = step_totals(mesh, asked, launches)
-    row = {"mesh": str(mesh)} | {name: asked[name] for name in ("decode_sharding", "precision", "users", "context")}
-    row |= {"ops_per_layer": sum(launch["layer"] == 1 for launch in launches), "ops": step["ops"]}
-    row |= {f"{name}_mb": step[name] / MB for name in ("dram", "padding", "moved", "roofline", "numbers")}
-    return row | {f"over_{name}": step["dram"] / step[name] - 1 for name in ("roofline", "numbers")}
-
-
 def build(what: str, mesh: tuple[int, int], **asked: Any) -> Any:
     """Return `_work`'s answer from a process on a mock mesh whose runtime has the patch of SGDC.
 
@@ -112,7 +89,7 @@ def build(what: str, mesh: tuple[int, int], **asked: Any) -> Any:
 
 
 def _work(what: str, mesh: Sequence[int], asked: Mapping[str, Any]) -> Any:
-    from perf.footprint import kernel_sizes, mesh_build, step_programs
+    from perf.footprint import kernel_sizes, mesh_build
     from runtime_patches.board.environment import real_sfpi
     from runtime_patches.simulated_n150.dispatch import program_room
 
@@ -121,9 +98,7 @@ def _work(what: str, mesh: Sequence[int], asked: Mapping[str, Any]) -> Any:
     shape = MeshShape(*mesh)
     device = shape.open(**(program_room() if real_sfpi() is None else {}))
     try:
-        if what == "memory":
-            return asdict(mesh_build.measure(device, **asked))
-        return step_programs.launches(device, asked)
+        return asdict(mesh_build.measure(device, **asked))
     finally:
         shape.close(device)
 
@@ -168,25 +143,6 @@ def _memory(options: argparse.Namespace) -> tuple[list[Row], str]:
     return rows, table(rows, f"{names} largest_program largest_op programs")
 
 
-def _programs(options: argparse.Namespace) -> tuple[list[Row], str]:
-    users, context = options.users, options.context
-    if not 1 <= users <= MAX_USERS or context < 32 or context % 32:
-        raise ValueError(f"--users must be 1 to {MAX_USERS} and --context a multiple of 32, got {users} and {context}")
-    meshes = [MeshShape.parse(text) for text in options.mesh]
-    for mesh in meshes if "sharded" in options.decode_sharding else ():
-        ShardedDecodeConfig.of(preset(MODEL), mesh, users)
-    _needs_mock_meshes()
-    rows, text = [], []
-    for mesh, sharding in product(meshes, options.decode_sharding):
-        asked = {"decode_sharding": sharding, "precision": options.precision, "users": users, "context": context}
-        launches = build("programs", mesh.shape, layers=3, **asked)
-        rows.append(program_row(mesh, asked, launches))
-        shown = [launch for launch in launches if launch["layer"] in (None, 1)]
-        text += [f"{mesh}, {sharding}:", table(shown, "layer op cores dram padding moved"), ""]
-    names = "mesh decode_sharding ops_per_layer ops dram_mb padding_mb moved_mb over_roofline over_numbers"
-    return rows, "\n".join([*text, table(rows, names)])
-
-
 def _kernels(options: argparse.Namespace) -> tuple[list[Row], str]:
     _needs_mock_meshes()
     rows = build("kernels", MESH)
@@ -212,13 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     memory.add_argument("--context", type=int, default=CAPACITY, metavar="N", help=text)
     memory.add_argument("--chunk", type=int, default=CHUNK, metavar="N", help=f"of a prefill (default {CHUNK})")
     memory.add_argument("--speculate", type=int, metavar="S", help="between the rows, S tokens at either end")
-    programs = add("programs", _programs, "the programs of a decode step with their reads, built on mock meshes")
-    programs.add_argument("--precision", default="performance", choices=PRECISIONS)
-    programs.add_argument("--context", type=int, default=1024, help="cached positions per user (default 1024)")
-    for question, shardings in ((counted, ("interleaved",)), (programs, DECODE_SHARDINGS)):
-        question.add_argument("--decode-sharding", nargs="+", default=shardings, choices=DECODE_SHARDINGS)
-        question.add_argument("--users", type=int, default=1, help="decoded together (default 1)")
-    for question in (counted, memory, programs):
+    counted.add_argument("--decode-sharding", nargs="+", default=("interleaved",), choices=DECODE_SHARDINGS)
+    counted.add_argument("--users", type=int, default=1, help="decoded together (default 1)")
+    for question in (counted, memory):
         text = "SP groups x TP chips, or N150"
         question.add_argument("--mesh", nargs="+", default=MESHES, metavar="RxC", help=text)
     add("kernels", _kernels, "what each op's program takes of the 69 KB that a core keeps for kernels by default")

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a captured graph of ttnn tells of memory and programs, and the records of it; needs no ttnn."""
+"""What a captured graph of ttnn tells of memory, and the records of it; needs no ttnn."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +17,6 @@ _PROGRAM_BUFFERS = {
     "dataflow_buffer_allocate": "borrows_memory",
     "scratchpad_allocate": None,
 }
-_RANGE = re.compile(r"(\d+)\D+?(\d+)\D+?(\d+)\D+?(\d+)")
 
 
 @dataclass(frozen=True)
@@ -102,28 +100,3 @@ def largest_program(graph: Iterable[Node]) -> tuple[int, str]:
             size += int(params["size"])
             most = max(most, (size, next((name for name in reversed(open_calls) if "::" not in name), "")))
     return most
-
-
-def calls_of(graph: Iterable[Node]) -> list[tuple[str, list[str], int]]:
-    """Return the outermost calls: the op's last name, its device operations, and how many cores had circular buffers
-    in any of them."""
-    found: list[tuple[str, list[str], int]] = []
-    open_calls: list[str] = []
-    programs: list[str] = []
-    cores: set[tuple[int, int]] = set()
-    for node in graph:
-        kind, params = node["node_type"], node["params"] or {}
-        if kind == "function_start":
-            if not open_calls:
-                programs, cores = [], set()
-            open_calls.append(re.split(r"::|\.", params["name"])[-1])
-            if params["name"].endswith("DeviceOperation"):
-                programs.append(open_calls[-1].removesuffix("DeviceOperation"))
-        elif kind == "function_end":
-            name = open_calls.pop()
-            if not open_calls:
-                found.append((name, programs, len(cores)))
-        elif "core_range_set" in params:  # as ttnn writes it, "{[0-0 - 7-3]}"
-            for left, top, right, bottom in (map(int, ends) for ends in _RANGE.findall(str(params["core_range_set"]))):
-                cores |= {(x, y) for x in range(left, right + 1) for y in range(top, bottom + 1)}
-    return found

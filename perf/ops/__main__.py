@@ -34,7 +34,6 @@ from perf.ops import (
     rotated_heads,
     sampling,
     sgdc,
-    stock_decode,
 )
 from perf.ops.family import Family, Point, Row
 from runtime_patches.board.command_line import OneLineParser, run_command
@@ -43,7 +42,6 @@ from runtime_patches.simulated_n150.library import version
 FAMILIES: dict[str, Family] = {
     "flash_decode": flash_decode.FLASH_DECODE,
     "tile_selection": flash_decode.TILE_SELECTION,
-    "stock_decode": stock_decode.STOCK_DECODE,
     "paged_cache": attention.PAGED_CACHE,
     "tree_attention": attention.TREE_ATTENTION,
     "tree_masses": attention.TREE_MASSES,

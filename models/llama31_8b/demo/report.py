@@ -215,7 +215,7 @@ def _speeds(report: RunReport) -> Table:
 
 def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
     """Return rows on token-level speculation; they say so when nothing was drafted."""
-    rows = [("drafts", "none: nothing was found, or drafting did not pay")]
+    rows = [("drafts", "none: nothing was found")]
     if figures["num_drafts"]:
         rate = f"{figures['draft_acceptance_rate']:.1%}"
         counts = f"{figures['num_accepted_tokens']} of {figures['num_draft_tokens']} drafted tokens"

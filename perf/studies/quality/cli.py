@@ -25,7 +25,6 @@ PROG = "python -m perf.studies.quality"
 TEXTS_VARIABLE = "LLAMA_ALSPEC_TEXTS"
 LONG = ("chains", "trees")  # parts that take hours on a CPU, run when they are named
 USUAL = tuple(part for part in PARTS if part not in LONG)
-PICTURES = "pictures"  # drawn from what is in the output folder, whatever run measured it
 DEFAULTS = {
     "thresholds": (0.0, 0.05, 0.10, 0.15, 0.20, 0.25, float("inf")),
     "chunk_sizes": (64, 128, 256),
@@ -49,8 +48,8 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add(
         "--parts",
         nargs="+",
-        choices=(*PARTS, PICTURES),
-        default=[*USUAL, PICTURES],
+        choices=PARTS,
+        default=USUAL,
         help=f"what to measure (default: all but {', '.join(LONG)})",
     )
     add("--quick", action="store_true", help="few and short: under a minute on one quiet core")
@@ -123,14 +122,8 @@ def run(args: argparse.Namespace) -> int:
     with loaded_on(args.torch_device, args.dtype, args.model) as loaded:
         study = Study(loaded, texts, settings_of(args))
         for name in args.parts:
-            if name != PICTURES:
-                table = measure(name, study)
-                logger.info("{}: {} rows in {}", name, len(table.rows()), table.path)
-        if PICTURES in args.parts:
-            from .pictures import draw  # matplotlib takes a second to import
-
-            for file in draw(study):
-                logger.info("drawn: {}", file)
+            table = measure(name, study)
+            logger.info("{}: {} rows in {}", name, len(table.rows()), table.path)
     return 0
 
 

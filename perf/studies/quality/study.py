@@ -190,8 +190,3 @@ def fill(table: Table, cells: Sequence[Cell], done: Callable[[], None] = lambda:
 def join_rates(rates: list[float] | None) -> str:
     """Return rates as one CSV cell, three digits each."""
     return " ".join(f"{rate:.3f}" for rate in rates or ())
-
-
-def split_rates(cell: str) -> list[float]:
-    """Return what join_rates joined."""
-    return [float(rate) for rate in cell.split()]

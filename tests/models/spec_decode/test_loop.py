@@ -363,7 +363,7 @@ class Zeros(Drafter):
 
 @pytest.mark.parametrize("least", [0, 1])
 def test_drafts_become_shorter_where_a_text_ends(least):
-    """Nothing is accepted; where a draft's exact pass gives the first token of a chain, it takes part in every round."""
+    """Nothing is accepted; a drafter whose exact pass gives a chain's first token takes part in every round."""
     engine, drafter = Scripted(), Zeros(least)
     generator = Generator(engine, drafter, DraftShape(3))
     text = generator.generate([prompt(7, 1)], max_new_tokens=17, eos_token_ids=()).token_ids[0]

@@ -14,7 +14,6 @@ from loguru import logger
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.tiny import BANKED
-from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.prefill import BANKED_PRODUCT_ROWS, all_cores_read, attention_size, padded_rows, row_blocks
@@ -28,9 +27,7 @@ from models.llama31_8b.tt.sharding import (
     check_decode_sharding,
     check_sharding_of_rows,
 )
-from perf.footprint.__main__ import program_row, step_totals
 from perf.footprint.graph import CAPACITY
-from perf.lib.launch_labels import ALL_REDUCE, CACHED_HEADS, DECODE_PRODUCT, GATED_PRODUCT
 from tests.support.tt_programs import build, check_close, of_chips
 from tt_kernels.banked_product.op import Split, buffers_of
 from tt_kernels.common.circular_buffers import l1_bytes
@@ -136,13 +133,14 @@ def test_what_sharded_steps_refuse():
     check_sharding_of_rows("sharded", 32)
 
 
-def launched(mesh, plan: str, users: int) -> list:
-    """In the worker: the launches of a step."""
-    from perf.footprint.step_programs import launches
+def decoded(mesh, plan: str, users: int) -> tuple[str, list[int]]:
+    """In the worker: build three layers and launch a step at the last position, which ttnn refuses where it does not
+    fit; return what attends, and the shape of a chip's logits."""
+    from perf.footprint.mesh_build import build_model
 
-    return launches(
-        mesh, {"decode_sharding": plan, "precision": "performance", "users": users, "context": CAPACITY, "layers": 3}
-    )
+    model = build_model(mesh, "performance", users, CAPACITY, 3, decode_sharding=plan)
+    logits = model.decode(model.step_inputs([0] * users, [CAPACITY - 1] * users), gather_logits=False)
+    return type(model.attention).__name__, list(logits.shape)
 
 
 @pytest.mark.mock_mesh
@@ -152,57 +150,13 @@ def launched(mesh, plan: str, users: int) -> list:
     [(1, 1), *(pytest.param(shape, marks=pytest.mark.slow) for shape in [(1, 2), (1, 4), (1, 8), (2, 4)])],
     ids=lambda shape: f"{shape[0]}x{shape[1]}",
 )
-def test_programs_of_both_shardings_build_and_read_what_the_roofline_counts(mock_mesh, shape):
-    """All bytes read, padding of banks and of the norms' tiles too, against the roofline. For one user: it counts
-    weights and cache, not activations, of which 32 users move another 1 %."""
-    mesh, users, ops = MeshShape(*shape), 1, {}
-    performance = precision_config("performance", 32)
+def test_steps_of_both_shardings_build_at_8b_shapes(mock_mesh, shape):
+    """Also of nine users, whose cores are no rectangle, which joining heads must be told."""
     for plan in DECODE_SHARDINGS:
-        found = mock_mesh(shape).run(launched, plan, users, timeout=1700)
-        asked = {"decode_sharding": plan, "precision": "performance", "users": users, "context": CAPACITY}
-        step = step_totals(mesh, asked, found)
-        logger.info("{} {}: {}", mesh, plan, step)
-        assert abs(step["dram"] - step["roofline"]) <= 0.01 * step["roofline"]
-        held = budget(LLAMA, mesh, performance, CAPACITY, users)
-        assert abs(step["dram"] - step["padding"] - held.padding - step["numbers"]) <= 0.01 * step["numbers"]
-        layer = [launch for launch in found if launch["layer"] == 0]
-        ops[plan] = len(layer)
-        if plan == "sharded":
-            expected = ShardedDecodeConfig.of(LLAMA, mesh, users).padding_bytes(performance, 32)
-            assert step["padding"] == expected > 0
-            read = [launch["op"] for launch in layer if launch["dram"]]
-            sums = [launch for launch in layer if launch["op"] == ALL_REDUCE]
-            assert len(sums) == (0 if mesh.tp == 1 else 2) and all(
-                launch["programs"] == ["GenericOp"] for launch in sums
-            )
-            reads = {"rms_norm", DECODE_PRODUCT, CACHED_HEADS, FLASH_DECODE}
-            assert set(read) == reads | ({ALL_REDUCE} if sums else set())
-            (attention,) = [launch for launch in layer if launch["op"] == FLASH_DECODE]
-            assert attention["dram"] == held.kv_cache // 32 + 4, "keys, values and a position"
-            heads = LLAMA.num_key_value_heads // mesh.tp
-            assert attention["programs"] == ["GenericOp"]
-            assert attention["cores"] > heads and attention["cores"] % heads == 0, "several workers a head"
-            (gated,) = [launch for launch in layer if launch["op"] == GATED_PRODUCT]
-            assert gated["programs"] == ["GenericOp"]
-            norms = [launch["cores"] for launch in layer if launch["op"] == "rms_norm"]
-            # The all-reduce takes all norms but the first layer's first.
-            assert norms == ([8] if sums else [32, 32]), "the interleaved norm has a core for a tile of users"
-        else:
-            assert step["padding"] == 0
-            assert STOCK in {launch["op"] for launch in layer}
-        norm = {"sharded": 1, "interleaved": 3}[plan]  # with moves to shards and back
-        assert program_row(mesh, asked, found)["ops_per_layer"] == len(layer) - norm * (mesh.tp > 1), "the first norm"
-    # Heads, rotation and cache update are one op, the product takes heads as they are, and two moves are gone.
-    assert ops["interleaved"] - ops["sharded"] == 8 + 2 * (2 if mesh.tp == 1 else 1)
-
-
-@pytest.mark.mock_mesh
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("plan", [pytest.param("interleaved", marks=pytest.mark.slow), "sharded"])
-def test_nine_users_build_with_the_stock_attention(mock_mesh, plan):
-    """Their cores are no rectangle, which joining heads must be told."""
-    layer = [launch["op"] for launch in mock_mesh((1, 1)).run(launched, plan, 9, timeout=1700) if launch["layer"] == 0]
-    assert STOCK in layer and FLASH_DECODE not in layer and "nlp_concat_heads_decode" in layer
+        for users in (1, 9):
+            attends, logits = mock_mesh(shape).run(decoded, plan, users, timeout=1700)
+            assert attends == ("FlashAttention" if plan == "sharded" and users == 1 else "StockAttention")
+            assert logits == [1, 1, users, LLAMA.vocab_size // shape[1]]
 
 
 # Steps that run. Sharded ones need a whole chip, where a program costs seconds; interleaved ones run on a small grid.

@@ -117,7 +117,6 @@ def test_what_does_not_fit_is_refused_with_its_bytes(capsys):
         (["bytes", "--mesh", "3x3"], "3x3"),
         (["bytes", "--users", "33"], "users must be 1 to 32, got 33"),
         (["bytes", "--context", "131073"], "context must be 1 to 131072, got 131073"),
-        (["programs", "--context", "100"], "--context a multiple of 32, got 1 and 100"),
     ],
 )
 def test_bad_arguments_end_before_any_output(arguments, named, capsys):

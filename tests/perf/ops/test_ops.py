@@ -20,7 +20,6 @@ from perf.ops.family import measurable
 from perf.ops.flash_decode import guess_name
 from perf.ops.sampling import bytes_moved
 from perf.ops.sgdc import KERNEL_CYCLES, measure_exchange, measure_gate
-from perf.ops.stock_decode import attention
 from runtime_patches import sgdc
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 from runtime_patches.simulated_n150.library import version
@@ -115,12 +114,6 @@ def test_trees_are_walks_of_their_shape(shape, nodes):
     check_intervals(*intervals_of(parents))
     deepest = max(len(path_of(parents, node)) for node in range(nodes))
     assert deepest == {"chain": nodes, "balanced": nodes.bit_length(), "skewed": nodes // 2 + 1}[shape]
-
-
-def test_the_oracle_is_torch_attention_with_shared_heads():
-    q, k, v = torch.randn(1, 1, 8, 64), torch.randn(1, 2, 40, 64), torch.randn(1, 2, 40, 64)
-    expected = torch.nn.functional.scaled_dot_product_attention(q.transpose(1, 2), k, v, enable_gqa=True)
-    torch.testing.assert_close(attention(q, k, v), expected.transpose(1, 2))
 
 
 def test_errors_are_of_the_norm_of_the_worst_row_and_along_the_reference():

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Exact verification, node by node: reads the node's rows once, tries its children in order, and draws if none is
-// accepted. All decisions are comparisons of whole numbers; see reference.py for the arithmetic. On a split vocabulary
+// accepted. All decisions are comparisons of whole numbers; see README.md for the arithmetic. On a split vocabulary
 // all parts take the same decisions from the same numbers.
 
 #pragma once

@@ -9,7 +9,6 @@ import pytest
 
 from perf.studies.quality import cli, parts, trees
 from perf.studies.quality.inputs import Texts
-from perf.studies.quality.study import split_rates
 
 DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
@@ -48,7 +47,7 @@ def same(column: str, ours: str, theirs: str) -> bool:
     if column == "seconds" or ours == theirs:
         return True
     if column.endswith("by_layer"):
-        return split_rates(ours) == pytest.approx(split_rates(theirs), abs=0.01)
+        return list(map(float, ours.split())) == pytest.approx(list(map(float, theirs.split())), abs=0.01)
     return float(ours) == pytest.approx(float(theirs), **TOLERANCE)
 
 
@@ -79,7 +78,6 @@ def test_what_must_hold_whatever_the_figures(folder):
     assert matched == pytest.approx(dynamic, abs=1 / 60), "matched to the nearest of 30 layers"
     exact = [row for row in rows(folder / "divergence.csv") if row["threshold"] == "0"]
     assert all(row["first_difference"] == "" for row in exact), "threshold 0 writes the exact text"
-    assert all((folder / f"{name}.png").stat().st_size for name in ("layers", "thresholds", "heat_map"))
 
 
 @pytest.mark.model
