@@ -194,7 +194,8 @@ void kernel_main() {
     const uint32_t value = get_arg_val<uint32_t>(2);
     uint32_t next = 3;
     PeerLink link(next, 20000);
-    session.arrive(link, [&](uint32_t to) { *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(to) = value; });
+    *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(session.priorities_address()) = value;
+    session.arrive(link);
     // One more arrival for each skipped call, or rank 0 would wait for it in vain.
     const uint32_t arrivals = state + offsetof(peer::State, arrivals);
     for (uint32_t i = 0; i < get_arg_val<uint32_t>(1); ++i) link.increment(arrivals);
@@ -224,11 +225,10 @@ void kernel_main() {
     uint32_t wrong_rows = 0, wrong_payloads = 0, done = 0;
     for (uint32_t call = 1; call <= calls; ++call) {
         for (volatile uint32_t delay = (call * (rank ? 37 : 11)) % 64; delay > 0; delay = delay - 1);
-        bool ok = session.arrive(link, [&](uint32_t to) {
-            volatile tt_l1_ptr uint32_t* row = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(to);
-            for (uint32_t i = 0; i < 8; ++i) row[i] = call * 100 + rank * 10 + i;
-        });
-        ok = ok && session.await_peer();
+        volatile tt_l1_ptr uint32_t* row =
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(session.priorities_address());
+        for (uint32_t i = 0; i < 8; ++i) row[i] = call * 100 + rank * 10 + i;
+        bool ok = session.arrive(link) && session.await_peer();
         if (!ok) break;
         for (volatile uint32_t late = (call + rank) % 4 == 0 ? 200 : 0; late > 0; late = late - 1);
         const uint32_t expected = call * 100 + (1 - rank) * 10;
