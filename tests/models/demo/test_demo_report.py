@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The report's figures and bars."""
+"""The report's figures."""
 
 import io
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from rich.console import Console
 from models.llama31_8b.checkpoint.load import Checkpoint
 from models.llama31_8b.config import PRESETS
 from models.llama31_8b.demo.options import DemoOptions
-from models.llama31_8b.demo.report import RunReport, bar, print_report
+from models.llama31_8b.demo.report import RunReport, print_report
 from models.llama31_8b.latency import estimates, layouts
 from models.llama31_8b.results import AttentionStatistics, GenerationResult
 from models.llama31_8b.tiny import of_bytes
@@ -44,14 +44,6 @@ def shown(report: RunReport, width: int = 80) -> str:
     stream = io.StringIO()
     print_report(report, Console(file=stream, width=width))
     return stream.getvalue()
-
-
-@pytest.mark.parametrize(
-    "rate, text", [(0, "····"), (1, "████"), (0.5, "██··"), (0.53125, "██▏·"), (0.97, "███▉"), (0.01, "····")]
-)
-def test_bars(rate, text):
-    assert bar(rate, 4, "utf-8") == text
-    assert bar(rate, 4, "ascii") == "#" * round(4 * rate) + "." * (4 - round(4 * rate))
 
 
 @pytest.mark.parametrize(
@@ -115,9 +107,3 @@ def test_a_run_that_compiles_nothing_leaves_nothing_out():
     told = turns.to_dict()
     assert (told["warm_up_tokens"], told["warm_up_s"], told["time_to_first_token_s"]) == (0, 0.0, None)
     assert (told["prefill_tokens"], told["decode_tokens"], told["decode_tokens_per_s"]) == (100, 30, 15)
-
-
-def test_without_speculation_or_verification():
-    assert "exact attention verifies nothing" in shown(report(attention="exact", statistics=None, predictor=None))
-    bypassed = shown(report(statistics=Counted([0, 0, 3])))
-    assert "speculation starts at 512 cached tokens" in bypassed and "none verified" in bypassed

@@ -52,20 +52,6 @@ def test_rows_come_and_go() -> None:
         counted.decisions()
 
 
-def test_decisions_that_were_not_kept() -> None:
-    with pytest.raises(ValueError, match="set keep_decisions=True"):
-        alspec.AttentionSpeculation().decisions()
-
-
-def test_two_models_count_apart() -> None:
-    first, second = (tiny_decoder(seed=seed) for seed in range(2))
-    mine = alspec.AttentionSpeculation(THRESHOLD, CHUNK).attach(first)
-    yours = alspec.AttentionSpeculation(0.2, CHUNK).attach(second)
-    for model in (first, second):
-        decoded(model, text(100), 70)
-    assert [own.totals().sum() for own in (mine, yours)] == [90, 90] and yours.hit_rate < mine.hit_rate < 1
-
-
 @pytest.mark.parametrize("queries", [1, 4])
 @pytest.mark.parametrize("masked", [False, True])
 def test_no_step_waits_for_the_device(queries: int, masked: bool) -> None:

@@ -10,7 +10,6 @@ from functools import lru_cache
 import pytest
 from loguru import logger
 
-from models.llama31_8b.checkpoint.tokenizer import StopStrings
 from models.llama31_8b.generation.sampling import SamplingParams, SigmoidApproximation
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import TorchEngine, generate, model_drafter, self_drafter
@@ -145,26 +144,6 @@ def test_a_text_ends_inside_an_accepted_block(kind, at):
     assert generator.cached_ids(0) == [*PROMPTS[0], *expected[:-1]]
     decided = policy.statistics.hits + policy.statistics.misses + policy.statistics.bypassed
     assert decided == model().config.num_hidden_layers * (len(expected) - 1)
-
-
-class Letters:
-    """Token t is the letter pair 'ab', 'bc', ... by t mod 26."""
-
-    def decode(self, ids, skip_special_tokens=False):
-        return "".join(chr(97 + token % 26) + chr(97 + (token + 1) % 26) for token in ids)
-
-
-def test_stop_strings_end_a_text_inside_a_block():
-    ids = plain(PROMPTS[:1]).token_ids[0]
-    text = Letters().decode(ids)
-    stop = text[9:12]  # begins inside token 4, ends with token 5
-    expected = ids[: next(i for i in range(len(ids)) if stop in Letters().decode(ids[: i + 1])) + 1]
-    for shape in (DraftShape(6), DraftShape(3, 2)):
-        result = run(perfect(shape), PROMPTS[:1], on_token=StopStrings([stop, "#"], Letters()))
-        assert result.token_ids == [expected] and result.finish_reason == ["callback"]
-    assert plain(PROMPTS[:1], on_token=StopStrings([stop], Letters())).token_ids == [expected]
-    with pytest.raises(ValueError, match="must not be empty"):
-        StopStrings(["a", ""], Letters())
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 7, 8, 9])

@@ -82,12 +82,6 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     return told | {"failing": failing.calls, "new programs": mesh.num_program_cache_entries() - programs}
 
 
-def why_eager(mesh) -> str | None:
-    from models.llama31_8b.tt.trace import why_no_trace
-
-    return why_no_trace(mesh)
-
-
 GREEDY, DRAWN = SamplingParams(0.0), SamplingParams(1.5, top_k=30, seed=5)
 
 
@@ -117,17 +111,3 @@ def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device, par
         "release": 1,
     }
     assert told["new programs"] == 0
-
-
-@pytest.mark.sim
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"dispatch": "slow"}, "slow dispatch"),
-        ({"dispatch": "fast", "options": {"trace_region_size": 0}}, "without a trace region"),
-    ],
-)
-def test_why_steps_run_eagerly(sim_device, on_silicon, options, reason):
-    if on_silicon:
-        pytest.skip("opens a device in two ways, and the board serves one")
-    assert reason in sim_device(GRID, **options).run(why_eager)

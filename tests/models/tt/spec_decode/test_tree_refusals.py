@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where nodes of trees stand, and what generators of trees refuse before any work; no device."""
+"""What generators of trees and their drafters refuse before any work; no device."""
 
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -21,19 +22,11 @@ def host(monkeypatch):
 
 def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None = None, parallel: int | None = None):
     """A TtLlama as far as checks look at it; parallel: layers that it drafts with at once."""
-
-    def check_trees():
-        if refuse is not None:
-            raise ValueError(refuse)
-
-    attention = SimpleNamespace(check_trees=check_trees)
-    groups = None if parallel is None else SimpleNamespace(assignment=SimpleNamespace(size=parallel))
-    return SimpleNamespace(users=users, capacity=capacity, config=config, attention=attention, mesh=None, groups=groups)
-
-
-def engine(model):
-    """What a drafter's checks look at."""
-    return SimpleNamespace(model=model, config=model.config)
+    made = mock.MagicMock(users=users, capacity=capacity, config=config, mesh=None)
+    made.attention.check_trees.side_effect = None if refuse is None else ValueError(refuse)
+    made.groups = None if parallel is None else SimpleNamespace(assignment=SimpleNamespace(size=parallel))
+    made.with_attention.side_effect = lambda attend: made
+    return made
 
 
 @pytest.mark.parametrize(
@@ -54,30 +47,24 @@ def test_what_no_step_over_trees_does(model, shape, words):
         Generator(model, shape)
 
 
-def test_a_request_is_checked_before_its_drafter_starts():
-    """A draft model's start caches the prompts: work that a wrong prompt must not cause."""
+@pytest.mark.parametrize(
+    "prompts, sampling, words",
+    [
+        ([[]], SamplingParams(), "empty"),
+        ([[1], [2]], SamplingParams(), "2 prompts for a model of 1"),
+        ([[10**6]], SamplingParams(), "1000000"),
+        ([[1, 2]], SamplingParams(1.0, top_k=5), "top_k 5 and top_p 1.0 are for decoding"),
+        ([[1, 2]], SamplingParams(1.0, top_p=0.5), "top_k 0 and top_p 0.5 are for decoding"),
+    ],
+)
+def test_a_request_is_checked_before_the_model_works(prompts, sampling, words):
+    """A draft model's start caches the prompts, for one."""
     from models.llama31_8b.tt.generator import Generator
 
-    generator = Generator(llama(), DraftShape(3))
-    started = []
-    generator.drafter.prefill = lambda *told: started.append(told)
-    for prompts, words in (
-        ([[]], "empty"),
-        ([[1], [2]], "2 prompts for a model of 1"),
-        ([[10**6]], "1000000"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            generator.generate(prompts, max_new_tokens=4)
-    assert started == []
-
-
-def test_what_a_generator_of_trees_does_not_sample():
-    from models.llama31_8b.tt.generator import Generator
-
-    generator = Generator(llama(), DraftShape(3))
-    for params in (SamplingParams(1.0, top_k=5), SamplingParams(1.0, top_p=0.5)):
-        with pytest.raises(ValueError, match=f"top_k {params.top_k} and top_p {params.top_p} are for decoding"):
-            generator.generate([[1, 2]], max_new_tokens=4, sampling=params)
+    model = llama()
+    with pytest.raises(ValueError, match=words):
+        Generator(model, DraftShape(3)).generate(prompts, max_new_tokens=4, sampling=sampling)
+    assert not model.prefill.called and not model.decode.called
 
 
 @pytest.mark.parametrize(
@@ -88,44 +75,32 @@ def test_what_a_generator_of_trees_does_not_sample():
         (llama(), DraftShape(1, 33, budget=64), "rank 32 candidates per node, .* has 33"),
         (llama(config=preset("smollm2-135m")), DraftShape(3), "49152 token ids and the target .* has 128256"),
         (llama(capacity=128), DraftShape(3), "1 users of 128 positions, the target 1 of 256"),
-        (llama(users=2), DraftShape(3), "2 users of 256 positions, the target 1"),
         (llama(refuse="guesses only"), DraftShape(3), "guesses only"),
-        (llama(parallel=4), DraftShape(1), "exact passes alone: 4 layers in parallel"),
     ],
 )
 def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
     from models.llama31_8b.tt.spec_decode import drafters
 
     monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
-    draft.mesh_shape = None
+    target = llama()
     with pytest.raises(ValueError, match=words):
-        drafters.ModelDrafter(draft).check(shape, engine(llama()))
+        drafters.ModelDrafter(draft).check(shape, mock.Mock(model=target, config=target.config))
 
 
 @pytest.mark.parametrize(
-    "target, window, words",
+    "users, window, shape, own, words",
     [
-        (llama(), 48, "window must be a multiple of 32 up to the cache's capacity of 256, got 48"),
-        (llama(), 288, "window must be .* got 288"),
-        (llama(users=9), 64, "1 to 8 users draft for themselves, got 9"),
+        (1, 48, DraftShape(3), True, "window must be a multiple of 32 up to the cache's capacity of 256, got 48"),
+        (9, 64, DraftShape(3), True, "1 to 8 users draft for themselves, got 9"),
+        (1, 64, DraftShape(3), False, "drafts for itself, not for another"),
+        (1, 64, DraftShape(3, 2), True, "drafts chains, not .*width=2"),
     ],
 )
-def test_what_no_model_drafts_for_itself(target, window, words):
-    from models.llama31_8b.tt.spec_decode.drafters import self_drafter
-
-    with pytest.raises(ValueError, match=words):
-        self_drafter(target, window)
-
-
-def test_a_model_drafts_chains_for_itself_alone(monkeypatch):
+def test_what_no_model_drafts_for_itself(monkeypatch, users, window, shape, own, words):
     from models.llama31_8b.tt.spec_decode import drafters
 
     monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
-    target = llama()
-    target.mesh_shape, target.with_attention = None, lambda attend: target
-    drafter = drafters.self_drafter(target, 64)
-    drafter.check(DraftShape(3), engine(target))
-    with pytest.raises(ValueError, match="drafts for itself, not for another"):
-        drafter.check(DraftShape(3), engine(llama()))
-    with pytest.raises(ValueError, match="drafts chains, not .*width=2"):
-        drafter.check(DraftShape(3, 2), engine(target))
+    target = llama(users)
+    with pytest.raises(ValueError, match=words):
+        drafter = drafters.self_drafter(target, window)
+        drafter.check(shape, mock.Mock(model=target if own else llama(), config=CONFIG))
