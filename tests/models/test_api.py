@@ -64,9 +64,7 @@ def test_settings_reach_the_attention():
     "options, prompts, words",
     [
         ({}, "a text", "no tokenizer: give token ids"),
-        ({"context": 8}, [[1] * 9], "user 0 has 9 tokens; the limit is 8"),
         ({"mesh": "3x1"}, [[1]], "no mesh 3x1"),
-        ({"draft": public.Draft("ngram", DraftShape(3, 2, grown=True))}, [[1]], "no confidence"),
         ({"attention": public.Attention("alspec", 48)}, [[1]], "48 is not a multiple"),
     ],
 )

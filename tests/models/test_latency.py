@@ -83,19 +83,6 @@ def test_a_cache_split_over_two_rows_and_what_a_pair_adds_by_hand():
     assert pair[1] == pytest.approx(pair[0] + 32 * 70)
 
 
-def test_latency_falls_with_the_hit_rate_and_grows_with_the_context():
-    for chips in (2, 4, 8):
-        for context in CONTEXTS:
-            series = [token_ns(context, i / 32, chips) for i in range(33)]
-            assert series == sorted(series, reverse=True)
-            assert series[0] > series[-1]
-            waits = [EXECUTED.receiver_ns(context, chips // 2, keys) for keys in (None, context // 2, context)]
-            assert 0 < waits[0] <= waits[1] <= waits[2] <= EXECUTED.sender_ns(context, chips // 2)
-    for rate, chips in [(None, n) for n in CHIP_COUNTS] + [(0.75, n) for n in (2, 4, 8)]:
-        series = [token_ns(context, rate, chips) for context in CONTEXTS]
-        assert series == sorted(set(series))
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -88,20 +88,26 @@ CAPACITY, LAYERS, NODES = 1024, 2, 16
 
 
 def launch_steps(mesh, precision: str, decode_sharding: str) -> int:
-    """In the worker: prefill, decode steps, choices of tokens and tree steps; the number of their programs."""
+    """In the worker: prefill, decode steps, choices of tokens and tree steps; of two rows that speculate a decode step
+    and the guard of its tokens. Returns the number of their programs."""
+    import torch
+
     from models.llama31_8b.generation.sampling import SamplingParams
     from models.llama31_8b.tt.sampling.top_k import Sampler
     from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
     from perf.footprint.mesh_build import build_model
 
+    if tuple(mesh.shape)[0] == 2:
+        # Of the sizes of test_tt_mesh.py, whose compiled kernels then serve here.
+        users, capacity, how = 8, 4096, {"decode_sharding": decode_sharding, "predictor": "budget"}
+        model = build_model(mesh, precision, users, capacity, LAYERS, 128, **how)
+        model.decode(model.step_inputs([0] * users, [capacity - 1] * users))
+        model.guard_tokens(model.put_integers(torch.zeros(1, users), "uint32"))
+        return mesh.num_program_cache_entries()
     model = build_model(mesh, precision, 1, CAPACITY, LAYERS, decode_sharding=decode_sharding)
     model.prefill([0] * 128, 0, CAPACITY - 128, last=True)
     logits = model.decode(model.step_inputs([0], [CAPACITY - 1]), gather_logits=False)
-    for sampling in (
-        SamplingParams(),
-        SamplingParams(0.7, top_k=20, top_p=0.9),
-        SamplingParams(0.7),
-    ):
+    for sampling in (SamplingParams(), SamplingParams(0.7, top_k=20, top_p=0.9), SamplingParams(0.7)):
         sampler = Sampler(mesh, model.mesh_shape, model.config, sampling)
         sampler(logits, sampler.uniforms([0.5]))
     for temperature in (0.0, 0.7):
@@ -109,69 +115,36 @@ def launch_steps(mesh, precision: str, decode_sharding: str) -> int:
     return mesh.num_program_cache_entries()
 
 
-def launch_speculation(mesh, decode_sharding: str) -> int:
-    """In the worker: a speculating decode step and the guard of its tokens. Of the sizes of test_tt_mesh.py,
-    whose compiled kernels then serve here."""
-    import torch
-
-    from perf.footprint.mesh_build import build_model
-
-    users, capacity, how = 8, 4096, {"decode_sharding": decode_sharding, "predictor": "budget"}
-    model = build_model(mesh, "performance", users, capacity, LAYERS, 128, **how)
-    model.decode(model.step_inputs([0] * users, [capacity - 1] * users))
-    model.guard_tokens(model.put_integers(torch.zeros(1, users), "uint32"))
-    return mesh.num_program_cache_entries()
-
-
-def with_default_buffer(mock_mesh, shape: tuple[int, int], cache: Path):
-    """A mock mesh with a kernel cache of its own and the runtime's own buffer for kernels, 69 KB a core: our programs
-    must fit. ttnn's kernels are empty, since those of the stand-in compiler do not all fit."""
-    variables = {"TT_METAL_CACHE": str(cache), EMPTY_STOCK_KERNELS: "1"}
-    return mock_mesh(shape, variables=variables, options={"worker_l1_size": 0})
-
-
-def check(cache: Path, programs: int, expected: set[str]) -> None:
-    """No kernel in the cache has such settings; expected: kernels that must be among them."""
-    found = settings_in(cache)
-    logger.info("{} programs; {}", programs, sorted(map(str, found)))
-    assert expected <= {settings.kernel for settings in found} and programs > 20
-    # By ttnn's products or ours.
-    assert {"bmm_large_block_zm_fused_bias_activation_metal2", "multiply"} & {s.kernel for s in found if s.products}
-    assert not [s for s in found if s.fidelity == "HiFi4" and s.float32 and s.products]
-    assert not [s for s in found if s.reuses]
-
-
 @pytest.mark.mock_mesh
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "precision, decode_sharding",
+    "shape, precision, decode_sharding",
     [
-        ("bfloat16", "interleaved"),  # a step that speculates is sharded, below
-        pytest.param("performance", "sharded", marks=pytest.mark.slow),
-        pytest.param("bfloat16", "sharded", marks=pytest.mark.slow),
-        pytest.param("performance", "interleaved", marks=pytest.mark.slow),
+        ((1, 1), "bfloat16", "interleaved"),
+        ((2, 2), "performance", "sharded"),
+        pytest.param((1, 1), "performance", "sharded", marks=pytest.mark.slow),
+        pytest.param((1, 1), "bfloat16", "sharded", marks=pytest.mark.slow),
+        pytest.param((1, 1), "performance", "interleaved", marks=pytest.mark.slow),
     ],
 )
-def test_no_step_multiplies_in_hifi4_with_float32(mock_mesh, tmp_path, precision, decode_sharding):
-    worker = with_default_buffer(mock_mesh, (1, 1), tmp_path)
+def test_no_step_multiplies_in_hifi4_with_float32(mock_mesh, tmp_path, shape, precision, decode_sharding):
+    """With a kernel cache of its own and the runtime's own buffer for kernels, 69 KB a core: our programs must fit.
+    ttnn's kernels are empty, since those of the stand-in compiler do not all fit."""
+    variables = {"TT_METAL_CACHE": str(tmp_path), EMPTY_STOCK_KERNELS: "1"}
+    worker = mock_mesh(shape, variables=variables, options={"worker_l1_size": 0})
     try:
         programs = worker.run(launch_steps, precision, decode_sharding, timeout=880)
     finally:
         worker.kill()
-    ours = {"compute", "calculator"}
+    found = settings_in(tmp_path)
+    logger.info("{} programs; {}", programs, sorted(map(str, found)))
+    ours = {"worker_compute", "output_compute"} if shape[0] == 2 else {"compute", "calculator"}
     ours |= {"worker_compute", "multiply", "rotate"} if decode_sharding == "sharded" else set()
-    check(tmp_path, programs, ours)
-
-
-@pytest.mark.mock_mesh
-@pytest.mark.timeout(900)
-def test_no_speculating_step_multiplies_in_hifi4_with_float32(mock_mesh, tmp_path):
-    worker = with_default_buffer(mock_mesh, (2, 2), tmp_path)
-    try:
-        programs = worker.run(launch_speculation, "sharded", timeout=880)
-    finally:
-        worker.kill()
-    check(tmp_path, programs, {"worker_compute", "output_compute", "multiply"})
+    assert ours <= {settings.kernel for settings in found} and programs > 20
+    # By ttnn's products or ours.
+    assert {"bmm_large_block_zm_fused_bias_activation_metal2", "multiply"} & {s.kernel for s in found if s.products}
+    assert not [s for s in found if s.fidelity == "HiFi4" and s.float32 and s.products]
+    assert not [s for s in found if s.reuses]
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,14 @@ class Spy:
 
 def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     """The sampled text eagerly and by a trace, and what was captured and replayed; a capture whose step fails, the
-    error and what the same generator writes after it; the text's first tokens again by the trace that was kept."""
+    error and what the same generator writes after it; the text's first tokens again by the trace that was kept; and a
+    text whose prefill compiles new programs, by either generator."""
     from models.llama31_8b.tt.generator import Generator
 
     model, _ = build(mesh, SMALLEST, capacity=64)
 
-    def run(generator, tokens):
-        found = generator.generate([prompt], max_new_tokens=tokens, sampling=params, eos_token_ids=())
+    def run(generator, tokens, text=prompt):
+        found = generator.generate([text], max_new_tokens=tokens, sampling=params, eos_token_ids=())
         return found.token_ids[0]
 
     def refuse():
@@ -77,9 +78,15 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     told |= {"replays": generator.replays, "eager replays": eager.replays, "calls": spy.calls}
     with Spy() as spy:
         told |= {"again": run(generator, 2), "warm up": generator.warm_up_tokens}
+    told |= {"again calls": spy.calls, "failing": failing.calls}
+    told["new programs"] = mesh.num_program_cache_entries() - programs
+    longer = [*prompt, *range(40)]
+    with Spy() as spy:
+        told["longer"] = [run(generator, 3, longer)]
         generator.release()
-    told["again calls"] = spy.calls
-    return told | {"failing": failing.calls, "new programs": mesh.num_program_cache_entries() - programs}
+    told["longer calls"] = spy.calls
+    told["longer"].append(run(eager, 3, longer))
+    return told
 
 
 GREEDY, DRAWN = SamplingParams(0.0), SamplingParams(1.5, top_k=30, seed=5)
@@ -104,7 +111,10 @@ def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device, par
     assert told["calls"] == {"begin": 1, "end": 1, "execute": replays}
     # A later call by the same sampling only replays, and draws the seed's numbers anew.
     assert told["again"] == told["eager"][:2] and told["warm up"] == 0
-    assert told["again calls"] == {"execute": 1, "release": 1}
+    assert told["again calls"] == {"execute": 1}
+    # What a new program keeps on the chip may lie where the trace writes: it is captured again.
+    assert told["longer calls"] == {"release": 2, "begin": 1, "end": 1, "execute": 1}
+    assert told["longer"][0] == told["longer"][1]
     assert told["error"] == "no room for the trace" and told["failing"] == {
         "begin": 1,
         "end": 1,

@@ -54,36 +54,19 @@ def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: i
         pytest.param((1, 1), 1, 32, 0.0, marks=pytest.mark.slow),
         ((1, 2), 1, 64, None),
         pytest.param((1, 8), 2, 32, 0.7, marks=pytest.mark.slow),
+        # Two rows speculate.
+        pytest.param((2, 1), 1, 16, 0.0, marks=pytest.mark.slow),
+        ((2, 2), 8, 16, 0.0),
+        pytest.param((2, 4), 1, 32, 0.0, marks=pytest.mark.slow),
     ],
     ids=lambda value: str(value).replace(", ", "x"),
 )
 def test_a_step_over_trees_builds_and_fits(mock_mesh, shape, users, nodes, temperature):
-    check(mock_mesh(shape), shape, users, nodes, temperature)
-
-
-@pytest.mark.mock_mesh
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "shape, users, nodes",
-    [
-        pytest.param((2, 1), 1, 16, marks=pytest.mark.slow),
-        ((2, 2), 8, 16),
-        pytest.param((2, 4), 1, 32, marks=pytest.mark.slow),
-    ],
-    ids=lambda value: str(value).replace(", ", "x"),
-)
-def test_a_step_over_trees_that_speculates_builds_and_fits(mock_mesh, shape, users, nodes):
-    check(mock_mesh(shape), shape, users, nodes, 0.0, CHUNK_SIZE)
-
-
-def check(
-    worker, shape: tuple[int, int], users: int, nodes: int, temperature: float | None, chunk_size: int | None = None
-) -> None:
-    found = worker.run(built, users, nodes, temperature, chunk_size, timeout=880)
+    chunk_size = CHUNK_SIZE if shape[0] == 2 else None
+    found = mock_mesh(shape).run(built, users, nodes, temperature, chunk_size, timeout=880)
     logger.info("{}x{}, {} users, {} nodes: {}", *shape, users, nodes, found)
-    assert found["result"] == (
-        (1, 1, users * nodes, LLAMA.vocab_size) if temperature is None else (users, 4 + 2 * nodes)
-    )
+    logits, verified = (1, 1, users * nodes, LLAMA.vocab_size), (users, 4 + 2 * nodes)
+    assert found["result"] == (logits if temperature is None else verified)
     assert found["programs"] > 20
     assert found["largest"][0] > 0 and found["l1_peak"] <= found["l1_size"]
 
