@@ -242,6 +242,9 @@ def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most)
     assert plan(options, prompt=most - 1, users=users).limit == most
     with pytest.raises(UserError, match=needs):
         plan(options, prompt=most, users=users)
+    drafted = DemoOptions(draft="ngram")
+    talk, nodes = plan(drafted, prompt=None, users=users), n150.chip_tree_nodes(drafted, users)
+    assert (talk.limit, talk.capacity) == (most - nodes, most), "a tree's nodes follow a full conversation"
     short = plan(DemoOptions(max_new_tokens=20), users=users)
     assert (short.capacity, short.limit, short.notice) == (128, LLAMA.max_position_embeddings, None)
 
@@ -256,26 +259,15 @@ def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most)
         (131072, 30000, 30017, 30080, 30017),
         (1030, 1000, None, 1056, 1030),  # whole tiles of a context that is not in blocks
         (50, 40, None, 64, 50),
+        (131072, None, None, 131072, 131072),  # a conversation
+        (131072, None, 300, 384, 300),
+        (131072, None, 20000, 20096, 20000),
     ],
 )
 def test_capacity_is_in_blocks_within_the_context(context, prompt, asked, capacity, limit):
     config = replace(LLAMA, max_position_embeddings=context)
     run = plan(DemoOptions(max_context=asked), (1, 2), prompt, config=config)
     assert (run.capacity, run.limit) == (capacity, limit)
-
-
-def test_a_conversation_takes_the_context_that_fits_or_the_one_asked_for():
-    asked = {None: 73088, 300: 300, 20000: 20000}
-    plans = {n: plan(DemoOptions(max_context=n), prompt=None) for n in asked}
-    assert {n: one.limit for n, one in plans.items()} == asked
-    assert [one.capacity for one in plans.values()] == [73088, 384, 20096]
-    assert [one.notice is None for one in plans.values()] == [False, True, True]
-    options = DemoOptions(draft="ngram")
-    drafted, nodes = plan(options, prompt=None), n150.chip_tree_nodes(options)
-    assert (drafted.limit, drafted.capacity) == (73088 - nodes, 73088), "a tree's nodes follow a full conversation"
-    assert plan(mesh=(1, 8), prompt=None).limit == LLAMA.max_position_embeddings
-    with pytest.raises(UserError, match="longest context that fits has 73088 positions"):
-        plan(DemoOptions(max_context=131072), prompt=None)
 
 
 def test_trees_take_positions_after_the_text_and_a_draft_model_takes_memory():

@@ -411,18 +411,23 @@ def served(
     }
 
 
-def built(mesh, users: int) -> dict[str, tuple[int, ...]]:
-    """Build each kind of step of two layers of Llama 3.1 8B on a mock mesh, whose two rows speculate; return what they
-    give."""
+def built(mesh, users: int, decode_sharding: str) -> dict[str, tuple[int, ...]]:
+    """Build each kind of step of two layers of Llama 3.1 8B on a mock mesh, whose two rows speculate, a prompt's chunk
+    after cached ones, and where attention is exact a step over trees; return what they give."""
     from models.llama31_8b.serving.draws import Draw
     from models.llama31_8b.serving.mesh_engine import MeshEngine
     from perf.footprint.mesh_build import build_model
 
-    chunk_size = 128 if tuple(mesh.shape)[0] == 2 else None
-    engine = MeshEngine(build_model(mesh, "performance", users, 4096, 2, chunk_size, cache_blocks=70))
-    rows = torch.arange(users)
+    capacity, chunk_size = 4096, 128 if tuple(mesh.shape)[0] == 2 else None
+    how = {"decode_sharding": decode_sharding, "cache_blocks": 70}
+    model = build_model(mesh, "performance", users, capacity, 2, chunk_size, **how)
+    engine, rows = MeshEngine(model), torch.arange(users)
     pages = (torch.arange(users * 64).view(users, 64) % 69 + 1).int()
     found = {"logits": engine.decode(rows, rows + 100, pages)}
     for name, params in (("greedy", SamplingParams()), ("drawn", SamplingParams(0.7, top_k=20, top_p=0.9))):
         found[name] = engine.sample(rows, rows + 100, pages, [Draw(params, 0.5)] * users)
+    found["prefill"] = model.prefill([0] * 128, users - 1, capacity - 128, last=True)
+    if chunk_size is None and users <= 8:
+        walk = torch.arange(4).repeat(users, 1)
+        found["tree"] = model.decode(model.tree_inputs(walk, [8] * users, walk, torch.full_like(walk, 3)))
     return {name: tuple(step.shape) for name, step in found.items()}

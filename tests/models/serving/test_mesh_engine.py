@@ -46,17 +46,20 @@ def test_a_pair_that_guesses_serves_the_same_texts(sim_mesh, tmp_path):
 
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize(
-    "shape, users",
+    "shape, users, decode_sharding",
     [
-        ((1, 1), 32),
-        pytest.param((1, 1), 8, marks=pytest.mark.slow),
-        pytest.param((1, 2), 8, marks=pytest.mark.slow),
-        pytest.param((1, 4), 1, marks=pytest.mark.slow),
-        pytest.param((1, 8), 32, marks=pytest.mark.slow),
-        pytest.param((2, 1), 8, marks=pytest.mark.slow),
-        pytest.param((2, 4), 8, marks=pytest.mark.slow),
+        ((1, 1), 4, "sharded"),
+        pytest.param((1, 1), 32, "interleaved", marks=pytest.mark.slow),
+        pytest.param((1, 2), 8, "interleaved", marks=pytest.mark.slow),
+        pytest.param((1, 4), 1, "sharded", marks=pytest.mark.slow),
+        pytest.param((1, 8), 32, "interleaved", marks=pytest.mark.slow),
+        pytest.param((2, 1), 8, "interleaved", marks=pytest.mark.slow),
+        pytest.param((2, 2), 2, "sharded", marks=pytest.mark.slow),
+        pytest.param((2, 4), 8, "interleaved", marks=pytest.mark.slow),
     ],
 )
-def test_steps_of_llama_8b_are_built(mock_mesh, shape, users):
-    found = mock_mesh(shape).run(built, users, timeout=1400)
+def test_steps_of_llama_8b_with_pages_are_built(mock_mesh, shape, users, decode_sharding):
+    found = mock_mesh(shape).run(built, users, decode_sharding, timeout=1400)
     assert found["logits"] == (1, 1, users, 128256) and found["greedy"] == found["drawn"] == (1, users)
+    assert found["prefill"] == (1, 1, 32, 128256)
+    assert found.get("tree", (1, 1, users * 4, 128256)) == (1, 1, users * 4, 128256)

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draft shapes, vocabulary checks, n-gram look-up, and layer-parallel strategies."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,10 +9,7 @@ from hypothesis import strategies as st
 from models.llama31_8b.spec_decode import draft_settings as fuzzy
 from models.llama31_8b.spec_decode.draft_settings import (
     DraftShape,
-    VocabularyMismatchError,
-    check_vocabularies,
 )
-from tests.models.spec_decode import speculation_models as small
 
 
 def spans(groups):

@@ -8,7 +8,6 @@ import torch
 from models.llama31_8b.checkpoint.load import load_state_dict, read_config
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.mesh import MeshError, MeshShape
-from models.llama31_8b.tt.precision import bytes_of
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings, SpeculationError
 from models.llama31_8b.tt.weights import HostWeights
 from tests.support.gguf_files import untied, write_hf_folder
@@ -41,11 +40,6 @@ def test_the_guess_is_by_a_budget_unless_told_otherwise():
     for wrong in ({"predictor": "ends", "budget": 0.9}, {"policy": "exact", "budget": 0.9}, {"predictor": "middle"}):
         with pytest.raises(ValueError, match="predictor"):
             AttentionSettings(**{"policy": "alspec"} | wrong)
-
-
-def test_bytes_are_those_of_whole_tiles():
-    assert [bytes_of(1024, t) for t in ("bfloat16", "bfloat8_b", "bfloat4_b")] == [2048, 1088, 576]
-    assert bytes_of(1025, "bfloat8_b") == 2 * 1088
 
 
 LLAMA = preset("llama-3.1-8b")

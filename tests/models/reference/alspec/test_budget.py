@@ -13,8 +13,6 @@ from models.llama31_8b.reference.alspec.budget import BudgetGuess, running_avera
 from models.llama31_8b.reference.alspec.policies import (
     ALSpecAttention,
     ExactAttention,
-    SinkAttention,
-    StaticAttention,
 )
 from models.llama31_8b.reference.model.attention import ManyQueries, OneQuery, Segments
 from models.llama31_8b.reference.model.model import ReferenceLlama
@@ -253,25 +251,3 @@ def test_weights_are_forgotten_where_the_last_pass_was_not_the_step_before(model
     policy.reset()
     model.forward(tokens[:, 7:8], mine, policy=policy)
     assert not any(follows(whole, weights.known(0, 0, user)) for user in range(mine.batch))
-
-
-@pytest.mark.parametrize("policy", [ExactAttention, SinkAttention, StaticAttention])
-def test_only_verified_attention_has_a_budget(policy):
-    with pytest.raises(ValueError, match="has no verified steps for a budget to go by"):
-        policy(RANGE)
-
-
-@pytest.mark.parametrize("budget", [0, 1, -0.5, 2.0, float("nan"), True, "much"])
-def test_what_is_no_budget_is_named(budget):
-    with pytest.raises(ValueError, match=f"budget must be a number between 0 and 1, got {budget!r}"):
-        GuessRange.by_budget(32, budget)
-
-
-def test_where_no_budget_goes_is_named():
-    with pytest.raises(ValueError, match="a budget of tiles of 32 keys beside a tail's alignment of 8"):
-        GuessRange(32, 32, 8, budget=0.5)
-
-
-def test_a_budget_bypasses_as_both_ends_do():
-    for chunk in (32, 128, 256):
-        assert GuessRange.by_budget(chunk).bypass_below == GuessRange.both_ends(chunk).bypass_below == 2 * chunk

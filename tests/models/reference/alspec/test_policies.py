@@ -106,16 +106,19 @@ BAD_POLICIES = [
     (lambda: ALSpecAttention(-0.1), r"threshold must be a number >= 0.*got -0.1"),
     (lambda: ALSpecAttention(math.nan), "got nan"),
     (lambda: ALSpecAttention("0.1"), "got '0.1'"),
-    (lambda: ALSpecAttention(True), "got True"),
     (lambda: ExactAttention(0), "chunk_size must be a positive integer, got 0"),
     (lambda: ExactAttention(32 * 10**19), "chunk_size must be at most 1073741824, got 3200"),
-    (lambda: SinkAttention(-128), "got -128"),
     (lambda: SinkAttention(12.5), "got 12.5"),
     (lambda: GuessRange.both_ends(128, 0), "tail_alignment must be a positive integer, got 0"),
     (lambda: ExactAttention(100), "chunk_size 100 is not a multiple of tail_alignment 32"),
     (lambda: GuessRange(16, 24, 16), "last 24 is not a multiple of the tail's alignment 16"),
     (lambda: GuessRange(0, 32), "first must be a positive integer, got 0"),
     (lambda: StaticAttention(128, [-1, 2]), r"layers must be 0 or more, got \[-1, 2\]"),
+    (lambda: GuessRange.by_budget(32, 1), "budget must be a number between 0 and 1, got 1"),
+    (lambda: GuessRange.by_budget(32, math.nan), "budget must be a number between 0 and 1, got nan"),
+    (lambda: GuessRange(32, 32, 8, budget=0.5), "a budget of tiles of 32 keys beside a tail's alignment of 8"),
+    *((lambda of=of: of(GuessRange.by_budget(32)), "no verified steps") for of in (ExactAttention, SinkAttention)),
+    (lambda: StaticAttention(GuessRange.by_budget(32)), "has no verified steps for a budget to go by"),
 ]
 
 

@@ -144,14 +144,6 @@ def test_views_share_storage_and_lengths(model: ReferenceLlama) -> None:
         cache.view([1, 1])
 
 
-def test_groups_of_one_layer_equal_sequential_execution(model: ReferenceLlama) -> None:
-    tokens = torch.tensor([random_tokens(5)])
-    cache = filled(model, 40)
-    plain = model.forward(tokens, cache.clone(), logits="all")
-    assert torch.equal(model.forward(tokens, cache.clone(), layer_groups=[[0], [1], [2]], logits="all"), plain)
-    assert not torch.allclose(model.forward(tokens, cache.clone(), layer_groups=[[0], [1, 2]], logits="all"), plain)
-
-
 def test_a_group_feeds_its_first_hidden_state_to_all_its_attentions() -> None:
     """EasySpec's algorithm 2 on two layers, from the model's own parts at one position (attention = its
     value)."""
