@@ -10,7 +10,7 @@ import pytest
 
 from models.llama31_8b.demo.__main__ import main as command
 from models.llama31_8b.demo.options import DemoOptions, flag_of, parse, table
-from tests.support.gguf_files import edit_json, write_gguf, write_hf_folder
+from tests.support.gguf_files import write_hf_folder
 from tests.support.machines import refused
 
 
@@ -117,22 +117,6 @@ def test_prompt_files(tmp_path, capsys, no_model):
 def test_a_conversation_gives_no_object(capsys, no_model, terminal):
     terminal()
     assert refused(capsys, "--device", "cpu", "--json", prompt=None).startswith("--json needs a prompt")
-
-
-def test_models_that_cannot_be_loaded(tmp_path, capsys, monkeypatch):
-    """One of each kind of error; tests/models/checkpoint has the others."""
-    monkeypatch.setenv("LLAMA_ALSPEC_CACHE", str(tmp_path / "cache"))
-    write_gguf(tmp_path / "cut.gguf")
-    (tmp_path / "cut.gguf").write_bytes((tmp_path / "cut.gguf").read_bytes()[:-1000])
-    write_hf_folder(tmp_path / "foreign")
-    edit_json(tmp_path / "foreign" / "config.json", architectures=["GemmaForCausalLM"])
-    for model, message in {
-        "absent": "no model {}: neither a folder, nor a .gguf file",
-        "cut.gguf": "{} is a truncated or damaged GGUF file",
-        "foreign": "{}/config.json: architecture 'GemmaForCausalLM' is not supported",
-    }.items():
-        path = str(tmp_path / model)
-        assert refused(capsys, "--model", path).startswith(message.format(path)), model
 
 
 def test_requests_the_model_cannot_meet(tmp_path, capsys):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cache, chunked prefill, batches, token trees and layer groups of the reference model; logits of transformers."""
+"""Blocks of queries, token trees and layer groups of the reference model, what it refuses, and transformers' logits."""
 
 import pytest
 import torch
@@ -32,19 +32,6 @@ def filled(model: ReferenceLlama, *lengths: int, capacity: int = 200) -> KVCache
     return cache
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 64, 150])
-def test_prefill_in_chunks_equals_prefill_at_once(model: ReferenceLlama, chunk: int) -> None:
-    prompt = random_tokens(150)
-    once, pieces = model.new_cache(1), model.new_cache(1)
-    seen = []
-    expected = model.prefill([prompt], once, chunk_size=150)
-    logits = model.prefill([prompt], pieces, chunk_size=chunk, progress=lambda done, total: seen.append((done, total)))
-    torch.testing.assert_close(logits, expected, rtol=0, atol=TOLERANCE)
-    for a, b in zip(pieces.keys + pieces.values, once.keys + once.values):
-        torch.testing.assert_close(a[:, :, :150], b[:, :, :150], rtol=0, atol=TOLERANCE)
-    assert seen[-1] == (150, 150) and len(seen) == -(-150 // chunk)
-
-
 def test_blocks_of_queries_equal_one_block(model: ReferenceLlama, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = torch.tensor([random_tokens(23, seed=5)])
     parents = [-1, 0, 0, 1, 1, 2, 5, 5, 3] + [8] * 14
@@ -58,21 +45,6 @@ def test_blocks_of_queries_equal_one_block(model: ReferenceLlama, monkeypatch: p
             patch.setattr(step_module, "QUERY_BLOCK", 5)
             blocked = model.forward(tokens, filled(model, 60), policy=policy, tree=tree, logits="all")
         torch.testing.assert_close(blocked, expected, rtol=0, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("policy", [None, ExactAttention(FINE), SinkAttention(FINE)], ids=["dense", "exact", "sink"])
-def test_a_batch_equals_its_users_one_by_one(model: ReferenceLlama, policy) -> None:
-    lengths = [50, 50, 3, 90, 31, 32]
-    cache = filled(model, *lengths)
-    tokens = torch.tensor([random_tokens(4, seed=30 + i) for i in range(len(lengths))])
-    singles = [cache.user(user).clone() for user in range(len(lengths))]
-    for width in (1, 3):  # a decode step, then three tokens at once
-        part, tokens = tokens[:, :width], tokens[:, width:]
-        together = model.forward(part, cache, policy=policy, logits="all")
-        for user, single in enumerate(singles):
-            alone = model.forward(part[user : user + 1], single, policy=policy, logits="all")
-            torch.testing.assert_close(together[user : user + 1], alone, rtol=0, atol=TOLERANCE)
-    assert cache.lengths.tolist() == [n + 4 for n in lengths]
 
 
 PARENTS = [-1, 0, 0, 1, 1, 2, -1, 6, 5, 5, 3]
@@ -91,57 +63,6 @@ def test_tree_nodes_equal_their_paths_decoded_one_by_one(model: ReferenceLlama, 
             for ancestor in path_to(PARENTS, node):
                 alone = model.forward(nodes[user, ancestor].view(1, 1), single, policy=policy)
             torch.testing.assert_close(logits[user, node], alone[0, 0], rtol=0, atol=TOLERANCE)
-
-
-def test_keep_commits_an_accepted_path_in_order(model: ReferenceLlama) -> None:
-    cache = filled(model, 70, 41)
-    before = cache.user(0).clone()
-    nodes = torch.tensor([random_tokens(len(PARENTS), seed=20), random_tokens(len(PARENTS), seed=21)])
-    model.forward(nodes, cache, tree=TokenTree.from_parents(PARENTS), commit=False, logits="none")
-    assert cache.lengths.tolist() == [70, 41]
-    path = path_to(PARENTS, 9)
-    cache.keep(0, path)
-    cache.keep(1, [])
-    assert cache.lengths.tolist() == [74, 41]
-    for node in path:
-        model.forward(nodes[0, node].view(1, 1), before)
-    for kept, chain in zip(cache.keys + cache.values, before.keys + before.values):
-        torch.testing.assert_close(kept[:1, :, :74], chain[:, :, :74], rtol=0, atol=TOLERANCE)
-    with pytest.raises(ValueError, match=r"below the 0 written ones, got \[0\]"):
-        cache.keep(1, [0])
-
-
-def test_truncate_then_decode_equals_never_having_decoded(model: ReferenceLlama) -> None:
-    cache, fresh = filled(model, 30, 30), filled(model, 30, 30)
-    model.forward(torch.tensor([[1, 2, 3], [4, 5, 6]]), cache)
-    cache.truncate([30, 30])
-    token = torch.tensor([[7], [8]])
-    assert torch.equal(model.forward(token, cache), model.forward(token, fresh))
-    cache.truncate(5)
-    assert cache.lengths.tolist() == [5, 5]
-    with pytest.raises(ValueError, match=r"cannot truncate committed lengths \[5, 5\] to \[6, 5\]"):
-        cache.truncate([6, 5])
-
-
-def test_views_share_storage_and_lengths(model: ReferenceLlama) -> None:
-    cache = filled(model, 12, 30, 7)
-    view = cache.view([2, 0])
-    assert view.lengths.tolist() == [7, 12]
-    model.forward(torch.tensor([[1], [2]]), view, policy=ExactAttention(GuessRange.both_ends(4, 1)))
-    assert cache.lengths.tolist() == [13, 30, 8]
-    copy = view.clone()
-    copy.truncate(1)
-    assert cache.lengths.tolist() == [13, 30, 8] and copy.lengths.tolist() == [1, 1]
-    swapped = cache.view([2, 1, 0])
-    assert swapped.lengths.tolist() == [8, 30, 13]
-    expected = model.forward(torch.tensor([[5]]), cache.user(2).clone())
-    torch.testing.assert_close(
-        model.forward(torch.tensor([[5], [6], [7]]), swapped)[:1], expected, rtol=0, atol=TOLERANCE
-    )
-    with pytest.raises(IndexError, match="user 3 is outside this cache of 3 users"):
-        cache.user(3)
-    with pytest.raises(ValueError, match="distinct users"):
-        cache.view([1, 1])
 
 
 def test_a_group_feeds_its_first_hidden_state_to_all_its_attentions() -> None:
@@ -199,30 +120,29 @@ def test_bad_forward_arguments_are_named_and_change_nothing(model: ReferenceLlam
     assert cache.lengths.tolist() == [90]
 
 
-def test_bad_prompts_are_named_before_any_work(model: ReferenceLlama) -> None:
+# Calls with an empty cache of two users and 50 positions.
+BAD_CACHED = [
+    (lambda model, cache: model.prefill([[1], [2] * 51], cache), "user 1 has 51 tokens; the limit is 50"),
+    (lambda model, cache: model.prefill([[1], []], cache), "prompt of user 1 is empty"),
+    (lambda model, cache: model.prefill([[1], [100]], cache), "token id 100 is outside"),
+    (lambda model, cache: model.prefill([[1]], cache), "1 prompts for a cache of 2 users"),
+    (lambda model, cache: model.prefill([[1], [1]], cache, chunk_size=0), "chunk_size must be at least 1, got 0"),
+    (lambda model, cache: model.new_cache(1, 257), "cache capacity 257 exceeds the context of tiny: 256"),
+    (lambda model, cache: model.new_cache(0), "got batch 0 and capacity 256"),
+    (lambda model, cache: cache.commit(1), r"lengths would be \[1, 1\], written are \[0, 0\]"),
+    (lambda model, cache: cache.keep(1, [0]), r"below the 0 written ones, got \[0\]"),
+    (lambda model, cache: cache.truncate([1, 0]), r"cannot truncate committed lengths \[0, 0\] to \[1, 0\]"),
+    (lambda model, cache: cache.view([1, 1]), "distinct users"),
+    (lambda model, cache: cache.user(2), "user 2 is outside this cache of 2 users"),
+]
+
+
+@pytest.mark.parametrize("call, message", BAD_CACHED)
+def test_bad_prompts_and_places_are_named_before_any_work(model: ReferenceLlama, call, message: str) -> None:
     cache = model.new_cache(2, 50)
-    with pytest.raises(ContextLengthError, match="user 1 has 51 tokens; the limit is 50"):
-        model.prefill([[1], [2] * 51], cache)
-    with pytest.raises(ValueError, match="prompt of user 1 is empty"):
-        model.prefill([[1], []], cache)
-    with pytest.raises(ValueError, match="token id 100 is outside"):
-        model.prefill([[1], [100]], cache)
-    with pytest.raises(ValueError, match="1 prompts for a cache of 2 users"):
-        model.prefill([[1]], cache)
-    with pytest.raises(ValueError, match="chunk_size must be at least 1, got 0"):
-        model.prefill([[1], [1]], cache, chunk_size=0)
+    with pytest.raises((ValueError, IndexError, ContextLengthError), match=message):
+        call(model, cache)
     assert cache.lengths.tolist() == [0, 0]
-
-
-def test_bad_caches_are_named(model: ReferenceLlama) -> None:
-    with pytest.raises(ContextLengthError, match="cache capacity 257 exceeds the context of tiny: 256"):
-        model.new_cache(1, 257)
-    with pytest.raises(ValueError, match="got batch 0 and capacity 256"):
-        model.new_cache(0)
-    with pytest.raises(ValueError, match="got batch 1 and capacity 0"):
-        model.new_cache(1, 0)
-    with pytest.raises(ValueError, match=r"lengths would be \[1\], written are \[0\]"):
-        model.new_cache(1).commit(1)
 
 
 def test_bfloat16_follows_float32(model: ReferenceLlama) -> None:
