@@ -27,17 +27,17 @@ class Counted(AttentionStatistics):
         return self.layers
 
 
-def report(turns=1, decoded=(30, 2.0), run=LLAMA, whole=LLAMA, statistics=True, warm_up=None, threads=None, **options):
-    """Of 40,000 cached tokens, 100 prefilled in 0.5 s. decoded: tokens and seconds; both of all `turns`."""
-    result = GenerationResult([[0]], ["length"], 100 // turns, 0.5 / turns, decoded[0] // turns, decoded[1] / turns)
+def report(decoded=(30, 2.0), run=LLAMA, whole=LLAMA, warm_up=None, **options):
+    """Of 40,000 cached tokens, 100 prefilled in 0.5 s. decoded: tokens and seconds."""
+    result = GenerationResult([[0]], ["length"], 100, 0.5, *decoded)
     session = SimpleNamespace(
         checkpoint=Checkpoint(run, None, "m", None, whole),
         options=DemoOptions(**{"attention": "alspec", "chunk_size": 256, "predictor": "ends", **options}),
-        statistics=Counted([50, 0, 3], [10, 10, 3], [0, 0, 3], [0, 10, 3]) if statistics is True else statistics,
+        statistics=Counted([50, 0, 3], [10, 10, 3], [0, 0, 3], [0, 10, 3]),
         warm_up=warm_up,
-        threads=threads,
+        threads=None,
     )
-    return RunReport(session, [result] * turns, 40000)
+    return RunReport(session, [result], 40000)
 
 
 def shown(report: RunReport, width: int = 80) -> str:
@@ -97,13 +97,3 @@ def test_steps_that_compile_are_left_out_of_the_rate_and_said():
     assert told["time_to_first_token_s"] == 0.5 and told["decode_tokens_per_s"] == pytest.approx(70)
     only = report(decoded=(2, 1.6), warm_up=(2, 1.6))
     assert only.decode_tokens_per_s is None and "no token  (0 tokens; the first 2" in shown(only, width=120)
-
-
-def test_a_run_that_compiles_nothing_leaves_nothing_out():
-    text = shown(report(threads=2))
-    assert "after 0.50 s" in text and "compil" not in text and "(30 tokens, 2 threads)" in text
-    turns = report(turns=2)
-    assert "first token" not in shown(turns), "several turns have no one first token"
-    told = turns.to_dict()
-    assert (told["warm_up_tokens"], told["warm_up_s"], told["time_to_first_token_s"]) == (0, 0.0, None)
-    assert (told["prefill_tokens"], told["decode_tokens"], told["decode_tokens_per_s"]) == (100, 30, 15)

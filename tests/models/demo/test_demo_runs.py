@@ -59,13 +59,16 @@ def test_json_schema(model, capsys):
 
 
 def test_text_is_streamed_before_the_report(model, capsys):
-    expected = run_json(capsys, model, *SMALL)["text"]
-    assert cli.main(["--model", model, *SMALL]) == 0
+    drafted = [*SMALL, "--max-new-tokens", "20", "--draft", "ngram", "--no-adapt", "--threshold", "0.5"]
+    expected = run_json(capsys, model, *drafted)["text"]
+    assert cli.main(["--model", model, *drafted]) == 0
     out = capsys.readouterr().out
     assert out.startswith(expected)
     report = out[len(expected) :]
     for word in ("prefill", "decode", "hit rate by layer", "bypassed", "projected tokens/s", "131,072 tokens"):
         assert word in report, word
+    assert "mean acceptance length" in report and "tokens per step" in report
+    assert re.search(r"time per step +drafting \d+%, (calibrating \d+%, )?verifying \d+%", report)
 
 
 def test_thresholds_between_exact_attention_and_every_guess(model, capsys):

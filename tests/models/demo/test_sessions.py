@@ -254,25 +254,17 @@ def on_cpu(folder, **options) -> Conversation:
     return Conversation(ReferenceSession(loaded, chosen, chat=True))
 
 
-def test_an_interrupted_reply_stays_in_the_conversation(folder, capsys):
-    talk = on_cpu(folder)
-    printer = Interrupting(talk.session.checkpoint, 3, signals=False)
-    talk.reply("the end", printer)
-    assert talk.messages[1]["content"] == talk.session.checkpoint.tokenizer.decode(printer.said) and not talk.results
-    assert talk.session.policy.statistics.step_count == 0, "what has no result counts nowhere"
-    assert len(talk.cached_ids) == talk.session.cached
-    talk.reply("go on", TextPrinter(talk.session.checkpoint, None))
-    assert len(talk.messages) == 4 and len(talk.results) == 1
-
-
-def test_a_reply_stopped_by_ctrl_c_counts_in_every_figure(folder):
-    """It ends at its next token: hits, misses and speeds are of the same tokens."""
+@pytest.mark.parametrize("signals", [True, False], ids=["at its next token", "at once"])
+def test_an_interrupted_reply_counts_as_its_result_does(folder, signals):
+    """It ends at its next token, and hits, misses and speeds are of the same tokens; or at once, and counts nowhere."""
     talk, before = on_cpu(folder), signal.getsignal(signal.SIGINT)
-    talk.reply("the 12 and the end " * 10, Interrupting(talk.session.checkpoint, 1, signals=True))
-    (result,) = talk.results
-    assert len(result.token_ids[0]) == 1 and talk.session.policy.statistics.step_count == result.decode_tokens == 0
+    printer = Interrupting(talk.session.checkpoint, 3, signals)
+    talk.reply("the 12 and the end " * 10, printer)
+    assert talk.messages[1]["content"] == talk.session.checkpoint.tokenizer.decode(printer.said)
+    assert len(talk.results) == int(signals) and len(talk.cached_ids) == talk.session.cached
     assert signal.getsignal(signal.SIGINT) is before
     talk.reply("go on", TextPrinter(talk.session.checkpoint, None))
+    assert len(talk.messages) == 4 and len(talk.results) == 1 + int(signals)
     assert talk.session.policy.statistics.step_count == sum(result.decode_tokens for result in talk.results)
 
 

@@ -3,7 +3,8 @@
 """The generator's traces on the simulated chip: captured once, replayed to the end and in a later text, which are the
 eager ones."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import pytest
@@ -12,42 +13,30 @@ from models.llama31_8b.generation.sampling import SamplingParams
 from tests.support.tt_programs import GRID, SMALLEST, build, prompt
 
 
-class Spy:
-    """Counts the calls of ttnn's trace functions and lets them through; `step` runs while a trace is captured."""
+@contextmanager
+def spied(refuse: bool = False) -> Iterator[dict[str, int]]:
+    """Yield how often ttnn's trace functions are called, counted at the end. refuse: a step raises while it is
+    captured."""
+    import ttnn
 
-    def __init__(self, step=None) -> None:
-        import ttnn
+    from models.llama31_8b.tt import generator
 
-        from models.llama31_8b.tt import generator
+    names = ("begin_trace_capture", "end_trace_capture", "execute_trace", "release_trace")
+    calls: dict[str, int] = {}
+    step = generator.decode_and_choose
+    with ExitStack() as stack:
+        spies = {name: stack.enter_context(mock.patch.object(ttnn, name, wraps=getattr(ttnn, name))) for name in names}
 
-        self.calls: dict[str, int] = {}
-        self._step, self._real_step, self._capturing = step, generator.decode_and_choose, False
-        self._patches = [mock.patch.object(generator, "decode_and_choose", self._any_step)]
-        for name in ("begin_trace_capture", "end_trace_capture", "execute_trace", "release_trace"):
-            self._patches.append(mock.patch.object(ttnn, name, self._counted(name, getattr(ttnn, name))))
+        def refused(*arguments):
+            output = step(*arguments)
+            if spies["begin_trace_capture"].call_count > spies["end_trace_capture"].call_count:
+                raise RuntimeError("no room for the trace")
+            return output
 
-    def _counted(self, name, function):
-        def call(*arguments, **named):
-            self.calls[name.partition("_")[0]] = self.calls.get(name.partition("_")[0], 0) + 1
-            self._capturing = name == "begin_trace_capture" or (self._capturing and name != "end_trace_capture")
-            return function(*arguments, **named)
-
-        return call
-
-    def _any_step(self, *arguments):
-        output = self._real_step(*arguments)
-        if self._capturing and self._step is not None:
-            self._step()
-        return output
-
-    def __enter__(self):
-        self._stack = ExitStack()
-        for patch in self._patches:
-            self._stack.enter_context(patch)
-        return self
-
-    def __exit__(self, *error):
-        self._stack.close()
+        if refuse:
+            stack.enter_context(mock.patch.object(generator, "decode_and_choose", refused))
+        yield calls
+        calls |= {name.partition("_")[0]: spy.call_count for name, spy in spies.items() if spy.called}
 
 
 def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
@@ -62,29 +51,26 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
         found = generator.generate([text], max_new_tokens=tokens, sampling=params, eos_token_ids=())
         return found.token_ids[0]
 
-    def refuse():
-        raise RuntimeError("no room for the trace")
-
     generator, eager = (Generator(model, prefill_chunk=32, keep_trace=True, trace=trace) for trace in (True, False))
     told = {"eager": run(eager, new_tokens), "why": (generator.why_eager, eager.why_eager)}
     programs = mesh.num_program_cache_entries()
-    with Spy(refuse) as failing:
+    with spied(refuse=True) as failing:
         try:
             run(generator, 3)
         except RuntimeError as error:
             told["error"] = str(error)
-    with Spy() as spy:
+    with spied() as calls:
         told["traced"] = run(generator, new_tokens)
-    told |= {"replays": generator.replays, "eager replays": eager.replays, "calls": spy.calls}
-    with Spy() as spy:
+    told |= {"replays": generator.replays, "eager replays": eager.replays, "calls": calls}
+    with spied() as calls:
         told |= {"again": run(generator, 2), "warm up": generator.warm_up_tokens}
-    told |= {"again calls": spy.calls, "failing": failing.calls}
+    told |= {"again calls": calls, "failing": failing}
     told["new programs"] = mesh.num_program_cache_entries() - programs
     longer = [*prompt, *range(40)]
-    with Spy() as spy:
+    with spied() as calls:
         told["longer"] = [run(generator, 3, longer)]
         generator.release()
-    told["longer calls"] = spy.calls
+    told["longer calls"] = calls
     told["longer"].append(run(eager, 3, longer))
     return told
 
