@@ -52,7 +52,6 @@ def test_attaching_names_the_model_that_cannot_be_served() -> None:
 @pytest.mark.parametrize(
     "settings,message",
     [
-        ({"threshold": -0.1}, "threshold must be a number >= 0.*-0.1"),
         ({"chunk_size": 48}, "chunk_size 48 is not a multiple of tail_alignment 32"),
         ({"budget": 0.9, "chunk_size": GuessRange(16, 16, 16)}, "budget 0.9 beside GuessRange"),
         ({"step_tokens": 0}, "step_tokens must be a positive integer, got 0"),
