@@ -193,28 +193,32 @@ def test_a_users_sampled_text_does_not_depend_on_its_neighbours(name):
 
 
 @pytest.mark.parametrize("name", ["plain", *FEW])
-def test_a_conversation_continues_after_its_cache(name):
+def test_conversations_continue_after_their_caches(name):
     """Each turn computes what is new; one may be cut back, as when a chat template renders it otherwise."""
     drafter, shape = (None, CHAIN) if name == "plain" else DRAFTS[name]("ordinary")
     done: list[int] = []
     engine = TorchEngine(model(), capacity=256, on_prefill=lambda _, total: done.append(total))
-    generator, held = Generator(engine, drafter, shape), []
+    generator, held = Generator(engine, drafter, shape), [[], []]
     for turn in range(3):
-        new = small.prompts(1, 12, seed=50 + turn)[0]
-        result = generator.generate([new], max_new_tokens=10, eos_token_ids=(), context=[held])
-        text = [*held, *new]
-        assert result.token_ids == plain([text], max_new_tokens=10).token_ids and done[-1] == 12
-        held = generator.cached_ids(0)
-        assert held == [*text, *result.token_ids[0]][:-1]
-        held = held[: len(held) - 3 * turn]
+        new = [small.prompts(1, length, seed=50 + length + turn)[0] for length in (12, 20)]
+        result = generator.generate(new, max_new_tokens=10, eos_token_ids=(), context=held)
+        texts = [[*ids, *more] for ids, more in zip(held, new, strict=True)]
+        assert result.token_ids == plain(texts, max_new_tokens=10).token_ids and done[-1] == 12 + 20
+        held = [generator.cached_ids(user) for user in range(2)]
+        assert held == [[*text, *ids][:-1] for text, ids in zip(texts, result.token_ids, strict=True)]
+        held = [ids[: len(ids) - (3 + user) * turn] for user, ids in enumerate(held)]
+    first, second = held
     for context, words in (
-        ([[-1, 2]], "user 0 has 2 tokens, of which the cache holds the first 0"),
-        ([[*held, -1]], f"user 0 has {len(held) + 1} tokens, of which the cache holds the first {len(held)}"),
-        ([held, []], "1 prompts for the contexts of 2 users"),
+        ([first, [-1, 2]], "user 1 has 2 tokens, of which the cache holds the first 0"),
+        (
+            [[*first, -1], second],
+            f"user 0 has {len(first) + 1} tokens, of which the cache holds the first {len(first)}",
+        ),
+        ([first], "2 prompts for the contexts of 1 users"),
     ):
         with pytest.raises(ValueError, match=words):
-            generator.generate([[4]], max_new_tokens=2, context=context)
-    assert generator.cached_ids(0)[: len(held)] == held, "refused before any work"
+            generator.generate([[4], [4]], max_new_tokens=2, context=context)
+    assert generator.cached_ids(0)[: len(first)] == first, "refused before any work"
 
 
 def test_what_an_interrupted_round_leaves_can_be_continued():
