@@ -14,19 +14,14 @@ from models.llama31_8b.reference.load import load_model
 from tests.support.gguf_files import untied, write_gguf, write_hf_folder
 
 
-@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("shards, dtype", [(1, torch.float32), (3, torch.bfloat16)])
 @pytest.mark.parametrize("tied", [False, True])
-def test_state_dict_of_a_folder(tmp_path, shards, tied):
-    state = write_hf_folder(tmp_path, untied(tie_word_embeddings=tied), shards=shards)
+def test_state_dict_of_a_folder(tmp_path, shards, dtype, tied):
+    state = write_hf_folder(tmp_path, untied(tie_word_embeddings=tied), shards=shards, dtype=dtype)
     loaded = weights.load_state_dict(tmp_path)
     assert set(loaded) == set(state)
     assert ("lm_head.weight" in loaded) is not tied
-    assert all(torch.equal(loaded[name], state[name]) for name in state)
-
-
-def test_stored_dtype_is_kept(tmp_path):
-    write_hf_folder(tmp_path, dtype=torch.bfloat16)
-    assert {tensor.dtype for tensor in weights.load_state_dict(tmp_path).values()} == {torch.bfloat16}
+    assert all(torch.equal(loaded[name], state[name]) and loaded[name].dtype == dtype for name in state)
 
 
 def test_max_context(tmp_path):

@@ -70,15 +70,12 @@ def test_a_type_the_library_cannot_dequantise_is_named(tmp_path):
 
 def test_config_from_metadata(tmp_path):
     write_gguf(tmp_path / "m.gguf")
-    config = GgufModel(tmp_path / "m.gguf").config
-    assert config == untied(rms_norm_eps=1e-5)
-    assert not config.tie_word_embeddings
-
-
-def test_tied_when_there_is_no_output_matrix(tmp_path):
-    write_gguf(tmp_path / "m.gguf", untied(tie_word_embeddings=True))
+    assert GgufModel(tmp_path / "m.gguf").config == untied(rms_norm_eps=1e-5)
+    tied = untied(tie_word_embeddings=True)
+    write_gguf(tmp_path / "m.gguf", tied, metadata={"tokenizer.ggml.eot_token_id": 3})
     model = GgufModel(tmp_path / "m.gguf")
     assert model.config.tie_word_embeddings and "lm_head.weight" not in model.names
+    assert model.config.eos_token_ids == (2, 3)
 
 
 def test_head_dim_apart_from_hidden_size(tmp_path):
@@ -88,11 +85,6 @@ def test_head_dim_apart_from_hidden_size(tmp_path):
     assert model.config.head_dim == 32
     name = "model.layers.1.self_attn.k_proj.weight"
     assert torch.equal(model.tensor(name), state[name])
-
-
-def test_end_of_turn_ids(tmp_path):
-    write_gguf(tmp_path / "m.gguf", metadata={"tokenizer.ggml.eot_token_id": 3})
-    assert GgufModel(tmp_path / "m.gguf").config.eos_token_ids == (2, 3)
 
 
 def _llama3_factors(scaling: dict, theta: float, head_dim: int) -> np.ndarray:

@@ -75,13 +75,6 @@ def test_others_decode_between_the_chunks_of_a_long_prompt(reference, budget, to
     assert plugin.adapter.engine.launches[1 : 1 + chunks] == ["sample" if told else "sample resident"] * chunks
 
 
-def device_params(count: int, **given) -> SimpleNamespace:
-    """Make the plugin's parameters of greedy rows, with what is given in place."""
-    neutral = dict(temperature=0.0, top_k=258, top_p=1.0, seed=None, enable_log_probs=False)
-    neutral |= dict(presence_penalty=0.0, frequency_penalty=0.0, repetition_penalty=1.0)
-    return SimpleNamespace(**{name: given.get(name, [value] * count) for name, value in neutral.items()})
-
-
 def test_what_the_chips_do_not_sample_is_sampled_on_the_host_by_the_same_numbers(reference):
     """All of the vocabulary at a temperature; the tokens are then kept by the adapter, not by the device."""
     plugin = Plugin.over_torch(reference, chooses="device")
@@ -128,8 +121,9 @@ def test_penalties_and_log_probabilities(reference):
         return torch.tensor([of_slot_0, others, others], dtype=torch.int32)
 
     stale = dict(tokens=rows([0], 0), start_pos=torch.tensor([last - 1, -1, -1]))
-    params = device_params(USERS, presence_penalty=[0.5, 0, 0], frequency_penalty=[9.0, 0, 0])
-    params.repetition_penalty, params.enable_log_probs = [3.0, 1.0, 1.0], [True, False, False]
+    greedy = dict(temperature=[0.0] * USERS, top_k=[258] * USERS, top_p=[1.0] * USERS, seed=[None] * USERS)
+    asked = dict(presence_penalty=[0.5, 0, 0], frequency_penalty=[9.0, 0, 0], repetition_penalty=[3.0, 1.0, 1.0])
+    params = SimpleNamespace(**greedy, **asked, enable_log_probs=[True, False, False])
     history = dict(prompt_tokens=rows(prompt, -1), output_tokens=rows(output, -1))
     tokens, log_probs = plugin.adapter.decode_forward(
         **stale, **called, **history, sampling_params=params, reset_batch=False
