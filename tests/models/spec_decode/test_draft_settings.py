@@ -82,19 +82,3 @@ def test_bad_shapes_are_refused():
     for fields in ({"length": -1}, {"width": 0}, {"budget": 1}, {"length": 2.5}):
         with pytest.raises(ValueError, match="draft .* must be an integer"):
             DraftShape(**fields)
-
-
-def test_shapes_fit_into_what_room_there_is():
-    shape = DraftShape(6, 3, budget=20)
-    assert shape.within(3, 100) == DraftShape(3, 3, budget=20)
-    assert shape.within(6, 5) == DraftShape(4, 3, budget=5)
-    assert shape.within(6, 2) == DraftShape(1, 3, budget=2)
-
-
-def test_vocabularies_must_match():
-    target, draft = small.CONFIG, replace(small.CONFIG, name="draft")
-    with pytest.raises(VocabularyMismatchError, match="80 token ids.*64"):
-        check_vocabularies(target, replace(draft, vocab_size=80))
-    with pytest.raises(VocabularyMismatchError, match="vocabularies differ.*bbbb.*aaaa"):
-        check_vocabularies(target, draft, "aaaa", "bbbb")
-    check_vocabularies(target, draft, "aaaa", "aaaa")
