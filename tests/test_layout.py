@@ -156,30 +156,8 @@ def test_no_test_imports_another_or_edits_the_path():
     assert wrong == []
 
 
-# Modules, and the text by which each imports what it must not.
-WRONG = [
-    ("models.llama31_8b.tt.modules", "def f():\n    from ..reference.model import step\n"),
-    ("models.llama31_8b.demo.cli", "import perf.footprint.graph\n"),
-    ("models.llama31_8b.generation.sampling", "from models.llama31_8b.tt.modules import angles\n"),
-    ("models.llama31_8b.reference.model.step", "import tt_kernels.op\n"),
-    ("tt_kernels.op", "from models.llama31_8b.generation import sampling\n"),
-    ("runtime_patches.sgdc.gate", "from runtime_patches.simulated_n150 import doctor\n"),
-    ("runtime_patches.simulated_n150.doctor", "from runtime_patches import sgdc\nimport runtime_patches.sgdc.gate\n"),
-    ("perf.footprint.graph", ""),
-]
-
-
-@pytest.mark.parametrize(("module", "text"), WRONG[:-1])
-def test_a_wrong_import_is_found(tmp_path, module, text):
-    for name, _ in WRONG:
-        file = tmp_path / f"{name.replace('.', '/')}.py"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text if name == module else "")
-    (found,) = wrong_arrows(imports(modules(tmp_path)))
-    assert found.startswith(f"{module} -> ")
-
-
-def test_a_circle_through_functions_is_found_and_one_of_types_is_none(tmp_path):
+def test_wrong_imports_and_circles_through_functions_are_found_and_those_of_types_are_not(tmp_path):
+    assert len(wrong_arrows({"tt_kernels.op": {"models.api", "tt_kernels.common"}})) == 1
     (tmp_path / "perf").mkdir()
     (tmp_path / "perf/a.py").write_text("def f():\n    from .b import g\n")
     (tmp_path / "perf/b.py").write_text("if TYPE_CHECKING:\n    from . import a\n")
@@ -190,9 +168,5 @@ def test_a_circle_through_functions_is_found_and_one_of_types_is_none(tmp_path):
     assert set(circle(imports(modules(tmp_path, ("perf",))))) == {"perf.a", "perf.b"}
 
 
-def test_tests_mirror_the_sources(tmp_path):
+def test_tests_mirror_the_sources():
     assert unmirrored(ROOT) == []
-    for folder in ("tests/models/tt", "tests/models/lost", "tests/perf", "models/llama31_8b/tt"):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "test_a.py").write_text("")
-    assert unmirrored(tmp_path) == ["models/lost", "perf"]

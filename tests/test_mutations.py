@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of mutations fits the sources; a run tells what becomes of one (`python -m tests.mutations` runs all)."""
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,6 @@ def test_every_mutation_applies_and_names_tests_that_exist(mutation):
         file, _, name = test.partition("::")
         assert (ROOT / file).is_file(), test
         assert not name or f"def {name.partition('[')[0]}(" in (ROOT / file).read_text(), test
-
-
-def test_there_are_forty_and_no_name_twice():
-    kernels = [mutation for mutation in MUTATIONS if mutation.file.endswith((".hpp", ".cpp"))]
-    assert len(MUTATIONS) >= 40 and len(kernels) >= 14 and len(MUTATIONS) - len(kernels) >= 14
-    assert max(Counter(mutation.name for mutation in MUTATIONS).values()) == 1
 
 
 @pytest.mark.parametrize(

@@ -89,14 +89,14 @@ def check_refused(worker, calls: dict[str, Call], kind: str = "UnsupportedError"
         assert message.startswith(f"{kind}: ") and said in message, (said, message)
 
 
-def program_entries(worker, forget: bool = False) -> int:
-    """Return the number of programs in the cache, after emptying it with `forget`."""
-    return worker.run(_program_entries, forget)
-
-
 def words(values, dtype: str = "int32", **options) -> In:
     """Return integers as a row-major tensor."""
     return In(values, dtype, **options)
+
+
+def blank(shape: Sequence[int], dtype: str, layout: str = "TILE", memory: str = "DRAM") -> Make:
+    """Return a tensor of any contents, for calls that are built and not executed."""
+    return Make(f"{__name__}:_blank", list(shape), dtype, layout, memory, device=True)
 
 
 def shards(cores: int, columns: int, layout: str = "WIDTH_SHARDED", first: int = 0) -> Make:
@@ -312,6 +312,13 @@ class World:
         return found
 
 
+def _blank(device, shape: list[int], dtype: str, layout: str, memory: str):
+    import ttnn
+
+    place = getattr(ttnn, f"{memory}_MEMORY_CONFIG")
+    return ttnn.empty(shape, getattr(ttnn, dtype), getattr(ttnn, f"{layout}_LAYOUT"), device, place)
+
+
 def _shards(device, cores: int, columns: int, layout: str, first: int):
     import ttnn
 
@@ -364,9 +371,3 @@ def _refusals(device, calls: dict[str, Call]) -> dict[str, str]:
         except Exception as error:  # whatever it is, the test compares it
             found[name] = f"{type(error).__name__}: {error}"
     return found
-
-
-def _program_entries(device, forget: bool) -> int:
-    if forget:
-        device.clear_program_cache()
-    return device.num_program_cache_entries()

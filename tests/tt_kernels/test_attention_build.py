@@ -3,12 +3,14 @@
 """Attention at Llama 3.1 8B shapes on mock meshes: calls validate, fit L1 and compile; nothing executes."""
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 import torch
 
-from tests.support.run_op import Call, In, Make, World, gathered, priorities
+from tests.support.run_op import Call, In, Make, World, blank, gathered, priorities, refusals
 from tests.tt_kernels.attention import FLASH, OPS
 from tt_kernels.common.priority import HOLDS_EXACT
 from tt_kernels.speculative_flash_decode.guess_range import chosen_words
@@ -22,17 +24,6 @@ EXCHANGE, OUTPUT = (7, 7), (6, 7)
 PEER = "tt_kernels.common.speculative_chips:Peer"
 
 
-def empty(device, shape, dtype: str, layout: str = "TILE", memory: str = "DRAM"):
-    import ttnn
-
-    layout, memory = getattr(ttnn, f"{layout}_LAYOUT"), getattr(ttnn, f"{memory}_MEMORY_CONFIG")
-    return ttnn.empty(list(shape), getattr(ttnn, dtype), layout, device, memory)
-
-
-def made_empty(*arguments, **options) -> Make:
-    return Make(f"{__name__}:empty", *arguments, device=True, **options)
-
-
 def tp_group(axis: int, core=OUTPUT) -> Make:
     return Make("tt_kernels.common.tp_group:TpGroup", axis, core, device=True)
 
@@ -43,9 +34,9 @@ def pairs(axis: int) -> Make:
 
 def call(kv_heads, context, chunk_size, users=1, cache="bfloat8_b", axis=1, tp=None, exact=False, **options) -> Call:
     """Return a call of pairs along an axis, with axis None without a peer."""
-    given = [made_empty((1, users, kv_heads * GROUP, HEAD_DIM), "bfloat16")]
-    given += [made_empty((users, kv_heads, context, HEAD_DIM), cache) for _ in range(2)]
-    given.append(made_empty((users,), "int32", "ROW_MAJOR"))
+    given = [blank((1, users, kv_heads * GROUP, HEAD_DIM), "bfloat16")]
+    given += [blank((users, kv_heads, context, HEAD_DIM), cache) for _ in range(2)]
+    given.append(blank((users,), "int32", "ROW_MAJOR"))
     if axis is not None:
         peer = Make(PEER, pairs(axis), gathered(()))
         given_by_default: dict[str, Any] = {"peer": peer, "priority": priorities(HOLDS_EXACT), "tp_group": tp}
@@ -54,27 +45,10 @@ def call(kv_heads, context, chunk_size, users=1, cache="bfloat8_b", axis=1, tp=N
     return Call(f"{FLASH}:{name}", *given, chunk_size=chunk_size, **options)
 
 
-def build(device, calls: list[Call]) -> list:
-    """Return the shapes of each call's outputs, or the error that refuses it; last the number of programs."""
-    import ttnn
-
-    before, found = device.num_program_cache_entries(), []
-    for each in calls:
-        world = World(device)
-        try:
-            outputs = world.launch(each)
-            found.append([tuple(tensor.shape) for tensor in (outputs if isinstance(outputs, tuple) else [outputs])])
-        except Exception as error:  # whatever it is, the test compares it
-            found.append(f"{type(error).__name__}: {error}")
-        for made in world.made.values():
-            if isinstance(made, ttnn.Tensor):
-                ttnn.deallocate(made)
-    return [*found, device.num_program_cache_entries() - before]
-
-
-def shapes(kv_heads: int, users: int = 1, exact: bool = False) -> list[tuple[int, ...]]:
-    row, numbers = (1, users, kv_heads * GROUP, HEAD_DIM), (1, 1, 1, users)
-    return [row] if exact else [row, row, numbers, numbers]
+def check_built(worker, calls: list[Call]) -> None:
+    """Assert that each call builds."""
+    found = refusals(worker, {str(number): each for number, each in enumerate(calls)}, timeout=900)
+    assert set(found.values()) == {"nothing"}, found
 
 
 @pytest.mark.parametrize("mesh, axis", MESHES, ids=["1x2", "2x2", "2x4"])
@@ -83,11 +57,7 @@ def test_llama_shapes_build_on_every_pair(mock_mesh, mesh, axis):
     kv_heads, tp = 8 // columns, tp_group(1 - axis) if columns > 1 else None
     sizes = [(*size, 1) for size in itertools.product((1024, 32768, 131072), (128, 256, 512))]
     sizes.append((1024, 128, 8))  # the most semaphores
-    *found, programs = mock_mesh(mesh).run(
-        build, [call(kv_heads, *size, axis=axis, tp=tp) for size in sizes], timeout=900
-    )
-    assert found == [shapes(kv_heads, users) for *_, users in sizes]
-    assert 3 <= programs <= len(sizes), "buffers depend on the chunk, contexts may share a program"
+    check_built(mock_mesh(mesh), [call(kv_heads, *size, axis=axis, tp=tp) for size in sizes])
 
 
 def test_trees_of_a_pair_that_hand_out_masses_build(mock_mesh):
@@ -95,20 +65,16 @@ def test_trees_of_a_pair_that_hand_out_masses_build(mock_mesh):
     kv_heads, sizes = 8, ((1, 16, 131072), (1, 64, 8192), (8, 4, 8192))
     calls = []
     for users, nodes, context in sizes:
-        given = [made_empty((1, kv_heads * GROUP, users * nodes, HEAD_DIM), "bfloat16")]
-        given += [made_empty((users, kv_heads, context, HEAD_DIM), "bfloat8_b") for _ in range(2)]
-        given += [made_empty(shape, "int32", "ROW_MAJOR") for shape in ((users,), (users, 2, nodes))]
+        given = [blank((1, kv_heads * GROUP, users * nodes, HEAD_DIM), "bfloat16")]
+        given += [blank((users, kv_heads, context, HEAD_DIM), "bfloat8_b") for _ in range(2)]
+        given += [blank(shape, "int32", "ROW_MAJOR") for shape in ((users,), (users, 2, nodes))]
         of_heads = {"chosen": chosen_words(context), "tile_masses": context // 32}
         more: dict[str, Any] = {
-            name: made_empty((users, kv_heads, words), "uint32", "ROW_MAJOR") for name, words in of_heads.items()
+            name: blank((users, kv_heads, words), "uint32", "ROW_MAJOR") for name, words in of_heads.items()
         }
         more |= {"peer": Make(PEER, pairs(1), gathered(())), "priority": priorities(HOLDS_EXACT)}
         calls.append(Call(OPS[True, "speculate"], *given, chunk_size=128, **more))
-    *found, programs = mock_mesh((1, 2)).run(build, calls, timeout=900)
-    results = [
-        [(1, kv_heads * GROUP, users * nodes, HEAD_DIM)] * 2 + [(1, 1, 1, users)] * 2 for users, nodes, _ in sizes
-    ]
-    assert found == results and programs == len(sizes)
+    check_built(mock_mesh((1, 2)), calls)
 
 
 def test_defaults_serve_what_l1_does_not_hold_at_once_and_chips_without_a_peer(mock_mesh):
@@ -124,34 +90,33 @@ def test_defaults_serve_what_l1_does_not_hold_at_once_and_chips_without_a_peer(m
     alone = [((8, 1024, 128), exact) for exact in (False, True)]
     alone += [(size, exact) for size in ((8, 1024, 128, 4), (1, 131072, 256)) for exact in (False, True)]
     calls = [call(*size) for size in paired] + [call(*size, axis=None, exact=exact) for size, exact in alone]
-    *found, _ = mock_mesh((1, 2)).run(build, calls, timeout=900)
-    sizes = [(size, False) for size in paired] + alone
-    assert found == [shapes(size[0], (*size, 1)[3], exact) for size, exact in sizes]
+    check_built(mock_mesh((1, 2)), calls)
 
 
-def l1_in_use(device, calls: list[Call]) -> tuple[list, list]:
-    """Return what build() says of the calls before and after 864 KB of L1 are taken on every core."""
+@contextmanager
+def taken_l1(device) -> Iterator[None]:
+    """Hold 864 KB of L1 on every core."""
     import ttnn
 
     from tt_kernels.speculative_flash_decode.op import l1_free
 
-    free = l1_free(device)
-    before = build(device, calls)
-    held = [empty(device, (1, 1, 64 * 32, 216 * 32), "bfloat16", memory="L1") for _ in range(2)]
+    free, tensor = l1_free(device), blank((1, 1, 64 * 32, 216 * 32), "bfloat16", memory="L1")
+    held = [World(device).of(tensor) for _ in range(2)]
     assert l1_free(device) == free - 2 * 216 * 2048, "216 tiles of each on every core"
-    found = before, build(device, calls)
-    for tensor in held:
-        ttnn.deallocate(tensor)
-    return found
+    yield
+    for each in held:
+        ttnn.deallocate(each)
 
 
 def test_l1_that_is_in_use_counts(mock_mesh):
     """A configuration is refused that would fit else; the default takes smaller chunks."""
     config = Make(f"{FLASH}:ProgramConfig", workers_per_head=7, key_chunk=512)
-    calls = [call(8, 2048, 512, program_config=config), call(8, 2048, 512, cache="bfloat16")]
-    (before, _, _), (refused, default, _) = mock_mesh((1, 2)).run(l1_in_use, calls, timeout=900)
-    assert before == default == shapes(8)
-    assert "key_chunk 512 with head_dim 128, 1 user(s) and 7 worker(s) per head needs" in refused
+    calls = {name: call(8, 2048, 512, program_config=config) for name in ("free", "taken")}
+    calls["default"] = call(8, 2048, 512, cache="bfloat16")
+    calls["taken"].inside = calls["default"].inside = Make(f"{__name__}:taken_l1", device=True)
+    found = refusals(mock_mesh((1, 2)), calls, timeout=900)
+    assert found["free"] == found["default"] == "nothing"
+    assert "key_chunk 512 with head_dim 128, 1 user(s) and 7 worker(s) per head needs" in found["taken"]
 
 
 def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_mesh):
@@ -194,7 +159,7 @@ def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_me
         (gated_row, "speculative_flash_decode (cluster_axis=0) is a cross-chip op"),
     ]
     for mesh, refused in (((1, 2), of_pairs), ((2, 2), of_rows)):
-        *found, _ = mock_mesh(mesh).run(build, [each for each, _ in refused], timeout=900)
-        for (_, text), message in zip(refused, found, strict=True):
+        found = refusals(mock_mesh(mesh), {text: each for each, text in refused}, timeout=900)
+        for text, message in found.items():
             assert text in message
             assert message.startswith("GatedRegionError" if "cross-chip" in text else "UnsupportedError")

@@ -63,31 +63,6 @@ def bits_of(rows: torch.Tensor) -> list[list[list[int]]]:
     ]
 
 
-@pytest.mark.sim
-@pytest.mark.parametrize("nodes", [1, 9], ids=["token", "tree, two passes a head"])
-def test_the_guess_reads_the_chosen_tiles_and_nothing_twice(sim_device, nodes):
-    """And a guess alone reads nothing else: what it does not read is NaN."""
-    case = replace(CHOOSING, nodes=nodes, workers=3, query_tiles=1)
-    at = with_room(case, CHOOSING_AT)
-    q, *caches = parts = case.random(21)
-    options, inputs = {"priority": priorities(2)}, case.inputs(*parts)
-    chosen = chosen_tiles()
-    calls = [
-        case.call("speculate", inputs, at, chosen=bits, **options)
-        for bits in (chosen, words(chosen.values * 0, "uint32"))
-    ]
-    if not case.trees:
-        dirty = [unread_is_nan(part, at, CHOSEN) for part in caches]
-        calls.append(case.call("guess", case.inputs(q, *dirty), at, chosen=chosen))
-    some, none, *alone = run_ops(sim_device(CHIP), calls)
-    right = wanted(case, *parts, at, chosen=CHOSEN)
-    check(case, some, right, at)
-    check(case, none, wanted(case, *parts, at), at)
-    assert not torch.equal(some["guess"], none["guess"])
-    for found in alone:
-        check_rows("guess alone", case.rows(found["out"]), right.guess, PCC[case.cache], at)
-
-
 TILES = 40  # of the cache below, in words of 32 bits: one and a quarter
 BITS = st.one_of(
     st.just(0),
@@ -137,19 +112,6 @@ def test_any_bits_at_any_positions(sim_device, nodes, workers, data):
         apart = (some["exact"] - other).abs().max().item() / max(other.abs().max().item(), 1e-9)
         logger.info(f"exact results apart by {apart:.2e}")
         assert apart < OTHER_ORDER
-
-
-@pytest.mark.sim
-def test_infinities_that_one_worker_finds_are_in_both_results(sim_device):
-    """A key with an infinity that the guess reads makes both NaN, one that it leaves out the exact result alone."""
-    case, at = Case(1, 4, 1, 64, 640, users=2, grid=(4, 1), workers=3, key_chunk=64), [639, 639]
-    q, k, v = case.random(3)
-    k[0, 0, 32 * 9 + 5, 3] = math.inf
-    k[1, 0, 32 * 12, 3] = -math.inf
-    call = case.call("speculate", case.inputs(q, k, v), at, chosen=chosen_tiles(case, [[[9]], [[9]]]))
-    found = run_ops(sim_device(CHIP), [call])[0]
-    finite = {name: [bool(found[name][0, user].isfinite().all()) for user in (0, 1)] for name in ("guess", "exact")}
-    assert finite == {"guess": [False, True], "exact": [False, False]}
 
 
 def check_masses(case: Case, found: torch.Tensor, q, k, at, passes: int = 1) -> None:

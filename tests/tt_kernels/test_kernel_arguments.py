@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tt_kernels.common.kernel import pack, pack_cores
+from tt_kernels.common.kernel import pack_cores
 
 ROOT = Path(__file__).parents[2]
 KERNELS = [
@@ -22,12 +22,6 @@ POSITIONAL = re.compile(
     r"get_(common_)?arg_val<\w+>\(\s*(\w+\+\+|\d)|get_compile_time_arg_val\(|TensorAccessorArgs<\d"
     r"|next_compile_time_args_offset"
 )
-
-
-def test_values_lie_in_the_order_they_are_named_and_lists_take_several_words():
-    words, indices = pack({"first": 7, "pair": [1, 2], "none": [], "last": 9})
-    assert words == [7, 1, 2, 9]
-    assert indices == {"first": 0, "pair": 1, "none": 3, "last": 3}
 
 
 def test_cores_must_have_the_same_names_at_the_same_places():

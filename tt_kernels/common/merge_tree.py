@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 RADIX = 4  # partial results that a worker merges at once, its own among them
 
 
@@ -29,17 +27,6 @@ def senders_to(worker: int, workers: int) -> list[int]:
 def parent_of(worker: int) -> int:
     """Return the worker that `worker` sends to: itself without its lowest digit in base 4. 0 stays 0."""
     return worker - worker % RADIX ** (_level_of(worker) + 1)
-
-
-def sources_of(worker: int, has: Sequence[bool]) -> list[int]:
-    """Return the slots in which `worker` receives something; has[w]: whether worker w has a part of its own."""
-    senders = senders_to(worker, len(has))
-    return [slot for slot, sender in enumerate(senders) if any(has[sender : sender + RADIX ** _level_of(sender)])]
-
-
-def receiving_levels(worker: int, workers: int) -> int:
-    """Return at how many levels `worker` merges something, if all `workers` have parts."""
-    return len({_level_of(sender) for sender in senders_to(worker, workers)})
 
 
 def _level_of(worker: int) -> int:

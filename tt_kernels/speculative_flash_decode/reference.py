@@ -31,24 +31,23 @@ class Decoded(NamedTuple):
 def guess_positions(
     position: int,
     chunk_size: int,
-    tail_alignment: int = TILE,
     guess_range: GuessRange | None = None,
     chosen: Sequence[int] = (),
 ) -> torch.Tensor:
     """Return, as bool [position + 1], which cached tokens the guess attends to: the first `chunk_size` and the last
     chunk_size to chunk_size + 31, or `guess_range`.
 
-    The last ones begin at a multiple of `tail_alignment`; 1 gives the paper's definition. Without `whole_tail` they are
-    counted from the next multiple after the current position, so they are last - 31 to last. All tokens if fewer than
-    first + last are cached. chosen: tiles that it reads besides, of which those outside the cache count for nothing.
+    The last ones begin at a multiple of 32. Without `whole_tail` they are counted from the next multiple after the
+    current position, so they are last - 31 to last. All tokens if fewer than first + last are cached. chosen: tiles
+    that it reads besides, of which those outside the cache count for nothing.
     """
     guess_range = guess_range or GuessRange(chunk_size, chunk_size, True)
     cached = position + 1
     seen = torch.ones(cached, dtype=torch.bool)
     if cached >= guess_range.first + guess_range.last:
-        tail = -(-cached // tail_alignment) * tail_alignment - guess_range.last
+        tail = -(-cached // TILE) * TILE - guess_range.last
         if guess_range.whole_tail:
-            tail = (cached - guess_range.last) // tail_alignment * tail_alignment
+            tail = (cached - guess_range.last) // TILE * TILE
         seen[guess_range.first : max(tail, guess_range.first)] = False
     for tile in chosen:
         seen[tile * TILE : (tile + 1) * TILE] = True
@@ -63,7 +62,6 @@ def speculative_flash_decode_reference(
     *,
     chunk_size: int,
     scale: float | None = None,
-    tail_alignment: int = TILE,
     guess_range: GuessRange | None = None,
     chosen: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> Decoded:
@@ -86,7 +84,7 @@ def speculative_flash_decode_reference(
         keys, values = k[user, :, :cached].double(), v[user, :, :cached].double()
         scores = scale * queries @ keys.mT
         tiles = [()] * kv_heads if chosen is None else chosen[user]
-        seen = [guess_positions(position, chunk_size, tail_alignment, guess_range, each) for each in tiles]
+        seen = [guess_positions(position, chunk_size, guess_range, each) for each in tiles]
         hidden = ~torch.stack(seen)[:, None]
         exact[0, user] = (scores.softmax(-1) @ values).view(heads, head_dim)
         guess[0, user] = (scores.masked_fill(hidden, -math.inf).softmax(-1) @ values).view(heads, head_dim)

@@ -9,7 +9,7 @@ their L1 (README.md has the table of buffers). The deciding core also gathers an
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 
 from loguru import logger
@@ -21,8 +21,6 @@ from tt_kernels.common.attention_split import (
     EXCHANGE,
     HANDOVER_BYTES,
     MAX_COLUMNS,
-    TILES_OF_EMISSION,
-    TILES_OF_MERGE,
     WORKER,
     WorkSplit,
     aligned,
@@ -73,84 +71,12 @@ MIN_GAIN_PER_ROUND = 1.05
 CHOSEN_PART = 16  # of the cache is taken to be chosen, which only the device knows
 
 
-@dataclass(frozen=True)
-class Part:
-    """The key tiles that one worker reads for one head: its share of the guess's two ranges, then of the middle."""
-
-    first: range
-    last: range
-    middle: range
-
-    @property
-    def guess(self) -> list[int]:
-        return [*self.first, *self.last]
-
-    def tiles(self) -> list[int]:
-        """List all of them, in the order they are read."""
-        return [*self.guess, *self.middle]
-
-
-def parts(
-    tokens: int, first_tiles: int, tail_tiles: int, workers: int, speculate: bool, guess_alone: bool = False
-) -> list[Part]:
-    """Return the part of each worker of a group for a user with `tokens` cached tokens. first_tiles, tail_tiles: what
-    the guess reads at either end (GuessRange), chosen tiles as some more of the first ones. guess_alone: the guess
-    only; needs speculate=False."""
-    total, split = -(-tokens // TILE), speculate or guess_alone
-    first_end = min(first_tiles, total) if split else 0
-    meet = total <= first_tiles + tail_tiles
-    last_begin = (first_end if meet else total - tail_tiles) if split else total
-    rest, guess = last_begin - first_end, total - (last_begin - first_end)
-    dealt = workers_of_guess(guess, workers)
-    shares = [*(_deal(guess, dealt) if dealt else []), *(workers - dealt) * [range(guess, guess)]]
-    firsts = [range(min(s.start, first_end), min(s.stop, first_end)) for s in shares]
-    lasts = [range(rest + max(s.start, first_end), rest + max(s.stop, first_end)) for s in shares]
-    middles, ahead = [], first_end
-    for size in _sizes_of_rest(0 if guess_alone else rest, guess, workers):
-        middles.append(range(ahead, ahead + size))
-        ahead += size
-    return [Part(*ranges) for ranges in zip(firsts, lasts, middles, strict=True)]
-
-
 def workers_of_guess(tiles: int, workers: int) -> int:
     """Return how many workers share a guess of `tiles`: 1, 2, 4 and so on, until a share is FEW_TILES."""
     dealt = min(tiles, 1)
     while dealt < workers and tiles > FEW_TILES * dealt:
         dealt = min(2 * dealt, workers)
     return dealt
-
-
-def busy_with_guess(tiles: int, workers: int) -> list[int]:
-    """Return how long each worker is busy with a guess of `tiles`, in tiles: its share, merges, and emission."""
-    busy = workers * [0]
-    if dealt := workers_of_guess(tiles, workers):
-        for worker, share in enumerate(_deal(tiles, dealt)):
-            busy[worker] = len(share) + TILES_OF_MERGE * merge_tree.receiving_levels(worker, dealt)
-        busy[0] += TILES_OF_EMISSION
-    return busy
-
-
-def _sizes_of_rest(rest: int, guess: int, workers: int) -> list[int]:
-    """Deal `rest` tiles so that all workers are busy as long. The first ones have none if they are busy longer."""
-    dealt, busy = workers_of_guess(guess, workers), busy_with_guess(guess, workers)
-    if not dealt or rest + sum(busy) >= (busy[0] + 1) * workers:
-        shares = _deal(rest + sum(busy), workers)
-        return [len(share) - own for share, own in zip(shares, busy, strict=True)]
-    idle = dealt if rest <= busy[0] * (workers - dealt) else 1
-    return idle * [0] + [len(share) for share in _deal(rest, workers - idle, idle)]
-
-
-def _deal(tiles: int, count: int, first: int = 0) -> list[range]:
-    """Deal `tiles` evenly to `count` workers, of which the first has number `first`; the larger shares go first to even
-    numbers, to which the others send their partial results. Of fewer tiles than workers the first have one each."""
-    order = sorted(range(count), key=lambda index: tiles >= count and (first + index) % 2)
-    larger = order[: tiles % max(count, 1)]
-    shares, begin = [], 0
-    for index in range(count):
-        end = begin + tiles // count + (index in larger)
-        shares.append(range(begin, end))
-        begin = end
-    return shares
 
 
 def cost(tiles: int, items: int, groups: int, workers: int, guess_tiles: int, key_tiles: int, speculate: bool) -> float:

@@ -15,61 +15,23 @@ from perf.lib.data_file import FOLDER
 from perf.lib.tensors import TREES, errors_of, intervals_of, parents_of
 from perf.ops import __main__ as bench
 from perf.ops.__main__ import FAMILIES, main, run
-from perf.ops.attention import LAYOUTS, tree_columns
+from perf.ops.attention import tree_columns
 from perf.ops.family import measurable
 from perf.ops.flash_decode import guess_name
-from perf.ops.sampling import bytes_moved
 from perf.ops.sgdc import KERNEL_CYCLES, measure_exchange, measure_gate
 from runtime_patches import sgdc
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 from runtime_patches.simulated_n150.library import version
-from tt_kernels.common.circular_buffers import l1_bytes
-from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.work_split import choose_work_split
 from tt_kernels.tree_attention.checks import check_intervals
 from tt_kernels.tree_attention.reference import path_of
 
-FREE_L1 = 1_201_824  # of a simulated chip's core, see test_speculative_flash_decode_host.py
-JUDGED = ("--simulator", "none.so", "--errors-into", "rows.json")
-
 
 def test_lists_of_points_are_whole_and_can_be_measured():
-    counts = {name: {of: len(family.named(of)) for of in family.points} for name, family in FAMILIES.items()}
-    assert counts["flash_decode"] == {"default": 6, "chosen": 6, "weights": 10, "long": 22}
-    assert counts["tree_attention"] == {"default": 6, "long": 23} and counts["long_context"] == {"default": 24}
     for family in FAMILIES.values():
         for of in family.points:
             assert all(set(point) == set(family.options) for point in family.named(of))
     guesses = [guess_name(SimpleNamespace(**point)) for point in FAMILIES["flash_decode"].named("chosen")]
     assert guesses == ["128+"] * 2 + [f"32 + {tiles} x 32 + 128+" for tiles in (61, 61, 123, 246)]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["flash_decode", "--points", "short"], "default, chosen, weights, long, got 'short'"),
-        (["flash_decode", "--points", "long", "context=64"], "--points long"),
-        (["flash_decode", "contexts=64"], "cannot read 'contexts=64'"),
-        (["flash_decode", "context=x"], "context must be a whole number, got 'x'"),
-        (["sampling", "grid=8"], "grid"),
-        (["tree_attention", "shape=bush"], "one of balanced, skewed, chain, got bush"),
-        (["tree_attention", "context=200"], "a multiple of 128"),
-        *(
-            (["long_context", f"context={context}"], f"above 256 and up to 131072, got {context}")
-            for context in (256, 1000, 262144)
-        ),
-        (["sampling", "--write", "/nowhere/found.json"], "does not exist"),
-        (["long_context", "--simulator", "none.so"], "--simulator and --errors-into need each other"),
-        (["sgdc", *JUDGED], "--simulator gives errors and no cycles; sgdc has none"),
-        (["long_context", *JUDGED, "--steps", "kept.json"], "--steps changes nothing beside --errors-into"),
-        (["long_context", *JUDGED], "none.so: no such file"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_in_a_line(arguments, says, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(arguments)
-    error = capsys.readouterr().err
-    assert says in error and len(error.splitlines()) == 1
 
 
 def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, capsys, monkeypatch):
@@ -125,28 +87,6 @@ def test_errors_are_of_the_norm_of_the_worst_row_and_along_the_reference():
     assert errors_of(1.02 * expected, expected)["norm_error"] == pytest.approx(0.02)
 
 
-@pytest.mark.parametrize("cores", LAYOUTS)
-def test_both_ranks_of_a_pair_have_room_on_the_chip(cores):
-    chip, kv_heads, ranks, workers = LAYOUTS[cores]
-    problem = Problem(1, 4 * kv_heads, kv_heads, 128, 131072, "BFLOAT8_B", 128)
-    columns, rows = map(int, chip.split("x"))
-    assert sum(grid[1] for grid in ranks) <= rows and all(grid[0] == columns for grid in ranks)
-    for grid in ranks:
-        on = tuple((x, y) for y in range(grid[1]) for x in range(grid[0]))
-        split = choose_work_split(
-            problem, on, FREE_L1, speculate=True, peer=True, exchange=on[-1], workers_per_head=workers
-        )
-        assert max(l1_bytes(split.buffers).values()) <= FREE_L1
-        assert len(split.assignment.groups) == (kv_heads if grid == ranks[0] else 1)
-
-
-def test_bytes_moved():
-    """Two drafted tokens take five rows of 2 bytes per id when all is accepted, two when the first is not."""
-    moved = bytes_moved(3, 2, 1000)
-    assert moved["exact, accepted"] == 3 * 5 * 2000 and moved["exact, rejected"] == 3 * 2 * 2000
-    assert moved["sigmoid, accepted"] == 3 * (2 * 64 + 2000) and moved["host"] == 3 * 6 * 2000
-
-
 def gate_body(device):
     return measure_gate(device, depth=64), measure_exchange(device, tiles=(1, 16))
 
@@ -166,13 +106,6 @@ def test_a_skipped_kernel_costs_next_to_nothing(sim_device):
 
 
 LONG_CONTEXT = FOLDER / "ops" / "long_context.json"
-
-
-def test_recorded_errors_are_within_half_a_per_cent():
-    _, rows = docs.read(LONG_CONTEXT)
-    assert len({(row["cores"], row["context"], row["op"]) for row in rows}) == len(rows) > 0
-    for row in rows:
-        assert 0 < row["error"] <= 0.005 and abs(row["bias"]) <= 0.002, row
 
 
 def test_errors_on_a_library_replace_those_of_the_points_asked_for(tmp_path, monkeypatch):

@@ -4,13 +4,13 @@
 
 import pytest
 
-from models.llama31_8b.latency import EXECUTED, budget_keys, selection_ns, step_ns, token_ns
+from models.llama31_8b.latency import token_ns
 from perf.lib.data_file import FOLDER, ROOT, read
 from perf.projection.__main__ import main
 from perf.projection.gains import hit_rows, layer_rows
 
 
-@pytest.mark.parametrize("name", ["layouts", "hit_projection", "layers_projection"])
+@pytest.mark.parametrize("name", ["layouts", "hit_projection", "layers_projection", "prefill"])
 def test_a_recorded_command_gives_its_rows_again(name, tmp_path, monkeypatch, capsys):
     """To the last digit."""
     monkeypatch.chdir(ROOT)
@@ -53,22 +53,6 @@ def test_each_further_layer_adds_a_pitch_and_appendix_f_counts_the_rest_once():
     assert full["formula_gain"] == pytest.approx(2980 / 2020)
 
 
-def test_a_budget_costs_its_keys_and_their_choice():
-    """At 64K a guess of 6,747 keys arrives later than one of both ends, and the tiles are chosen first."""
-    assert budget_keys(8192) == 1999 and budget_keys(65536) == 6747 and budget_keys(1024) < 1024
-    ends, budget = (EXECUTED.receiver_ns(65536, 4, keys) for keys in (None, budget_keys(65536)))
-    assert ends < budget < EXECUTED.sender_ns(65536, 4)
-    assert budget == pytest.approx(EXECUTED.flash_decode_ns(6747, 4) + EXECUTED.hop_ns)
-    without, chosen = (
-        token_ns(65536, 0.0, 8, keys=keys) for keys in (None, budget_keys(65536))
-    )  # misses wait for no guess
-    assert chosen - without == pytest.approx(selection_ns(65536, 4)) == 77119
-    assert selection_ns(65536, 1) == 3 * 77119 < 0.01 * token_ns(65536, None, 1)
-    row = HITS | {"predictor": "budget", "hit_rate": 0.95}
-    (found,) = hit_rows([row, row | {"predictor": "own decay=0.5 budget=0.90"}], (65536,))
-    assert found["tokens_per_s"] == pytest.approx(1e9 / step_ns(0.95, 65536, 16, budget_keys(65536)))
-
-
 @pytest.mark.parametrize(
     ("make", "why"),
     [
@@ -81,23 +65,3 @@ def test_a_budget_costs_its_keys_and_their_choice():
 def test_rows_that_say_too_little_are_refused(make, why):
     with pytest.raises(ValueError, match=why):
         make()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["layouts", "--plot", "plot.jpeg2"], "plot.jpeg2"),
-        (["layouts", "--plot", "absent/plot.png"], "the folder absent does not exist"),
-        (["hits", str(FOLDER / "quality/perplexity.csv"), "--threshold", "0.3"], "no row of"),
-        (["prefill", "--chips", "3"], "3"),
-        (["prefill", "--tokens", "0"], "'0': a whole number from 1 to 131072"),
-        (["speed"], "invalid choice"),
-    ],
-)
-def test_bad_options_end_with_status_2_and_one_line(arguments, named, capsys):
-    try:
-        status = main(arguments)
-    except SystemExit as ended:
-        status = ended.code
-    said = capsys.readouterr()
-    assert status == 2 and named in said.err and said.err.count("\n") == 1 and not said.out

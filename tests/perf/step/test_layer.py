@@ -64,24 +64,6 @@ def test_a_chips_part_keeps_the_hidden_size_and_the_head_has_equal_pieces():
         head_pieces(replace(LLAMA, vocab_size=128250))
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["--contexts", "131072"], "llama-3.1-8b with 131072 positions, interleaved needs 16951869440 bytes per chip"),
-        (["--model", "llama-3.1-70b"], "leaves 64 query heads per chip"),
-        (["--tp", "3"], "no mesh 1x3"),
-        (["--stages", "prefill"], "--stages prefill is for its cycles alone: it needs --weights blank"),
-    ],
-)
-def test_what_no_chip_holds_is_refused_in_a_line_before_any_work(arguments, words, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(bench, "run", lambda *_: pytest.fail("measured"))
-    with pytest.raises(SystemExit) as ended:
-        main(["layer", *arguments, "--csv", str(tmp_path / "steps.csv")])
-    error = capsys.readouterr().err
-    assert ended.value.code == 2 and words in error and len(error.splitlines()) == 1
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys):
     asked = []
 
@@ -167,18 +149,3 @@ def test_a_decode_step_and_a_prefill_of_a_tiny_layer_are_judged(sim_device):
     for row in rows:
         logger.info("{}", row)
         assert row["pcc_held"] >= 0.998 and row["error_held"] < row["error_given"]
-
-
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["--simulator", "none.so"], "none.so: no such file"),
-        (["--simulator", "none.so", "--prompt", "2000"], "--prompt must be 1 to 1024, the context, got 2000"),
-    ],
-)
-def test_what_cannot_be_judged_is_refused_in_a_line(arguments, words, capsys, monkeypatch):
-    monkeypatch.setattr(judge, "run", lambda *_: pytest.fail("judged"))
-    with pytest.raises(SystemExit, match="2"):
-        main(["values", *arguments])
-    error = capsys.readouterr().err
-    assert words in error and len(error.splitlines()) == 1

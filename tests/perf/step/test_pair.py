@@ -128,33 +128,6 @@ def test_words_of_cores_become_spans_of_programs():
     assert second == [ProgramSpan(5, 2**31 + 5 - 100, 2**31 + 9 - 100, 1)]
 
 
-@pytest.mark.parametrize(
-    "arguments, words",
-    [
-        (["--hits", "1.5"], "hit rates 0 to 1"),
-        (["--chunk-size", "48"], "multiple of 32"),
-        (["--workers", "7"], "must be 1 to 6, the cores of the grid 4x2 less two of the pair's own; got 7"),
-        (["--tensor-parallel"], "an even number of --kv-heads for two chips, got 1"),
-        (["--predictor", "budget"], "need each other; got --predictor budget --chosen 0"),
-        (["--predictor", "budget", "--chosen", "13"], "1 to 12 tiles between both ends, not 13"),
-        (["--plot", "/nowhere/steps.png"], "does not exist"),
-        (["--model", "llama-3.1-8b", "--context", "131072"], "sharded needs 17041784832 bytes per chip"),
-        (["--model", "llama-3.1-8b", "--tensor-parallel"], "--tensor-parallel compares small layers"),
-        (["--model", "llama-3.1-8b", "--kv-heads", "2"], "--kv-heads 2 is of small layers, not of --model"),
-        (["--tp", "4"], "--tp 4 needs --model"),
-        (["--rows-of", "2", "--hits", "0.5"], "--rows-of needs --model, two --layers or more and --hits 1 or 0"),
-        (["--model", "llama-3.1-8b", "--rows-of", "2", "--hits", "1", "0"], "a multiple of --rows-of, got 1 and 2"),
-        (["--intermediate", "100"], "intermediate_size = 100, which is not a multiple of 32 x 1"),
-    ],
-)
-def test_the_command_refuses_before_it_measures(arguments, words, capsys, monkeypatch):
-    monkeypatch.setattr(pair, "run", lambda *_: pytest.fail("measured"))
-    with pytest.raises(SystemExit) as ended:
-        main(["pair", *arguments])
-    error = capsys.readouterr().err
-    assert ended.value.code == 2 and words in error and len(error.splitlines()) == 1
-
-
 def test_a_chips_part_of_a_model_goes_on_where_the_last_run_stopped(tmp_path, capsys):
     """All steps are kept, so that nothing is measured."""
     kept, written = tmp_path / "steps.json", tmp_path / "rows.json"

@@ -16,7 +16,7 @@ import pytest
 
 from perf.sweep import table
 from perf.sweep.__main__ import main
-from perf.sweep.configurations import FAMILIES, Configuration, from_file, from_lines, product, suites
+from perf.sweep.configurations import Configuration, from_file, from_lines, product, suites
 from perf.sweep.runner import grid_of, sweep
 from perf.sweep.table import HEADER, KERNEL_NS, PASS, Block, opened, read
 from runtime_patches.board.runtime_root import find_ttnn_dir
@@ -29,12 +29,6 @@ CONFIGURATIONS = product("matmul", k=[64, 128, 256, 512])
 def run(capsys, *arguments) -> tuple[int, str]:
     code = main([str(argument) for argument in arguments])
     return code, capsys.readouterr().out
-
-
-def refused(capsys, *arguments) -> str:
-    with pytest.raises(SystemExit, match="2"):
-        run(capsys, *arguments)
-    return capsys.readouterr().err
 
 
 def saying(program: str):
@@ -67,14 +61,6 @@ def test_the_header_is_that_of_the_wheel():
     tensors = [column for column in HEADER if column.startswith(("INPUT_", "OUTPUT_"))]
     ours = [*theirs[:cut], *tensors, *theirs[cut + 2 :]]
     assert theirs[cut : cut + 2] == ["INPUTS", "OUTPUTS"] and list(HEADER[: len(ours)]) == ours and len(tensors) == 28
-
-
-def test_suites_hold_what_they_should():
-    named = suites()
-    assert {c.family for c in named["ops"] + named["decode"] + named["paper"]} == set(FAMILIES)
-    assert {c.family for c in named["tiny"]} == set(FAMILIES) - {"decode_op"}, "which has Llama's shapes alone"
-    assert {str(c.mesh) for c in named["decode"]} == {"1x1", "1x2", "1x4", "1x8", "2x1", "2x2", "2x4"}
-    assert {grid_of(c) for c in named["paper"] if c.family != "collective"} == {"8x8"}
 
 
 @pytest.mark.parametrize(
@@ -119,21 +105,6 @@ def test_suite_files_that_make_no_sense(tmp_path, text, says):
     path.write_text(text)
     with pytest.raises(ValueError, match=says):
         from_file(path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ([], "give --suite or --suite-file"),
-        (["--suite", "ops"], "a sweep needs --csv FILE and --source"),
-        (["--suite", "ops", "--timeout", "0"], "--timeout must be above 0"),
-        (["--suite-file", "/nowhere"], "/nowhere"),
-        (["--csv", "/a.csv"], "cannot read /a.csv"),
-        (["--csv", "/a.csv", "--source", "sim"], "--csv alone shows a sweep"),
-    ],
-)
-def test_options_that_make_no_sense(capsys, arguments, says):
-    assert says in refused(capsys, *arguments)
 
 
 def test_configurations_come_back_from_their_names(capsys):

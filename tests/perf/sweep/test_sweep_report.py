@@ -20,14 +20,10 @@ from perf.sweep.__main__ import main
 from perf.sweep.configurations import Configuration, from_lines, suites
 from perf.sweep.table import (
     FIRMWARE_NS,
-    FIRST,
     GAP_NS,
-    GROUP,
     KERNEL_NS,
-    MID,
     NOT_RUN,
     PASS,
-    TAIL,
     Block,
     Row,
     merged,
@@ -120,27 +116,6 @@ def test_the_golden_sweep(report, tmp_path):
     assert "MatmulDeviceOperation 32 x 64 x 128" in codes and "SpeculativeFlashDecodePair" in codes
 
 
-def test_what_the_golden_sweep_holds():
-    """Every configuration of the suite, each named, timed, and grouped."""
-    by_name = {block.name: block for block in read(GOLDEN)}
-    # A step of a pair has not been swept yet: minutes of compiling for a mesh.
-    wanted = {c.name: c for c in suites()["tiny"] if not (c.family == "decode" and c.mesh.sp == 2)}
-    assert by_name.keys() == wanted.keys() and {block.source for block in by_name.values()} == {"sim"}
-    steps, flash = [], {}
-    for name, block in by_name.items():
-        assert block.status == PASS or (block.status == NOT_RUN and block.reason), name
-        assert all(0 <= ns_of(row) < 1e6 and row[KERNEL_NS] for row in block.rows)
-        if block.rows and wanted[name].family == "flash_decode":
-            flash[wanted[name]["variant"], wanted[name]["context"]] = ns_of(block.rows[0])
-        if block.rows and wanted[name].family == "decode":
-            steps.append(block.rows)
-    assert len(steps) >= 4 and all(flash[variant, 128] < flash[variant, 256] for variant, _ in flash)
-    for step in steps:
-        assert {row[GROUP] for row in step} == {FIRST, MID, TAIL}
-        codes = [row["OP CODE"] for row in step if row[GROUP] == MID]
-        assert codes.count("MatmulDeviceOperation") == 5 and codes.count("LayerNormDeviceOperation") == 2
-
-
 SUITE = """\
 matmul k=64 n=64 dtype=bfloat16 layout=interleaved cores=1
 flash_decode context=128 chunk_size=48 heads=4 kv_heads=1 head_dim=64 workers=1 dtype=bfloat16
@@ -200,18 +175,6 @@ def test_errors_are_cycles_over_published_nanoseconds():
     for times, block in ((1, wo), (2, slower)):
         (error,) = [row["error_1"] for row in paper.data_rows([block]) if row.get("op") == "Matmul (wo)"]
         assert 1 + error == pytest.approx(times * cycles_of(wo) / 76389)
-
-
-def test_dram_sharded_matmuls_read_as_fast_as_silicon_does():
-    """Between 200 and 267 bytes per cycle: tt-metal's decode matmuls have 239 to 260, its microbenchmark 267."""
-    from models.llama31_8b.tt.precision import TILE_BYTES
-
-    products = [(block, *from_lines(block.name)) for block in read(paper.CSV) if block.status == PASS]
-    large = [(block, c) for block, c in products if c.get("k", 0) >= 4096]
-    assert large
-    for block, c in large:
-        tiles = c["k"] // 32 * -(-c["n"] // 384) * 12
-        assert 200 <= tiles * TILE_BYTES[c["dtype"]] / cycles_of(block) <= 267
 
 
 @pytest.mark.sim

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sweep makes of timed programs and of the real-time profiler's records, without either."""
 
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from perf.lib.launch_labels import Label, Labels, Tensor
 from perf.sweep import table
 from perf.sweep.configurations import Configuration
-from perf.sweep.timers import Launch, NoProfiler, by_chip, op_code, realtime_timer, rows_of
+from perf.sweep.timers import Launch, NoProfiler, by_chip, op_code, rows_of
 from runtime_patches.profiling.timeline import ProgramSpan as Ran
 
 NOTHING, STEP, MATMUL = Launch(run=lambda: None), Launch(run=lambda: None, model=object()), Configuration.make("matmul")
@@ -91,35 +90,3 @@ def test_records_of_the_real_time_profiler():
     assert took == [(7, pytest.approx(1000)), (8, pytest.approx(500))]
     with pytest.raises(NoProfiler, match="gave no record"):
         by_chip([])
-
-
-def profiler(*batches, active=True):
-    """Return ttnn with a profiler that calls back at once with (records, dropped), and its callbacks."""
-    registered = []
-
-    def register(callback) -> int:
-        registered.append(1)
-        for records, dropped in batches:
-            callback(SimpleNamespace(records=records, dropped=dropped))
-        return 1
-
-    device = SimpleNamespace(
-        IsProgramRealtimeProfilerActive=lambda: active,
-        RegisterProgramRealtimeProfilerCallback=register,
-        UnregisterProgramRealtimeProfilerCallback=registered.remove,
-    )
-    return SimpleNamespace(device=device, synchronize_device=lambda mesh: None), registered
-
-
-def test_the_real_time_profiler_is_asked(monkeypatch):
-    ran = []
-    ttnn, registered = profiler(([record(0, 7, 0, 5)], 0), ([record(0, 8, 6, 9)], 0))
-    monkeypatch.setitem(sys.modules, "ttnn", ttnn)
-    assert realtime_timer(None)(lambda: ran.append(1)) == [[Ran(7, 0, 5, 0), Ran(8, 6, 9, 0)]]
-    assert ran == [1] and registered == [], "the callback is taken back"
-    monkeypatch.setitem(sys.modules, "ttnn", profiler(([record(0, 7, 0, 5)], 2))[0])
-    with pytest.raises(NoProfiler, match="dropped 2 records"):
-        realtime_timer(None)(lambda: None)
-    monkeypatch.setitem(sys.modules, "ttnn", profiler(active=False)[0])
-    with pytest.raises(NoProfiler, match="real-time profiler is not active"):
-        realtime_timer(None)

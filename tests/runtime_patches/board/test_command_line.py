@@ -88,16 +88,6 @@ def test_output_that_cannot_be_written_is_one_line_and_one_that_nobody_reads_non
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_parser_is_the_shared_one():
-    own = [
-        path.relative_to(ROOT).as_posix()
-        for folder in ("models", "tt_kernels", "runtime_patches", "perf", "tests", "examples")
-        for path in (ROOT / folder).rglob("*.py")
-        if re.search(r"= (argparse\.)?ArgumentParser\(", path.read_text(encoding="utf-8"))
-    ]
-    assert own == []
-
-
 @pytest.mark.parametrize(
     ("error", "variable", "wanted"),
     [

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from runtime_patches.board.runtime_root import merge_overlays
-from runtime_patches.profiling.cycles import CYCLE_VARIABLES, CoreCycles, Span, _decode, cycle_overlays
+from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 from runtime_patches.sgdc import patch as sgdc
 
 TILE = 32
@@ -153,22 +153,6 @@ def test_counts_and_the_sgdc_patch_go_together():
 
 def sgdc_header(overlays: dict[str, bytes]) -> bytes:
     return next(content for content in overlays.values() if b"#define SGDC_GATE_SIZE" in content)
-
-
-def test_decoding():
-    ran = [10, 110, 100, 1] + [20, 70, 150, 3] + [0] * 8 + [2**32 - 5, 5, 10, 1] + [0] * 4 + [0] * 8
-    pages = [[0] * 32, ran, [7, 9, 2, 1] + [0] * 28]
-    decoded = _decode([[w - 2**32 if w >= 2**31 else w for w in page] for page in pages], columns=2)
-    assert decoded == {
-        (1, 0): CoreCycles(
-            program=Span(100, 1, 10, 110),
-            brisc=Span(150, 3, 20, 70),
-            ncrisc=None,
-            unpack=None,
-            math=Span(10, 1, 2**32 - 5, 5),
-            pack=None,
-        )
-    }, "a core with the span of a program but no kernel did not take part"
 
 
 def work_on_both_chips(mesh, first: int) -> list[dict]:

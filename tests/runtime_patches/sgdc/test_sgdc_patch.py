@@ -89,15 +89,6 @@ def test_other_stubs_are_refused_before_anything_is_written(checkout: Path):
     assert sgdc.state(checkout) is sgdc.GateState.OTHER
 
 
-def test_a_checkout_is_patched_once(checkout: Path):
-    assert sgdc.state(checkout) is sgdc.GateState.STOCK
-    assert len(sgdc.apply_to_checkout(checkout)) == len(STUBS) + 1
-    assert sgdc.state(checkout) is sgdc.GateState.PATCHED
-    assert sgdc.apply_to_checkout(checkout) == []
-    for path, content in sgdc.overlays().items():
-        assert (checkout / path).read_bytes() == content
-
-
 def without_header(checkout: Path) -> str:
     (checkout / GATE_HEADER).unlink()
     return GATE_HEADER

@@ -69,9 +69,7 @@ def test_what_is_refused_is_named(mock_mesh):
         return In(torch.zeros(1, 1, INPUTS, OUTPUTS), dtype, **({"memory": BANKS} | options))
 
     calls = {
-        "x must be a ttnn.Tensor, it is a int": (3, weight()),
         "x must be bfloat16 TILE on the device, it is BFLOAT8_B TILE": (rows(dtype="bfloat8_b"), weight()),
-        "x must be bfloat16 TILE on the device, it is BFLOAT16 TILE on the host": (rows(memory="HOST"), weight()),
         "weight must be bfloat8_b or bfloat4_b TILE on the device, it is BFLOAT16": (rows(), weight("bfloat16")),
         "weight must be width-sharded in DRAM, it is INTERLEAVED in DRAM": (rows(), weight(memory="DRAM")),
         "x (1, 1, 64, 320) and weight (1, 1, 352, 480) must share whole tiles": (rows(inputs=320), weight()),

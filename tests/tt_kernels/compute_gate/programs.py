@@ -11,7 +11,6 @@ from tt_kernels.common.priority import priority_row
 UNGATED = [("SGDC_UNGATED", "1")]
 PAGE_WORDS = 64
 PAGE_BYTES = 4 * PAGE_WORDS
-READER = ttnn.DataMovementConfigDescriptor(processor=ttnn.DataMovementProcessor.RISCV_1, noc=ttnn.NOC.RISCV_1_default)
 WRITER = ttnn.DataMovementConfigDescriptor(processor=ttnn.DataMovementProcessor.RISCV_0, noc=ttnn.NOC.RISCV_0_default)
 
 # Fills a buffer with `seed`, writes it to row `row` of the output with the buffer's address as its first
@@ -55,31 +54,6 @@ void kernel_main() {
 }
 """
 
-# Waits for this program's semaphore 0 for a bounded number of polls and reports what it saw: [1, its value].
-WATCH = """
-#include "api/dataflow/dataflow_api.h"
-void kernel_main() {
-    constexpr auto output_args = TensorAccessorArgs<0>();
-    const auto output = TensorAccessor(output_args, get_common_arg_val<uint32_t>(0));
-    volatile tt_l1_ptr uint32_t* semaphore = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(0));
-    for (uint32_t poll = 0; poll < 2000 && *semaphore == 0; ++poll);
-    volatile tt_l1_ptr uint32_t* report = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(0));
-    report[0] = 1;
-    report[1] = *semaphore;
-    noc_async_write(get_write_ptr(0), output.get_noc_addr(get_common_arg_val<uint32_t>(1)), 32);
-    noc_async_write_barrier();
-}
-"""
-
-# Counts once in semaphore 0 of the core (x, y).
-SIGNAL = """
-#include "api/dataflow/dataflow_api.h"
-void kernel_main() {
-    const uint32_t x = get_common_arg_val<uint32_t>(0), y = get_common_arg_val<uint32_t>(1);
-    noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(0)), 1);
-    noc_async_atomic_barrier();
-}
-"""
 
 # Adds 1 to three words of L1, one from each RISC of a compute kernel.
 COUNT = """
@@ -171,38 +145,6 @@ def count(view, counters, *, defines=(), head: str = ""):
         probe(view, address, 32, row)
 
 
-def watched_signal(output, row: int, *, signaller=None):
-    """Run a program of two kernels: an ungated WATCH and a gated SIGNAL, on the first core's two RISCs or on two
-    cores."""
-    watcher = (0, 0)
-    cores = core_set(*{watcher, signaller or watcher})
-    target = output.device().worker_core_from_logical_core(ttnn.CoreCoord(*watcher))
-    watch = _kernel(WATCH, core_set(watcher), _accessor(output), [output.buffer_address(), row], UNGATED)
-    signal = _kernel(SIGNAL, core_set(signaller or watcher), [], [target.x, target.y], config=READER)
-    semaphore = ttnn.SemaphoreDescriptor(id=0, core_ranges=cores, initial_value=0)
-    _run(output, [watch, signal], [_buffer(0, cores, PAGE_BYTES)], [semaphore])
-
-
-# Rank 1 of a pair that only arrives, after skipping `skipped` calls, and ends.
-HALF_PEER = """
-#include "COMMON/peer_link.hpp"
-#include "COMMON/peer_session.hpp"
-void kernel_main() {
-    const uint32_t state = get_arg_val<uint32_t>(0);
-    peer::Session session(state, 20000);
-    session.state().calls = session.state().calls + get_arg_val<uint32_t>(1);
-    const uint32_t value = get_arg_val<uint32_t>(2);
-    uint32_t next = 3;
-    PeerLink link(next, 20000);
-    *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(session.priorities_address()) = value;
-    session.arrive(link);
-    // One more arrival for each skipped call, or rank 0 would wait for it in vain.
-    const uint32_t arrivals = state + offsetof(peer::State, arrivals);
-    for (uint32_t i = 0; i < get_arg_val<uint32_t>(1); ++i) link.increment(arrivals);
-    link.close();
-}
-"""
-
 # Many calls of a session in one kernel. In call n rank (n * 7 / 3) % 2 sends a payload of 8 words that name
 # call and rank. Delays before a call differ by rank and call; in every fourth call a rank is also late
 # to read its peer's row, while the peer goes on to the next call and writes its row for that one.
@@ -259,19 +201,14 @@ def _with_common(source: str) -> str:
     return source.replace("COMMON", f"{next(iter(common.__path__))}/kernels")
 
 
-def add_half_peer(program, pairs, link_args, row_value: int, skipped: int) -> None:
-    """Add HALF_PEER as rank 1 to a program of rank 0."""
-    cores = core_set(pairs.cores[1])
-    kernel = _kernel(_with_common(HALF_PEER), cores, [], [], [*UNGATED, *pairs.defines])
-    arguments = ttnn.RuntimeArgs()
-    arguments[pairs.cores[1][0]][pairs.cores[1][1]] = [
-        pairs.state.buffer_address(),
-        skipped,
-        row_value,
-        *link_args,
-    ]
-    kernel.runtime_args = arguments
-    program.kernels = [*program.kernels, kernel]
+def put_into_mailbox(pairs, call: int, role: int, users: int, row_value: int = 0) -> None:
+    """Write what rank 0 finds once rank 1 has arrived in a call: words of peer::State."""
+    state = ttnn.to_torch(pairs.state).to(torch.int32)
+    state[0, 0, 0, 0] = 1  # arrivals
+    state[0, 0, 0, 104:107] = torch.tensor([call, role, users], dtype=torch.int32)
+    state[0, 0, 0, 112] = row_value
+    host = ttnn.from_torch(state, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT)
+    ttnn.copy_host_to_device_tensor(host, pairs.state)
 
 
 def stress_sessions(device, pairs, calls: int) -> ttnn.Tensor:

@@ -8,7 +8,6 @@ import re
 import pytest
 
 from runtime_patches.board.runtime_root import find_ttnn_dir
-from tt_kernels.compute_gate import reference
 from tt_kernels.compute_gate.region import is_cross_chip
 
 OPERATIONS = "ttnn/cpp/ttnn/operations"
@@ -61,19 +60,3 @@ def test_every_op_whose_kernels_use_the_fabric_is_refused_in_a_region():
 )
 def test_ops_of_one_chip_are_not(name):
     assert not is_cross_chip(name)
-
-
-def test_the_rule_of_the_gate():
-    assert reference.skips([0, 0, 2], users=2)
-    assert not reference.skips([0, 0, 2], users=3)
-    assert not reference.skips([1], users=1)
-    with pytest.raises(ValueError, match="from 1 to 32, not 0"):
-        reference.skips([0], users=0)
-    assert reference.count([0, 2, 3, 1, 9], users=4) == {
-        "accepted": 1,
-        "received": 1,
-        "rejected": 1,
-        "bypassed": 1,
-        "invalid": 0,
-    }
-    assert reference.count([7], users=1)["invalid"] == 1

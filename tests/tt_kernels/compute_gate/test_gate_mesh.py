@@ -55,31 +55,6 @@ def test_a_layer_builds_at_llama_shapes_once_for_all_layers(gated, shape, axis):
         assert [tuple(part.shape) for part in found["out"].values()] == [(1, 1, 2, 32)] * (shape[0] * shape[1])
 
 
-def told_of_peers(mesh) -> tuple[dict, dict, tuple[int, int]]:
-    """Return what each chip's exchange core on a 2x2 mesh is told about its peer, and that core."""
-    import ttnn
-
-    from tt_kernels.common.peer import ChipPairs
-
-    pairs = ChipPairs(mesh, 0, core=(3, 2))
-    core = mesh.worker_core_from_logical_core(ttnn.CoreCoord(3, 2))
-    facts = {place: (pairs.sp_rank(place), pairs.peer(place)) for place in pairs.coordinates()}
-    arguments = {}
-    for place in pairs.coordinates():
-        program = ttnn.ProgramDescriptor(kernels=[], semaphores=[], cbs=[])
-        arguments[place] = (pairs.link_args(place, program), len(program.semaphores))
-    return facts, arguments, (core.x, core.y)
-
-
-def test_every_chip_is_connected_to_its_partner_along_the_pair_axis(gated):
-    facts, arguments, core = gated((2, 2)).run(told_of_peers)
-    assert facts == {(0, 0): (0, (1, 0)), (0, 1): (0, (1, 1)), (1, 0): (1, (0, 0)), (1, 1): (1, (0, 1))}
-    for link, semaphores in arguments.values():
-        assert link[:3] == [*core, 1] and len(link) > 3 and semaphores > 0
-    found = refusals(gated((2, 2)), {str(axis): Call(PAIRS, axis, device=True) for axis in (0, 1, 2)})
-    assert found["0"] == found["1"] == "nothing" and "axis 2" in found["2"]
-
-
 def region(call: Call, axis: int = 1) -> Call:
     call.inside = Make(f"{OP}:skip_compute", row(), users=1, shared_gate_axis=axis)
     return call
@@ -97,6 +72,7 @@ def test_in_a_region_only_the_axis_that_shares_a_gate_may_communicate(gated):
     calls["device_exchange"] = region(Call(exchange, tensor, row()))
     for said, message in refusals(gated((2, 2)), calls).items():
         assert message.startswith(f"GatedRegionError: {said}") and "only cluster_axis=1 is permitted" in message
+    assert "axis 2" in refusals(gated((2, 2)), {"": Call(PAIRS, 2, device=True)})[""]
     across = refusals(gated((2, 2)), {"": region(Call("tests.support.run_op:nothing", exchange), 0)})[""]
     assert "shared_gate_axis=0: the chips along that axis are the two ranks of a pair" in across
 

@@ -4,7 +4,6 @@
 
 import itertools
 import math
-import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.support.run_op import Call, In, Make, priorities, refusals, run_ops
-from tt_kernels.common import reference as common_reference
+from tests.support.run_op import Call, In, Make, priorities, run_ops
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, UNKNOWN, YIELDED
 from tt_kernels.device_exchange import reference
 
@@ -55,9 +53,12 @@ def pair(memory: str, shape: Sequence[int], dtype: str = "bfloat16", layout: str
     return [In(part, dtype, layout=layout, memory=place, read=f"{next(NAMES)}") for part in parts]
 
 
-def exchange_of(users: int = 1, timeout_s: float = 2.0) -> Make:
-    pairs = Make("perf.lib.virtual_pair:CorePair", device=True)
-    return Make("perf.lib.virtual_pair:CorePairExchange", pairs, users=users, timeout_s=timeout_s)
+def core_pair() -> Make:
+    return Make("perf.lib.virtual_pair:CorePair", device=True)
+
+
+def exchange_of(users: int = 1, timeout_s: float = 2.0, pairs: Make | None = None) -> Make:
+    return Make("perf.lib.virtual_pair:CorePairExchange", pairs or core_pair(), users=users, timeout_s=timeout_s)
 
 
 def rows_of(rows) -> list[In]:
@@ -135,27 +136,11 @@ def test_formats_and_places_with_several_users(chip):
     check_exchanges(chip(), [(exchange, rows, [pair(*form)]) for form in FORMATS for rows in turns], 3)
 
 
-SEVERAL = {
-    "many rows": [
-        ("L1", (1, 1, 32, 352)),
-        ("HEIGHT", (1, 1, 64, 64)),
-        ("DRAM", (1, 1, 32, 32)),
-        ("WIDTH", (1, 1, 32, 64)),
-    ],
-    "packed rows beside whole tiles": [
-        ("WIDTH", (1, 1, 1, 512)),
-        ("HEIGHT", (1, 2, 8, 64)),
-        ("DRAM", (1, 1, 32, 32)),
-        ("L1", (1, 1, 4, 96)),
-    ],
-}
-
-
-@pytest.mark.parametrize("forms", SEVERAL.values(), ids=SEVERAL)
-def test_several_tensors_go_the_same_way_in_one_call(chip, forms):
-    """A residual, and queries, keys and values as a layer has them: more than a batch and fewer, in two kinds of L1."""
+def test_several_tensors_go_the_same_way_in_one_call(chip):
+    """As a layer has them: more than a batch and fewer, packed rows beside whole tiles, in two kinds of L1."""
     torch.manual_seed(4)
     exchange = exchange_of()
+    forms = [("L1", (1, 1, 32, 352)), ("HEIGHT", (1, 2, 8, 64)), ("WIDTH", (1, 1, 32, 64)), ("L1", (1, 1, 4, 96))]
     *_, last = check_exchanges(chip(), [(exchange, rows, [pair(*form) for form in forms]) for rows in TURNS])
     states = last["states"]["CorePair"]
     assert [state.calls for state in states] == [3, 3] and [state.sent for state in states] == [2, 1]
@@ -168,31 +153,14 @@ def test_helpers_pack_and_spread_as_the_exchange_core_alone_does(chip, grid):
     check_exchanges(chip(grid), [(exchange_of(), rows, [pair(*form)]) for form in forms for rows in TURNS])
 
 
-def test_roles_alternate_over_a_hundred_layers(chip):
-    draw, exchange = random.Random(5), exchange_of(2)
-    rows, calls, senders = [[2, 2], [0, 0]], [], []
-    for layer in range(100):
-        parts = pair("DRAM", (1, 1, 1, 64), "uint32", "ROW_MAJOR", (2 * layer, 2 * layer + 1))
-        calls.append((exchange, rows, [parts]))
-        senders.append(common_reference.sender(rows, 2))
-        rows = common_reference.after_verification(rows, 2, [draw.random() < 0.7, draw.random() < 0.7])
-    states = check_exchanges(chip(), calls, 2)[-1]["states"]["CorePair"]
-    assert [state.sent for state in states] == [senders.count(0), senders.count(1)]
-    assert senders.count(0) > 20 and senders.count(1) > 20
-
-
 # ------------------------------------------------------------------------------ faults of a peer
 
 
-def alone(exchange, tensors, rows, skipped: int | None = None):
-    """Run rank 0 alone, or with a peer that only arrives, after skipping some calls; in the worker."""
+def alone(exchange, tensors, rows):
+    """Run rank 0 alone, in the worker."""
     import ttnn
 
-    from tests.tt_kernels.compute_gate import programs
-
     program = exchange.core_pair_program([tensors], rows, ranks=(0,))
-    if skipped is not None:
-        programs.add_half_peer(program, exchange.pairs, exchange.pairs.link_args(1), row_value=2, skipped=skipped)
     ttnn.generic_op([*tensors, *rows, *exchange.gathered], program)
     return exchange.gathered
 
@@ -220,36 +188,28 @@ def test_a_silent_peer_ends_in_an_error_that_names_who_gave_up(chip):
 
 
 @pytest.mark.parametrize(
-    ("skipped", "reason", "own"),
+    ("call", "reason", "own"),
     [
-        (0, "the peer arrived but its data did not", YIELDED),  # it holds nothing, and says so
-        (1, "the peer is in another call", HOLDS_GUESS),
+        (1, "the peer arrived but its data did not", YIELDED),  # it holds nothing, and says so
+        (3, "the peer is in another call", HOLDS_GUESS),
     ],
     ids=["no data", "another call"],
 )
-def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(chip, skipped, reason, own):
-    exchange, tensors = exchange_of(timeout_s=2e-5), words_of()
-    call = Call(f"{__name__}:alone", exchange, tensors, rows_of([[1], [2]]), skipped=skipped)
-    (found,) = run_ops(chip(), [call])
+def test_a_peer_that_stops_half_way_or_is_out_of_step_is_told_apart(chip, call, reason, own):
+    pairs, tensors = core_pair(), words_of()
+    exchange = exchange_of(timeout_s=2e-5, pairs=pairs)
+    arrived = Call(f"{PROGRAMS}:put_into_mailbox", pairs, call, 0, 0, row_value=2)
+    _, found = run_ops(chip(), [arrived, Call(f"{__name__}:alone", exchange, tensors, rows_of([[1], [2]]))])
     assert found["errors"]["CorePair"] == f"rank 0 (core (0, 0)) gave up in call 1: {reason}"
     assert values_of(found, tensors)[0] == [5] and told(found)[0] == [own, UNKNOWN]
 
 
 def test_back_to_back_calls_never_mix(chip):
     """Both ranks run many calls in one kernel with uneven delays; each checks every message and payload."""
-    calls, pairs = 60, Make("perf.lib.virtual_pair:CorePair", device=True)
-    (found,) = run_ops(chip(), [Call(f"{PROGRAMS}:stress_sessions", pairs, calls, device=True)])
+    calls = 60
+    (found,) = run_ops(chip(), [Call(f"{PROGRAMS}:stress_sessions", core_pair(), calls, device=True)])
     for rank, (done, wrong_rows, wrong_payloads, status) in enumerate(found["out"][0, 0, :, :4].tolist()):
         assert (done, wrong_rows, wrong_payloads, status) == (calls, 0, 0, 0), f"rank {rank}"
-
-
-def without_define(exchange, tensors, rows) -> None:
-    """Run kernels without their define, in the worker."""
-    import ttnn
-
-    for kernel in (program := exchange.core_pair_program([tensors], rows)).kernels:
-        kernel.defines = [define for define in kernel.defines if define[0] != "SGDC_UNGATED"]
-    ttnn.generic_op([*tensors, *rows, *exchange.gathered], program)
 
 
 def test_nobody_holds_the_result_and_closed_gates_do_not_stop_the_exchange(chip):
@@ -266,5 +226,3 @@ def test_nobody_holds_the_result_and_closed_gates_do_not_stop_the_exchange(chip)
     assert nobody["errors"]["CorePair"].count("both ranks have priority 0") == 2
     assert [state.ties for state in nobody["states"]["CorePair"]] == [1, 1]
     assert taken["errors"]["CorePair"] is None and values_of(taken, tensors)[0] == [6]
-    without = Call(f"{__name__}:without_define", exchange_of(), words_of(), rows_of([[0], [2]]))
-    assert "must be compiled with SGDC_UNGATED" in refusals(chip(), {"": without})[""]

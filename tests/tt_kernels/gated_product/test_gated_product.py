@@ -5,9 +5,7 @@
 import pytest
 import torch
 
-from runtime_patches import sgdc
-from tests.support.run_op import Call, In, check_refused, priorities, run_ops, shards
-from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
+from tests.support.run_op import Call, In, check_refused, run_ops, shards
 from tt_kernels.gated_product.reference import gated_product_reference
 
 OP = "tt_kernels.gated_product.op:gated_product"
@@ -69,22 +67,6 @@ def test_interleaved_tiles_are_dealt_to_all_cores(sim_device):
     for (count, block, blocks, _), found in zip(INTERLEAVED, run_ops(sim_device("2x1"), calls), strict=True):
         wanted = gated_product_reference(rows(count, block, blocks), block)
         assert found["out"].shape == wanted.shape and places_off(found["out"], wanted) <= 0.51, (count, block)
-
-
-@pytest.mark.sim
-@pytest.mark.parametrize("sharded", [True, False])
-def test_one_trace_takes_new_rows_and_is_skipped_by_the_gate(sim_device, sharded):
-    """A skipped replay leaves what the last one made."""
-    memory, steps = (shards(CORES, 2 * BLOCK) if sharded else "L1"), [(1, HOLDS_EXACT), (2, YIELDED), (3, HOLDS_EXACT)]
-    given = [rows(seed)[:, :, -1:] for seed, _ in steps]
-    calls = [
-        Call("tests.support.run_op:gated", priorities(role, None), OP, In(x, memory=memory), BLOCK)
-        for (_, role), x in zip(steps, given, strict=True)
-    ]
-    device = sim_device("2x1", dispatch="fast", overlays=sgdc.overlays())
-    found = [result["out"] for result in run_ops(device, calls, traced=True)]
-    for step, source in ((0, 0), (1, 0), (2, 2)):
-        assert places_off(found[step], gated_product_reference(given[source], BLOCK)) <= 0.51, step
 
 
 @pytest.mark.mock_mesh

@@ -10,9 +10,8 @@ import torch
 
 from tests.support.host_kernels import run_header
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_sampling.checks import Problem, check_problem, check_sigmoid, check_temperature
+from tt_kernels.speculative_sampling.checks import check_problem, check_sigmoid, check_temperature
 from tt_kernels.speculative_sampling.op import uniform_words
-from tt_kernels.speculative_sampling.program import Slice, choose_work_split
 
 
 def test_uniforms_are_rounded_down():
@@ -48,11 +47,6 @@ def facts(**changed) -> list:
     return list((given | changed).values())
 
 
-def test_shapes_are_read_from_tensors():
-    assert check_problem(*facts()) == Problem(2, 3, 50, True, True)
-    assert check_problem(*facts(draft=None)) == Problem(2, 3, 50, False, True)
-
-
 @pytest.mark.parametrize(
     "changed, said",
     [
@@ -74,29 +68,6 @@ def test_shapes_are_read_from_tensors():
 def test_refused_tensors(changed, said):
     with pytest.raises(UnsupportedError, match=said):
         check_problem(*facts(**changed))
-
-
-def test_a_layout_of_users_and_cores():
-    cores = [(x, y) for y in range(8) for x in range(8)]
-    alone = choose_work_split(cores, 3, 4000, None)
-    assert (alone.groups, alone.slices, alone.hub) == (
-        (((0, 0),), ((1, 0),), ((2, 0),)),
-        (Slice(0, 4000),),
-        None,
-    )
-    whole = choose_work_split(cores, 8, 128256, None)
-    assert whole.hub == (7, 7) and [len(group) for group in whole.groups] == 8 * [7]
-    assert sum(part.count for part in whole.slices) == 128256
-    assert all(part.first % 1024 == 0 and part.count > 0 for part in whole.slices)
-
-
-def test_refused_layouts():
-    cores = [(0, 0), (1, 0)]
-    for wanted in (0, 3, True, 1.0):
-        with pytest.raises(UnsupportedError, match="cores_per_user must be from 1 to 2"):
-            choose_work_split(cores, 1, 2000, wanted)
-    with pytest.raises(UnsupportedError, match="2 cores per user needs these and a hub"):
-        choose_work_split(cores, 1, 2000, 2)
 
 
 def test_refused_sigmoids():

@@ -80,38 +80,6 @@ def test_rows_arrive_and_nothing_else_changes(sim_device, dtype):
             assert committed["entries"] == results[3 * index - 1]["entries"], "prefixes and paths are data"
 
 
-def stock_update(device, cache, rows, starts) -> None:
-    """Write rows [1, users, kv heads, head_dim] into a cache one by one by ttnn's own update."""
-    import ttnn
-
-    for row, start in zip(rows, starts, strict=True):
-        shards = ttnn.create_sharded_memory_config(
-            (32, row.shape[3]),
-            core_grid=ttnn.num_cores_to_corerangeset(1, device.compute_with_storage_grid_size(), row_wise=True),
-            strategy=ttnn.ShardStrategy.HEIGHT,
-            use_height_and_width_as_shard_shape=True,
-        )
-        ttnn.experimental.paged_update_cache(cache, ttnn.to_memory_config(row, shards), update_idxs_tensor=start)
-
-
-@pytest.mark.sim
-def test_a_committed_path_is_what_the_stock_update_writes_token_by_token(sim_device):
-    torch.manual_seed(3)
-    start, path = 30, [2, 3, 5]
-    old, new = torch.randn(1, 2, 64, 64).bfloat16(), torch.randn(1, 2, 6, 64).bfloat16()
-    caches, stock, at = [In(old, read="committed"), In(old)], In(old, read="stock"), words([start])
-    rows = [In(new[:, :, node : node + 1].transpose(1, 2)) for node in (0, *path)]
-    starts = [words([start + step]) for step in range(len(rows))]
-    calls = [
-        Call(WRITE, *caches, In(new), In(new), at, 6),
-        Call(COMMIT, caches, at, padded([path], 6), 6, first_column=FIRST_COLUMN),
-        Call(f"{__name__}:stock_update", stock, rows, starts, device=True),
-    ]
-    *_, mine, theirs = run_ops(sim_device("2x1"), calls)
-    end = start + 1 + len(path)
-    assert torch.equal(mine["committed"][:, :, :end], theirs["stock"][:, :, :end])
-
-
 # ------------------------------------------------------------------------------ what is refused
 
 CACHE = TensorFacts((2, 4, 64, 128), "BFLOAT8_B")
@@ -122,15 +90,6 @@ PATH = TensorFacts((2, 16), "INT32", "ROW_MAJOR")
 
 def problem(nodes: int = 6):
     return check_caches({"keys": CACHE, "values": CACHE}, nodes, PREFIX)
-
-
-def test_what_is_right_is_taken():
-    found = problem()
-    check_new("keys", NEW, found, CACHE.dtype)
-    check_path(PATH, found, 10)
-    assert (found.jobs, found.max_tiles, found.block_float) == (2 * 2 * 4 * 4, 2, True)
-    for nodes, tiles in ((1, 1), (2, 2), (32, 2), (33, 2), (34, 3), (64, 3)):
-        assert problem(nodes).max_tiles == tiles == max((start + nodes - 1) // 32 + 1 for start in range(32))
 
 
 CACHES_REFUSED = [

@@ -3,8 +3,7 @@
 //
 // Which key tiles each worker of a head reads, and in which order (ALSpec paper, algorithm 3, lines 12-19).
 // All units are tiles of 32 cached tokens. Every worker derives its part from the numbers of tokens and of chosen tiles, so
-// nothing about the split is ever sent between cores. tt_kernels/speculative_flash_decode/work_split.py mirrors it on the
-// host.
+// nothing about the split is ever sent between cores.
 
 #pragma once
 

@@ -10,7 +10,7 @@ from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, SinkAttention, StaticAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.studies.quality import cli, forward
+from perf.studies.quality import forward
 from perf.studies.quality.forward import text_pass
 from perf.studies.quality.predictors import PredictedGuess, Predictor
 from tests.support.attention_cases import random_tokens, tiny_config
@@ -74,12 +74,3 @@ def test_larger_blocks_change_nothing(name: str, tiny, monkeypatch) -> None:
     if whole.accepted is not None:
         assert torch.equal(whole.accepted, blocks.accepted)
         assert 0.05 < blocks.hit_rate() < 0.95, "both outcomes must occur"
-
-
-@pytest.mark.parametrize(
-    "name,message", [("cuda:7", "'cuda:7' is not here"), ("tpu", "got 'tpu'"), ("meta", "'meta' is not here")]
-)
-def test_devices_that_are_not_there(name: str, message: str, capsys) -> None:
-    with pytest.raises(SystemExit):
-        cli.parse_args(["--torch-device", name])
-    assert message in capsys.readouterr().err

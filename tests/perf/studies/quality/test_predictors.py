@@ -13,7 +13,6 @@ from models.llama31_8b.reference.model.attention import ManyQueries
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange
 from models.llama31_8b.spec_decode.tree import TokenTree
-from perf.studies.quality.forward import text_pass
 from perf.studies.quality.predictors import ENDS, OWN_AVERAGE, PredictedGuess, Predictor
 from tests.support.attention_cases import random_tokens, tiny_config
 
@@ -129,22 +128,6 @@ def test_guesses_of_an_independent_oracle(words, cuts):
 @pytest.fixture(scope="module")
 def tiny() -> ReferenceLlama:
     return ReferenceLlama.random(tiny_config(max_position_embeddings=300), seed=4)
-
-
-@pytest.mark.parametrize(
-    "how,reference",
-    [
-        (Predictor(), GuessRange.both_ends(64)),
-        (Predictor.parse("own decay=0.5 budget=0.7"), GuessRange.by_budget(64, 0.7)),
-    ],
-    ids=["ends", "budget"],
-)
-def test_the_products_guesses_are_two_of_them(tiny, how, reference):
-    ids = random_tokens(300, seed=6)
-    wanted = text_pass(tiny, ids, ALSpecAttention(0.3, reference))
-    ours = text_pass(tiny, ids, PredictedGuess(0.3, how.guess_range(64), how))
-    assert torch.equal(ours.accepted, wanted.accepted) and 0 < ours.hit_rate() < 1
-    torch.testing.assert_close(ours.states, wanted.states, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
