@@ -16,7 +16,6 @@ REFUSED = {
         "bytes --mesh 3x3": "3x3",
         "bytes --users 33": "users must be 1 to 32, got 33",
         "bytes --context 131073": "context must be 1 to 131072, got 131073",
-        "programs --context 100": "--context a multiple of 32, got 1 and 100",
     },
     "ops": {
         "flash_decode --points short": "default, chosen, weights, long, got 'short'",
