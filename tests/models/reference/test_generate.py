@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from models.llama31_8b.config import ContextLengthError
-from models.llama31_8b.generation.request import SequenceState
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.hits import measure_hits
@@ -97,13 +96,6 @@ def test_bad_requests_are_named(model: ReferenceLlama) -> None:
         generate(model, [[1]], max_new_tokens=0)
     with pytest.raises(ValueError, match="got 2.5"):
         generate(model, [[1]], max_new_tokens=2.5)
-
-
-def test_an_ended_text_takes_no_more_tokens() -> None:
-    sequence = SequenceState(0, max_new_tokens=1, room=9, eos_token_ids=())
-    assert not sequence.push(3) and sequence.finish_reason == "length"
-    with pytest.raises(RuntimeError, match="user 0 has ended"):
-        sequence.push(4)
 
 
 def test_decisions_are_those_of_decoding_token_by_token():

@@ -19,9 +19,7 @@ from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.prefill import BANKED_PRODUCT_ROWS, all_cores_read, attention_size, padded_rows, row_blocks
 from models.llama31_8b.tt.sharding import (
     DECODE_SHARDINGS,
-    FLASH_DECODE,
     GRID,
-    STOCK,
     ShardedDecodeConfig,
     ShardingError,
     check_decode_sharding,
@@ -109,15 +107,6 @@ def test_pieces_of_attention_divide_a_chunk_and_its_start_and_give_every_core_on
     """By 256 where each of 64 cores has one, else by 128; by less only where a chunk or its start need it."""
     assert attention_size(tokens, start, heads, 64) == size
     assert tokens % size == start % size == 0
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape[0]}x{shape[1]}")
-def test_exact_attention_is_flash_decode_where_it_takes_the_shapes(shape):
-    for users, op in ((1, FLASH_DECODE), (8, FLASH_DECODE), (9, STOCK), (32, STOCK)):
-        plan = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), users)
-        for kv_cache in ("bfloat16", "bfloat8_b"):
-            assert plan.exact_attention(kv_cache) == op
-    assert ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1).exact_attention("bfloat4_b") == STOCK
 
 
 def test_what_sharded_steps_refuse():

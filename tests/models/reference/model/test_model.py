@@ -85,43 +85,21 @@ def test_a_group_feeds_its_first_hidden_state_to_all_its_attentions() -> None:
     torch.testing.assert_close(hidden[0, 0], norm(x, model.norm), rtol=0, atol=TOLERANCE)
 
 
-BAD_CALLS = {
-    "id too high": (dict(tokens=[[89]]), ValueError, "token id 89 is outside the vocabulary of 89 ids"),
-    "id negative": (dict(tokens=[[-1]]), ValueError, "token id -1 is outside"),
-    "wrong batch": (dict(tokens=[[1], [2]]), ValueError, r"tokens have shape \[2, 1\]; expected \[1, T\]"),
-    "no tokens": (dict(tokens=[[]]), ValueError, r"shape \[1, 0\]"),
-    "logits option": (dict(tokens=[[1]], logits="some"), ValueError, "got 'some'"),
-    "layer missing": (
-        dict(tokens=[[1]], layer_groups=[[0], [2]]),
-        ValueError,
-        r"layers 0 to 2 once.*\[\[0\], \[2\]\]",
-    ),
-    "layers swapped": (dict(tokens=[[1]], layer_groups=[[1, 0], [2]]), ValueError, "in order"),
-    "tree too short": (
-        dict(tokens=[[1, 2]], tree=TokenTree.from_parents([-1])),
-        ValueError,
-        r"tree.enter has shape \[1\]",
-    ),
-    "cache full": (
-        dict(tokens=[[1] * 11]),
-        ContextLengthError,
-        "90 cached \\+ 11 new tokens exceed the cache capacity of 100",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", BAD_CALLS)
-def test_bad_forward_arguments_are_named_and_change_nothing(model: ReferenceLlama, name: str) -> None:
-    arguments, error, message = BAD_CALLS[name]
-    cache = filled(model, 90, capacity=100)
-    arguments = dict(arguments, tokens=torch.tensor(arguments["tokens"], dtype=torch.int64))
-    with pytest.raises(error, match=message):
-        model.forward(cache=cache, **arguments)
-    assert cache.lengths.tolist() == [90]
-
-
+ONE = torch.tensor([[1], [1]])
 # Calls with an empty cache of two users and 50 positions.
-BAD_CACHED = [
+BAD_CALLS = [
+    (lambda model, cache: model.forward(ONE * 89, cache), "token id 89 is outside the vocabulary of 89 ids"),
+    (lambda model, cache: model.forward(-ONE, cache), "token id -1 is outside"),
+    (lambda model, cache: model.forward(ONE[:1], cache), r"tokens have shape \[1, 1\]; expected \[2, T\]"),
+    (lambda model, cache: model.forward(ONE[:, :0], cache), r"shape \[2, 0\]"),
+    (lambda model, cache: model.forward(ONE, cache, logits="some"), "got 'some'"),
+    (lambda model, cache: model.forward(ONE, cache, layer_groups=[[0], [2]]), r"layers 0 to 2 once.*\[\[0\], \[2\]\]"),
+    (lambda model, cache: model.forward(ONE, cache, layer_groups=[[1, 0], [2]]), "in order"),
+    (lambda model, cache: model.forward(ONE.expand(2, 2), cache, tree=TokenTree.chain(1)), "tree.enter has shape"),
+    (
+        lambda model, cache: model.forward(ONE.expand(2, 51), cache),
+        r"0 cached \+ 51 new tokens exceed .* capacity of 50",
+    ),
     (lambda model, cache: model.prefill([[1], [2] * 51], cache), "user 1 has 51 tokens; the limit is 50"),
     (lambda model, cache: model.prefill([[1], []], cache), "prompt of user 1 is empty"),
     (lambda model, cache: model.prefill([[1], [100]], cache), "token id 100 is outside"),
@@ -137,8 +115,8 @@ BAD_CACHED = [
 ]
 
 
-@pytest.mark.parametrize("call, message", BAD_CACHED)
-def test_bad_prompts_and_places_are_named_before_any_work(model: ReferenceLlama, call, message: str) -> None:
+@pytest.mark.parametrize("call, message", BAD_CALLS)
+def test_bad_calls_are_named_and_change_nothing(model: ReferenceLlama, call, message: str) -> None:
     cache = model.new_cache(2, 50)
     with pytest.raises((ValueError, IndexError, ContextLengthError), match=message):
         call(model, cache)
