@@ -259,5 +259,5 @@ def test_each_user_is_drawn_by_its_own_parameters(sim_device):
 
 @given(st.floats(0, exclude_min=True, allow_infinity=False))
 def test_every_temperature_has_a_nearest_one_that_the_chips_take(temperature):
-    nearest = check_temperature("temperature", nearest_temperature(temperature))
+    nearest = check_temperature(nearest_temperature(temperature))
     assert nearest == temperature or temperature < 1e-4 == nearest or temperature > 1e4 == nearest
