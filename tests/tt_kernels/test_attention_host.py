@@ -205,8 +205,8 @@ def test_workers_that_merge_have_less_of_the_rest(tmp_path):
     """
     wanted = {
         (180, 32, 8): [10, 15, 16, 15, 14, 15, 16, 15],
-        (64, 4, 7): [2, 6, 10, 9, 10, 9, 10],
-        (32, 4, 7): [0, 0, 5, 5, 5, 4, 5],  # they have enough with the guess
+        (64, 4, 7): [4, 8, 8, 7, 10, 9, 10],
+        (32, 4, 7): [0, 4, 4, 4, 4, 4, 4],  # the reducer has enough with the guess
         (70, 32, 8): [0, 1, 1, 1, 1, 1, 1, 0],  # too little for all
     }
     assert run_header(tmp_path, f"{KERNELS}/chunk_split.hpp", 3, body, wanted) == list(wanted.values())

@@ -72,10 +72,11 @@ CHOSEN_PART = 16  # of the cache is taken to be chosen, which only the device kn
 
 
 def workers_of_guess(tiles: int, workers: int) -> int:
-    """Return how many workers share a guess of `tiles`: 1, 2, 4 and so on, until a share is FEW_TILES."""
+    """Return how many workers share a guess of `tiles`: 1, 4, 16 and so on, as levels of its merge have room for, until
+    a share is FEW_TILES."""
     dealt = min(tiles, 1)
     while dealt < workers and tiles > FEW_TILES * dealt:
-        dealt = min(2 * dealt, workers)
+        dealt = min(merge_tree.RADIX * dealt, workers)
     return dealt
 
 

@@ -89,19 +89,20 @@ struct Ends {
     uint32_t total, first_end, last_begin;
 };
 
-// Which tiles the workers of a head read. The first ones share the guess's, as if the two ends were adjacent: 1, 2, 4
-// and so on, until a share is few tiles, since their partial results are merged (merge_tree.hpp). All share the rest, so
-// that with the guess, its merges and its emission they are busy as long; who is busy longer anyway has none of it.
+// Which tiles the workers of a head read. The first ones share the guess's, as if the two ends were adjacent: 1, 4, 16
+// and so on, until a share is few tiles, since their partial results are merged in levels of four (merge_tree.hpp). All
+// share the rest, so that with the guess, its merges and its emission they are busy as long; who is busy longer anyway
+// has none of it.
 class EvenSplit {
 public:
-    // few_tiles: of a guess; one worker has read them sooner than two have read their halves and merged.
+    // few_tiles: of a guess; one worker has read them sooner than more have read their shares and merged.
     EvenSplit(const Ends& ends, uint32_t workers, uint32_t few_tiles = 5) :
         first_end_(ends.first_end), guess_(ends.guess()), rest_(ends.rest()), workers_(workers) {
         if (guess_ == 0) {
             return;
         }
         for (dealt_ = 1; dealt_ < workers && guess_ > few_tiles * dealt_;) {
-            dealt_ = min(2 * dealt_, workers);
+            dealt_ = min(dealt_ << merge_tree::bits, workers);
         }
         const uint32_t late = guess_before(1) + merging_before(1) + tiles_of_emission;
         const uint32_t busy = guess_ + merging_before(dealt_) + tiles_of_emission;
