@@ -100,8 +100,8 @@ def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None
 
     Returns:
         Cycles of the pair, of one chip with exact attention and by appendix F; the share of the gain that appendix F
-        promises which was seen, None where it promises none; `layer_pitch` of the step and of the exact one; the parts
-        of appendix F; and with `split` its cycles, and what the pair gains over it.
+        promises which was seen, None where it promises none; `layer_pitch` of the step and of the exact one, and the
+        gain that they are; the parts of appendix F; and with `split` its cycles, and what the pair gains over it.
     """
     layers = shape["layers"]
     parts, alone = parts_of(steps, layers), cycles_alone(steps)
@@ -116,6 +116,7 @@ def rows(steps: Mapping[str, Step], shape: Mapping[str, Any], split: Step | None
         row["share_of_gain"] = (alone - took) / promised if promised > 0 else None
         row["layer_pitch"] = None if pitch is None else round(pitch)
         row["layer_pitch_exact"] = None if pitch_alone is None else round(pitch_alone)
+        row["layer_speedup"] = None if pitch is None or pitch_alone is None else pitch_alone / pitch
         row |= {f"part_{part}": round(value) for part, value in vars(parts).items()}
         if split is not None:
             row |= {"tensor_parallel": cycles(split), "over_it": cycles(split) / took}
