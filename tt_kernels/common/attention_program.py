@@ -6,6 +6,7 @@ to the peer."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from tt_kernels.common.attention_checks import AttentionShape
 from tt_kernels.common.attention_split import CoreAssignment, WorkSplit
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import check_on_device, core_set
-from tt_kernels.common.kernel import Core, Values, kernel_descriptor
+from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.priority import check_priority_tensor
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs
@@ -258,6 +259,32 @@ class KernelSet:
                     own = {"group": group, "groups": len(groups), "worker": worker}
                     found[core] = {**own, **values(rank), **{name: places[name] for name in cores}}
         return found
+
+    def workers(self, prefix: str, written: Sequence[str], **numbers: int) -> list[Any]:
+        """Return the workers' kernels: reader, writer and compute. prefix: of their sources' names. written: what the
+        writer knows, of which the guess lies as the exact result does. numbers: of compute, beside the scale."""
+        import ttnn
+
+        def reader(rank: Rank) -> Values:
+            caches = {"queries": "q", "keys": "k", "values": "v", "pages": "pages", "chosen": "chosen"}
+            return {name: rank.tensors.address(of) for name, of in caches.items()} | self.control(rank)
+
+        def writer(rank: Rank) -> Values:
+            scale_log2e = float_bits(self.settings.scale * math.log2(math.e))
+            return rank.tensors.addresses(*written) | {"scale_log2e": scale_log2e}
+
+        read = {"query": self.tensors.q, "cache": self.tensors.k} | self.control_accessors()
+        read |= {name: self.tensors.described(name) for name in ("pages", "chosen")}
+        output = {"output": self.tensors.exact}
+        output |= {name: self.tensors.described(name) for name in written if name not in ("exact", "guess")}
+        reads = self.per_worker(reader, "group_cores")
+        writes = self.per_worker(writer, "receiver_core", "deciding_core", "exchange_core")
+        computes = self.per_worker(lambda _: {"scale": float_bits(self.settings.scale), **numbers})
+        return [
+            self.kernel(f"{prefix}reader.cpp", ttnn.ReaderConfigDescriptor(), read, reads),
+            self.kernel(f"{prefix}writer.cpp", ttnn.WriterConfigDescriptor(), output, writes),
+            self.kernel(f"{prefix}compute.cpp", self.compute_config(), {}, computes),
+        ]
 
     def per_decider(self, values: Callable[[Rank], Values]) -> dict[Core, Values]:
         return {core: values(rank) for rank in self.ranks if (core := rank.assignment.decider) is not None}

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -297,34 +296,8 @@ def fill_program(
         ungated=True,
     )
     output = _output(kernels) if settings.speculate else []
-    kernels.fill(program, _workers(kernels) + output + kernels.exchange())
+    kernels.fill(program, kernels.workers("worker_", ("exact", "masses")) + output + kernels.exchange())
     return require_ungated(program, "speculative_flash_decode")
-
-
-def _workers(kernels: KernelSet) -> list[Any]:
-    import ttnn
-
-    def reader(rank: Rank) -> Values:
-        tensors = rank.tensors
-        caches = {"queries": "q", "keys": "k", "values": "v", "pages": "pages", "chosen": "chosen"}
-        return {name: tensors.address(of) for name, of in caches.items()} | kernels.control(rank)
-
-    def writer(rank: Rank) -> Values:
-        scale_log2e = float_bits(kernels.settings.scale * math.log2(math.e))
-        return rank.tensors.addresses("exact", "masses") | {"scale_log2e": scale_log2e}
-
-    scale, tensors = float_bits(kernels.settings.scale), kernels.tensors
-    read = {"query": tensors.q, "cache": tensors.k} | kernels.control_accessors()
-    read |= {name: tensors.described(name) for name in ("pages", "chosen")}
-    written = {"output": tensors.exact, "masses": tensors.described("masses")}
-    reads = kernels.per_worker(reader, "group_cores")
-    writes = kernels.per_worker(writer, "receiver_core", "deciding_core", "exchange_core")
-    computes = kernels.per_worker(lambda _: {"scale": scale})
-    return [
-        kernels.kernel("worker_reader.cpp", ttnn.ReaderConfigDescriptor(), read, reads),
-        kernels.kernel("worker_writer.cpp", ttnn.WriterConfigDescriptor(), written, writes),
-        kernels.kernel("worker_compute.cpp", kernels.compute_config(), {}, computes),
-    ]
 
 
 def _output(kernels: KernelSet) -> list[Any]:

@@ -5,7 +5,6 @@ with a guess that is verified on the device."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from tt_kernels.common.attention_program import (
     empty_program,
 )
 from tt_kernels.common.cores import grid_cores, l1_free, noc_core_of
-from tt_kernels.common.kernel import Values, float_bits, require_ungated
+from tt_kernels.common.kernel import float_bits, require_ungated
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, check_chips, gathered_of, mesh_program
 from tt_kernels.common.tensor_facts import UnsupportedError, facts, facts_or_none
 from tt_kernels.common.tp_group import TpGroup
@@ -227,9 +226,7 @@ def fill_program(
     program: Any, problem: Problem, settings: Settings, rank: Rank, split: JobSplit, noc_core: NocCore
 ) -> Any:
     """Add to a program with semaphores what runs a call on one chip; return it. noc_core: Core -> (x, y) on the NoC."""
-    import ttnn
-
-    tensors, ungated = rank.tensors, rank.chip != ALONE
+    ungated = rank.chip != ALONE
     key_tiles = split.key_tiles + rest_tiles(problem, split.key_tiles)
     kernels = KernelSet(
         *(KERNELS, problem, settings, [rank], split, noc_core),
@@ -245,21 +242,8 @@ def fill_program(
         },
         ungated=ungated,
     )
-    places = {"queries": "q", "keys": "k", "values": "v", "pages": "pages", "chosen": "chosen"}
-    read: Values = {name: tensors.address(of) for name, of in places.items()} | kernels.control(rank)
-    scale_log2e = float_bits(settings.scale * math.log2(math.e))
-    written: Values = {**tensors.addresses("intervals", "exact", "guess", "masses"), "scale_log2e": scale_log2e}
-    numbers = {"scale": float_bits(settings.scale), "threshold_sq": float_bits(settings.threshold**2)}
-    of_reader = {"query": tensors.q, "cache": tensors.k} | kernels.control_accessors()
-    of_reader |= {name: tensors.described(name) for name in ("pages", "chosen")}
-    of_writer = {"intervals": tensors.intervals, "output": tensors.exact, "masses": tensors.described("masses")}
-    reads, computes = kernels.per_worker(lambda _: read, "group_cores"), kernels.per_worker(lambda _: numbers)
-    writes = kernels.per_worker(lambda _: written, "receiver_core", "deciding_core", "exchange_core")
-    built = [
-        kernels.kernel("reader.cpp", ttnn.ReaderConfigDescriptor(), of_reader, reads),
-        kernels.kernel("writer.cpp", ttnn.WriterConfigDescriptor(), of_writer, writes),
-        kernels.kernel("compute.cpp", kernels.compute_config(), {}, computes),
-    ]
+    written = ("exact", "guess", "intervals", "masses")
+    built = kernels.workers("", written, threshold_sq=float_bits(settings.threshold**2))
     if settings.speculate:
         built.append(kernels.deciding("decision.cpp"))
     kernels.fill(program, built + kernels.exchange())
