@@ -12,8 +12,6 @@ In each layer:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,10 +19,9 @@ import torch
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import Core, check_core, check_on_device, core_set, grid_cores, noc_core_of
-from tt_kernels.common.device_state import StateOfOne
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
-from tt_kernels.common.tp_group import TpChips, failure_of
+from tt_kernels.common.tp_group import TpChips
 from tt_kernels.compute_gate.region import refuse_in_region
 
 if TYPE_CHECKING:
@@ -37,27 +34,6 @@ MAX_WORKERS, MAX_DENSE_WORKERS = 32, 8
 _WORKER, _LINK = "worker", "link"
 _LINE = 64  # bytes of which packets are multiples
 _PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE = 0, 1, 2
-_STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11}
-_REASONS = {
-    1: "TP rank {silent} sent no rows",
-    2: "the fabric link took no packet",
-    3: "TP rank {silent} is in another call",
-}
-
-
-@dataclass(frozen=True)
-class ChipState:
-    """What a chip's link core keeps: `calls` made, and the failure if there was one. silent: the TP rank of the chip
-    that was missed."""
-
-    calls: int
-    status: int
-    status_call: int
-    silent: int
-
-    @property
-    def failure(self) -> str | None:
-        return failure_of(self.status, self.silent, _REASONS, f"call {self.status_call}")
 
 
 class Reduced(NamedTuple):
@@ -79,7 +55,12 @@ class AllReduce(TpChips):
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
-    STATE_WORDS, STATUS_WORD = 16, _STATE_FIELDS["status"]  # sizeof(tp::Calls), rounded up to 64 bytes
+    STATE_WORDS = 16  # sizeof(tp::Calls), rounded up to 64 bytes
+    REASONS = {
+        1: "TP rank {silent} sent no rows",
+        2: "the fabric link took no packet",
+        3: "TP rank {silent} is in another call",
+    }
     defines = (("PEER_LINK_FABRIC", "1"),)
 
     def __init__(
@@ -163,12 +144,6 @@ class AllReduce(TpChips):
         results = [tensor for tensor in (out.normed, out.sum) if tensor is not None]
         ttnn.generic_op([*given, self._landing, *results], self.mesh_program(tensors, epsilon))
         return out
-
-    def states(self) -> Sequence[StateOfOne]:
-        """Return the state of every chip, row-major. Waits for the device."""
-        return [
-            ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
-        ]
 
     def mesh_program(self, tensors: dict[str, Any], epsilon: float) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call. tensors: by their names in the kernels."""

@@ -19,36 +19,26 @@ if TYPE_CHECKING:
     import ttnn
 
 MAX_CHIPS = 8
-_STATE_FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11, "accepted": 12}
-_REASONS = {
-    1: "TP rank {silent} sent no numbers",
-    2: "TP rank {silent} did not vote",
-    3: "the fabric link took no packet",
-    4: "TP rank {silent} is in another call",
-}
-
-
-def failure_of(status: int, silent: int, reasons: Mapping[int, str], call: str) -> str | None:
-    """Say why a chip gave up in `call`, by the reasons of its op; None for status 0. silent: the TP rank missed."""
-    if status == 0:
-        return None
-    return f"gave up in {call}: {reasons.get(status, f'unknown status {status}').format(silent=silent)}"
+_CALLS, _STATUS, _STATUS_CALL, _SILENT = 8, 9, 10, 11
 
 
 @dataclass(frozen=True)
 class ChipState:
-    """What a chip's output core keeps: `calls` in which it sent, `accepted` of them, and the failure if there was one.
-    silent: the TP rank of the chip that was missed."""
+    """What a chip keeps: `calls` made, and the failure if there was one. status: a key of `reasons`, the op's. silent:
+    the TP rank of the chip that was missed."""
 
     calls: int
     status: int
     status_call: int
     silent: int
-    accepted: int
+    reasons: Mapping[int, str]
 
     @property
     def failure(self) -> str | None:
-        return failure_of(self.status, self.silent, _REASONS, f"call {self.status_call}")
+        if self.status == 0:
+            return None
+        reason = self.reasons.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
+        return f"gave up in call {self.status_call}: {reason}"
 
 
 class TpChips(MeshState):
@@ -60,6 +50,9 @@ class TpChips(MeshState):
 
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
+
+    STATUS_WORD = _STATUS
+    REASONS: Mapping[int, str]  # by status: why a chip gave up
 
     def __init__(
         self,
@@ -79,6 +72,13 @@ class TpChips(MeshState):
         self.tp_axis, self.shape, self.core, self.link = tp_axis, shape, core, link
         self.chips, self.timeout_s, self.timeout = shape[tp_axis], timeout_s, timeout_words(timeout_s)
         self.make_state(mesh, single_cores(core), 1)
+
+    def states(self) -> Sequence[StateOfOne]:
+        """Return the state of every chip, row-major. Waits for the device."""
+        return [
+            ChipState(words[_CALLS], words[_STATUS], words[_STATUS_CALL], words[_SILENT], self.REASONS)
+            for words in self.read_words()
+        ]
 
     def tp_rank(self, coordinate: tuple[int, ...]) -> int:
         """Return the index of a chip in its TP group."""
@@ -113,11 +113,11 @@ class TpGroup(TpChips):
     long for its vote, which may wait for a peer. Otherwise as TpChips.
     """
 
-    STATE_WORDS, STATUS_WORD = 640, _STATE_FIELDS["status"]  # sizeof(tp::State), rounded up to 64 bytes
+    STATE_WORDS = 640  # sizeof(tp::State), rounded up to 64 bytes
+    REASONS = {
+        1: "TP rank {silent} sent no numbers",
+        2: "TP rank {silent} did not vote",
+        3: "the fabric link took no packet",
+        4: "TP rank {silent} is in another call",
+    }
     defines = (("TP_GROUP", "1"), ("PEER_LINK_FABRIC", "1"))
-
-    def states(self) -> Sequence[StateOfOne]:
-        """Return the state of every chip, row-major. Waits for the device."""
-        return [
-            ChipState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
-        ]

@@ -27,8 +27,8 @@ constexpr uint32_t max_chips = 8;
 constexpr uint32_t max_users = 8;
 constexpr uint32_t kinds = 3;  // numbers per user: squared distance, squared norm, bound
 
-// What a chip keeps of its calls with the others of its group, the first words of its state; tp_group.py and
-// all_reduce/op.py read it on the host.
+// What a chip keeps of its calls with the others of its group, the first words of its state; tp_group.py reads it on the
+// host.
 struct Calls {
     uint32_t arrivals[max_chips];  // incremented by each chip of the group
     uint32_t calls;
