@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -74,18 +74,28 @@ class Labels:
     def taken(self, now: Mapping[str, Any] = MappingProxyType({"layer": None, "part": None})) -> Iterator[None]:
         """Note every ttnn operation. now: layer and part at the moment, changed by the caller."""
         import ttnn
+        from ttnn import decorators
 
-        def note(name: str, run: Callable[[], Any], given: list[Any], fidelity: str | None) -> Any:
-            number, place = ttnn._ttnn.get_device_operation_id(), len(self.labels)
-            known = tuple(Tensor.of(tensor) for tensor in _tensors(given))
-            self.labels.append(Label(number, name, now["layer"], now["part"], known[:3], fidelity))
-            result = run()
-            first = next(_tensors(result), None)
-            if first is not None:
-                self.labels[place] = replace(self.labels[place], output=Tensor.of(first))
-            return result
+        def noting(original):
+            def call(op, *args, **kwargs):
+                number, place = ttnn._ttnn.get_device_operation_id(), len(self.labels)
+                name, config = op.python_fully_qualified_name.rpartition(".")[2], kwargs.get("compute_kernel_config")
+                known = tuple(Tensor.of(tensor) for tensor in _tensors([*args, *kwargs.values()]))
+                fidelity = None if config is None else config.math_fidelity.name
+                self.labels.append(Label(number, name, now["layer"], now["part"], known[:3], fidelity))
+                result = original(op, *args, **kwargs)
+                first = next(_tensors(result), None)
+                if first is not None:
+                    self.labels[place] = replace(self.labels[place], output=Tensor.of(first))
+                return result
 
-        with each_call(note):
+            return call
+
+        with contextlib.ExitStack() as stack:
+            for kind in (decorators.FastOperation, decorators.Operation):
+                original = kind.__call__
+                stack.callback(setattr, kind, "__call__", original)
+                kind.__call__ = noting(original)
             yield
 
     @contextlib.contextmanager
@@ -113,29 +123,6 @@ class Labels:
             for owner, name, part in parts:
                 stack.enter_context(_within(owner, name, now, "part", part))
             yield
-
-
-@contextlib.contextmanager
-def each_call(note: Callable[[str, Callable[[], Any], list[Any], str | None], Any]) -> Iterator[None]:
-    """Inside, each ttnn operation returns what `note` does, given its name, what runs it, its arguments, and the math
-    fidelity among them."""
-    from ttnn import decorators
-
-    def noting(original):
-        def call(op, *args, **kwargs):
-            config = kwargs.get("compute_kernel_config")
-            fidelity = None if config is None else config.math_fidelity.name
-            name = op.python_fully_qualified_name.rpartition(".")[2]
-            return note(name, lambda: original(op, *args, **kwargs), [*args, *kwargs.values()], fidelity)
-
-        return call
-
-    with contextlib.ExitStack() as stack:
-        for kind in (decorators.FastOperation, decorators.Operation):
-            original = kind.__call__
-            stack.callback(setattr, kind, "__call__", original)
-            kind.__call__ = noting(original)
-        yield
 
 
 # What a layer does in a decode step, and in a prefill.
@@ -169,30 +156,14 @@ def _tensors(value: Any) -> Iterator[Any]:
 @contextlib.contextmanager
 def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
     """While `owner.name` runs, now[key] is `value`."""
-    outer: list = []
-
-    def begin() -> None:
-        outer.append(now[key])
-        now[key] = value
-
-    def end() -> None:
-        now[key] = outer.pop()
-
-    with around(owner, name, begin, end):
-        yield
-
-
-@contextlib.contextmanager
-def around(owner, name: str, begin: Callable[[], Any], end: Callable[[], Any]) -> Iterator[None]:
-    """Inside, each call of `owner.name` has `begin` before and `end` after it."""
     original, own = getattr(owner, name), name in vars(owner)
 
     def call(*args, **kwargs):
-        begin()
+        outer, now[key] = now[key], value
         try:
             return original(*args, **kwargs)
         finally:
-            end()
+            now[key] = outer
 
     setattr(owner, name, call)
     try:
