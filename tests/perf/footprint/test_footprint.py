@@ -121,6 +121,7 @@ def test_the_figures_name_every_op():
     """Each module of tt_kernels is one of ours, by its own name or one of its calls."""
     calls = {"compute_gate": "set_compute_gate", "draft_round": "begin_chain", "tile_selection": "select_tiles"}
     calls |= {"speculative_flash_decode": "flash_decode", "token_guard": "guard_tokens", "tree_cache": "commit_path"}
+    calls["rotated_heads"] = "cached_heads"
     ops = {path.parent.name for path in ROOT.glob("tt_kernels/*/op.py")}
     assert len(ops) == 14 and {calls.get(op, op) for op in ops} <= {row["op"] for row in RECORDED}
 
