@@ -5,7 +5,7 @@
 A token takes fixed + hits * (receiver + max(sender - receiver, layer)) + misses * (layer + sender), or with tensor
 parallelism alone fixed + 32 * (layer + FD). Two groups that speculate have the times of half of the chips. These are
 times of device kernels; the host's are left out. FD(K) is flash decode of K cached tokens; a sender takes verify_ns
-more. All cores make a guess: with k keys, at least MIN_CONTEXT, a receiver takes FD(k) and one hop, and by a budget
+more. All cores make a guess: with k keys, at least MIN_CONTEXT, a receiver takes FD(k) and guess_ns, and by a budget
 the step also the choice of tiles. Tensor parallelism with its cache split over two rows takes FD(K / 2) and merge_ns.
 """
 
@@ -53,13 +53,13 @@ class Times:
 
     row_costs: by chips of a row, at the shortest context. attention: of a layer, by chips of a row and context; lines
     are straight between contexts, and beyond the last ones. verify_ns: what a sender takes beside flash decode.
-    hop_ns: one Ethernet hop of the guess, 8 KiB, as tt-metal measured the exchange of two chips. pair_ns: what exchange
-    and skipping add to a layer of a pair, which appendix F leaves out. merge_ns: of two rows' partial attention, in a
+    guess_ns: what a receiver waits beside flash decode of the guess's keys. pair_ns: what exchange and skipping add to
+    a layer of a pair, which appendix F leaves out. merge_ns: of two rows' partial attention, in a
     layer whose cache is split.
     """
 
     verify_ns: float = 3000.0  # assumed: two L2 norms over 32 x 128 values, "almost no" time in the paper
-    hop_ns: float = 5270.0
+    guess_ns: float = 5270.0  # a hop of 8 KiB, as tt-metal measured the exchange of two chips
     pair_ns: float = 0.0
     merge_ns: float = 0.0
     row_costs: Mapping[int, Costs] = field(default_factory=dict)
@@ -79,14 +79,15 @@ class Times:
     def receiver_ns(self, context: int, tp_chips: int, keys: int | None = None) -> float:
         """Return SFD_R(K), until the guess has arrived; at most the sender's time. keys: of a guess by a budget, None
         for one of both ends."""
-        guess = self.flash_decode_ns(max(MIN_CONTEXT, keys or 0), tp_chips) + self.hop_ns
+        guess = self.flash_decode_ns(max(MIN_CONTEXT, keys or 0), tp_chips) + self.guess_ns
         return min(guess, self.sender_ns(context, tp_chips))
 
 
 # Of Llama 3.1 8B, as perf/projection/layouts.py has them from perf/data; it says what was executed and what assumed.
 EXECUTED = Times(
-    verify_ns=8300,
-    pair_ns=22747.5,
+    verify_ns=4766,
+    guess_ns=4990,
+    pair_ns=12793,
     merge_ns=6271,
     row_costs={
         1: Costs(2319652, 712636, 24674),

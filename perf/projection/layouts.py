@@ -15,6 +15,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
     HITS,
+    KV_HEADS,
     MIN_CONTEXT,
     Costs,
     Times,
@@ -34,16 +35,14 @@ Row = dict[str, Any]
 CONTEXTS = (1024, 4096, 16384, 65536, 131072)
 CHIPS = (2, 4, 8, 16)
 HIT_RATES = (1.0, 0.95, 0.9, 0.75)
-HEADS, KV_HEADS, COLUMNS = 32, 8, 4096
-# What a sender with a guess by a budget takes beside exact attention (docs/results/alspec_step.md).
-BUDGET_SENDER_NS = 8300.0
+HEADS, COLUMNS, TILE = 32, 4096, 32
 ASSUMPTIONS = (
     "TP: a chip's part of a layer, attention, two all-reduces a layer, embedding, its gather and the head's pieces",
-    "a pair caches keys by a program of its own",
     "a cache split over two rows: each reads half of the tokens; merging takes all in what an all-reduce of two chips "
     "takes, which sends 8 KB, as much as 16 heads' partial attention; not implemented, not executed",
-    "ALSpec: appendix F, with what exchange and skipping added to a layer of the executed pairs, and a guess by a "
-    "budget: its keys extrapolated beyond 8K tokens, their choice counted, hits given",
+    "ALSpec: appendix F, with what the executed pairs with a guess by a budget took beyond exact attention of as many "
+    "keys and of all, and beyond a layer's other parts; keys extrapolated beyond 8K tokens, their choice counted, hits "
+    "given",
     "TP ends at eight chips, the key/value heads: on sixteen it leaves eight idle",
 )
 
@@ -52,18 +51,20 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
     """Return the times of perf/data, and the (chips of a row, context) all of whose parts were executed."""
     sweep, ops = cycles_of(read_sweep(CSV)), read(STEPS.with_name(f"{STEPS.stem}_ops.csv"))[1]
     ops = [op for op in ops if op["sharding"] == "sharded"]
-    pairs = [row for path in sorted((FOLDER / "steps").glob("*_8b_*.json")) for row in read(path)[1]]
+    pairs = executed_pairs()
     attention = _attention(ops, sweep)
     reduces = {row["chips"]: row["cycles"] for row in _bench(ALL_REDUCE.stem)}
     gathers = {n: sweep[_gather(n)] for n in CHIP_COUNTS[1:]}
     costs = {n: _costs(n, ops, reduces.get(n, 0), gathers.get(n, 0)) for n in CHIP_COUNTS}
     times = Times(
-        verify_ns=BUDGET_SENDER_NS,
-        pair_ns=_pair_ns(pairs) + caching_apart(),
+        verify_ns=round(mean(row["part_sender"] - row["part_exact"] for row in pairs)),
+        pair_ns=round(mean(over_formula(row) for row in pairs)),
         merge_ns=reduces[2],
         row_costs={n: replace(each, flash_decode_ns=attention[n][MIN_CONTEXT]) for n, each in costs.items()},
         attention=attention,
     )
+    beyond = [row["part_receiver"] - times.flash_decode_ns(keys_of(row), KV_HEADS // row["kv_heads"]) for row in pairs]
+    times = replace(times, guess_ns=round(mean(beyond)))
     return times, {(n, at) for n in CHIP_COUNTS for at in attention[n]}
 
 
@@ -98,9 +99,15 @@ def _took(ops: Sequence[Row], stage: str, tp: int, names: Sequence[str] = (), bu
     return float(sum(op["cycles"] for op in run if (not names or op["op"] in names) and op["op"] not in but))
 
 
-def caching_apart() -> float:
-    """Return the cycles that a pair's layer takes more because it exchanges keys before they are cached."""
-    return mean(row["rotated"] + row["update"] - row["cached"] for row in _bench("rotated_heads"))
+def executed_pairs() -> list[Row]:
+    """Return the executed steps of two layers of pairs with a guess by a budget, all of whose layers hit or none."""
+    rows = [row for path in sorted((FOLDER / "steps").glob("pair_8b_*.json")) for row in read(path)[1]]
+    return [row for row in rows if row["predictor"] == "budget" and row["hit_rate"] in (0, 1)]
+
+
+def keys_of(row: Row) -> int:
+    """Return the keys that such a step's guess reads for each head."""
+    return TILE * (row["chosen"] + 1) + int(row["chunk_size"])
 
 
 def _costs(chips: int, ops: Sequence[Row], all_reduce: float, gather: float) -> Costs:
@@ -110,11 +117,6 @@ def _costs(chips: int, ops: Sequence[Row], all_reduce: float, gather: float) -> 
     fixed = _took(ops, EMBEDDING, chips) + norm + (gather if chips > 1 else 0)
     fixed += (head - norm) * head_pieces(preset("llama-3.1-8b")) / chips
     return Costs(fixed, layer + 2 * all_reduce, 0.0)
-
-
-def _pair_ns(pairs: Sequence[Row]) -> float:
-    """Return what a layer of the executed pairs took over appendix F, where all guesses pass and where none does."""
-    return mean(over_formula(row) for row in pairs if row.get("layer_pitch") and row["hit_rate"] in (0, 1))
 
 
 def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS) -> list[Row]:

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from models.llama31_8b.latency import EXECUTED, Times, token_ns
-from perf.lib.data_file import FOLDER, read
+from models.llama31_8b.latency import EXECUTED, KV_HEADS, Times, token_latency, token_ns
+from perf.lib.data_file import read
 from perf.ops.__main__ import FAMILIES, run
-from perf.projection.layouts import caching_apart, layout_rows, load
+from perf.projection.layouts import executed_pairs, keys_of, layout_rows, load
 from perf.projection.published import (
     collective_ns,
     read_rows,
@@ -26,7 +26,7 @@ def test_collectives_take_what_was_measured():
         assert told == pytest.approx(1000 * row["us"])
     assert collective_ns("all_gather", 2, 98304) == pytest.approx((12200 + 17500) / 2)
     assert collective_ns("all_gather", 8, 1) == 17610
-    assert collective_ns("all_to_all", 2, 2 * 8192) == EXECUTED.hop_ns, "an exchange of 8 KiB guesses"
+    assert collective_ns("all_to_all", 2, 2 * 8192) == Times().guess_ns, "an exchange of 8 KiB guesses"
     for arguments, says in (
         (("all_gather", 3, 8192), "no time of all_gather on 3 chips was measured, only on [2, 4, 8]"),
         (("all_gather", 2, 2**21), "all_gather was measured up to 1048576 bytes, got 2097152"),
@@ -49,17 +49,17 @@ def test_a_token_by_parts_is_that_of_the_layers_bench():
         assert token == pytest.approx(row["cycles"], rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["pair_8b_65536_layers2", "whole_8b_65536_layers2"])
-def test_a_pairs_layer_is_within_three_percent_of_the_executed_ones(name):
-    """Of steps without collectives, with the attention of their time and a guess of the ends, and with the same
-    programs for heads and cache whether they speculate or not."""
+def test_a_pairs_layer_is_within_three_percent_of_the_executed_ones():
+    """Of steps without collectives."""
     times, _ = load()
-    for row in read(FOLDER / "steps" / f"{name}.json")[1]:
-        if row["hit_rate"] in (0.0, 1.0):
-            layer, receiver = row["part_per_layer"] + times.pair_ns - caching_apart(), row["part_receiver"]
-            sender = row["part_exact"]
-            took = receiver + max(sender - receiver, layer) if row["hit_rate"] else layer + sender
-            assert took == pytest.approx(row["layer_pitch"], rel=0.03)
+    assert {row["hit_rate"] for row in executed_pairs()} == {0.0, 1.0}
+    for row in executed_pairs():
+        chips = KV_HEADS // row["kv_heads"]
+        receiver = times.receiver_ns(row["context"], chips, keys_of(row))
+        parts = {"sfd_s": times.sender_ns(row["context"], chips), "sfd_r": receiver}
+        parts["per_layer"] = row["part_per_layer"] + times.pair_ns
+        took = token_latency(0, **parts, layers=1, hit_rate=row["hit_rate"])
+        assert took == pytest.approx(row["layer_pitch"], rel=0.03)
 
 
 def test_attention_lies_on_the_line_of_executed_contexts():
