@@ -127,13 +127,13 @@ class Drafter(ABC):
     that the caller names, so that a scheduler can drive it as well as `Generator` does.
 
     context: tokens of a text after which it can draft, None for any number; longer texts go on without drafts.
-    min_length: drafting fewer tokens saves nothing; above 0 the drafter takes part in every round. calibration_seconds:
-    the part of the last round's drafting that exact passes over decided tokens took.
+    in_every_round: whether it takes part where nothing is to be drafted too. calibration_seconds: the part of the last
+    round's drafting that exact passes over decided tokens took.
     """
 
     name: str
     context: int | None = None
-    min_length = 0
+    in_every_round = False
     calibration_seconds = 0.0
 
     def check(self, shape: DraftShape, engine: Engine) -> None:
@@ -302,7 +302,7 @@ class Generator:
         engine, metrics = self.engine, self._metrics
         while active := [sequence for sequence in sequences if sequence.finish_reason is None]:
             began = time.perf_counter()
-            drafts, length = self._draft(active)
+            drafts, took_part = self._draft(active)
             drafted = time.perf_counter()
             step = engine.step(drafts.tokens, drafts.trees, {s.user: self._lengths[s.user] for s in active})
             outcomes = engine.verify(step, drafts)
@@ -324,14 +324,14 @@ class Generator:
             self._ended.append(time.perf_counter())
             if self.drafter is None:
                 continue
-            if length or self.drafter.min_length:
+            if took_part:
                 drafted = self.drafter.drafted_at(drafted)
                 metrics.calibration_seconds += self.drafter.calibration_seconds
             metrics.record_step(len(active), given, drafted - began, ended - drafted)
 
-    def _draft(self, active: Sequence[SequenceState]) -> tuple[Drafts, int]:
-        """Draft the shape's levels, fewer where all texts or a context are about to end. Return the drafts and how many
-        levels were asked for."""
+    def _draft(self, active: Sequence[SequenceState]) -> tuple[Drafts, bool]:
+        """Draft the shape's levels, fewer where all texts or a context are about to end. Return the drafts and whether
+        the drafter took part."""
         drafter, users = self.drafter, [sequence.user for sequence in active]
         if drafter is not None:
             length = self.shape.length
@@ -342,14 +342,14 @@ class Generator:
             room = min(self.engine.capacity, drafter.context or self.engine.capacity)
             room -= max(self._lengths[user] for user in users)
             length = max(0, min(length, room - 1))
-            if length or drafter.min_length:
+            if length or drafter.in_every_round:
                 starts = {user: self._known[user] for user in users}
                 shape = self.shape.within(length, max(2, min(room, self.engine.spare or room)))
                 drafts = drafter.draft({user: self._texts[user] for user in users}, starts, shape, self._draws)
                 for user in users:
                     self._known[user] = len(self._texts[user])
-                return drafts, length
-        return Drafts.roots({user: self._texts[user][-1] for user in users}), 0
+                return drafts, True
+        return Drafts.roots({user: self._texts[user][-1] for user in users}), False
 
     def _whole_texts(
         self, prompts: Sequence[Sequence[int]], context: Sequence[Sequence[int]] | None

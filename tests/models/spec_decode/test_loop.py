@@ -326,8 +326,8 @@ class Zeros(Drafter):
 
     name = "zeros"
 
-    def __init__(self, min_length: int) -> None:
-        self.min_length, self.seen, self.rounds = min_length, [], 0
+    def __init__(self, in_every_round: bool) -> None:
+        self.in_every_round, self.seen, self.rounds = in_every_round, [], 0
 
     def draft(self, texts, starts, shape, draws):
         self.seen += texts[0][starts[0] :]
@@ -336,16 +336,16 @@ class Zeros(Drafter):
         return Drafts({0: chain}, {0: [0] * len(chain)})
 
 
-@pytest.mark.parametrize("least", [0, 1])
-def test_drafts_become_shorter_where_a_text_ends(least):
+@pytest.mark.parametrize("always", [False, True])
+def test_drafts_become_shorter_where_a_text_ends(always):
     """Nothing is accepted; a drafter whose exact pass gives a chain's first token takes part in every round."""
-    engine, drafter = Scripted(), Zeros(least)
+    engine, drafter = Scripted(), Zeros(always)
     generator = Generator(engine, drafter, DraftShape(3))
     text = generator.generate([prompt(7, 1)], max_new_tokens=17, eos_token_ids=()).token_ids[0]
     assert text == list(range(17)) and generator.warm_up_tokens == engine.warm_up_steps
     assert engine.drafted == 13 * [3] + [2, 1, 0], "the last token is not drafted for"
     assert drafter.seen == text[: len(drafter.seen)], "each token is given once, in order"
-    assert drafter.rounds == 15 + least
+    assert drafter.rounds == 15 + always
 
 
 def test_definitions():

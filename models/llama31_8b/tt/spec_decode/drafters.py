@@ -218,7 +218,7 @@ class ModelDrafter(drafters.ModelDrafter):
 
     def check(self, shape: DraftShape, engine: Engine) -> None:
         super().check(shape, engine)
-        self.min_length = 1 if shape.width == 1 else 0  # a chain's first token comes of the exact pass
+        self.in_every_round = shape.width == 1  # a chain's first token comes of the exact pass
 
     def has_logits(self, shape: DraftShape) -> bool:
         return shape.width == 1
