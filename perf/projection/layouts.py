@@ -23,6 +23,7 @@ from models.llama31_8b.latency import (
     step_ns,
     token_ns,
 )
+from models.llama31_8b.tt.mesh import TILE
 from perf.lib.data_file import FOLDER, read
 from perf.step.figures import over_formula
 from perf.step.layer import ALL_REDUCE, EMBEDDING, HEAD, LAYER, REPLACED, STEPS
@@ -35,7 +36,7 @@ Row = dict[str, Any]
 CONTEXTS = (1024, 4096, 16384, 65536, 131072)
 CHIPS = (2, 4, 8, 16)
 HIT_RATES = (1.0, 0.95, 0.9, 0.75)
-HEADS, COLUMNS, TILE = 32, 4096, 32
+HEADS, COLUMNS = 32, 4096
 ASSUMPTIONS = (
     "TP: a chip's part of a layer, attention, two all-reduces a layer, embedding, its gather and the head's pieces",
     "a cache split over two rows: each reads half of the tokens; merging takes all in what an all-reduce of two chips "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.kernel import Values
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS
@@ -145,6 +146,10 @@ def check_chips(
         refuse_in_region(op, getattr(peer.pairs, "pair_axis", None))
         if not isinstance(peer.pairs, ChipPairs):
             raise UnsupportedError(f"peer.pairs must be a ChipPairs, it is a {type(peer.pairs).__qualname__}")
+        if (most := peer.pairs.max_write()) < TILE_BYTES["BFLOAT16"]:
+            raise UnsupportedError(
+                f"a guess travels in packets of a tile, {TILE_BYTES['BFLOAT16']} bytes; the fabric's hold {most}"
+            )
         check_rank(priority, peer.gathered, peer.timeout_s)
     if tp_group is not None:
         refuse_in_region(op, getattr(tp_group, "tp_axis", None))

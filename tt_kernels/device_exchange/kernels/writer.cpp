@@ -141,7 +141,7 @@ void kernel_main() {
     constexpr uint32_t rows_cb = get_named_compile_time_arg_val("rows_cb");
     constexpr uint32_t packed_bytes = get_named_compile_time_arg_val("packed_bytes");
     constexpr uint32_t users = get_named_compile_time_arg_val("users");
-    constexpr uint32_t whole_pages = 0 FOR_EACH_TENSOR(PLUS_PAGES);  // of tensors whose rows are not packed
+    constexpr bool all_packed = 0 FOR_EACH_TENSOR(PLUS_PAGES) == 0;  // every tensor's rows
     const uint32_t sp_rank = RUNTIME_ARG(sp_rank);
     const uint64_t timeout = bounded::cycles_arg(RUNTIME_INDEX(timeout));
     const auto priorities =
@@ -181,11 +181,10 @@ void kernel_main() {
                 TensorAccessor(ACCESSOR_ARGS(landing), RUNTIME_ARG(peer_landing), packet_bytes);
             cb_wait_front(rows_cb, 1);
             sent = send_rows<packed_bytes, packet_bytes>(
-                link, peer_landing, get_read_ptr(rows_cb), whole_pages == 0 ? session.deliveries() : 0);
+                link, peer_landing, get_read_ptr(rows_cb), all_packed ? session.deliveries() : 0);
         }
         FOR_EACH_TENSOR(SEND_TENSOR)
-        done = sent ? (packed_bytes > 0 && whole_pages == 0) || session.confirm(link)
-                    : session.fail(peer::link_blocked);
+        done = sent ? all_packed || session.confirm(link) : session.fail(peer::link_blocked);
     } else {
         done = met && session.await_delivery();
         const bool landed = done && packed_bytes > 0;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "tt_kernels/common/kernels/attention_config.hpp"
+#include "tt_kernels/common/kernels/tile_rows.hpp"
 
 namespace config {
 
@@ -15,7 +16,9 @@ constexpr uint32_t query_tiles() { return 1; }
 inline uint32_t chunk_tiles() { return key_tiles(); }
 inline uint32_t items() { return users() * kv_heads(); }
 // Of a tile on its way to the peer: the faces that hold query heads.
-inline uint32_t outgoing_tile_bytes() { return query_heads() <= 16 ? 1024 : 2048; }
+inline uint32_t outgoing_tile_bytes() {
+    return query_heads() <= tile_rows::face_rows ? tile_rows::tile_bytes / 2 : tile_rows::tile_bytes;
+}
 
 constexpr uint32_t cb_mask = get_named_compile_time_arg_val("cb_mask");
 constexpr uint32_t cb_exact = get_named_compile_time_arg_val("cb_exact");
