@@ -331,18 +331,22 @@ def test_defaults_serve_every_shape(heads, kv_heads, head_dim, cache_dtype, node
 
 
 @pytest.mark.parametrize(
-    "query_heads, kv_heads, rows",
-    [(32, 8, 32), (20, 5, 32), (16, 4, 16), (4, 1, 16), (1, 1, 16), (12, 1, 16), (13, 1, 32), (16, 1, 32), (16, 2, 16)],
+    "query_heads, kv_heads, rows, gathered",
+    [(32, 8, 16, 32), (20, 5, 16, 32), (16, 4, 16, 16), (4, 1, 16, 16), (1, 1, 16, 16), (12, 1, 16, 16)]
+    + [(13, 1, 32, 16), (16, 1, 32, 16), (16, 2, 16, 16), (32, 1, 32, 32)],
 )
-def test_rows_that_are_computed_hold_all_heads_and_probes(query_heads, kv_heads, rows):
-    """Probes are two rows, in a band of four without the head's: before it or, where it is the first, behind it."""
+def test_rows_that_are_computed_hold_all_heads_and_probes(query_heads, kv_heads, rows, gathered):
+    """Probes are two rows behind the band of four that holds the last of a key/value head's queries. The results of all
+    heads are gathered in tiles of their own."""
     found = layout_of(replace(LLAMA, query_heads=query_heads, kv_heads=kv_heads)).buffers
     heights = {name: buffer.tile_rows for name, buffer in found.items() if buffer.dtype != "UINT32"}
     whole = {"cb_keys", "cb_values", "cb_mask", "cb_ones", "cb_norms", "cb_outgoing"}
     assert {name: height for name, height in heights.items() if name in whole} == dict.fromkeys(whole, 32)
-    assert {height for name, height in heights.items() if name not in whole} == {rows}
+    assert heights["cb_guess"] == heights["cb_exact"] == gathered
+    assert {height for name, height in heights.items() if name not in {*whole, "cb_guess", "cb_exact"}} == {rows}
     pages = {name: buffer.page_bytes for name, buffer in found.items() if name not in ("cb_keys", "cb_values")}
     assert pages["cb_state"] == 4096 and pages["cb_query"] == 2048, "rows have their places whatever is computed"
+    assert pages["cb_dense"] == pages["cb_gathered"] == 128 * rows, "stats follow the output that is computed"
 
 
 def test_the_least_cores_and_l1_are_enough():

@@ -91,11 +91,11 @@ def ones_fit(head_tiles: int) -> bool:
     return head_tiles < REGISTERS
 
 
-def worker_tiles(shape: AttentionShape, workers: int, key_tiles: int, query_tiles: int) -> dict[str, tuple[str, int]]:
+def worker_tiles(shape: AttentionShape, key_tiles: int, query_tiles: int) -> dict[str, tuple[str, int]]:
     """Return dtype and tiles of the buffers of tiles that all workers have, by name. query_tiles: that a worker takes
     through the cache at once."""
-    head, slots = shape.head_tiles, merge_tree.slots(workers)
-    tiles = {
+    head = shape.head_tiles
+    return {
         "query": ("BFLOAT16", query_tiles * head),
         "keys": (shape.cache_dtype, 2 * key_tiles * head),
         "values": (shape.cache_dtype, 2 * key_tiles * (head + ones_fit(head))),
@@ -107,13 +107,6 @@ def worker_tiles(shape: AttentionShape, workers: int, key_tiles: int, query_tile
         "row_max_b": ("BFLOAT16", query_tiles),
         "rescale": ("FLOAT32", 1),
     }
-    if slots:
-        tiles |= {
-            "gathered": ("FLOAT32", slots * query_tiles * (head + 1)),
-            "gathered_row_max": ("BFLOAT16", slots * query_tiles),
-            "rescale_other": ("FLOAT32", merge_tree.RADIX - 1),
-        }
-    return tiles
 
 
 def aligned(size: int, alignment: int = ALIGNMENT) -> int:

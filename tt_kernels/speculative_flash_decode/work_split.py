@@ -35,7 +35,7 @@ from tt_kernels.common.attention_split import (
     with_masses,
     worker_tiles,
 )
-from tt_kernels.common.circular_buffers import Buffer, l1_bytes, largest_buffers
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
@@ -44,8 +44,8 @@ from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 # Indices, and so the binaries, do not depend on which buffers a program has. The runtime places buffers in the order of
 # the list it is given, which is the order of the indices.
 _NAMES = (
-    "guess exact outgoing gathered gathered_row_max handover query keys values mask ones "
-    "scores weights state row_max_a row_max_b rescale rescale_other norms control "
+    "guess exact outgoing gathered handover query keys values mask ones "
+    "scores weights state row_max_a row_max_b rescale dense result norms control "
     "control_writer share share_writer scratch pages chosen masses mass_words"
 )
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
@@ -54,13 +54,14 @@ INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 # level of the merge (sending partial results and merging four), and per head. From the bench, at head_dim 64.
 CHUNK_COST, MERGE_COST, HEAD_COST = 2.0, 2.3, 3.0
 
-# Of tiles with a row for each query head the upper faces alone are computed, where they hold all rows.
+# Of tiles with a row for each query head of a key/value head, the upper faces alone are computed where they hold all
+# rows and the probes behind them (kernels/probe_rows.hpp). So are they of tiles with a row for each query head.
 UPPER_ROWS = 16
-BAND_ROWS, PROBES = 4, 2  # of kernels/probe_rows.hpp
-_OF_QUERIES = (
-    "guess exact query scores weights state row_max_a row_max_b rescale rescale_other gathered gathered_row_max"
-)
-OF_QUERIES = [f"cb_{name}" for name in _OF_QUERIES.split()]
+BAND_ROWS, PROBES = 4, 2
+OF_GROUP = "query scores weights state row_max_a row_max_b rescale dense gathered result".split()
+OF_HEADS = ("guess", "exact")
+DENSE_TILES = 2  # of a partial result: kernels/dense_partials.hpp
+HELD = 4  # partial results: one that is sent, one that is merged, one that is made, and one of the guess
 
 FEW_TILES = 5  # of a guess: one worker has them sooner than two that merge their halves
 
@@ -109,15 +110,17 @@ def make_buffers(
     Buffers that other cores write into come first and have the same pages on all their cores, so that they have the
     same address everywhere: the gathered results of all users.
     """
-    head, levels = problem.head_tiles, merge_tree.levels(workers)
-    tiles = worker_tiles(problem, workers, key_tiles, 1)
-    results = ("BFLOAT16", problem.users * head if speculate else 2 * head)
+    head, bands = problem.head_tiles, -(-problem.group_heads // BAND_ROWS)
+    tiles = worker_tiles(problem, key_tiles, 1) | {"mask": ("BFLOAT16", 1)}
+    tiles |= {"dense": ("FLOAT32", HELD * bands * DENSE_TILES), "result": ("BFLOAT16", 2 * bands)}
+    if workers > 1:
+        tiles["gathered"] = ("FLOAT32", merge_tree.slots(workers) * bands * DENSE_TILES)
+    results = ("BFLOAT16", problem.users * head)
     everywhere = {WORKER} | ({DECIDER} if speculate else set()) | ({EXCHANGE} if peer else set())
     on = {"exact": everywhere - {EXCHANGE}, "outgoing": {WORKER, EXCHANGE}}
     on |= dict.fromkeys(("control", "control_writer", "scratch"), everywhere)
-    tiles |= {"exact": results, "mask": ("BFLOAT16", 1)}
     if speculate:
-        tiles |= {"guess": results, "norms": ("FLOAT32", 2)}
+        tiles |= {"guess": results, "exact": results, "norms": ("FLOAT32", 2)}
         on |= {"guess": on["exact"], "norms": {DECIDER}}
     if peer:
         tiles["outgoing"] = results
@@ -126,21 +129,26 @@ def make_buffers(
         words["pages"] = problem.paging.row_bytes
     if problem.with_masses and not ones_fit(head):
         tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
-    if levels or problem.with_masses:
-        words["handover"] = HANDOVER_BYTES
     found = buffers_of(INDICES, tiles, words, on)
-    rows = computed_rows(problem)
-    found |= {name: replace(found[name], tile_rows=rows) for name in OF_QUERIES if name in found}
+    if workers > 1 or problem.with_masses:
+        index = INDICES["cb_handover"]
+        found["cb_handover"] = Buffer(index, "UINT32", HANDOVER_BYTES, bands, frozenset({WORKER}))
+    of_group = computed_rows(aligned(problem.group_heads, BAND_ROWS) + PROBES)
+    rows = dict.fromkeys(OF_GROUP, of_group) | dict.fromkeys(OF_HEADS, computed_rows(problem.query_heads))
+    for name, computed in rows.items():
+        if buffer := found.get(f"cb_{name}"):
+            found[f"cb_{name}"] = replace(buffer, tile_rows=computed)
+    for name in ("cb_dense", "cb_gathered"):
+        if name in found:
+            found[name] = replace(found[name], page_bytes=TILE_BYTES["FLOAT32"] * of_group // TILE)
     if not problem.with_masses:
         return found
     return with_masses(found, INDICES, problem, 2, most_tiles(problem.cache_tiles, workers, FEW_TILES))
 
 
-def computed_rows(problem: Problem) -> int:
-    """Return how many rows are computed of a tile with a row for each query head. The probes beside the first key/value
-    head come behind it, those of the others before (kernels/probe_rows.hpp)."""
-    probes_end = aligned(problem.group_heads, BAND_ROWS) + PROBES
-    return UPPER_ROWS if max(problem.query_heads, probes_end) <= UPPER_ROWS else TILE
+def computed_rows(rows: int) -> int:
+    """Return how many rows are computed of a tile of which so many count."""
+    return UPPER_ROWS if rows <= UPPER_ROWS else TILE
 
 
 def l1_refusal(

@@ -89,11 +89,18 @@ def make_buffers(
     # A writer that keeps masses cannot wait until the times of a chunk have been used.
     chunks = masked_chunks(problem, key_tiles) if problem.with_masses else 1
     key_tiles += rest_tiles(problem, key_tiles)
-    tiles = worker_tiles(problem, workers, key_tiles, query_tiles) | {
+    tiles = worker_tiles(problem, key_tiles, query_tiles) | {
         "query_times": ("BFLOAT16", query_tiles),
         "key_times": ("BFLOAT16", 2 * chunks * times_tiles(problem, key_tiles)),
         "output": ("BFLOAT16", 2 * head),
     }
+    if levels:
+        slots = merge_tree.slots(workers)
+        tiles |= {
+            "gathered": ("FLOAT32", slots * query_tiles * (head + 1)),
+            "gathered_row_max": ("BFLOAT16", slots * query_tiles),
+            "rescale_other": ("FLOAT32", merge_tree.RADIX - 1),
+        }
     if problem.with_masses and not ones_fit(head):
         tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
     words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)

@@ -38,8 +38,12 @@ inline uint32_t workers() { return COMMON_ARG(workers); }
 inline uint32_t key_tiles() { return COMMON_ARG(key_tiles); }  // that a worker processes at once
 constexpr uint32_t max_users = 8;
 
-// Circular buffers. A partial result is head_tiles of output and one tile of softmax row sums.
+// Circular buffers. A state is head_tiles of output and one tile of softmax row sums.
 constexpr uint32_t partial_tiles = head_tiles + 1;
+// A buffer with a slot for each worker that sends partial results: pages of one of these.
+struct SlotBuffer {
+    uint32_t cb, pages;
+};
 constexpr uint32_t cb_query = get_named_compile_time_arg_val("cb_query");
 constexpr uint32_t cb_keys = get_named_compile_time_arg_val("cb_keys");
 constexpr uint32_t cb_values = get_named_compile_time_arg_val("cb_values");
@@ -50,9 +54,7 @@ constexpr uint32_t cb_state = get_named_compile_time_arg_val("cb_state");
 constexpr uint32_t cb_row_max_a = get_named_compile_time_arg_val("cb_row_max_a");
 constexpr uint32_t cb_row_max_b = get_named_compile_time_arg_val("cb_row_max_b");
 constexpr uint32_t cb_rescale = get_named_compile_time_arg_val("cb_rescale");
-constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
 constexpr uint32_t cb_gathered = get_named_compile_time_arg_val("cb_gathered");
-constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gathered_row_max");
 constexpr uint32_t cb_handover = get_named_compile_time_arg_val("cb_handover");
 constexpr uint32_t cb_control = get_named_compile_time_arg_val("cb_control");  // attention_control.hpp
 constexpr uint32_t cb_control_writer = get_named_compile_time_arg_val("cb_control_writer");

@@ -18,8 +18,9 @@ namespace control {
 // Each source lands in its own line of cb_scratch.
 constexpr uint32_t line_bytes = priority::row_bytes;
 
-// Writes the page at `page`. Positions past the cache count as its last one.
-inline void fetch(uint32_t page) {
+// Writes the page at `page`. Positions past the cache count as its last one. meanwhile(): runs while they are on their way.
+template <typename Meanwhile>
+inline void fetch(uint32_t page, Meanwhile meanwhile) {
     const uint32_t scratch = get_write_ptr(config::cb_scratch);
     const auto positions = TensorAccessor(ACCESSOR_ARGS(positions), RUNTIME_ARG(positions));
     noc_async_read(positions.get_noc_addr(0), scratch, config::users() * sizeof(uint32_t));
@@ -27,6 +28,7 @@ inline void fetch(uint32_t page) {
         const auto gathered = TensorAccessor(ACCESSOR_ARGS(gathered), RUNTIME_ARG(gathered_priorities));
         pair_role::fetch(gathered, RUNTIME_ARG(sp_rank), scratch + line_bytes);
     }
+    meanwhile();
     noc_async_read_barrier();
 
     volatile tt_l1_ptr uint32_t* words = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(page);
@@ -48,11 +50,12 @@ inline void fetch(uint32_t page) {
 
 // Fetches the page and passes one copy to compute (cb_control) and one to the writer (cb_control_writer). It stays
 // readable at the start of cb_control, to which nothing else is pushed.
-inline void share() {
+template <typename Meanwhile>
+inline void share(Meanwhile meanwhile) {
     cb_reserve_back(config::cb_control, 1);
     cb_reserve_back(config::cb_control_writer, 1);
     const uint32_t page = get_write_ptr(config::cb_control);
-    fetch(page);
+    fetch(page, meanwhile);
     const volatile tt_l1_ptr uint32_t* words = reinterpret_cast<const volatile tt_l1_ptr uint32_t*>(page);
     volatile tt_l1_ptr uint32_t* copy =
         reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_write_ptr(config::cb_control_writer));
@@ -61,6 +64,13 @@ inline void share() {
     }
     cb_push_back(config::cb_control, 1);
     cb_push_back(config::cb_control_writer, 1);
+}
+
+inline void fetch(uint32_t page) {
+    fetch(page, [] {});
+}
+inline void share() {
+    share([] {});
 }
 
 }  // namespace control

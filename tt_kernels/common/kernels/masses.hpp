@@ -48,23 +48,18 @@ inline uint32_t* weights_start() {
 // result; a worker alone takes them by its writer, since its reader is then ahead, in the next head.
 class Totals {
 public:
-    // Reads those of a head from where compute hands over its states, a page for each tile of queries, for this writer.
-    template <typename Places>
-    void take(Places places) {
+    // Reads those of a head, from where compute hands over its partial results for this writer. read(partial,
+    // page, to): writes the row sums and maxima of one of them from `to` on, given the page that says where it is; returns
+    // the end.
+    template <typename Read>
+    void take(Read read) {
         Words to = words() + totals_offset / sizeof(uint32_t);
-        for (uint32_t tile = 0; tile < config::query_tiles(); ++tile) {
+        for (uint32_t partial = 0; partial < config::partials(); ++partial) {
             cb_wait_front(config::cb_handover, 1);
             while (words()[taken_word] < heads_) {
                 invalidate_l1_cache();
             }
-            const Words page = words_at(get_read_ptr(config::cb_handover));
-            const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
-            const Rows rows = places.next();
-            for (uint32_t i = 0; i < rows.count; ++i) {
-                const uint32_t offset = mass_columns::row_offset(rows.at(i));
-                *to++ = *words_at(sums + offset);
-                *to++ = *reinterpret_cast<Halves>(maxima + offset / 2);
-            }
+            to = read(partial, words_at(get_read_ptr(config::cb_handover)), to);
             (void)to[-1];  // read back
             cb_pop_front(config::cb_handover, 1);
         }

@@ -58,15 +58,18 @@ constexpr uint32_t registers = value_rows::registers;
 
 inline uint32_t at_most_registers(uint32_t tiles) { return tiles < registers ? tiles : registers; }
 
-// Registers [0, tiles) into tiles [first, first + tiles) of `to`. What pack_tile() does for each, with the addresses
+// Registers from `index` on into tiles [first, first + tiles) of `to`. What pack_tile() does for each, with the addresses
 // and checks left out that are the same for all: the packer's thread has the most to do.
 inline void pack_tiles(
-    [[maybe_unused]] uint32_t to, [[maybe_unused]] uint32_t first, [[maybe_unused]] uint32_t tiles) {
+    [[maybe_unused]] uint32_t to,
+    [[maybe_unused]] uint32_t first,
+    [[maybe_unused]] uint32_t tiles,
+    [[maybe_unused]] uint32_t index = 0) {
     PACK(({
         const auto& buffer = get_local_cb_interface(to);
         uint32_t address = buffer.fifo_wr_ptr + first * buffer.fifo_page_size - 1;
         for (uint32_t i = 0; i < tiles; ++i) {
-            set_dst_write_addr(i);
+            set_dst_write_addr(index + i);
             ckernel::packer::program_packer_destination(address, false);
             ckernel::mop_run(1, 1);
             address += buffer.fifo_page_size;
@@ -279,8 +282,11 @@ inline void hand_out_masses(
 //
 // hand_out(register): called with the register of row sums before they are packed. with_masses: `ones` or the tiles beside
 // the values have mass_columns.hpp.
-template <bool with_masses, typename HandOut>
-inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out) {
+// last: where the new state goes instead, if last.taken(): all threads call last.add_to_sums(register) before they hand over
+// the register of row sums, of which the next ones are free; the packer's thread last.pack_output() and
+// last.pack_sums(register) in place of rounding and packing.
+template <bool with_masses, typename HandOut, typename Last>
+inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out, const Last& last) {
     const uint32_t capacity = config::key_tiles();
     static_assert(head_tiles <= registers, "the output of a head must fit the destination registers");
     constexpr bool row_sum_fits = value_rows::with_ones<head_tiles>;
@@ -288,7 +294,10 @@ inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out)
     if constexpr (row_sum_fits) {
         cb_wait_front(ones, value_rows::pushes_of_ones<head_tiles>);
     }
-    cb_reserve_back(state, head_tiles + 1);
+    const bool taken = last.taken();
+    if (!taken) {
+        cb_reserve_back(state, head_tiles + 1);
+    }
     tile_regs_acquire();
     if (!first) {
         add_rescaled(0, stride);
@@ -299,13 +308,28 @@ inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out)
         cb_wait_front(values, (row + 1) * stride);
         matmul_block(weights, values, row, row * stride, 0, 0, stride, 1, 1);
     }
+    if (row_sum_fits && taken) {
+        last.add_to_sums(head_tiles);
+    }
     pack_reconfig_data_format(state);
-    pack_registers(state, 0, stride, [=] {
+    tile_regs_commit();
+    tile_regs_wait();
+    if (taken) {
+        last.pack_output();
+    } else {
         register_rows::round(stride, bands);
-        if constexpr (row_sum_fits) {
-            hand_out(head_tiles);
+    }
+    if constexpr (row_sum_fits) {
+        hand_out(head_tiles);
+        if (taken) {
+            last.pack_sums(head_tiles);
         }
-    });
+    }
+    if (!taken) {
+        register_rows::finish();
+        pack_tiles(state, 0, stride);
+    }
+    tile_regs_release();
     if constexpr (!row_sum_fits) {
         tile_regs_acquire();
         if (!first) {
@@ -319,15 +343,29 @@ inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out)
         for (uint32_t row = 0; row < rows; ++row) {
             matmul_tiles(weights, ones, row, with_masses ? 1 + row : 0, 0);
         }
-        pack_registers(state, head_tiles, 1, [=] {
+        if (taken) {
+            last.add_to_sums(0);
+        }
+        tile_regs_commit();
+        tile_regs_wait();
+        if (!taken) {
             register_rows::round(1, bands);
-            hand_out(0);
-        });
+        }
+        hand_out(0);
+        if (taken) {
+            last.pack_sums(0);
+        } else {
+            register_rows::finish();
+            pack_tiles(state, head_tiles, 1);
+        }
+        tile_regs_release();
     }
     if (!first) {
         cb_pop_front(state, head_tiles + 1);
     }
-    cb_push_back(state, head_tiles + 1);
+    if (!taken) {
+        cb_push_back(state, head_tiles + 1);
+    }
     cb_pop_front(weights, capacity);
 }
 

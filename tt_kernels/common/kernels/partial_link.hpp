@@ -4,9 +4,9 @@
 // How the workers of a head pass partial results to each other along merge_tree.hpp, for data movement kernels. Compute
 // kernels merge them: partial_merge.hpp.
 //
-// A worker has a slot for each of its senders, in circular buffers at the same address on all of them; a slot has a partial
-// result for each of the config::query_tiles() of the op's config.hpp. Compute pops all slots at once, so slot s always
-// starts s slots after the buffer's start. Two semaphores, both starting at 0:
+// A worker has a slot for each of its senders, in circular buffers at the same address on all of them: slot_buffers of the
+// op's config.hpp; a slot has `partials` partial results. Compute pops all slots at once, so slot s always starts s slots
+// after the buffer's start. Two semaphores, both starting at 0:
 //   arrived: bit s flips with every partial result that arrives in slot s; there is one at a time.
 //   credit: counts this worker's partial results that its receiver has finished with.
 
@@ -17,15 +17,8 @@
 #include "api/dataflow/dataflow_api.h"
 #include "attention_config.hpp"
 #include "merge_tree.hpp"
-#include "tile_rows.hpp"
 
 namespace partial_link {
-
-constexpr uint32_t float32_bytes = 2 * tile_rows::tile_bytes;
-
-constexpr uint32_t gathered = config::cb_gathered, gathered_row_max = config::cb_gathered_row_max;
-constexpr uint32_t tiles =
-    config::partial_tiles;  // float32, per partial result; a slot has one for each query tile
 
 inline volatile tt_l1_ptr uint32_t* word(uint32_t address) {
     return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(address);
@@ -44,8 +37,9 @@ public:
         if (from == 0) {
             return;
         }
-        cb_reserve_back(gathered, slots_ * config::query_tiles() * tiles);
-        cb_reserve_back(gathered_row_max, slots_ * config::query_tiles());
+        for (const auto& buffer : config::slot_buffers) {
+            cb_reserve_back(buffer.cb, slots_ * config::partials() * buffer.pages);
+        }
         for (uint32_t slot = 0; slot < slots_; ++slot) {
             if (used_ >> slot & 1) {
                 noc_semaphore_inc(credit_of(merge_tree::distance_of(slot)), 1);
@@ -57,8 +51,9 @@ public:
             while ((from & (*arrived_ ^ expected_)) >> slot & 1) {
                 invalidate_l1_cache();
             }
-            cb_push_back(gathered, config::query_tiles() * tiles);
-            cb_push_back(gathered_row_max, config::query_tiles());
+            for (const auto& buffer : config::slot_buffers) {
+                cb_push_back(buffer.cb, config::partials() * buffer.pages);
+            }
         }
     }
 
@@ -79,42 +74,29 @@ public:
         arrived_(get_semaphore(config::sem_arrived)),
         credit_(word(get_semaphore(config::sem_credit))) {}
 
-    // Sends rows [begin, end) of every partial result of a head from the addresses that compute passes, page by page,
-    // in cb_handover (partial_merge::hand_over).
-    void send(uint32_t begin, uint32_t end) {
+    // Sends the partial results of a head, one after another. write(page, index, to) starts to write one to where `index`
+    // partial results lie before it in the receiver's slots, at L1's start `to`; page: what compute passes in cb_handover
+    // (partial_merge::hand_over). `arrived` follows the writes at once: they arrive in this order, since all go over the
+    // same NoC in its virtual channel of writes (tt-metal's documents, "Ordering (NOC, CMD_BUF, VC)").
+    template <typename Write>
+    void send(Write write) {
         constexpr uint32_t handover = config::cb_handover;
-        for (uint32_t partial = 0; partial < config::query_tiles(); ++partial) {
+        const uint32_t partials = config::partials(), bit = 1u << slot_;
+        for (uint32_t partial = 0; partial < partials; ++partial) {
             cb_wait_front(handover, 1);
-            const uint32_t page = get_read_ptr(handover);
             if (partial == 0) {
                 noc_semaphore_wait_min(credit_, sent_++);
             }
-            send_partial(partial, word(page)[0], word(page)[1], begin, end);
+            write(word(get_read_ptr(handover)), slot_ * partials + partial, to_);
+            if (partial + 1 == partials) {
+                noc_semaphore_inc(to_ + arrived_, sent_ % 2 == 1 ? bit : 0u - bit);
+            }
             noc_async_write_barrier();
             cb_pop_front(handover, 1);
         }
-        const uint32_t bit = 1u << slot_;
-        noc_semaphore_inc(to_ + arrived_, sent_ % 2 == 1 ? bit : 0u - bit);
     }
 
 private:
-    void send_partial(
-        uint32_t partial, uint32_t state, uint32_t row_max, uint32_t begin, uint32_t end) const {
-        const uint32_t slot = slot_ * config::query_tiles() + partial;
-        // This kernel pushes nothing into these: its pointers stay at the start.
-        const uint64_t to = to_ + get_write_ptr(gathered) + slot * tiles * float32_bytes;
-        const uint64_t row_max_to = to_ + get_write_ptr(gathered_row_max) + slot * tile_rows::tile_bytes;
-        tile_rows::for_each_piece(begin, end, [&](uint32_t offset, uint32_t bytes) {
-            noc_async_write_one_packet_set_state(to, 2 * bytes);
-            for (uint32_t at = 2 * offset; at < tiles * float32_bytes; at += float32_bytes) {
-                noc_async_write_one_packet_with_state(state + at, static_cast<uint32_t>(to) + at);
-            }
-            if (offset / tile_rows::face_bytes % tile_rows::faces_across == 0) {  // only column 0 counts
-                noc_async_write_one_packet(row_max + offset, row_max_to + offset, bytes);
-            }
-        });
-    }
-
     uint32_t slot_;
     uint64_t to_;
     uint32_t arrived_;

@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Merges the partial results of the workers of a head, for compute kernels: states of online_softmax.hpp, received in
-// slots by partial_link.hpp. One slot holds a partial result for each query tile of a head.
+// What compute kernels that merge the partial results of the workers of a head share: these come in slots by
+// partial_link.hpp, level by level, and go the same way. An op's config.hpp says how many a slot has (`partials`), and in
+// which buffers (`slot_buffers`).
 
 #pragma once
 
@@ -10,135 +11,14 @@
 
 #include "attention_config.hpp"
 #include "merge_tree.hpp"
-#include "online_softmax.hpp"
-#include "register_rows.hpp"
 
 namespace partial_merge {
 
-using online_softmax::Bands, online_softmax::rescale, online_softmax::state;
-constexpr uint32_t tiles = config::partial_tiles;
-// Partial results from other workers, and a float32 tile each, used within a merge.
-constexpr uint32_t gathered = config::cb_gathered, gathered_row_max = config::cb_gathered_row_max;
-constexpr uint32_t rescale_other = config::cb_rescale_other;
-
-// Partial results that are merged at once, of one query tile: numbers of those received, in `received` as tiles of
-// gathered_row_max.
-struct Sources {
-    uint32_t received[merge_tree::senders];
-    uint32_t count;
-};
-
-// merged_row_max = the highest of `row_max` and the received row maxima, of each row. The rescales = the factors that
-// bring all partial results to it. Pops `row_max`.
-inline void merge_row_max(
-    const Sources& from, uint32_t row_max, uint32_t merged_row_max, Bands bands, uint32_t scale) {
-    cb_reserve_back(merged_row_max, 1);
-    cb_reserve_back(rescale, 1);
-    cb_reserve_back(rescale_other, merge_tree::senders);
-    reconfig_data_format_srca(row_max);
-    copy_init(row_max);
-    register_rows::rescales_init();
-    pack_reconfig_data_format(merged_row_max);
-    tile_regs_acquire();
-    constexpr uint32_t most = merge_tree::senders + 1;
-    for (uint32_t i = 0; i < most - from.count; ++i) {  // its own in place of those that are missing
-        copy_tile(row_max, 0, i == 0 ? 0 : most - i);
-    }
-    for (uint32_t i = 0; i < from.count; ++i) {
-        copy_tile(gathered_row_max, from.received[i], i + 1);
-    }
-    tile_regs_commit();
-    cb_pop_front(row_max, 1);
-    tile_regs_wait();
-    register_rows::highest_of<most>(bands);
-    register_rows::finish();
-    pack_tile<true>(0, merged_row_max, 0);
-    register_rows::rescales_of(from.count + 1, bands, scale);
-    register_rows::finish();
-    pack_reconfig_data_format(rescale);
-    pack_tile<true>(0, rescale, 0);
-    for (uint32_t i = 0; i < from.count; ++i) {
-        pack_tile<true>(i + 1, rescale_other, i);
-    }
-    tile_regs_release();
-    cb_push_back(rescale, 1);
-    cb_push_back(rescale_other, merge_tree::senders);
-    cb_push_back(merged_row_max, 1);
-}
-
-// Merges received partial results into the state at the front of its buffer, which is popped and pushed again, as its row
-// maximum is from `row_max` to `merged_row_max`. They have been waited for.
-inline void merge(
-    const Sources& from, uint32_t row_max, uint32_t merged_row_max, Bands bands, uint32_t scale) {
-    merge_row_max(from, row_max, merged_row_max, bands, scale);
-    cb_reserve_back(state, tiles);
-    reconfig_data_format(state, rescale);
-    mul_bcast_cols_init(state, rescale);
-    cb_wait_front(rescale, 1);
-    cb_wait_front(rescale_other, merge_tree::senders);
-    for (uint32_t begin = 0; begin < tiles; begin += online_softmax::registers) {
-        const uint32_t batch = online_softmax::at_most_registers(tiles - begin);
-        tile_regs_acquire();
-        for (uint32_t i = 0; i < batch; ++i) {
-            mul_tiles_bcast_cols(state, rescale, begin + i, 0, i);
-            for (uint32_t other = 0; other < from.count; ++other) {
-                mul_tiles_bcast_cols(
-                    gathered, rescale_other, from.received[other] * tiles + begin + i, other, i);
-            }
-        }
-        online_softmax::pack_registers(state, begin, batch);
-    }
-    cb_pop_front(state, tiles);
-    cb_push_back(state, tiles);
-    cb_pop_front(rescale, 1);
-    cb_pop_front(rescale_other, merge_tree::senders);
-    cb_wait_front(state, tiles);
-    cb_wait_front(merged_row_max, 1);
-}
-
-// For a worker that has nothing of its own: the state = the received partial result `index`.
-inline void adopt(uint32_t index, uint32_t row_max) {
-    online_softmax::copy_tiles(gathered, index * tiles, tiles, state);
-    online_softmax::copy_tiles(gathered_row_max, index, 1, row_max);
-    cb_wait_front(state, tiles);
-    cb_wait_front(row_max, 1);
-}
-
-// Lays the row maxima of rows [begin, end) in tile `index` of `row_max` out side by side, where raise_row_max() goes on from
-// them: a merge leaves them in column 0 alone. Those of other rows become the lowest. They have been waited for.
-inline void lay_out(
-    [[maybe_unused]] uint32_t row_max,
-    [[maybe_unused]] uint32_t index,
-    [[maybe_unused]] uint32_t begin,
-    [[maybe_unused]] uint32_t end) {
-    UNPACK(({
-        constexpr uint32_t lowest = 0xFF00, rows = tile_rows::face_rows;
-        const uint32_t tile =
-            (get_local_cb_interface(row_max).fifo_rd_ptr << 4) + index * tile_rows::tile_bytes;
-        const auto at = [&](uint32_t row) { return tile + mass_columns::row_offset(row) / 2; };
-        for (uint32_t first = 0; first < 2 * rows; first += rows) {
-            for (uint32_t pair = 0; pair < rows; pair += 2) {
-                const auto maximum = [&](uint32_t row) -> uint32_t {
-                    return row >= begin && row < end
-                               ? *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(at(row))
-                               : lowest;
-                };
-                // Row `first` has its own in both places.
-                const uint32_t both = maximum(first + pair) | maximum(first + pair + 1) << 16;
-                volatile tt_l1_ptr uint32_t* const to =
-                    reinterpret_cast<volatile tt_l1_ptr uint32_t*>(at(first) + 2 * pair);
-                *to = both;
-                (void)*to;  // read back: it has reached L1
-            }
-        }
-    }));
-}
-
-// Calls visit(slots) for each level at which something arrives in slots of `sources`, with the bits of those, once it has
-// landed; then frees all slots, each of `partials` partial results.
+// Calls visit(slots, last) for each level at which something arrives in slots of `sources`, with the bits of those, once it
+// has landed; then frees all slots.
 template <typename Visit>
-inline void for_each_level(uint32_t sources, uint32_t partials, Visit visit) {
-    const uint32_t slots = merge_tree::slots(config::workers());
+inline void for_each_level(uint32_t sources, Visit visit) {
+    const uint32_t slots = merge_tree::slots(config::workers()), partials = config::partials();
     constexpr uint32_t level = (1u << merge_tree::senders) - 1;
     for (uint32_t first = 0; first < slots; first += merge_tree::senders) {
         const uint32_t arriving = sources & level << first;
@@ -147,15 +27,16 @@ inline void for_each_level(uint32_t sources, uint32_t partials, Visit visit) {
             while (arriving >> end != 0) {
                 ++end;
             }
-            cb_wait_front(gathered, end * partials * tiles);
-            cb_wait_front(gathered_row_max, end * partials);
-            visit(arriving);
+            for (const auto& buffer : config::slot_buffers) {
+                cb_wait_front(buffer.cb, end * partials * buffer.pages);
+            }
+            visit(arriving, sources >> first >> merge_tree::senders == 0);
         }
     }
-    cb_wait_front(gathered, slots * partials * tiles);
-    cb_wait_front(gathered_row_max, slots * partials);
-    cb_pop_front(gathered, slots * partials * tiles);
-    cb_pop_front(gathered_row_max, slots * partials);
+    for (const auto& buffer : config::slot_buffers) {
+        cb_wait_front(buffer.cb, slots * partials * buffer.pages);
+        cb_pop_front(buffer.cb, slots * partials * buffer.pages);
+    }
 }
 
 // The first of the slots whose bits are set: one at least.
@@ -167,48 +48,33 @@ inline uint32_t first_of(uint32_t slots) {
     return slot;
 }
 
-// What has arrived in `slots`, each of `partials` partial results, for query tile `tile`.
-inline Sources sources_of(uint32_t slots, uint32_t partials, uint32_t tile) {
-    Sources found{{}, 0};
-    for (; slots != 0; slots &= slots - 1) {
-        found.received[found.count++] = first_of(slots) * partials + tile;
-    }
-    return found;
-}
-
-// The addresses of a state that is handed over, in a page of a circular buffer that the data movement kernel reads.
-struct Handover {
-    uint32_t state;
-    uint32_t row_max;
-};
+// The last `tiles` tiles pushed into `cb` before the last `since` times as many.
+struct Pushed {
+    uint32_t cb, tiles, since;
 
 #if defined(TRISC_PACK)
-// The address of the last `tiles` tiles pushed into `cb` before the last `since` times as many.
-inline uint32_t address_of_last(uint32_t cb, uint32_t tiles, uint32_t since) {
-    const auto& buffer = get_local_cb_interface(cb);
-    uint32_t at = buffer.fifo_wr_ptr - (since + 1) * tiles * buffer.fifo_page_size;
-    if (at < buffer.fifo_limit - buffer.fifo_size) {
-        at += buffer.fifo_size;
+    uint32_t address() const {
+        const auto& buffer = get_local_cb_interface(cb);
+        uint32_t at = buffer.fifo_wr_ptr - (since + 1) * tiles * buffer.fifo_page_size;
+        if (at < buffer.fifo_limit - buffer.fifo_size) {
+            at += buffer.fifo_size;
+        }
+        return at << 4;
     }
-    return at << 4;
-}
 #endif
+};
 
-// Tells the data movement kernel, by a page of cb_handover, where a state and row maximum are: the last ones pushed
-// before `states_since` and `row_maxima_since` further ones. Until that kernel has popped the page (cb_reserve_back of
-// all pages but those pushed since), nothing may be packed there.
-inline void hand_over(
-    [[maybe_unused]] uint32_t row_max,
-    [[maybe_unused]] uint32_t states_since = 0,
-    [[maybe_unused]] uint32_t row_maxima_since = 0) {
+// Tells the data movement kernel, by a page of cb_handover, where the parts of a partial result are. Until that kernel has
+// popped the page (cb_reserve_back of all pages but those pushed since), nothing may be packed there.
+template <typename... Parts>
+inline void hand_over([[maybe_unused]] Parts... parts) {
     constexpr uint32_t handover = config::cb_handover;
     cb_reserve_back(handover, 1);
     PACK(({
-        volatile tt_l1_ptr Handover* page =
-            reinterpret_cast<volatile tt_l1_ptr Handover*>(get_local_cb_interface(handover).fifo_wr_ptr << 4);
-        page->state = address_of_last(state, tiles, states_since);
-        page->row_max = address_of_last(row_max, 1, row_maxima_since);
-        (void)page->row_max;  // read back: both have reached L1
+        volatile tt_l1_ptr uint32_t* word =
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_local_cb_interface(handover).fifo_wr_ptr << 4);
+        ((*word++ = parts.address()), ...);
+        (void)word[-1];  // read back: they have reached L1
     }));
     cb_push_back(handover, 1);
 }

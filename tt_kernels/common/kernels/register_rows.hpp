@@ -139,9 +139,8 @@ inline void load(uint32_t bits) {
 constexpr uint32_t highest_to_first = 9;                      // of SFPSWAP
 constexpr uint32_t by_immediate = 1, exponent_of_result = 2;  // of SFPSHFT and SFPSETEXP
 
-// The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. LREG4 to 6 = the constants of the parabola,
-// and the replay buffer = what is done to two vectors that follow each other. scale: the bits of a float32.
-inline void prepare(uint32_t scale) {
+// The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. scale: the bits of a float32.
+inline void prepare_range(uint32_t scale) {
     using ckernel::p_sfpu;
     load<p_sfpu::LREG0>(bias);
     TTI_SFPCONFIG(0, p_sfpu::LREG13, 0);
@@ -152,6 +151,13 @@ inline void prepare(uint32_t scale) {
     TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
     TTI_SFPNOP;
     TTI_SFPCONFIG(0, p_sfpu::LREG12, 0);
+}
+
+// Those, LREG4 to 6 = the constants of the parabola, and the replay buffer = what is done to two vectors that follow each
+// other.
+inline void prepare(uint32_t scale) {
+    using ckernel::p_sfpu;
+    prepare_range(scale);
     load<p_sfpu::LREG4>(slope);
     load<p_sfpu::LREG5>(offset);
     load<p_sfpu::LREG6>(rest);

@@ -46,6 +46,7 @@ struct ChunkStep {
 //     emits_at_once                   constant: see above
 //     before_raise(step)              may wait until row maxima and a state may be packed
 //     emit(step)                      with the state at the front of its buffer
+//     last()                          where the state of the last step goes instead: see accumulate()
 template <typename OpStep, typename Op>
 class Steps {
     static constexpr uint32_t row_max_a = config::cb_row_max_a, row_max_b = config::cb_row_max_b;
@@ -81,14 +82,24 @@ public:
     }
 
     void finish() {
+        weigh_all();
+        add_last();
+        cb_wait_front(config::cb_state, head_tiles + 1);
+    }
+
+    // finish() in two parts. The row maxima are there after the first one; then the last step's part of the state may be
+    // missing.
+    bool weigh_all() {
         while (pending_ > 0) {
             advance(nullptr);
         }
+        return weighed_;
+    }
+    void add_last() {
         if (weighed_) {
             add();
             weighed_ = false;
         }
-        cb_wait_front(config::cb_state, head_tiles + 1);
     }
 
     bool empty = true;  // no state, and no step taken
@@ -123,13 +134,16 @@ private:
                 cb_reserve_back(Op::masses, 1);
             }
         }
-        accumulate<with_masses>(last_.first, last_.rows, last_.bands(), [&]([[maybe_unused]] uint32_t index) {
-            if constexpr (with_masses) {
-                if (rows.count > 0) {
-                    hand_out_masses(Op::masses, index, raised(last_), last_.tile, rows);
+        accumulate<with_masses>(
+            last_.first, last_.rows, last_.bands(),
+            [&]([[maybe_unused]] uint32_t index) {
+                if constexpr (with_masses) {
+                    if (rows.count > 0) {
+                        hand_out_masses(Op::masses, index, raised(last_), last_.tile, rows);
+                    }
                 }
-            }
-        });
+            },
+            static_cast<const Op&>(*this).last());
         if (with_masses && rows.count > 0) {
             cb_push_back(Op::masses, 1);
         }

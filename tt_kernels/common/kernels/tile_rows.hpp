@@ -9,7 +9,7 @@
 
 namespace tile_rows {
 
-constexpr uint32_t face_rows = 16;
+constexpr uint32_t tile_height = 32, face_rows = 16;
 constexpr uint32_t faces_across = 2;
 constexpr uint32_t row_bytes = 16 * 2;  // the part of a row in one face
 constexpr uint32_t face_bytes = face_rows * row_bytes;
@@ -32,6 +32,29 @@ inline void for_each_piece(uint32_t begin, uint32_t end, Visit visit) {
                 (stop - begin) * row_bytes);
         }
         begin = stop;
+    }
+}
+
+// Where a row starts in the left face of its tile.
+constexpr uint32_t offset_of(uint32_t row) {
+    return row % tile_height / face_rows * faces_across * face_bytes + row % face_rows * row_bytes;
+}
+
+constexpr uint32_t left_in_face(uint32_t row) { return face_rows - row % face_rows; }
+
+// Calls visit(from_offset, to_offset, bytes) for each contiguous piece of `rows` rows that lie from row `from` on in one
+// tile, and from row `to` on in another.
+template <typename Visit>
+inline void for_each_common_piece(uint32_t from, uint32_t to, uint32_t rows, Visit visit) {
+    for (uint32_t row = 0; row < rows;) {
+        const uint32_t a = left_in_face(from + row), b = left_in_face(to + row), left = rows - row;
+        const uint32_t both = a < b ? a : b, run = both < left ? both : left;
+        for (uint32_t face = 0; face < faces_across; ++face) {
+            visit(
+                offset_of(from + row) + face * face_bytes, offset_of(to + row) + face * face_bytes,
+                run * row_bytes);
+        }
+        row += run;
     }
 }
 

@@ -33,9 +33,7 @@ inline attention::HeadSplit split_of(uint32_t tokens, uint32_t chosen) {
 
 // Where the rows lie whose masses count (masses.hpp): a head's, in the only tile of queries.
 struct HeadRows {
-    uint32_t first;
-
-    mass_columns::Rows next() const { return {first, config::group_heads(), 1}; }
+    mass_columns::Rows next() const { return {0, config::group_heads(), 1}; }
 };
 
 }  // namespace control

@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker's compute kernel (ALSpec paper, algorithm 3): its share of the guess, which is merged with those of other
-// workers (merge_tree.hpp); then its share of the rest, which the worker that has merged the guess adds to it and the
-// others merge anew. For each chunk of keys K and values V, with queries Q and the online-softmax state (m, l, O) of the
+// workers (merge_tree.hpp); then its share of the rest, with which the merged guess is merged too. For each chunk of keys K and values V, with queries Q and the online-softmax state (m, l, O) of the
 // chunks before:
 //
 //     S = Q K^T;   m' = max(m, rowmax S);   P = exp(scale (S - m'));   r = exp(scale (m - m'))
 //     l = r l + rowsum P;   O = r O + P V;   at the end the result is O / l
 //
-// In the buffers: S `scores`, m `row_max`, P `weights`, r `rescale`, (O, l) `state`.
+// In the buffers: S `scores`, m `row_max`, P `weights`, r `rescale`, (O, l) `state`, and all of the end `dense`.
 
 #include <cstdint>
 
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
+#include "dense_partials.hpp"
 #include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/head_share.hpp"
@@ -25,9 +25,6 @@ namespace {
 
 using attention::Range;
 using namespace online_softmax;
-
-// The first row with the queries of this item's head.
-uint32_t first_row_of(uint32_t item) { return item % config::kv_heads() * config::group_heads(); }
 
 struct MaskedStep : ChunkStep {
     bool masked;  // whether its last key tile is
@@ -40,11 +37,11 @@ struct State : Steps<MaskedStep, State> {
     static constexpr uint32_t slots() { return 1; }
     static uint32_t scale() { return RUNTIME_ARG(scale); }
 
-    uint32_t first_row = 0;  // of the head
-    // Bands of 4 rows (register_rows.hpp) that hold the head's queries: all that is sent of a result.
-    Bands bands{0, 0};
-    bool broken = false;       // known to the packer's thread: NaN or infinity in a key (probe_rows.hpp)
-    bool handed_over = false;  // the state before, which the writer may still be reading
+    // Partial results of the head (dense_partials.hpp), each of one for every band of its queries: what is merged of it.
+    uint32_t held = 0;
+    bool handed_over = false;  // the partial result before, which the writer may still be reading
+
+    static Bands bands() { return {0, config::partials()}; }
 
     // Takes the key tiles of `range`, as many at a time as the buffers hold. emits: the state after it is emitted. Not
     // inlined, like others here, as a kernel's code must stay small.
@@ -53,7 +50,7 @@ struct State : Steps<MaskedStep, State> {
             const uint32_t end = attention::min(begin + config::key_tiles(), range.end);
             MaskedStep step{};
             step.rows = end - begin;
-            step.set_bands(bands);
+            step.set_bands(bands());
             step.last = true;
             step.emits = emits && end == range.end;
             step.masked = attention::ends_partly(end, tokens);
@@ -68,84 +65,116 @@ struct State : Steps<MaskedStep, State> {
         pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
     }
 
-    void before_raise(const MaskedStep& step) {
-        if (!step.first) {
-            await_handover();
-        }
-    }
+    void before_raise(const MaskedStep&) {}
 
-    uint32_t end_row() const { return first_row + config::group_heads(); }
-    mass_columns::Rows mass_rows(const MaskedStep&) const { return {first_row, config::group_heads(), 1}; }
-
-    static __attribute__((noinline)) void emit(uint32_t to, Bands bands, bool broken) {
-        normalise_init(to);
-        normalise(0, bands, to, broken);
-    }
+    mass_columns::Rows mass_rows(const MaskedStep&) const { return {0, config::group_heads(), 1}; }
 
     void emit(const MaskedStep& step) {
-        emit(
-            config::cb_guess, bands,
-            probe_rows::mark(step.to_b ? config::cb_row_max_b : config::cb_row_max_a, first_row, end_row()));
+        hold(step.to_b ? config::cb_row_max_b : config::cb_row_max_a);
+        dense_partials::merge_init();
+        merge(0, 1);
+        drop();
     }
 
-    // The first state of a head is packed beside the last one handed over, what follows in its place.
-    void await_handover() {
-        if (handed_over) {
-            cb_reserve_back(config::cb_handover, 1);
-            handed_over = false;
+    // Holds the state as a partial result too.
+    void hold(uint32_t row_max) {
+        probe_rows::mark(row_max, config::group_heads());
+        dense_partials::condense(row_max);
+        ++held;
+    }
+
+    // Holds it in place of the state.
+    __attribute__((noinline)) void end() {
+        const bool adds = weigh_all();
+        if (adds && config::partials() == 1) {
+            probe_rows::mark(row_max(), config::group_heads());
+            cb_reserve_back(dense_partials::dense, config::dense_pages);
+            dense_row_max = row_max();
+            add_last();
+            dense_row_max = dense_partials::no_row_max;
+            cb_push_back(dense_partials::dense, config::dense_pages);
+            ++held;
+        } else {
+            finish();
+            hold(row_max());
+            cb_pop_front(config::cb_state, config::partial_tiles);
         }
-    }
-
-    // Merges the partial results received in `slots`.
-    void receive(uint32_t slots) {
-        if (empty) {
-            partial_merge::adopt(partial_merge::first_of(slots), other_row_max());
-            swap_row_maxima();
-            empty = false;
-            slots &= slots - 1;
-        }
-        if (slots != 0) {
-            await_handover();
-            partial_merge::merge(
-                partial_merge::sources_of(slots, 1, 0), row_max(), other_row_max(), bands, scale());
-            swap_row_maxima();
-        }
-    }
-
-    // Ends what this worker has attended to and merges what arrives in the slots of `sources`. reduces: it is the last to
-    // merge, and must know whether the result is broken.
-    void end_part(bool attended, uint32_t sources, bool reduces);
-
-    void hand_over() {
-        partial_merge::hand_over(row_max());
-        handed_over = true;
-    }
-
-    void drop() {
-        cb_pop_front(config::cb_state, config::partial_tiles);
         cb_pop_front(row_max(), 1);
         empty = true;
     }
 
+    uint32_t dense_row_max = dense_partials::no_row_max;
+    dense_partials::Last last() const { return {dense_row_max}; }
+
+    void await_handover() {
+        if (handed_over) {
+            cb_reserve_back(config::cb_handover, config::partials());
+            handed_over = false;
+        }
+    }
+
+    // One partial result in place of those that are held and those received in `slots`. results: how often its result is
+    // emitted.
+    __attribute__((noinline)) void merge(uint32_t slots, uint32_t results) {
+        const uint32_t partials = config::partials(), own = held * partials * config::dense_pages;
+        await_handover();
+        cb_wait_front(dense_partials::dense, own);
+        cb_reserve_back(config::cb_result, results * partials);
+        for (uint32_t band = 0; band < partials; ++band) {
+            dense_partials::Sources sources;
+            for (uint32_t i = 0; i < held; ++i) {
+                sources.add(dense_partials::dense, (i * partials + band) * config::dense_pages);
+            }
+            for (uint32_t left = slots; left != 0; left &= left - 1) {
+                const uint32_t slot = partial_merge::first_of(left);
+                sources.add(dense_partials::gathered, (slot * partials + band) * config::dense_pages);
+            }
+            dense_partials::merge(sources, scale(), results, band);
+        }
+        cb_push_back(config::cb_result, results * partials);
+        cb_pop_front(dense_partials::dense, own);
+        held = 1;
+    }
+
+    // Ends what this worker has attended to and merges what arrives in the slots of `sources`. results: how often it emits the
+    // result, as the last to merge.
+    void end_part(bool attended, uint32_t sources, uint32_t results);
+
+    void hand_over() {
+        for (uint32_t left = config::partials(); left-- > 0;) {
+            partial_merge::hand_over(partial_merge::Pushed{dense_partials::dense, config::dense_pages, left});
+        }
+        handed_over = true;
+    }
+
+    void drop() {
+        cb_wait_front(dense_partials::dense, config::partials() * config::dense_pages);
+        cb_pop_front(dense_partials::dense, config::partials() * config::dense_pages);
+        held = 0;
+    }
+
     void hand_over_and_drop() {
-        if (!empty) {
+        if (held > 0) {
             hand_over();
             drop();
         }
     }
 };
 
-__attribute__((noinline)) void State::end_part(bool attended, uint32_t sources, bool reduces) {
+__attribute__((noinline)) void State::end_part(bool attended, uint32_t sources, uint32_t results) {
     if (attended) {
-        finish();
-        broken = probe_rows::mark(row_max(), first_row, end_row());
+        end();
     }
-    if (sources == 0) {
+    if (held < 2 && results == 0 && sources == 0) {
         return;
     }
-    partial_merge::for_each_level(sources, 1, [this](uint32_t slots) { receive(slots); });
-    if (reduces) {
-        broken = probe_rows::is_marked(row_max(), first_row, end_row());
+    dense_partials::merge_init();
+    if (held > 1 || sources == 0) {
+        merge(0, sources == 0 ? results : 0);
+    }
+    if (sources != 0) {
+        partial_merge::for_each_level(
+            sources, [&](uint32_t slots, bool last) { merge(slots, last ? results : 0); });
     }
 }
 
@@ -171,8 +200,6 @@ void kernel_main() {
         }
         const attention::Share share = head_share::take();
         const attention::Part& part = share.part;
-        state.first_row = first_row_of(item);
-        state.bands = register_rows::bands_of(state.first_row, state.first_row + config::group_heads());
         if (part.tiles() > 0) {
             cb_wait_front(config::cb_query, head_tiles);
         }
@@ -181,20 +208,18 @@ void kernel_main() {
         state.attend(part.first, tokens, emits && part.last.size() == 0);
         state.attend(part.last, tokens, emits);
         bool attended = part.guess_tiles() > 0;
+        const bool goes_on = part.middle.size() > 0 || share.sources != 0;
         if (merges_guess) {
-            state.end_part(attended, share.guess_sources, reduces);
+            state.end_part(attended, share.guess_sources, reduces ? (goes_on ? 1 : 2) : 0);
             attended = false;
-            if (reduces) {
-                State::emit(config::cb_guess, state.bands, state.broken);
-                if (share.guess_sources != 0) {
-                    partial_merge::lay_out(state.row_max(), 0, state.first_row, state.end_row());
-                }
-            } else {
+            if (!reduces) {
                 state.hand_over_and_drop();
             }
         }
         state.attend(part.middle, tokens, false);
-        state.end_part(attended || part.middle.size() > 0, share.sources, reduces);
+        if (!merges_guess || goes_on) {  // else the guess is the exact result
+            state.end_part(attended || part.middle.size() > 0, share.sources, reduces ? 1 : 0);
+        }
         if (part.tiles() > 0) {
             cb_pop_front(config::cb_query, head_tiles);
         }
@@ -202,7 +227,6 @@ void kernel_main() {
             if constexpr (config::hands_out_masses) {
                 state.hand_over();  // its row sums and maxima are what masses are relative to
             }
-            State::emit(config::cb_exact, state.bands, state.broken);
             state.drop();
         } else {
             state.hand_over_and_drop();

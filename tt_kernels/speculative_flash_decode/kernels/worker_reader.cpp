@@ -10,7 +10,7 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "control.hpp"
-#include "probe_rows.hpp"
+#include "dense_partials.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chosen_heads.hpp"
 #include "tt_kernels/common/kernels/fetch_control.hpp"
@@ -26,20 +26,20 @@ namespace {
 
 constexpr uint32_t head_tiles = config::head_tiles;
 
-// Starts to read the bands of rows with the queries of a head, and writes the probes beside them. The other rows hold
-// nothing.
+// Starts to read the rows with the queries of a head. The rows behind hold the probes (probe_rows.hpp), or nothing.
 template <typename Accessor>
-void read_queries(const Accessor& query, uint32_t to, uint32_t user, uint32_t head) {
-    const uint32_t begin = head * config::group_heads(), end = begin + config::group_heads();
+__attribute__((noinline)) void start_queries(const Accessor& query, uint32_t item) {
+    const uint32_t rows = config::group_heads(), user = item / config::kv_heads();
+    const uint32_t head = item - user * config::kv_heads();
+    cb_reserve_back(config::cb_query, head_tiles);
+    uint32_t to = get_write_ptr(config::cb_query);
     for (uint32_t tile = 0; tile < head_tiles; ++tile) {
         const uint64_t from = query.get_noc_addr(user * head_tiles + tile);
-        const uint32_t at = to + tile * tile_rows::tile_bytes;
-        tile_rows::for_each_piece(
-            begin / probe_rows::band_rows * probe_rows::band_rows, probe_rows::band_end(end),
-            [&](uint32_t offset, uint32_t bytes) { noc_async_read(from + offset, at + offset, bytes); });
-    }
-    for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-        probe_rows::write(to + tile * tile_rows::tile_bytes, tile, begin, end);
+        tile_rows::for_each_common_piece(
+            head * rows, 0, rows, [&](uint32_t there, uint32_t here, uint32_t bytes) {
+                noc_async_read<tile_rows::face_bytes>(from + there, to + here, bytes);
+            });
+        to += tile_rows::tile_bytes;
     }
 }
 
@@ -61,7 +61,7 @@ void kernel_main() {
         const auto chosen = TensorAccessor(ACCESSOR_ARGS(chosen), RUNTIME_ARG(chosen));
         chosen_heads::fetch(chosen, group, groups, 1);
     }
-    control::share();
+    control::share([&] { start_queries(query, group); });  // what its users' positions are good for or not
     if (words[control::receiving]) {
         return;
     }
@@ -93,8 +93,9 @@ void kernel_main() {
             if constexpr (config::paged) {
                 head_rows::fetch(pages, shape, user, tokens, blocks);
             }
-            cb_reserve_back(config::cb_query, head_tiles);
-            read_queries(query, get_write_ptr(config::cb_query), user, item % config::kv_heads());
+            if (item != group) {
+                start_queries(query, item);
+            }
             const bool masked = attention::needs_mask(part, tokens);
             if (masked) {
                 cb_reserve_back(config::cb_mask, 1);
@@ -126,7 +127,7 @@ void kernel_main() {
             share, in_turn, read_chunk, [&](uint32_t sources) { partials.receive(sources, credit_of); });
         if constexpr (config::hands_out_masses) {
             if (worker == attention::reducer && config::workers() > 1) {
-                totals.take(control::HeadRows{item % config::kv_heads() * config::group_heads()});
+                totals.take(dense_partials::totals);
                 totals.send(head.workers_end(), at_worker);
             }
         }

@@ -9,6 +9,8 @@
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
 #include "control.hpp"
+#include "dense_partials.hpp"
+#include "probe_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chosen_heads.hpp"
 #include "tt_kernels/common/kernels/head_share.hpp"
@@ -72,13 +74,31 @@ Tiles pages(const Accessor& output, uint32_t user) {
     return tiles;
 }
 
-void send_rows(uint32_t from, const Rows& head, const Tiles& to) {
-    for (uint32_t tile = 0; tile < head_tiles; ++tile) {
-        tile_rows::for_each_piece(head.begin, head.end, [&](uint32_t offset, uint32_t bytes) {
-            noc_async_write<tile_rows::face_bytes>(from + offset, to.at[tile] + offset, bytes);
-        });
+// Sends the next results of a head, a tile for each band of its rows (dense_partials.hpp), to its rows of `to`.
+__attribute__((noinline)) void send_rows(const Rows& head, const Tiles& to) {
+    cb_wait_front(config::cb_result, config::partials());
+    uint32_t from = get_read_ptr(config::cb_result);
+    for (uint32_t begin = head.begin; begin < head.end; begin += config::band_rows) {
+        const uint32_t rows = attention::min(config::band_rows, head.end - begin);
+        for (uint32_t tile = 0; tile < head_tiles; ++tile) {
+            tile_rows::for_each_common_piece(
+                tile * config::band_rows, begin, rows, [&](uint32_t here, uint32_t there, uint32_t bytes) {
+                    noc_async_write<tile_rows::face_bytes>(from + here, to.at[tile] + there, bytes);
+                });
+        }
         from += tile_rows::tile_bytes;
     }
+    noc_async_write_barrier();
+}
+
+// Sends the partial results that compute hands over.
+void send_partials(partial_link::Sender& partials) {
+    using namespace dense_partials;
+    partials.send([](const volatile tt_l1_ptr uint32_t* page, uint32_t index, uint64_t start) {
+        // This kernel pushes nothing into the slots: its pointer stays at the start.
+        const uint64_t to = start + get_write_ptr(gathered) + index * config::dense_pages * page_bytes();
+        noc_async_write_one_packet(page[0], to, page_bytes() + stats_bytes);
+    });
 }
 
 // Zeros to rows [begin, end), which no worker computes.
@@ -91,33 +111,24 @@ void send_zeros(uint32_t begin, uint32_t end, const Tiles& to) {
     }
 }
 
-// cb_guess and cb_exact have the same address on all cores. The output core's hold the results of all users; this
-// core's pointers move, so the address is that of the buffer's start.
-uint32_t start_of(uint32_t cb) {
-    const auto& buffer = get_local_cb_interface(cb);
-    return buffer.fifo_limit - buffer.fifo_size;
-}
-
-// Sends the next result in `cb` to `to`, then adds `count` to the semaphore at `landed`, on the core that holds the
-// tiles.
-void send_result(uint32_t cb, const Rows& head, const Tiles& to, uint64_t landed, uint32_t count) {
-    cb_wait_front(cb, head_tiles);
-    send_rows(get_read_ptr(cb), head, to);
-    noc_async_write_barrier();
+// Sends the next result of a head to `to`, then adds `count` to the semaphore at `landed`, on the core that holds the tiles.
+void send_result(const Rows& head, const Tiles& to, uint64_t landed, uint32_t count) {
+    send_rows(head, to);
     noc_semaphore_inc(landed, count);
 }
 
-// The guess goes first to the core that talks to the peer, then to the one that verifies it.
+// The guess goes first to the core that talks to the peer, then to the one that verifies it. Both gather it, as exact results,
+// in buffers at the same address on all cores, whose pointers stay at the start here.
 void send_guess(const Rows& head, const Core& output, const Core& exchange) {
     if constexpr (config::has_peer) {
         const Tiles outgoing = gathered_tiles(
             exchange, get_write_ptr(config::cb_outgoing), head.user, config::outgoing_tile_bytes());
-        send_result(config::cb_guess, head, outgoing, exchange.at(get_semaphore(config::sem_outgoing)), 1);
+        send_result(head, outgoing, exchange.at(get_semaphore(config::sem_outgoing)), 1);
     }
-    const Tiles gathered = gathered_tiles(output, start_of(config::cb_guess), head.user);
+    const Tiles gathered = gathered_tiles(output, get_write_ptr(config::cb_guess), head.user);
     const uint64_t landed = output.at(get_semaphore(config::sem_user + head.user));
-    send_result(config::cb_guess, head, gathered, landed, config::guess_landed);
-    cb_pop_front(config::cb_guess, head_tiles);
+    send_result(head, gathered, landed, config::guess_landed);
+    cb_pop_front(config::cb_result, config::partials());
 }
 
 }  // namespace
@@ -129,6 +140,7 @@ void kernel_main() {
     const Core exchange = core_arg(RUNTIME_INDEX(exchange_core));
     const auto exact = TensorAccessor(ACCESSOR_ARGS(output), RUNTIME_ARG(exact));
 
+    probe_rows::write(get_write_ptr(config::cb_query), config::group_heads());  // before compute has ones
     if constexpr (config::hands_out_masses) {
         cache_rows::push_mass_columns();
     } else {
@@ -172,10 +184,10 @@ void kernel_main() {
             if (reduces) {
                 send_guess(head, output, exchange);
             } else if (share.sends_guess) {
-                partials.send(head.begin, head.end);
+                send_partials(partials);
             }
         };
-        [[maybe_unused]] const control::HeadRows rows{head.begin};
+        constexpr control::HeadRows rows{};
         if constexpr (config::hands_out_masses) {
             keeper.begin(rows, part, attention::tiles_of(tokens));
             auto order = chosen_heads::order_of(control::ends_of(tokens), share.chosen, round);
@@ -186,7 +198,7 @@ void kernel_main() {
             if (reduces) {
                 keeper.keep_last();
                 if (alone) {
-                    totals.take(rows);
+                    totals.take(dense_partials::totals);
                 }
                 keeper.take_totals();  // while compute divides by them
             }
@@ -195,22 +207,19 @@ void kernel_main() {
         }
         if (!reduces) {
             if (share.sends) {
-                partials.send(head.begin, head.end);
+                send_partials(partials);
             }
             if constexpr (config::hands_out_masses) {
                 keeper.keep_last();
             }
         } else if constexpr (config::speculate) {
-            const Tiles gathered = gathered_tiles(output, start_of(config::cb_exact), head.user);
+            const Tiles gathered = gathered_tiles(output, get_write_ptr(config::cb_exact), head.user);
             const uint64_t landed = output.at(get_semaphore(config::sem_user + head.user));
-            send_result(config::cb_exact, head, gathered, landed, config::exact_landed);
-            cb_pop_front(config::cb_exact, head_tiles);
+            send_result(head, gathered, landed, config::exact_landed);
+            cb_pop_front(config::cb_result, config::partials());
         } else {
-            const Tiles stored = pages(exact, head.user);
-            cb_wait_front(config::cb_exact, head_tiles);
-            send_rows(get_read_ptr(config::cb_exact), head, stored);
-            noc_async_write_barrier();
-            cb_pop_front(config::cb_exact, head_tiles);
+            send_rows(head, pages(exact, head.user));
+            cb_pop_front(config::cb_result, config::partials());
         }
         if constexpr (config::hands_out_masses) {
             if (part.tiles() > 0) {

@@ -11,6 +11,7 @@
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
 #include "jobs.hpp"
+#include "tile_merge.hpp"
 #include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/guess_distance.hpp"
 #include "tt_kernels/common/kernels/head_share.hpp"
@@ -56,6 +57,14 @@ struct State : Steps<TreeStep, State> {
     }
 
     bool handed_over = false;  // the state before, which the writer may still be reading
+
+    struct Nowhere {
+        static constexpr bool taken() { return false; }
+        static void add_to_sums(uint32_t) {}
+        static void pack_output() {}
+        static void pack_sums(uint32_t) {}
+    };
+    static Nowhere last() { return {}; }
 
     // Takes the key tiles of `range`, as many at a time as the buffers hold. emits: the state after it is the guess. Not
     // inlined, like others here, as a kernel's code must stay small.
@@ -128,7 +137,7 @@ struct State : Steps<TreeStep, State> {
         cb_wait_front(row_max(), config::query_tiles());
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             emit_guess(tile, register_rows::bands_of(0, job.rows_of(tile)));
-            partial_merge::lay_out(row_max(), tile, 0, job.rows_of(tile));
+            tile_merge::lay_out(row_max(), tile, 0, job.rows_of(tile));
         }
     }
 
@@ -151,7 +160,7 @@ struct State : Steps<TreeStep, State> {
         if (sources == 0) {
             return;
         }
-        partial_merge::for_each_level(sources, config::query_tiles(), [&](uint32_t slots) {
+        partial_merge::for_each_level(sources, [&](uint32_t slots, bool) {
             await_handover();
             if (config::speculate && empty) {
                 adopt(job, partial_merge::first_of(slots));
@@ -163,8 +172,8 @@ struct State : Steps<TreeStep, State> {
             for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
                 cb_wait_front(config::cb_state, config::partial_tiles);
                 cb_wait_front(row_max(), 1);
-                partial_merge::merge(
-                    partial_merge::sources_of(slots, config::query_tiles(), tile), row_max(), other_row_max(),
+                tile_merge::merge(
+                    tile_merge::sources_of(slots, tile), row_max(), other_row_max(),
                     register_rows::bands_of(0, job.rows_of(tile)), scale());
             }
             merged_row_maxima(job);
@@ -173,7 +182,7 @@ struct State : Steps<TreeStep, State> {
 
     void adopt(const jobs::Job& job, uint32_t slot) {
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            partial_merge::adopt(slot * config::query_tiles() + tile, other_row_max());
+            tile_merge::adopt(slot * config::query_tiles() + tile, other_row_max());
         }
         if (const uint32_t rest = config::query_tiles() - job.tiles(); rest > 0) {
             cb_reserve_back(other_row_max(), rest);
@@ -199,7 +208,7 @@ struct State : Steps<TreeStep, State> {
         const uint32_t tiles = job.tiles();
         for (uint32_t page = 0; page < config::query_tiles(); ++page) {
             const uint32_t tile = page < tiles ? page : tiles - 1;
-            partial_merge::hand_over(row_max(), tiles - 1 - tile, config::query_tiles() - 1 - tile);
+            tile_merge::hand_over(row_max(), tiles - 1 - tile, config::query_tiles() - 1 - tile);
         }
         handed_over = true;
         if (drops) {

@@ -12,12 +12,16 @@ namespace config {
 inline uint32_t nodes() { return COMMON_ARG(nodes); }  // per tree
 // The split. A group of workers does one job at a time.
 inline uint32_t query_tiles() { return COMMON_ARG(query_tiles); }  // per job
+inline uint32_t partials() { return query_tiles(); }               // that a worker sends of a job
 inline uint32_t chunk_tiles() { return COMMON_ARG(chunk_tiles); }  // of keys, at a time
 inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs per key/value head
 inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }    // of key_tiles, those that can hold nodes
 constexpr uint32_t max_nodes = 256;
 constexpr uint32_t tiles_in_flight = 16;  // on the exchange core
 
+constexpr uint32_t cb_gathered_row_max = get_named_compile_time_arg_val("cb_gathered_row_max");
+constexpr uint32_t cb_rescale_other = get_named_compile_time_arg_val("cb_rescale_other");
+constexpr SlotBuffer slot_buffers[] = {{cb_gathered, partial_tiles}, {cb_gathered_row_max, 1}};
 constexpr uint32_t cb_query_times = get_named_compile_time_arg_val("cb_query_times");
 constexpr uint32_t cb_key_times = get_named_compile_time_arg_val("cb_key_times");
 constexpr uint32_t cb_output = get_named_compile_time_arg_val("cb_output");

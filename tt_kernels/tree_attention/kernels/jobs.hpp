@@ -14,6 +14,9 @@
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/head_split.hpp"
 #include "tt_kernels/common/kernels/mass_columns.hpp"
+#if !defined(COMPILE_FOR_TRISC)
+#include "tt_kernels/common/kernels/masses.hpp"
+#endif
 
 namespace jobs {
 
@@ -115,6 +118,28 @@ public:
 private:
     uint32_t head_ = 0, row_ = 0;  // of the next root; the row from the next tile's first one on
 };
+
+#if !defined(COMPILE_FOR_TRISC)
+
+// For masses::Totals: those of the next query tile, whose state and row maxima lie where `page` says.
+class RootTotals {
+public:
+    masses::Words operator()(uint32_t, masses::Words page, masses::Words to) {
+        const uint32_t sums = page[0] + config::head_tiles * mass_columns::tile_bytes, maxima = page[1];
+        const mass_columns::Rows rows = roots_.next();
+        for (uint32_t i = 0; i < rows.count; ++i) {
+            const uint32_t offset = mass_columns::row_offset(rows.at(i));
+            *to++ = *masses::words_at(sums + offset);
+            *to++ = *reinterpret_cast<masses::Halves>(maxima + offset / 2);
+        }
+        return to;
+    }
+
+private:
+    Roots roots_;
+};
+
+#endif
 
 // Takes the next chunk from the start of `range`: chunk_tiles, or the rest with the last of them if the buffers hold both.
 inline attention::Range next_chunk(attention::Range& range) {

@@ -23,13 +23,7 @@ inline uint32_t page_of(uint32_t head, uint32_t row, uint32_t column) {
     return (head * tensor_tiles() + row / 32) * config::head_tiles + column;
 }
 
-// Where a row starts in the left face of its tile.
-inline uint32_t offset_of(uint32_t row) {
-    return row % 32 / tile_rows::face_rows * tile_rows::faces_across * tile_rows::face_bytes +
-           row % tile_rows::face_rows * tile_rows::row_bytes;
-}
-
-inline uint32_t left_in_face(uint32_t row) { return tile_rows::face_rows - row % tile_rows::face_rows; }
+using tile_rows::left_in_face, tile_rows::offset_of;
 
 // Calls visit(page, page_offset, column, tile_offset, bytes) for each piece of the rows of query tile `tile` of `job`:
 // where it lies in the tensor, and in the tile's `column` of head_tiles.

@@ -115,7 +115,7 @@ void kernel_main() {
             share, in_turn, read_chunk, [&](uint32_t sources) { partials.receive(sources, credit_of); });
         if constexpr (config::hands_out_masses) {
             if (worker == attention::reducer && config::workers() > 1) {
-                totals.take(jobs::Roots{});
+                totals.take(jobs::RootTotals{});
                 totals.send(head.workers_end(), at_worker);
             }
         }

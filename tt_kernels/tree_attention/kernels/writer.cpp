@@ -88,6 +88,28 @@ job_sums::Sums scatter_measured(
     return sums;
 }
 
+// Sends the first `rows` rows of the states that compute hands over (tile_merge.hpp).
+__attribute__((noinline)) void send_tiles(partial_link::Sender& partials, uint32_t rows) {
+    constexpr uint32_t float32_bytes = 2 * tile_rows::tile_bytes,
+                       bytes = config::partial_tiles * float32_bytes;
+    partials.send([&](const volatile tt_l1_ptr uint32_t* page, uint32_t index, uint64_t start) {
+        const uint32_t state = page[0], row_max = page[1];
+        // This kernel pushes nothing into these: its pointers stay at the start.
+        const uint64_t to = start + get_write_ptr(config::cb_gathered) + index * bytes;
+        const uint64_t row_max_to =
+            start + get_write_ptr(config::cb_gathered_row_max) + index * tile_rows::tile_bytes;
+        tile_rows::for_each_piece(0, rows, [&](uint32_t offset, uint32_t piece) {
+            noc_async_write_one_packet_set_state(to, 2 * piece);
+            for (uint32_t at = 2 * offset; at < bytes; at += float32_bytes) {
+                noc_async_write_one_packet_with_state(state + at, static_cast<uint32_t>(to) + at);
+            }
+            if (offset / tile_rows::face_bytes % tile_rows::faces_across == 0) {  // only column 0 counts
+                noc_async_write_one_packet(row_max + offset, row_max_to + offset, piece);
+            }
+        });
+    });
+}
+
 // Zeros for the job of a skipped user.
 template <typename Accessor>
 void scatter_zeros(const Accessor& output, const jobs::Job& job) {
@@ -169,7 +191,7 @@ void kernel_main() {
                 clear_padding(guess, job);
             }
         }
-        const auto send = [&] { partials.send(0, attention::min(job.rows, 32)); };
+        const auto send = [&] { send_tiles(partials, attention::min(job.rows, 32)); };
         const auto scatter = [&](uint32_t cb, const auto& to) {
             if (skipped) {
                 scatter_zeros(to, job);
@@ -212,7 +234,7 @@ void kernel_main() {
         if (keeps && reduces) {
             keeper.keep_last();
             if (alone) {
-                totals.take(jobs::Roots{});
+                totals.take(jobs::RootTotals{});
             }
             keeper.take_totals();  // while compute divides by them
         }
