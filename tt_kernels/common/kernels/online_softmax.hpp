@@ -282,9 +282,9 @@ inline void hand_out_masses(
 //
 // hand_out(register): called with the register of row sums before they are packed. with_masses: `ones` or the tiles beside
 // the values have mass_columns.hpp.
-// last: where the new state goes instead, if last.taken(): all threads call last.add_to_sums(register) before they hand over
-// the register of row sums, of which the next ones are free; the packer's thread last.pack_output() and
-// last.pack_sums(register) in place of rounding and packing.
+// last: where the new state goes too, if last.taken(), and no longer to its buffer unless last.keeps(): all threads call
+// last.add_to_sums(register) before they hand over the register of row sums, of which the next ones are free; the packer's
+// thread last.pack_output() and last.pack_sums(register).
 template <bool with_masses, typename HandOut, typename Last>
 inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out, const Last& last) {
     const uint32_t capacity = config::key_tiles();
@@ -294,8 +294,8 @@ inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out,
     if constexpr (row_sum_fits) {
         cb_wait_front(ones, value_rows::pushes_of_ones<head_tiles>);
     }
-    const bool taken = last.taken();
-    if (!taken) {
+    const bool taken = last.taken(), keeps = !taken || last.keeps();
+    if (keeps) {
         cb_reserve_back(state, head_tiles + 1);
     }
     tile_regs_acquire();
@@ -314,20 +314,21 @@ inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out,
     pack_reconfig_data_format(state);
     tile_regs_commit();
     tile_regs_wait();
-    if (taken) {
-        last.pack_output();
-    } else {
+    if (keeps) {
         register_rows::round(stride, bands);
     }
     if constexpr (row_sum_fits) {
         hand_out(head_tiles);
-        if (taken) {
-            last.pack_sums(head_tiles);
-        }
     }
-    if (!taken) {
+    if (keeps) {
         register_rows::finish();
         pack_tiles(state, 0, stride);
+    }
+    if (taken) {
+        last.pack_output();
+        if constexpr (row_sum_fits) {
+            last.pack_sums(head_tiles);
+        }
     }
     tile_regs_release();
     if constexpr (!row_sum_fits) {
@@ -348,22 +349,23 @@ inline void accumulate(bool first, uint32_t rows, Bands bands, HandOut hand_out,
         }
         tile_regs_commit();
         tile_regs_wait();
-        if (!taken) {
+        if (keeps) {
             register_rows::round(1, bands);
         }
         hand_out(0);
-        if (taken) {
-            last.pack_sums(0);
-        } else {
+        if (keeps) {
             register_rows::finish();
             pack_tiles(state, head_tiles, 1);
+        }
+        if (taken) {
+            last.pack_sums(0);
         }
         tile_regs_release();
     }
     if (!first) {
         cb_pop_front(state, head_tiles + 1);
     }
-    if (!taken) {
+    if (keeps) {
         cb_push_back(state, head_tiles + 1);
     }
     cb_pop_front(weights, capacity);
@@ -384,11 +386,9 @@ inline void normalise_init(uint32_t to) {
     pack_reconfig_data_format(to);
 }
 
-// to = output / row_sum of the state in tiles from `first` of its buffer, in the bands of rows `bands`, or NaN there if it is
-// `broken`, which the packer's thread must know; pops nothing. The same into `copy`, a buffer of the same format, before.
-// After normalise_init().
-inline void normalise(
-    uint32_t first, Bands bands, uint32_t to, bool broken = false, uint32_t copy = no_copy) {
+// to = output / row_sum of the state in tiles from `first` of its buffer, in the bands of rows `bands`; pops nothing. The same
+// into `copy`, a buffer of the same format, before. After normalise_init().
+inline void normalise(uint32_t first, Bands bands, uint32_t to, uint32_t copy = no_copy) {
     constexpr uint32_t most = registers - 1;  // beside the row sum
     constexpr uint32_t rest = head_tiles % most;
     cb_reserve_back(to, head_tiles);
@@ -404,9 +404,9 @@ inline void normalise(
         copy_tile(state, first + head_tiles, batch);
         pack_registers(to, begin, batch, [=] {
             if (batch == most) {
-                register_rows::divide<most>(bands, broken);
+                register_rows::divide<most>(bands);
             } else {
-                register_rows::divide<rest>(bands, broken);
+                register_rows::divide<rest>(bands);
             }
             if (copy != no_copy) {
                 pack_copy(copy, begin, batch);

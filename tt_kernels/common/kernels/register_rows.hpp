@@ -94,12 +94,11 @@ sfpi_inline void for_each_half_band(Bands bands, Visit visit) {
     }
 }
 
-// factor: the bits of a float32.
 template <uint32_t tiles>
-inline void divide(Bands bands, uint32_t factor) {
-    for_each_band(bands, [factor] {
-        sfpi::vFloat inverse = ckernel::sfpu::sfpu_reciprocal_iter<2>(sfpi::dst_reg[tiles * tile_stride]);
-        inverse = inverse * ckernel::sfpu::Converter::as_float(factor);
+inline void divide(Bands bands) {
+    for_each_band(bands, [] {
+        const sfpi::vFloat inverse =
+            ckernel::sfpu::sfpu_reciprocal_iter<2>(sfpi::dst_reg[tiles * tile_stride]);
 #pragma GCC unroll 16
         for (uint32_t i = 0; i < 4 * tiles; ++i) {
             const uint32_t at = i / 4 * tile_stride + i / 2 % 2 * face_stride + i % 2;
@@ -402,12 +401,10 @@ inline void divide_init() {
         ckernel::sfpu::recip_init<false, true, false>)));
 }
 
-// Registers [0, tiles) /= register `tiles`, whose rows hold one value each, in all columns; or NaN if that is `broken`.
+// Registers [0, tiles) /= register `tiles`, whose rows hold one value each, in all columns.
 template <uint32_t tiles>
-inline void divide([[maybe_unused]] Bands bands, [[maybe_unused]] bool broken) {
-    constexpr uint32_t one = 0x3F800000, nan = 0x7FC00000;
-    PACK((_llk_math_eltwise_unary_sfpu_params_(
-        vector::divide<tiles>, 0, ckernel::VectorMode::None, bands, broken ? nan : one)));
+inline void divide([[maybe_unused]] Bands bands) {
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::divide<tiles>, 0, ckernel::VectorMode::None, bands)));
 }
 
 // For exponentiate(), exponentiate_first_column(), hide() and round(): in force until divide_init() or

@@ -45,6 +45,7 @@ struct ChunkStep {
 //     score(step)                     the scores of a step; pops the keys after the last tile of queries
 //     emits_at_once                   constant: see above
 //     before_raise(step)              may wait until row maxima and a state may be packed
+//     before_emission(row_max)        if emits_at_once: before the state of a step that emits, with its row maxima
 //     emit(step)                      with the state at the front of its buffer
 //     last()                          where the state of the last step goes instead: see accumulate()
 template <typename OpStep, typename Op>
@@ -176,6 +177,9 @@ private:
         const bool emits = Op::emits_at_once && step.emits;
         weighed_ = !emits;
         if (emits) {
+            if constexpr (Op::emits_at_once) {
+                static_cast<Op&>(*this).before_emission(raised(step));
+            }
             add();
             if (next != nullptr) {
                 Op::score(*next);  // between the state and what reads it

@@ -197,7 +197,7 @@ inline void merge_stats(uint32_t count, uint32_t scale) {
     TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
 }
 
-// 1 / row sum, or NaN where the row maximum is broken (probe_rows.hpp): above any score.
+// 1 / row sum of this register, or NaN where the row maximum is broken (probe_rows.hpp): above any score.
 inline void invert() {
     sfpi::vFloat found = ckernel::sfpu::sfpu_reciprocal_iter<2>(sfpi::dst_reg[0]);
     v_if(sfpi::dst_reg[stats_maximum / vector_rows] >= 0x1p120f) {
@@ -207,11 +207,8 @@ inline void invert() {
     sfpi::dst_reg[inverse / vector_rows] = found;
 }
 
-// For normalise(), after invert().
-inline void load_inverse(uint32_t count) {
-    load_factors(count);
-    TTI_SFPLOAD(p_sfpu::LREG3, 0, ADDR_MOD_3, inverse);
-}
+// For normalise(), after invert() on this register.
+inline void load_inverse() { TTI_SFPLOAD(p_sfpu::LREG3, 0, ADDR_MOD_3, inverse); }
 
 // Two vectors at a time, by the replay buffer.
 template <uint32_t slots>
@@ -272,6 +269,9 @@ inline void on_registers([[maybe_unused]] Work work, [[maybe_unused]] Args... ar
     PACK((_llk_math_eltwise_unary_sfpu_params_(work, 0, ckernel::VectorMode::None, args...)));
 }
 
+// What the vector unit does next to a register waits until that has been packed.
+inline void wait_for_packer() { PACK((TTI_STALLWAIT(ckernel::p_stall::STALL_SFPU, ckernel::p_stall::PACK))); }
+
 // Register `index` = row maxima, in all columns.
 inline void copy_maxima(uint32_t row_max, uint32_t index) {
     reconfig_data_format_srcb(row_max);
@@ -280,20 +280,24 @@ inline void copy_maxima(uint32_t row_max, uint32_t index) {
     unary_bcast_uninit<BroadcastType::COL>(row_max);
 }
 
-// For online_softmax::accumulate(): the dense partial result in place of the last state of a head of one band, whose row
-// maxima are in the buffer `row_max`; none if that is no_row_max.
+// For online_softmax::accumulate(): the dense partial result of a head of one band, whose row maxima are in the buffer
+// `row_max`, in place of the state or `beside` it; none if that is no_row_max.
 constexpr uint32_t no_row_max = ~0u;
 struct Last {
-    uint32_t row_max;
+    uint32_t row_max = no_row_max;
+    bool beside = false;
 
     bool taken() const { return row_max != no_row_max; }
+    bool keeps() const { return beside; }
     void add_to_sums(uint32_t index) const { copy_maxima(row_max, index + 1); }
     static void pack_output() {
+        wait_for_packer();
         PACK((on_registers(vector::gather_output, 0)));
         register_rows::finish();
         pack_tiles(dense, 0, 1);
     }
     static void pack_sums([[maybe_unused]] uint32_t index) {
+        wait_for_packer();
         PACK((
             _llk_math_eltwise_unary_sfpu_params_(vector::gather_stats, index, ckernel::VectorMode::None, 0)));
         register_rows::finish();
@@ -335,9 +339,35 @@ struct Sources {
     }
 };
 
+// Register 0 = output / row sum of a band, or NaN where its row maximum is broken; then packed `results` times, as tile
+// `band` of so many of each in cb_result: a bfloat16 tile laid out as the output is.
+inline void pack_results(uint32_t results, uint32_t band) {
+    PACK((on_registers(vector::normalise)));
+    register_rows::finish();
+    pack_reconfig_data_format(config::cb_result);
+    for (uint32_t i = 0; i < results; ++i) {
+        pack_tiles(config::cb_result, i * config::partials() + band, 1);
+    }
+    pack_reconfig_data_format(dense);
+}
+
+// Packs the results of a partial result of one band, which has been waited for: pack_results(). page: its output's. Pops
+// nothing. After merge_init().
+inline __attribute__((noinline)) void emit(uint32_t page, uint32_t results, uint32_t band) {
+    tile_regs_acquire();
+    copy_tile(dense, page, 0);
+    copy_tile(dense, page + 1, 1);
+    tile_regs_commit();
+    tile_regs_wait();
+    PACK((register_rows::divide_init()));
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::invert, 1, ckernel::VectorMode::None)));
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::load_inverse, 1, ckernel::VectorMode::None)));
+    pack_results(results, band);
+    tile_regs_release();
+}
+
 // Pushes what 1 to `most` partial results of one band, which have been waited for, become together; pops nothing. Packs its
-// result too, output / row sum, `results` times: as tile `band` of so many of each in cb_result, a bfloat16 tile laid out as
-// the output is; NaN where a row maximum is broken. After merge_init().
+// results too: pack_results(). After merge_init().
 inline __attribute__((noinline)) void merge(
     const Sources& sources, [[maybe_unused]] uint32_t scale, uint32_t results, uint32_t band) {
     const auto copy = [&](uint32_t page) {
@@ -355,7 +385,8 @@ inline __attribute__((noinline)) void merge(
     if (results > 0) {
         PACK((register_rows::divide_init()));
         PACK((on_registers(vector::invert)));
-        PACK((on_registers(vector::load_inverse, sources.count)));
+        PACK((on_registers(vector::load_factors, sources.count)));
+        PACK((on_registers(vector::load_inverse)));
     }
     register_rows::finish();
     pack_tiles(dense, 1, 1);
@@ -369,14 +400,8 @@ inline __attribute__((noinline)) void merge(
     register_rows::finish();
     pack_tiles(dense, 0, 1);
     if (results > 0) {
-        PACK((TTI_STALLWAIT(ckernel::p_stall::STALL_SFPU, ckernel::p_stall::PACK)));
-        PACK((on_registers(vector::normalise)));
-        register_rows::finish();
-        pack_reconfig_data_format(config::cb_result);
-        for (uint32_t i = 0; i < results; ++i) {
-            pack_tiles(config::cb_result, i * config::partials() + band, 1);
-        }
-        pack_reconfig_data_format(dense);
+        wait_for_packer();
+        pack_results(results, band);
     }
     tile_regs_release();
     cb_push_back(dense, config::dense_pages);

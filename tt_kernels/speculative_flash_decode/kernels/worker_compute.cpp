@@ -39,6 +39,7 @@ struct State : Steps<MaskedStep, State> {
 
     // Partial results of the head (dense_partials.hpp), each of one for every band of its queries: what is merged of it.
     uint32_t held = 0;
+    dense_partials::Last next;
     bool handed_over = false;  // the partial result before, which the writer may still be reading
 
     static Bands bands() { return {0, config::partials()}; }
@@ -69,8 +70,18 @@ struct State : Steps<MaskedStep, State> {
 
     mass_columns::Rows mass_rows(const MaskedStep&) const { return {0, config::group_heads(), 1}; }
 
+    void before_emission(uint32_t row_max) {
+        if (config::partials() == 1) {
+            make_dense(row_max, true);
+        }
+    }
+
     void emit(const MaskedStep& step) {
-        hold(step.to_b ? config::cb_row_max_b : config::cb_row_max_a);
+        if (config::partials() == 1) {
+            hold_dense();
+        } else {
+            hold(step.to_b ? config::cb_row_max_b : config::cb_row_max_a);
+        }
         dense_partials::merge_init();
         merge(0, 1);
         drop();
@@ -87,13 +98,9 @@ struct State : Steps<MaskedStep, State> {
     __attribute__((noinline)) void end() {
         const bool adds = weigh_all();
         if (adds && config::partials() == 1) {
-            probe_rows::mark(row_max(), config::group_heads());
-            cb_reserve_back(dense_partials::dense, config::dense_pages);
-            dense_row_max = row_max();
+            make_dense(row_max(), false);
             add_last();
-            dense_row_max = dense_partials::no_row_max;
-            cb_push_back(dense_partials::dense, config::dense_pages);
-            ++held;
+            hold_dense();
         } else {
             finish();
             hold(row_max());
@@ -103,8 +110,18 @@ struct State : Steps<MaskedStep, State> {
         empty = true;
     }
 
-    uint32_t dense_row_max = dense_partials::no_row_max;
-    dense_partials::Last last() const { return {dense_row_max}; }
+    // The next state becomes a dense partial result, or is one too; hold_dense() holds it then.
+    void make_dense(uint32_t row_max, bool beside) {
+        probe_rows::mark(row_max, config::group_heads());
+        cb_reserve_back(dense_partials::dense, config::dense_pages);
+        next = {row_max, beside};
+    }
+    void hold_dense() {
+        next = {};
+        cb_push_back(dense_partials::dense, config::dense_pages);
+        ++held;
+    }
+    const dense_partials::Last& last() const { return next; }
 
     void await_handover() {
         if (handed_over) {
@@ -120,7 +137,12 @@ struct State : Steps<MaskedStep, State> {
         await_handover();
         cb_wait_front(dense_partials::dense, own);
         cb_reserve_back(config::cb_result, results * partials);
+        const bool alone = held == 1 && slots == 0;
         for (uint32_t band = 0; band < partials; ++band) {
+            if (alone) {
+                dense_partials::emit(band * config::dense_pages, results, band);
+                continue;
+            }
             dense_partials::Sources sources;
             for (uint32_t i = 0; i < held; ++i) {
                 sources.add(dense_partials::dense, (i * partials + band) * config::dense_pages);
@@ -132,7 +154,9 @@ struct State : Steps<MaskedStep, State> {
             dense_partials::merge(sources, scale(), results, band);
         }
         cb_push_back(config::cb_result, results * partials);
-        cb_pop_front(dense_partials::dense, own);
+        if (!alone) {
+            cb_pop_front(dense_partials::dense, own);
+        }
         held = 1;
     }
 

@@ -60,6 +60,7 @@ struct State : Steps<TreeStep, State> {
 
     struct Nowhere {
         static constexpr bool taken() { return false; }
+        static constexpr bool keeps() { return true; }
         static void add_to_sums(uint32_t) {}
         static void pack_output() {}
         static void pack_sums(uint32_t) {}
@@ -111,7 +112,7 @@ struct State : Steps<TreeStep, State> {
     // there is one.
     static __attribute__((noinline)) void emit_tile(uint32_t first, Bands bands, uint32_t to, uint32_t copy) {
         normalise_init(to);
-        normalise(first, bands, to, false, copy);
+        normalise(first, bands, to, copy);
     }
 
     // The guess of a query tile, whose state is the newest of those that take turns in their buffer.
