@@ -120,6 +120,12 @@ def most_tiles(cache_tiles: int, workers: int, few_tiles: int) -> int:
     return min(cache_tiles, share + 2 * (TILES_OF_MERGE * merge_tree.levels(workers) + TILES_OF_EMISSION + 1))
 
 
+def handover(indices: Mapping[str, int], partials: int) -> dict[str, Buffer]:
+    """Return the buffer by which compute hands over so many partial results (kernels/partial_merge.hpp)."""
+    buffer = Buffer(indices["cb_handover"], "UINT32", HANDOVER_BYTES, partials, frozenset({WORKER}))
+    return {"cb_handover": buffer}
+
+
 def with_masses(
     found: dict[str, Buffer], indices: Mapping[str, int], shape: AttentionShape, pages: int, most: int
 ) -> dict[str, Buffer]:

@@ -19,7 +19,6 @@ from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.attention_split import (
     DECIDER,
     EXCHANGE,
-    HANDOVER_BYTES,
     MAX_COLUMNS,
     WORKER,
     WorkSplit,
@@ -29,6 +28,7 @@ from tt_kernels.common.attention_split import (
     check_key_chunk,
     check_workers,
     control_words,
+    handover,
     lengthened,
     most_tiles,
     ones_fit,
@@ -131,8 +131,7 @@ def make_buffers(
         tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
     found = buffers_of(INDICES, tiles, words, on)
     if workers > 1 or problem.with_masses:
-        index = INDICES["cb_handover"]
-        found["cb_handover"] = Buffer(index, "UINT32", HANDOVER_BYTES, bands, frozenset({WORKER}))
+        found |= handover(INDICES, bands)
     of_group = computed_rows(aligned(problem.group_heads, BAND_ROWS) + PROBES)
     rows = dict.fromkeys(OF_GROUP, of_group) | dict.fromkeys(OF_HEADS, computed_rows(problem.query_heads))
     for name, computed in rows.items():

@@ -13,7 +13,6 @@ from tt_kernels.common.attention_checks import TILE
 from tt_kernels.common.attention_split import (
     DECIDER,
     EXCHANGE,
-    HANDOVER_BYTES,
     MAX_COLUMNS,
     WORKER,
     WorkSplit,
@@ -22,6 +21,7 @@ from tt_kernels.common.attention_split import (
     check_key_chunk,
     check_workers,
     control_words,
+    handover,
     lengthened,
     most_tiles,
     ones_fit,
@@ -119,8 +119,7 @@ def make_buffers(
         words["pages"] = problem.paging.row_bytes
     found = buffers_of(INDICES, tiles, words, on)
     if levels or problem.with_masses:
-        index = INDICES["cb_handover"]
-        found["cb_handover"] = Buffer(index, "UINT32", HANDOVER_BYTES, query_tiles, frozenset({WORKER}))
+        found |= handover(INDICES, query_tiles)
     if not problem.with_masses:
         return found
     # A chunk's pages can wait while its guess is written.

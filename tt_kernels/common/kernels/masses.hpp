@@ -48,9 +48,8 @@ inline uint32_t* weights_start() {
 // result; a worker alone takes them by its writer, since its reader is then ahead, in the next head.
 class Totals {
 public:
-    // Reads those of a head, from where compute hands over its partial results for this writer. read(partial,
-    // page, to): writes the row sums and maxima of one of them from `to` on, given the page that says where it is; returns
-    // the end.
+    // Reads those of a head, from where compute hands over its partial results for this writer. read(partial, page, to):
+    // writes the row sums and maxima of one of them from `to` on, given the page that says where it is; returns the end.
     template <typename Read>
     void take(Read read) {
         Words to = words() + totals_offset / sizeof(uint32_t);

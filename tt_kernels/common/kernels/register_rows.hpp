@@ -258,12 +258,15 @@ inline void round(uint32_t tiles, Bands bands) {
     });
 }
 
+// Where a band starts in a tile, in rows of the destination.
+inline uint32_t row_of(uint32_t band) { return (band + band / bands_per_face * bands_per_face) * band_rows; }
+
 // Leaves of the bands of a tile that hold rows first, first + step, ... below `end` the even columns of the left face.
 inline void clear_masses(uint32_t first, uint32_t end, uint32_t step) {
     constexpr uint32_t face_rows = face_stride * vector_rows;
     for (uint32_t row = first, cleared = end; row < end; row += step) {
         if (const uint32_t band = row / band_rows; band != cleared) {
-            const uint32_t at = (band + band / bands_per_face * bands_per_face) * band_rows;
+            const uint32_t at = row_of(band);
             TT_SFPSTORE(p_sfpu::LCONST_0, 0, ADDR_MOD_3, at + vector_rows);
             TT_SFPSTORE(p_sfpu::LCONST_0, 0, ADDR_MOD_3, at + face_rows);
             TT_SFPSTORE(p_sfpu::LCONST_0, 0, ADDR_MOD_3, at + face_rows + vector_rows);

@@ -30,6 +30,15 @@ struct ChunkStep {
     }
 };
 
+// The state of a last step goes to its buffer alone: see accumulate().
+struct Nowhere {
+    static constexpr bool taken() { return false; }
+    static constexpr bool keeps() { return true; }
+    static void add_to_sums(uint32_t) {}
+    static void pack_output() {}
+    static void pack_sums(uint32_t) {}
+};
+
 // Runs the steps of one job after another, each in stages that alternate with those of the next two steps:
 //
 //     weights of step u, state of u - 1, rescale of u, row maxima of u + 1, scores of u + 2
@@ -44,9 +53,10 @@ struct ChunkStep {
 //     slots(), scale()                tiles of queries of a job, see above
 //     score(step)                     the scores of a step; pops the keys after the last tile of queries
 //     emits_at_once                   constant: see above
+//     emit(step)                      with the state at the front of its buffer
+// and may have
 //     before_raise(step)              may wait until row maxima and a state may be packed
 //     before_emission(row_max)        if emits_at_once: before the state of a step that emits, with its row maxima
-//     emit(step)                      with the state at the front of its buffer
 //     last()                          where the state of the last step goes instead: see accumulate()
 template <typename OpStep, typename Op>
 class Steps {
@@ -102,6 +112,10 @@ public:
             weighed_ = false;
         }
     }
+
+    void before_raise(const OpStep&) {}
+    void before_emission(uint32_t) {}
+    static Nowhere last() { return {}; }
 
     bool empty = true;  // no state, and no step taken
 
@@ -177,9 +191,7 @@ private:
         const bool emits = Op::emits_at_once && step.emits;
         weighed_ = !emits;
         if (emits) {
-            if constexpr (Op::emits_at_once) {
-                static_cast<Op&>(*this).before_emission(raised(step));
-            }
+            static_cast<Op&>(*this).before_emission(raised(step));
             add();
             if (next != nullptr) {
                 Op::score(*next);  // between the state and what reads it

@@ -64,16 +64,13 @@ inline volatile tt_l1_ptr uint32_t* totals(
 namespace dense_partials::vector {
 
 using ckernel::p_sfpu;
-using register_rows::vector::on_by_a_band, register_rows::vector::tile_stride,
+using register_rows::vector::on_by_a_band, register_rows::vector::row_of, register_rows::vector::tile_stride,
     register_rows::vector::vector_rows;
 
 // In rows of the destination.
 constexpr uint32_t next_tile = tile_stride * vector_rows, next_face = 16, band_rows = config::band_rows;
-constexpr uint32_t bands_per_face = 4;
+static_assert(band_rows == register_rows::band_rows);
 constexpr uint32_t stats_maximum = vector_rows;  // the odd columns of the first band
-
-// Where a band starts in a tile.
-inline uint32_t row_of(uint32_t band) { return (band + band / bands_per_face * bands_per_face) * band_rows; }
 
 // Band t of register 0 = `band` of register t, for each of head_tiles.
 inline void gather_output(uint32_t band) {
@@ -218,14 +215,24 @@ inline void for_output() {
     }
 }
 
+// Of two vectors in its slots: LREG0 and LREG1 = those of register 0, times `by`; and back to them.
+template <uint32_t by>
+inline void load_times() {
+    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
+    TTI_SFPMUL(p_sfpu::LREG0, by, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
+    TTI_SFPMUL(p_sfpu::LREG1, by, p_sfpu::LCONST_0, p_sfpu::LREG1, 0);
+}
+inline void store() {
+    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
+    TTI_SFPSTORE(p_sfpu::LREG1, 0, on_by_a_band, vector_rows);
+}
+
 // Register 0 = the sum of registers i, times LREG4 + i. Leaves LREG3 alone.
 inline void merge_output() {
     constexpr uint32_t slots = 18, next = vector_rows;
     lltt::record(0, slots);
-    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, next);
-    TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG4, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
-    TTI_SFPMUL(p_sfpu::LREG1, p_sfpu::LREG4, p_sfpu::LCONST_0, p_sfpu::LREG1, 0);
+    load_times<p_sfpu::LREG4>();
     TTI_SFPLOAD(p_sfpu::LREG2, 0, ADDR_MOD_3, next_tile);
     TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG5, p_sfpu::LREG0, p_sfpu::LREG0, 0);
     TTI_SFPLOAD(p_sfpu::LREG2, 0, ADDR_MOD_3, next_tile + next);
@@ -238,21 +245,16 @@ inline void merge_output() {
     TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG7, p_sfpu::LREG0, p_sfpu::LREG0, 0);
     TTI_SFPLOAD(p_sfpu::LREG2, 0, ADDR_MOD_3, 3 * next_tile + next);
     TTI_SFPMAD(p_sfpu::LREG2, p_sfpu::LREG7, p_sfpu::LREG1, p_sfpu::LREG1, 0);
-    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPSTORE(p_sfpu::LREG1, 0, on_by_a_band, next);
+    store();
     for_output<slots>();
 }
 
 // Register 0 *= LREG3.
 inline void normalise() {
-    constexpr uint32_t slots = 6, next = vector_rows;
+    constexpr uint32_t slots = 6;
     lltt::record(0, slots);
-    TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, next);
-    TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG3, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
-    TTI_SFPMUL(p_sfpu::LREG1, p_sfpu::LREG3, p_sfpu::LCONST_0, p_sfpu::LREG1, 0);
-    TTI_SFPSTORE(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
-    TTI_SFPSTORE(p_sfpu::LREG1, 0, on_by_a_band, next);
+    load_times<p_sfpu::LREG3>();
+    store();
     for_output<slots>();
 }
 
@@ -264,9 +266,11 @@ namespace dense_partials {
 
 using online_softmax::pack_registers, online_softmax::pack_tiles, online_softmax::state;
 
+// The vector unit's work(args...), whose register 0 is register `index`.
 template <typename Work, typename... Args>
-inline void on_registers([[maybe_unused]] Work work, [[maybe_unused]] Args... args) {
-    PACK((_llk_math_eltwise_unary_sfpu_params_(work, 0, ckernel::VectorMode::None, args...)));
+inline void on_register(
+    [[maybe_unused]] uint32_t index, [[maybe_unused]] Work work, [[maybe_unused]] Args... args) {
+    PACK((_llk_math_eltwise_unary_sfpu_params_(work, index, ckernel::VectorMode::None, args...)));
 }
 
 // What the vector unit does next to a register waits until that has been packed.
@@ -292,14 +296,13 @@ struct Last {
     void add_to_sums(uint32_t index) const { copy_maxima(row_max, index + 1); }
     static void pack_output() {
         wait_for_packer();
-        PACK((on_registers(vector::gather_output, 0)));
+        PACK((on_register(0, vector::gather_output, 0)));
         register_rows::finish();
         pack_tiles(dense, 0, 1);
     }
     static void pack_sums([[maybe_unused]] uint32_t index) {
         wait_for_packer();
-        PACK((
-            _llk_math_eltwise_unary_sfpu_params_(vector::gather_stats, index, ckernel::VectorMode::None, 0)));
+        PACK((on_register(index, vector::gather_stats, 0)));
         register_rows::finish();
         pack_tiles(dense, 1, 1, index);
     }
@@ -317,11 +320,11 @@ inline __attribute__((noinline)) void condense(uint32_t row_max) {
         for (uint32_t tile = 0; tile < config::head_tiles; ++tile) {
             copy_tile(state, tile, tile);
         }
-        pack_registers(dense, 0, 1, [=] { PACK((on_registers(vector::gather_output, band))); });
+        pack_registers(dense, 0, 1, [=] { PACK((on_register(0, vector::gather_output, band))); });
         tile_regs_acquire();
         copy_tile(state, config::head_tiles, 0);
         copy_maxima(row_max, 1);
-        pack_registers(dense, 1, 1, [=] { PACK((on_registers(vector::gather_stats, band))); });
+        pack_registers(dense, 1, 1, [=] { PACK((on_register(0, vector::gather_stats, band))); });
         cb_push_back(dense, config::dense_pages);
     }
 }
@@ -342,7 +345,7 @@ struct Sources {
 // Register 0 = output / row sum of a band, or NaN where its row maximum is broken; then packed `results` times, as tile
 // `band` of so many of each in cb_result: a bfloat16 tile laid out as the output is.
 inline void pack_results(uint32_t results, uint32_t band) {
-    PACK((on_registers(vector::normalise)));
+    PACK((on_register(0, vector::normalise)));
     register_rows::finish();
     pack_reconfig_data_format(config::cb_result);
     for (uint32_t i = 0; i < results; ++i) {
@@ -360,8 +363,8 @@ inline __attribute__((noinline)) void emit(uint32_t page, uint32_t results, uint
     tile_regs_commit();
     tile_regs_wait();
     PACK((register_rows::divide_init()));
-    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::invert, 1, ckernel::VectorMode::None)));
-    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::load_inverse, 1, ckernel::VectorMode::None)));
+    PACK((on_register(1, vector::invert)));
+    PACK((on_register(1, vector::load_inverse)));
     pack_results(results, band);
     tile_regs_release();
 }
@@ -381,12 +384,12 @@ inline __attribute__((noinline)) void merge(
     copy(1);
     tile_regs_commit();
     tile_regs_wait();
-    PACK((on_registers(vector::merge_stats, sources.count, scale)));
+    PACK((on_register(0, vector::merge_stats, sources.count, scale)));
     if (results > 0) {
         PACK((register_rows::divide_init()));
-        PACK((on_registers(vector::invert)));
-        PACK((on_registers(vector::load_factors, sources.count)));
-        PACK((on_registers(vector::load_inverse)));
+        PACK((on_register(0, vector::invert)));
+        PACK((on_register(0, vector::load_factors, sources.count)));
+        PACK((on_register(0, vector::load_inverse)));
     }
     register_rows::finish();
     pack_tiles(dense, 1, 1);
@@ -396,7 +399,7 @@ inline __attribute__((noinline)) void merge(
     copy(0);
     tile_regs_commit();
     tile_regs_wait();
-    PACK((on_registers(vector::merge_output)));
+    PACK((on_register(0, vector::merge_output)));
     register_rows::finish();
     pack_tiles(dense, 0, 1);
     if (results > 0) {

@@ -66,8 +66,6 @@ struct State : Steps<MaskedStep, State> {
         pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
     }
 
-    void before_raise(const MaskedStep&) {}
-
     mass_columns::Rows mass_rows(const MaskedStep&) const { return {0, config::group_heads(), 1}; }
 
     void before_emission(uint32_t row_max) {
@@ -83,7 +81,7 @@ struct State : Steps<MaskedStep, State> {
             hold(step.to_b ? config::cb_row_max_b : config::cb_row_max_a);
         }
         dense_partials::merge_init();
-        merge(0, 1);
+        emit_held(1);
         drop();
     }
 
@@ -137,12 +135,7 @@ struct State : Steps<MaskedStep, State> {
         await_handover();
         cb_wait_front(dense_partials::dense, own);
         cb_reserve_back(config::cb_result, results * partials);
-        const bool alone = held == 1 && slots == 0;
         for (uint32_t band = 0; band < partials; ++band) {
-            if (alone) {
-                dense_partials::emit(band * config::dense_pages, results, band);
-                continue;
-            }
             dense_partials::Sources sources;
             for (uint32_t i = 0; i < held; ++i) {
                 sources.add(dense_partials::dense, (i * partials + band) * config::dense_pages);
@@ -154,10 +147,19 @@ struct State : Steps<MaskedStep, State> {
             dense_partials::merge(sources, scale(), results, band);
         }
         cb_push_back(config::cb_result, results * partials);
-        if (!alone) {
-            cb_pop_front(dense_partials::dense, own);
-        }
+        cb_pop_front(dense_partials::dense, own);
         held = 1;
+    }
+
+    // Emits the result of what is held, `results` times, where there is nothing to merge it with.
+    __attribute__((noinline)) void emit_held(uint32_t results) {
+        const uint32_t partials = config::partials();
+        cb_wait_front(dense_partials::dense, partials * config::dense_pages);
+        cb_reserve_back(config::cb_result, results * partials);
+        for (uint32_t band = 0; band < partials; ++band) {
+            dense_partials::emit(band * config::dense_pages, results, band);
+        }
+        cb_push_back(config::cb_result, results * partials);
     }
 
     // Ends what this worker has attended to and merges what arrives in the slots of `sources`. results: how often it emits the
@@ -193,8 +195,10 @@ __attribute__((noinline)) void State::end_part(bool attended, uint32_t sources, 
         return;
     }
     dense_partials::merge_init();
-    if (held > 1 || sources == 0) {
+    if (held > 1) {
         merge(0, sources == 0 ? results : 0);
+    } else if (sources == 0) {
+        emit_held(results);
     }
     if (sources != 0) {
         partial_merge::for_each_level(

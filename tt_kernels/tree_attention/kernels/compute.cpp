@@ -58,15 +58,6 @@ struct State : Steps<TreeStep, State> {
 
     bool handed_over = false;  // the state before, which the writer may still be reading
 
-    struct Nowhere {
-        static constexpr bool taken() { return false; }
-        static constexpr bool keeps() { return true; }
-        static void add_to_sums(uint32_t) {}
-        static void pack_output() {}
-        static void pack_sums(uint32_t) {}
-    };
-    static Nowhere last() { return {}; }
-
     // Takes the key tiles of `range`, as many at a time as the buffers hold. emits: the state after it is the guess. Not
     // inlined, like others here, as a kernel's code must stay small.
     __attribute__((noinline)) void attend(
