@@ -141,25 +141,29 @@ def with_room(case: Case, at: list[int]) -> list[int]:
         pytest.param(1, 2, {"cache": "bfloat8_b"}, 64, id="2-64-bfloat8_b"),
         pytest.param(1, 1, {"tree": True}, 32, id="a tree of its root"),
         pytest.param(3, 1, {"cache": "bfloat8_b", "key_chunk": 64}, 32, id="3 nodes, a worker"),
-        pytest.param(16, 3, {"head_dim": 128, "cache": "bfloat8_b", "key_chunk": 32}, 32, id="16 nodes, 3 workers"),
-        pytest.param(33, 1, {"key_chunk": 32}, 64, id="33 nodes, a worker"),
-        pytest.param(33, 2, {"head_dim": 128, "key_chunk": 64}, 64, id="33 nodes, 2 workers"),
+        pytest.param(
+            16, 3, {"head_dim": 128, "cache": "bfloat8_b", "key_chunk": 32, "users": 3}, 32, id="16 nodes, 3 workers"
+        ),
+        pytest.param(33, 1, {"key_chunk": 32, "users": 2, "query_tiles": 5}, 64, id="33 nodes, a worker"),
+        pytest.param(
+            33, 2, {"head_dim": 128, "key_chunk": 64, "users": 2, "query_tiles": 5}, 64, id="33 nodes, 2 workers"
+        ),
     ],
 )
 def test_masses_are_those_of_the_softmax(sim_device, nodes, workers, changes, chunk):
-    """All users in turn, with chosen tiles and without; results have the bits that they have without masses."""
+    """Users in turn, with chosen tiles and without; results have the bits that they have without masses."""
     case = replace(CHOOSING, nodes=nodes, workers=workers, **changes)
-    at = with_room(case, CHOOSING_AT)
+    at, tiles = with_room(case, CHOOSING_AT[: case.users]), CHOSEN[: case.users]
     q, k, v = case.random(31)
     inputs = case.inputs(q * 3, k, v)  # some tiles hold most of the mass
     inputs[1].read, inputs[2].read = "k", "v"
     options = {"priority": priorities(2), "chunk_size": chunk}
-    masses, chosen = blank_masses(case), {"chosen": chosen_tiles()}
+    masses, chosen = blank_masses(case), {"chosen": chosen_tiles(case, tiles)}
     calls = [case.call("speculate", inputs, at, tile_masses=masses, **options, **more) for more in (chosen, {})]
     calls.append(case.call("speculate", inputs, at, **options, **chosen))
     ends = {"guess_range": GuessRange.both_ends(chunk)}
     *results, without = run_ops(sim_device(CHIP), calls)
-    for passes, (found, more) in enumerate(zip(results, ({"chosen": CHOSEN}, {}), strict=True), 1):
+    for passes, (found, more) in enumerate(zip(results, ({"chosen": tiles}, {}), strict=True), 1):
         check_masses(case, found["masses"], q * 3, found["k"], at, passes)
         right = wanted(case, q * 3, found["k"].float(), found["v"].float(), at, **ends, **more)
         for name in ("exact", "guess"):
