@@ -33,8 +33,8 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
 
     from models.llama31_8b.checkpoint.load import load_state_dict, read_config, resolve_source
     from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.tt.generator import Generator
-    from models.llama31_8b.tt.model import read
+    from models.llama31_8b.tt.model import cache_prompt, read
+    from models.llama31_8b.tt.prefill import PREFILL_CHUNK
 
     folder, _ = resolve_source(source)
     config = read_config(folder)
@@ -43,7 +43,7 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
     capacity = -(-len(tokens) // 32) * 32
     wanted = reference.forward(torch.tensor([tokens]), reference.new_cache(1, capacity), logits="all")[0]
     model = build(mesh, config, state, precision, capacity)
-    Generator(model, sample_on="host").prefill(tokens[:prefill], 0)
+    cache_prompt(model, tokens[:prefill], 0, PREFILL_CHUNK)
     first = fifth = 0
     for position in range(prefill, len(tokens)):
         got = read(model.decode(model.step_inputs([tokens[position]], [position])))[0, 0, 0].float()
@@ -71,4 +71,4 @@ def decode_speed(mesh, source: str, precision: str, prompt: list[int], new_token
     }
     eager = Generator(model, trace=False).generate([prompt], max_new_tokens=new_tokens, eos_token_ids=())
     same = eager.token_ids == result.token_ids
-    return speed | {"replays": generator.replays, "tokens": result.decode_tokens, "eager_text": same}
+    return speed | {"replays": generator.engine.replays, "tokens": result.decode_tokens, "eager_text": same}

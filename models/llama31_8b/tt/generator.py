@@ -154,16 +154,21 @@ class ChipEngine(Engine):
             if self.on_prefill is not None:
                 self.on_prefill(done, total)
 
-        progress = None if self.on_prefill is None else count
-        with closing(self._traced_prefill(*counts)) as run:
+        # A single chunk needs no tensors that a trace would read.
+        chunks = sum(-(-count // self.prefill_chunk) for count in counts)
+        eager = self.why_eager is not None or chunks < 2
+        with closing(TracedPrefill(self.model, self.prefill_chunk, eager)) as run:
             for user, (text, start) in enumerate(zip(texts, starts, strict=True)):
-                logits = self._cache_prompt(run, text, user, start, self._sampler is None, progress)
+                logits = cache_prompt(
+                    *(self.model, text, user, self.prefill_chunk),
+                    start=start,
+                    logits=True,
+                    gather_logits=self._sampler is None,
+                    progress=None if self.on_prefill is None else count,
+                    prefill=run,
+                )
+                assert logits is not None  # of a text that is not empty
                 yield user, self._first(logits, user, (len(text) - 1) % TILE)
-
-    def prompt_logits(self, prompt: Sequence[int], user: int) -> torch.Tensor:
-        """Cache a prompt in chunks and return the last token's logits, float32 [vocab]."""
-        with closing(self._traced_prefill(len(prompt))) as run:
-            return read(self._cache_prompt(run, prompt, user))[0, 0, (len(prompt) - 1) % TILE].float()
 
     def begin(self) -> None:
         model, eager = self.model, self.why_eager is not None
@@ -224,34 +229,6 @@ class ChipEngine(Engine):
     def statistics(self) -> AttentionStatistics | None:
         return self.model.statistics()
 
-    def _traced_prefill(self, *counts: int) -> TracedPrefill:
-        """Return what caches so many tokens of each text; a single chunk needs no tensors that a trace would read."""
-        chunks = sum(-(-count // self.prefill_chunk) for count in counts)
-        return TracedPrefill(self.model, self.prefill_chunk, self.why_eager is not None or chunks < 2)
-
-    def _cache_prompt(
-        self,
-        run: TracedPrefill,
-        text: Sequence[int],
-        user: int,
-        start: int = 0,
-        gather_logits: bool = True,
-        progress: Callable[[int], None] | None = None,
-    ) -> ttnn.Tensor:
-        logits = cache_prompt(
-            self.model,
-            text,
-            user,
-            self.prefill_chunk,
-            start=start,
-            logits=True,
-            gather_logits=gather_logits,
-            progress=progress,
-            prefill=run,
-        )
-        assert logits is not None  # of a text that is not empty
-        return logits
-
     def _make_sampler(self, sampling: SamplingParams) -> Sampler | None:
         """Make what samples on the chips; None if the host does."""
         if self.sample_on == "host" or self.on_logits is not None:
@@ -302,30 +279,6 @@ class Generator(loop.Generator):
             super().__init__(engine)
         else:
             super().__init__(engine, drafter or NGramDrafter(), shape, on_step=on_step)
-
-    @property
-    def model(self) -> TtLlama:
-        return self.engine.model
-
-    @property
-    def replays(self) -> int:
-        """Return how many of the last text's steps replayed a trace."""
-        return self.engine.replays
-
-    @property
-    def why_eager(self) -> str | None:
-        return self.engine.why_eager
-
-    def release(self) -> None:
-        """Release a kept trace."""
-        self.engine.release()
-
-    def prefill(self, prompt: Sequence[int], user: int) -> torch.Tensor:
-        """Cache a prompt in chunks and return the last token's logits, float32 [vocab]. No context continues from
-        it."""
-        if user < len(self._lengths):
-            self._lengths[user] = 0
-        return self.engine.prompt_logits(prompt, user)
 
 
 def decode_and_choose(

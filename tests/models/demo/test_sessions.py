@@ -191,7 +191,7 @@ def test_an_interrupted_reply_on_boards_keeps_what_was_said(host_ttnn, folder, s
     ids = loaded.tokenizer.apply_chat_template(talk.messages[:3])
     fresh = generate(loaded.model, [ids], max_new_tokens=6, eos_token_ids=loaded.tokenizer.eos_token_ids)
     assert loaded.tokenizer.decode(fresh.token_ids[0]) == second
-    assert generator.model.prefilled[-1][1] == len(held[:asked]) // BLOCK * BLOCK > 0
+    assert generator.engine.model.prefilled[-1][1] == len(held[:asked]) // BLOCK * BLOCK > 0
 
 
 def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):

@@ -52,7 +52,7 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
         return found.token_ids[0]
 
     generator, eager = (Generator(model, prefill_chunk=32, keep_trace=True, trace=trace) for trace in (True, False))
-    told = {"eager": run(eager, new_tokens), "why": (generator.why_eager, eager.why_eager)}
+    told = {"eager": run(eager, new_tokens), "why": (generator.engine.why_eager, eager.engine.why_eager)}
     programs = mesh.num_program_cache_entries()
     with spied(refuse=True) as failing:
         try:
@@ -61,7 +61,7 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
             told["error"] = str(error)
     with spied() as calls:
         told["traced"] = run(generator, new_tokens)
-    told |= {"replays": generator.replays, "eager replays": eager.replays, "calls": calls}
+    told |= {"replays": generator.engine.replays, "eager replays": eager.engine.replays, "calls": calls}
     with spied() as calls:
         told |= {"again": run(generator, 2), "warm up": generator.warm_up_tokens}
     told |= {"again calls": calls, "failing": failing}
@@ -69,7 +69,7 @@ def texts(mesh, prompt: list[int], new_tokens: int, params) -> dict:
     longer = [*prompt, *range(40)]
     with spied() as calls:
         told["longer"] = [run(generator, 3, longer)]
-        generator.release()
+        generator.engine.release()
     told["longer calls"] = calls
     told["longer"].append(run(eager, 3, longer))
     return told

@@ -348,7 +348,7 @@ def _serve(
     generator = _generator(model, drafter, options, chat=prompts is None)
     session = BoardSession(checkpoint, options, generator, plan)
     code = chat(session) if prompts is None else run_prompts(session, prompts)
-    generator.release()
+    generator.engine.release()
     return code
 
 

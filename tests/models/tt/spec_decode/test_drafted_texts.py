@@ -115,7 +115,7 @@ def written(mesh, case: Case) -> dict:
     found = generator.generate(case.prompts, **request)
     wanted = by_reference.generate(reference, case.prompts, drafter=theirs, shape=form, policy=policy, **request)
     told: dict = {"plain": by_reference.generate(reference, case.prompts, **request).token_ids}
-    told |= {"replays": generator.replays, "why_eager": generator.why_eager}
+    told |= {"replays": generator.engine.replays, "why_eager": generator.engine.why_eager}
     for name, result in (("found", found), ("wanted", wanted)):
         counts = result.speculation.to_dict()
         told[name] = {"texts": result.token_ids, "ends": result.finish_reason}
