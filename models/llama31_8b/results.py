@@ -8,10 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-if TYPE_CHECKING:
-    from .generation.request import SequenceState
+from typing import Any, NamedTuple
 
 
 @dataclass
@@ -163,29 +160,6 @@ class GenerationResult:
     statistics: AttentionStatistics | None = None
     speculation: TokenSpeculationMetrics | None = None
     texts: list[str] = field(default_factory=list)
-
-    @classmethod
-    def of(
-        cls,
-        sequences: Sequence[SequenceState],
-        prompts: Sequence[Sequence[int]],
-        times: tuple[float, float, float],
-        statistics: AttentionStatistics | None = None,
-        speculation: TokenSpeculationMetrics | None = None,
-    ) -> GenerationResult:
-        """Make a result of ended sequences. times: start, end of prefill and end, in seconds. statistics: the attention
-        policy's, None where nothing speculated. speculation: of drafts, None without a drafter."""
-        start, prefilled, ended = times
-        return cls(
-            token_ids=[sequence.token_ids for sequence in sequences],
-            finish_reason=[cast(str, sequence.finish_reason) for sequence in sequences],  # they have ended
-            prefill_tokens=sum(map(len, prompts)),
-            prefill_seconds=prefilled - start,
-            decode_tokens=sum(len(sequence.token_ids) for sequence in sequences) - len(sequences),
-            decode_seconds=ended - prefilled,
-            statistics=statistics,
-            speculation=speculation,
-        )
 
     @property
     def prefill_tokens_per_second(self) -> float:

@@ -293,9 +293,16 @@ class Generator:
             if drafter is not None:
                 drafter.end()
             engine.end(whole)
-        times = started, decoding, time.perf_counter()
-        drafted = None if drafter is None else self._metrics
-        return GenerationResult.of(sequences, prompts, times, engine.statistics(), drafted)
+        return GenerationResult(
+            token_ids=[sequence.token_ids for sequence in sequences],
+            finish_reason=[str(sequence.finish_reason) for sequence in sequences],
+            prefill_tokens=sum(map(len, prompts)),
+            prefill_seconds=decoding - started,
+            decode_tokens=sum(len(sequence.token_ids) - 1 for sequence in sequences),
+            decode_seconds=time.perf_counter() - decoding,
+            statistics=engine.statistics(),
+            speculation=None if drafter is None else self._metrics,
+        )
 
     def _decode(self, sequences: Sequence[SequenceState]) -> None:
         """Draft, step, verify and commit until every text has ended."""
