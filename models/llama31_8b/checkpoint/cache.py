@@ -31,7 +31,7 @@ def unwritable(folder: Path, why: str | None) -> ModelLoadError:
     return ModelLoadError(f"the cache {folder}: {why}; LLAMA_ALSPEC_CACHE names another place")
 
 
-def made_once(entry: Path, make: Callable[[Path], None]) -> Path:
+def made_once(entry: Path, make: Callable[[Path], object]) -> Path:
     """Return the folder `entry`, made if need be: `make` fills a folder beside it, which is then renamed.
 
     A second process that wants an entry of the same kind waits for the first.

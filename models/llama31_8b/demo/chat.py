@@ -16,7 +16,7 @@ from ..results import GenerationResult
 from .options import UserError, utf8
 from .report import ReportConsole, RunReport, print_report
 from .session import Session
-from .text import EndAtToken, TextPrinter, token_callback
+from .text import EndAtToken, TextPrinter
 
 if TYPE_CHECKING:
     from ..checkpoint.load import Checkpoint
@@ -60,7 +60,7 @@ class Conversation:
             new.append(token)
             printer.push(token)
 
-        ending = EndAtToken(token_callback(session.checkpoint, session.options, push))
+        ending = EndAtToken(session.checkpoint, session.options, push)
         try:
             with ending:
                 self.results.append(session.generate([ids[kept:]], ending, context=[ids[:kept]]))

@@ -188,12 +188,7 @@ class DemoOptions:
             raise UserError(f"--fuzzy takes a number of layers, 1 (sequential) or more, got {self.fuzzy}")
 
     def _drafting_asked(self) -> list[str]:
-        given = {
-            "--draft-length": self.draft_length is not None,
-            "--tree": self.tree is not None,
-            "--fuzzy": self.fuzzy is not None,
-        }
-        return [flag for flag, present in given.items() if present]
+        return [flag_of(name) for name in ("draft_length", "tree", "fuzzy") if getattr(self, name) is not None]
 
     def flags(self, *names: str) -> list[str]:
         """Return the flags of those of these options that were given."""

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from .options import DemoOptions
 from .report import RunReport, show_result
-from .text import EndAtToken, TextsPrinter, token_callback
+from .text import EndAtToken, TextsPrinter
 
 if TYPE_CHECKING:
     from ..checkpoint.load import Checkpoint
@@ -99,7 +99,7 @@ def run_prompts(session: Session, prompts: Sequence[Sequence[int]]) -> int:
     """Generate once, a text per prompt, and show texts and report, or the JSON object. Return the exit code, 130 where
     Ctrl-C ended the texts."""
     printer = TextsPrinter(session.checkpoint, len(prompts), None if session.options.json else sys.stdout)
-    with EndAtToken(token_callback(session.checkpoint, session.options, printer.push)) as ending:
+    with EndAtToken(session.checkpoint, session.options, printer.push) as ending:
         result = session.generate(prompts, ending)
     printer.finish(result.token_ids)
     longest = max(len(prompt) + len(text) for prompt, text in zip(prompts, result.token_ids, strict=True))

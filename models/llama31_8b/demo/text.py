@@ -48,19 +48,6 @@ def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence
     return prompts
 
 
-def token_callback(
-    checkpoint: Checkpoint, options: DemoOptions, on_token: Callable[[int, int], None]
-) -> Callable[[int, int], bool]:
-    """Return a generator's callback: it calls `on_token`, and returns True where a text reaches a string of --stop."""
-    stops = StopStrings(options.stop, checkpoint.tokenizer) if options.stop else None
-
-    def produced(user: int, token: int) -> bool:
-        on_token(user, token)
-        return stops is not None and stops(user, token)
-
-    return produced
-
-
 class TextPrinter:
     """Writes tokens to a stream as whole characters, as they come; ends of turn are not shown. stream: None shows
     nothing."""
@@ -111,20 +98,23 @@ class TextsPrinter:
 
 
 class EndAtToken:
-    """While open, Ctrl-C ends the texts at their next tokens, so that what was made is whole: its report, its cache.
+    """A generator's callback: it calls `on_token`, and ends a text that reaches a string of --stop.
 
-    A second Ctrl-C, or one before the first token, interrupts at once (KeyboardInterrupt). Wraps a generator's
-    callback. asked: whether Ctrl-C was pressed; ended: users whose texts it ended.
+    While open, Ctrl-C ends the texts at their next tokens, so that what was made is whole: its report, its cache. A
+    second Ctrl-C, or one before the first token, interrupts at once (KeyboardInterrupt). asked: whether Ctrl-C was
+    pressed; ended: users whose texts it ended.
     """
 
-    def __init__(self, callback: Callable[[int, int], bool]) -> None:
-        self._callback, self._begun, self.asked = callback, False, False
+    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, on_token: Callable[[int, int], None]) -> None:
+        self._stops = StopStrings(options.stop, checkpoint.tokenizer) if options.stop else None
+        self._on_token, self._begun, self.asked = on_token, False, False
         self.ended: set[int] = set()
         self._before: Any = None
 
     def __call__(self, user: int, token: int) -> bool:
         self._begun = True
-        if self._callback(user, token):
+        self._on_token(user, token)
+        if self._stops is not None and self._stops(user, token):
             return True
         if self.asked:
             self.ended.add(user)

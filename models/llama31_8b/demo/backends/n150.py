@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from ...results import AttentionStatistics, GenerationResult
     from ...spec_decode.loop import Drafter
     from ...tt.generator import Generator
-    from ...tt.model import TtLlama
 
 PRECISION, DECODE_SHARDING = "performance", "interleaved"
 _LAYER_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
@@ -337,15 +336,22 @@ def _serve(
 ) -> int:
     """Load the models onto open chips, and generate for the prompts' ids or chat without any; return the exit code.
     weights: the target's HostWeights, then those of a draft model."""
+    from ...tt.generator import Generator
     from ...tt.model import TtLlama
+    from ...tt.spec_decode.drafters import ModelDrafter, self_drafter
     from ..chat import chat
     from ..session import run_prompts
 
     model = TtLlama.from_host_weights(weights[0], device, plan.settings(options))
-    drafter = None
-    if len(weights) > 1:
-        drafter = TtLlama.from_host_weights(weights[1], device, plan.draft_settings())
-    generator = _generator(model, drafter, options, chat=prompts is None)
+    if options.drafter == "none":  # one trace of decode steps serves all turns of a chat
+        generator = Generator(model, sample_on=options.sample_on or "device", keep_trace=prompts is None)
+    else:
+        drafter: Drafter | None = None
+        if len(weights) > 1:
+            drafter = ModelDrafter(TtLlama.from_host_weights(weights[1], device, plan.draft_settings()))
+        elif options.draft_kind == "self":
+            drafter = self_drafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
+        generator = Generator(model, options.draft_shape(), drafter)
     session = BoardSession(checkpoint, options, generator, plan)
     code = chat(session) if prompts is None else run_prompts(session, prompts)
     generator.engine.release()
@@ -363,20 +369,6 @@ def _draft(options: DemoOptions, target: Checkpoint) -> Checkpoint | None:
     with named("--draft: "):
         check_vocabularies(target.config, draft.config, target.tokenizer.fingerprint(), draft.tokenizer.fingerprint())
     return draft
-
-
-def _generator(model: TtLlama, draft: TtLlama | None, options: DemoOptions, chat: bool) -> Generator:
-    """chat: one trace of decode steps serves all turns; traces of tree steps are recorded per turn."""
-    from ...tt.generator import Generator
-
-    if options.drafter != "none":
-        from ...tt.spec_decode.drafters import ModelDrafter, self_drafter
-
-        drafter: Drafter | None = None if draft is None else ModelDrafter(draft)
-        if options.draft_kind == "self":
-            drafter = self_drafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
-        return Generator(model, options.draft_shape(), drafter)
-    return Generator(model, sample_on=options.sample_on or "device", keep_trace=chat)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from runtime_patches.board.runtime_root import project_cache_dir
@@ -54,11 +53,16 @@ def run(options: DemoOptions) -> int:
     """Run the demo on simulated chips; return its exit code. Raises UserError, and what `resolve_source` raises."""
     with named("--device sim: "):
         mesh = MeshShape.choose(options.mesh)
-    if options.simulator is not None:
-        _check_library(options, mesh)
+    if options.simulator is not None and mesh.shape != (1, 1):
+        raise UserError(f"--simulator simulates one chip, got --mesh {mesh}")
+    if options.simulator is not None and options.precision == "bfloat16":
+        raise UserError(
+            "--simulator: ttsim refuses the float32 sums of --precision bfloat16; performance and accuracy run"
+        )
     given = (options.given or frozenset[str]()) - {"simulator"}
     chosen = replace(options, device="n150", mesh=str(mesh), simulator=None, given=given)
-    if not options.prompts_given and not _may_chat(options):
+    chats = sys.stdin is not None and sys.stdin.isatty() and not options.json
+    if not options.prompts_given and not chats:
         chosen = replace(chosen, prompt=(piped_text().strip() or SENTENCE,))
     heads = tiny.TINY.num_attention_heads
     if options.model is None and options.simulator is None:
@@ -72,16 +76,6 @@ def run(options: DemoOptions) -> int:
         return run_command(started, talks=not chosen.prompts_given)
 
 
-def _check_library(options: DemoOptions, mesh: MeshShape) -> None:
-    """Raise UserError for what no ttsim library runs."""
-    if mesh.shape != (1, 1):
-        raise UserError(f"--simulator simulates one chip, got --mesh {mesh}")
-    if options.precision == "bfloat16":
-        raise UserError(
-            "--simulator: ttsim refuses the float32 sums of --precision bfloat16; performance and accuracy run"
-        )
-
-
 def _heads(options: DemoOptions) -> int:
     """Return the query heads of the checkpoint. Raises UserError where all its layers would take hours."""
     from ...checkpoint.load import read_config, resolve_source
@@ -89,11 +83,6 @@ def _heads(options: DemoOptions) -> int:
     if options.layers is None and options.simulator is None:
         raise UserError("--device sim takes minutes per layer: give --layers, such as --layers 2, with --model")
     return read_config(resolve_source(options.model)[0]).num_attention_heads
-
-
-def _may_chat(options: DemoOptions) -> bool:
-    """Return whether the program may talk to a terminal; --json needs a prompt."""
-    return sys.stdin is not None and sys.stdin.isatty() and not options.json
 
 
 def _with_tiny_model(options: DemoOptions, mesh: MeshShape) -> DemoOptions:
@@ -115,7 +104,4 @@ def _folder(config: LlamaConfig, layers: int | None = None) -> str:
     shape = "-".join(str(part) for part in (config.hidden_size, config.num_hidden_layers, config.num_attention_heads))
     entry = project_cache_dir() / "tiny" / (f"tiny-{shape}" + ("" if layers is None else f"-first-{layers}"))
 
-    def write(folder: Path) -> None:
-        tiny.write_checkpoint(folder, config, layers)
-
-    return str(made_once(entry, write))
+    return str(made_once(entry, lambda folder: tiny.write_checkpoint(folder, config, layers)))
