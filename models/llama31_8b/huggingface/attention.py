@@ -12,8 +12,6 @@ the guess reads.
 
 from __future__ import annotations
 
-import threading
-import weakref
 from typing import Any, NamedTuple
 
 import torch
@@ -168,24 +166,13 @@ def _check_position(
     speculation.last_unmasked = cached
 
 
-class _LastGeometry(threading.local):
-    """Hold the geometry of the thread's last mask, for the other layers of its step."""
-
-    mask: weakref.ref[torch.Tensor] | None = None
-    guess_range: GuessRange | None = None
-    geometry: RowGeometry | None = None
-
-
-_last = _LastGeometry()
-
-
 def _geometry(mask: torch.Tensor, rows: int, cached: int, guess_range: GuessRange) -> RowGeometry:
-    if _last.mask is None or _last.mask() is not mask or _last.guess_range != guess_range:
-        seen = mask[:, 0, :, :cached].expand(rows, -1, -1)
-        _last.geometry = row_geometry(seen, guess_range)
-        _last.mask, _last.guess_range = weakref.ref(mask), guess_range
-    assert _last.geometry is not None
-    return _last.geometry
+    """Return a step's geometry, which its mask holds for the other layers."""
+    held: tuple[GuessRange, RowGeometry] | None = getattr(mask, "_alspec_geometry", None)
+    if held is None or held[0] != guess_range:
+        held = guess_range, row_geometry(mask[:, 0, :, :cached].expand(rows, -1, -1), guess_range)
+        mask._alspec_geometry = held
+    return held[1]
 
 
 class RowGeometry(NamedTuple):

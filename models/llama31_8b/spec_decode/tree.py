@@ -23,16 +23,6 @@ import torch
 from .draft_settings import DEFAULT_TREE_BUDGET, DraftShape
 
 
-def _checked_parents(parents: Sequence[int]) -> list[int]:
-    values = list(parents)
-    if not values:
-        raise ValueError("a token tree needs at least one node, got an empty parent array")
-    for node, parent in enumerate(values):
-        if not -1 <= parent < node:
-            raise ValueError(f"parents[{node}] = {parent}: not -1 (a root) nor an earlier node: unordered or cyclic")
-    return values
-
-
 @dataclass(frozen=True, eq=False)
 class TokenTree:
     """One tree or forest of N nodes, in an order where parents come before children.
@@ -49,8 +39,14 @@ class TokenTree:
     @classmethod
     def from_parents(cls, parents: Sequence[int]) -> TokenTree:
         """Check the array and walk it once, O(N), without recursion."""
-        values = _checked_parents(parents)
-        n = len(values)
+        values, n = list(parents), len(parents)
+        if not n:
+            raise ValueError("a token tree needs at least one node, got an empty parent array")
+        for node, parent in enumerate(values):
+            if not -1 <= parent < node:
+                raise ValueError(
+                    f"parents[{node}] = {parent}: not -1 (a root) nor an earlier node: unordered or cyclic"
+                )
         subtree = [1] * n
         for node in range(n - 1, 0, -1):
             if values[node] >= 0:

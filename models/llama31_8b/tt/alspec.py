@@ -44,7 +44,7 @@ def plain_step(layers: Sequence[DecoderLayer], cache: KVCacheBase, x: ttnn.Tenso
     """Run a decode step through all layers, on every row of the mesh alike. x: the embedding. Returns the residual."""
     entering = Residual(x)
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
-        output = layer.attend(layer.project_qkv(entering, step), cache, step)
+        output = layer.attention.attend(layer.project_qkv(entering, step), cache, step)
         norm = None if following is None else following.attention_norm
         entering = layer.after_attention(entering.x, output, step, norm)
     return entering.x
@@ -66,7 +66,7 @@ def alspec_step(
         pair.exchange(x, pair.priority, fused)
         # x = speculative_flash_decode(x, p, threshold): both rows write the cache; the sender guesses, sends the guess,
         # computes the exact output and verifies; the receiver takes the guess.
-        output = layer.attend(fused, cache, step)
+        output = layer.attention.attend(fused, cache, step)
         # with skip_compute(p[k] == 0): ops_after_self_attn, and the next layer's ops_before_self_attn.
         with pair.skip_if_overruled(layer.attention.layer):
             norm = None if following is None else following.attention_norm

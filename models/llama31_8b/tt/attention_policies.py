@@ -14,10 +14,9 @@ from tt_kernels.speculative_flash_decode.op import flash_decode, guess_flash_dec
 from tt_kernels.tree_attention.op import tree_attention
 
 from ..config import LlamaConfig
-from .kv_cache import LayerCache, cache_block
-from .mesh import TILE, MeshShape
+from .kv_cache import LayerCache
+from .mesh import TILE
 from .modules import kernel_config
-from .sharding import FLASH_DECODE, ShardedDecodeConfig, check_decode_sharding
 
 
 class StepInputs(NamedTuple):
@@ -146,27 +145,6 @@ class FlashAttention(ExactAttention):
             scale=self._scale,
             memory_config=ttnn.L1_MEMORY_CONFIG,
         )
-
-
-def exact_attention(
-    mesh: ttnn.MeshDevice,
-    mesh_shape: MeshShape,
-    config: LlamaConfig,
-    *,
-    users: int,
-    capacity: int,
-    kv_cache: str,
-    decode_sharding: str,
-    block: int | None = None,
-) -> ExactAttention:
-    """Choose the exact attention of a model. kv_cache: the cache's dtype. block: of a paged cache. decode_sharding: one
-    of DECODE_SHARDINGS; interleaved, the reference for sharded, uses the stock op. Raises ShardingError, MeshError."""
-    if (
-        check_decode_sharding(decode_sharding) == "sharded"
-        and ShardedDecodeConfig.of(config, mesh_shape, users).exact_attention(kv_cache) == FLASH_DECODE
-    ):
-        return FlashAttention(config, capacity)
-    return StockAttention(mesh, config, block or cache_block(capacity))
 
 
 class GuessAttention(AttentionPolicy):

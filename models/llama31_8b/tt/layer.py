@@ -129,10 +129,6 @@ class DecoderLayer:
         """Make the rows' queries, keys and values from the layer's input, see Attention.project_qkv."""
         return self.attention.project_qkv(self._normed(entering, step), step)
 
-    def attend(self, fused: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
-        """Write the cache and attend to it, see Attention.attend."""
-        return self.attention.attend(fused, cache, step)
-
     def after_attention(
         self, x: ttnn.Tensor, output: ttnn.Tensor, step: Pass, following: RMSNorm | None = None
     ) -> Residual:

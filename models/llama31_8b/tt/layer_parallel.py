@@ -33,6 +33,11 @@ class Stage:
         return self.chips // len(self.layers)
 
     @property
+    def mesh(self) -> MeshShape:
+        """Return the row of chips that splits the heads of one of the layers."""
+        return MeshShape(1, self.share)
+
+    @property
     def alone(self) -> bool:
         """Return whether there is one layer only: the tensor-parallel layer, its heads split over the whole group."""
         return len(self.layers) == 1
@@ -73,7 +78,7 @@ class LayerAssignment:
         assignment = cls(config, mesh, tuple(map(tuple, groups)))
         mesh.check_model(config)
         for stage in assignment.parallel_stages:
-            MeshShape(1, stage.share).check_model(config)
+            stage.mesh.check_model(config)
         return assignment
 
     @property

@@ -21,38 +21,36 @@ from tt_kernels.tree_attention.checks import check_intervals, check_room
 from ..config import LlamaConfig
 from ..results import AttentionStatistics
 from .alspec import PairAlspec, alspec_step, plain_step
-from .attention_policies import AttentionPolicy, StepInputs, exact_attention
-from .kv_cache import KVCache, KVCacheBase, PagedKVCache
+from .attention_policies import AttentionPolicy, FlashAttention, StepInputs, StockAttention
+from .kv_cache import KVCache, KVCacheBase, PagedKVCache, cache_block
 from .layer import Attention, Chunk, ChunkInputs, DecoderLayer, Pass
+from .layer_parallel import Stage
 from .layouts import Layout, Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
 from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
 from .prefill import attention_size, padded_rows
 from .settings import AttentionSettings, ModelSettings
-from .sharding import check_sharding_of_rows
-from .spec_decode.layer_parallel_step import LayerGroups, Refill, Write
+from .sharding import FLASH_DECODE, ShardedDecodeConfig, check_sharding_of_rows
+from .spec_decode.layer_parallel_step import LayerGroups, ParallelStage, Refill, Write
 from .weights import HostWeights, WeightMap, WeightStore
 
 
 def make_policy(
     settings: ModelSettings, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig
 ) -> AttentionPolicy:
-    """Make the attention of decode steps that the settings name. Raises what PairAlspec raises."""
+    """Make the attention of decode steps that checked settings name; interleaved steps, the reference for sharded ones,
+    have the stock op for exact attention. Raises what PairAlspec raises."""
     attention = settings.attention
     if not isinstance(attention, AttentionSettings):
         return attention
     if attention.policy == "alspec":
         return PairAlspec(mesh, mesh_shape, config, attention, settings.users, settings.capacity)
-    return exact_attention(
-        mesh,
-        mesh_shape,
-        config,
-        users=settings.users,
-        capacity=settings.capacity,
-        kv_cache=settings.formats(config).kv_cache,
-        decode_sharding=settings.decode_sharding,
-        block=settings.block_size if settings.cache_blocks else None,
-    )
+    if settings.decode_sharding == "sharded":
+        shards = ShardedDecodeConfig.of(config, mesh_shape, settings.users)
+        if shards.exact_attention(settings.formats(config).kv_cache) == FLASH_DECODE:
+            return FlashAttention(config, settings.capacity)
+    block = settings.block_size if settings.cache_blocks else cache_block(settings.capacity)
+    return StockAttention(mesh, config, block)
 
 
 def depths(enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
@@ -99,19 +97,15 @@ class TtLlama:
         layers = range(config.num_hidden_layers)
         bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
         self.layers = [self._layer(index, weights, store) for index in bar]
-        self.groups = None
-        if settings.layer_assignment is not None:
-            self.groups = LayerGroups(
-                mesh,
-                settings.layer_assignment,
-                self.layers,
-                precision,
-                weights,
-                store,
-                self.rope,
-                self.attention,
-                lambda chip, one_layer: self._new_cache(chip, one_layer, settings.zeroed),
-            )
+        self.groups, assignment = None, settings.layer_assignment
+        if assignment is not None:
+            self.attention.check_trees()  # drafts and their calibration have exact attention
+
+            def parallel(stage: Stage) -> ParallelStage:
+                cache = self._new_cache(stage.mesh, config.with_layers(1), settings.zeroed)
+                return ParallelStage(assignment, stage, precision, weights, store, self.rope, cache)
+
+            self.groups = LayerGroups(assignment, self.layers, parallel)
         final = store.put("norm", weights.final_norm, "bfloat16", None)
         self.norm = self.layout.make_norm(final, config.rms_norm_eps)
         self.head = LMHead(self.layout.make_lm_head(store, weights.lm_head, precision.lm_head))

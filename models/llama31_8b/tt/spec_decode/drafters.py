@@ -15,7 +15,6 @@ import ttnn
 
 from tt_kernels.common.attention_checks import MAX_USERS as MAX_GUESSED_USERS
 from tt_kernels.draft_round.op import Chain, Decided, DraftStep, append_token, begin_chain, take_result
-from tt_kernels.speculative_sampling.op import Verified
 
 from ...generation.sampling import Draws, SamplingParams
 from ...spec_decode import drafters
@@ -281,7 +280,10 @@ class OnDeviceChains:
         # Of every node that can have a child, the first one's numbers for all rows of the exact pass.
         self._numbers = [self._sampler.uniforms([0.0] * users * (1 if node else nodes)) for node in range(nodes - 1)]
         if not step.sampling.greedy:
-            step.draft_logits = [self._blank_logits() for _ in range(nodes)]
+            blank = torch.zeros(users, 1, draft.config.vocab_size)
+            step.draft_logits = [
+                draft.mesh_shape.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT") for _ in range(nodes)
+            ]
         nobody = torch.zeros(draft.users, step.nodes, dtype=torch.int64), [-1] * draft.users
         self._pass = self._inputs(*nobody, on_device=True)
         last = draft.put_integers(torch.zeros(users), "int32")
@@ -296,7 +298,7 @@ class OnDeviceChains:
         self._appending = [TracedStep(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)]
         self._began = 0.0
         self._marks: tuple[Mark, Mark] | None = None
-        step.after = self._take
+        step.after = lambda verified: take_result(verified.result, self._decided)
 
     def draft(self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int], length: int, draws: Draws) -> Drafts:
         """See Drafter.draft: load what the chips do not hold, and launch the drafting."""
@@ -371,11 +373,6 @@ class OnDeviceChains:
             assert host is not None and numbers is not None  # of a drawn text
             overwrite([numbers], [host])
 
-    def _blank_logits(self) -> ttnn.Tensor:
-        draft = self.draft_model
-        blank = torch.zeros(draft.users, 1, draft.config.vocab_size)
-        return draft.mesh_shape.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT")
-
     def _inputs(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> StepInputs:
         """Make inputs of a whole chain per user, however much of it is decided: no token sees what comes after it."""
         batch = TokenTreeBatch.stack([TokenTree.chain(self.step.nodes)] * self.draft_model.users)
@@ -397,6 +394,3 @@ class OnDeviceChains:
         parent = node - 1
         draft_logits = None if self.step.draft_logits is None else self.step.draft_logits[parent]
         append_token(self._steps.step(self._numbers[parent], draft_logits), node, self._chain)
-
-    def _take(self, verified: Verified) -> None:
-        take_result(verified.result, self._decided)

@@ -11,42 +11,36 @@ from dataclasses import replace
 import torch
 import ttnn
 
-from ...config import LlamaConfig
-from ..attention_policies import AttentionPolicy
 from ..kv_cache import KVCache, KVCacheBase
 from ..layer import Attention, DecoderLayer, Pass
 from ..layer_parallel import LayerAssignment, Stage
 from ..layouts import InterleavedLayout, Rows, gather, reduce
-from ..mesh import MeshShape
 from ..modules import Angles, Projection, RMSNorm, Rope
 from ..precision import PrecisionConfig
 from ..weights import WeightMap, WeightStore
 
 # Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into a cache of one layer.
 Write = Callable[[KVCache, ttnn.Tensor, ttnn.Tensor], None]
-# Makes a cache for the heads of such a mesh and the layers of such a model.
-NewCache = Callable[[MeshShape, LlamaConfig], KVCache]
 
 
 class ParallelStage:
     """The attentions of a stage's layers, each with its own norm, weights and cache on its own chips, all from the same
-    input: one program whose weights differ by chip."""
+    input: one program whose weights differ by chip. cache: of one layer with the heads of the stage's mesh."""
 
     def __init__(
         self,
-        mesh: ttnn.MeshDevice,
         assignment: LayerAssignment,
         stage: Stage,
         precision: PrecisionConfig,
         weights: WeightMap,
         store: WeightStore,
         rope: Rope,
-        new_cache: NewCache,
+        cache: KVCache,
     ) -> None:
-        config, self.mesh_shape, self.layers = assignment.config, assignment.mesh, stage.layers
+        config, mesh, chip = assignment.config, store.mesh, stage.mesh
+        self.mesh_shape, self.layers, self.cache = assignment.mesh, stage.layers, cache
         formats = assignment.formats(stage, precision)
         name = f"own.{'-'.join(map(str, stage.layers))}"
-        chip = MeshShape(1, stage.share)  # a chip of a stage has the heads of one of a row of `share` chips
         self.norm = RMSNorm(
             store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
         )
@@ -57,7 +51,6 @@ class ParallelStage:
             Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
             rope,
         )
-        self.cache = new_cache(chip, config.with_layers(1))
         slots = torch.zeros(len(stage.layers), assignment.mesh.tp)
         for column in range(assignment.mesh.tp):
             place = stage.place(column)
@@ -118,40 +111,20 @@ class Refill:
 
 
 class LayerGroups:
-    """The layers of a model in the groups of an assignment. Stages of one layer run as the tensor-parallel layer."""
+    """The layers of a model in the groups of an assignment. Stages of one layer run as the tensor-parallel layer;
+    parallel: makes the others."""
 
     def __init__(
         self,
-        mesh: ttnn.MeshDevice,
         assignment: LayerAssignment,
         layers: Sequence[DecoderLayer],
-        precision: PrecisionConfig,
-        weights: WeightMap,
-        store: WeightStore,
-        rope: Rope,
-        policy: AttentionPolicy,
-        new_cache: NewCache,
+        parallel: Callable[[Stage], ParallelStage],
     ) -> None:
-        policy.check_trees()  # drafts and their calibration have exact attention
         self.assignment, self.layers = assignment, layers
-        self._groups: list[tuple[tuple[int, ...], list[int | ParallelStage]]] = []
-        for group in assignment.groups:
-            stages: list[int | ParallelStage] = [
-                stage.layers[0]
-                if stage.alone
-                else ParallelStage(
-                    mesh,
-                    assignment,
-                    stage,
-                    precision,
-                    weights,
-                    store,
-                    rope,
-                    new_cache,
-                )
-                for stage in assignment.stages(group)
-            ]
-            self._groups.append((group, stages))
+        self._groups: list[tuple[tuple[int, ...], list[int | ParallelStage]]] = [
+            (group, [stage.layers[0] if stage.alone else parallel(stage) for stage in assignment.stages(group)])
+            for group in assignment.groups
+        ]
 
     @property
     def parallel_stages(self) -> list[ParallelStage]:
