@@ -26,7 +26,8 @@ from models.llama31_8b.tt.sharding import (
     check_sharding_of_rows,
 )
 from perf.footprint.graph import CAPACITY
-from tests.support.tt_programs import build, check_close, of_chips
+from tests.models.tt.pair_programs import load_cache
+from tests.support.tt_programs import build, check_close, half_split, of_chips
 from tt_kernels.banked_product.op import Split, buffers_of
 from tt_kernels.common.circular_buffers import l1_bytes
 
@@ -165,19 +166,10 @@ CACHED = 40  # positions with random keys and values before the first step
 
 def made(mesh, decode_sharding: str, users: int, precision: str, config: LlamaConfig = BANKED):
     """The model with random keys and values of all users at the first positions; all else is zero."""
-    import ttnn
-
     model, _ = build(mesh, config, precision, users=users, capacity=SHORT, decode_sharding=decode_sharding)
-    generator = torch.Generator().manual_seed(1)
-    for tensor in (*model.cache.keys, *model.cache.values):
-        values = torch.randn(
-            users, model.cache.heads * model.mesh_shape.tp, SHORT, BANKED.head_dim, generator=generator
-        )
-        values[:, :, CACHED:] = 0
-        host = ttnn.from_torch(
-            values, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT, mesh_mapper=model.mesh_shape.mapper(mesh, 1)
-        )
-        ttnn.copy_host_to_device_tensor(host, tensor)
+    shape = users, config.num_key_value_heads, SHORT, config.head_dim
+    keys, values = torch.randn(2, *shape, generator=torch.Generator().manual_seed(1))[..., :CACHED, :]
+    load_cache(model, [half_split(keys)], [values])
     return model
 
 

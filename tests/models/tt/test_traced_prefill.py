@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import pytest
+import torch
 
-from tests.support.tt_programs import prompt
+from tests.support.tt_programs import TINY, build, of_chips, prompt
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,21 @@ def caches_and_logits(mesh, case: Case) -> dict:
 
     from models.llama31_8b.tt.model import cache_prompt
     from models.llama31_8b.tt.trace import TracedPrefill
-    from tests.support.tt_programs import TINY, build
 
     heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
     config = replace(TINY.with_layers(case.layers), intermediate_size=64, **heads)
     model, _ = build(mesh, config, users=2, capacity=3 * case.chunk)
-
-    def chips(tensor) -> list:
-        return [ttnn.to_torch(part) for part in ttnn.get_device_tensors(tensor)]
 
     told: dict = {"replays": []}
     for way in ("traced", "eager"):
         run = TracedPrefill(model, case.chunk, eager=way == "eager")
         logits = []
         for user, count, _ in case.prompts:
-            logits.append(chips(cache_prompt(model, prompt(count, count), user, case.chunk, logits=True, prefill=run)))
+            last = cache_prompt(model, prompt(count, count), user, case.chunk, logits=True, prefill=run)
+            logits.append(of_chips(last))
             told["replays"].append(run.replays)
         run.close()
-        told[way] = logits, [chips(tensor) for tensor in (*model.cache.keys, *model.cache.values)]
+        told[way] = logits, [of_chips(tensor) for tensor in (*model.cache.keys, *model.cache.values)]
         if way == "traced":
             for tensor in (*model.cache.keys, *model.cache.values):
                 ttnn.copy(ttnn.zeros_like(tensor), tensor)
@@ -67,8 +65,6 @@ def caches_and_logits(mesh, case: Case) -> dict:
     ids=["1x1", "1x1 two layers", "1x2"],
 )
 def test_traced_chunks_are_the_eager_ones(sim_device, sim_mesh, shape, grid, case):
-    import torch
-
     worker = sim_device(grid, dispatch="fast") if shape == (1, 1) else sim_mesh(shape, grid, dispatch="fast")
     told = worker.run(caches_and_logits, case, timeout=1400)
     assert told["replays"] == [*accumulate(replays for *_, replays in case.prompts), *[0] * len(case.prompts)]

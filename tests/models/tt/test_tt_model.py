@@ -17,6 +17,7 @@ from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from models.llama31_8b.tt.sharding import ShardingError
 from models.llama31_8b.tt.weights import WeightStore
+from tests.models.tt.pair_programs import load_cache
 from tests.support.tt_programs import (
     GRID,
     MIN_PCC,
@@ -137,18 +138,10 @@ def test_every_module_agrees_with_the_reference(sim_device):
 ONE_LAYER = TINY.with_layers(1)
 
 
-def adjacent(keys):
-    """The inverse of half_split: RoPE pairs side by side."""
-    half = keys.shape[-1] // 2
-    return torch.stack((keys[..., :half], keys[..., half:]), -1).flatten(-2)
-
-
 def one_step(mesh, positions: list[int]) -> dict:
     """A decode step of users behind random caches, -1 for a user to skip: figures of every active user's
     logits and of what it wrote, and for each user how many numbers of its cache changed outside the row of
     its new token."""
-    import ttnn
-
     from models.llama31_8b.tt.model import read
 
     users, capacity = len(positions), 256  # two chunks of keys
@@ -160,18 +153,9 @@ def one_step(mesh, positions: list[int]) -> dict:
         one = cache.user(user)
         one.reserve(positions[user])
         one.commit(positions[user])
-    for ours, theirs, change in (
-        (model.cache.keys, cache.keys, adjacent),
-        (model.cache.values, cache.values, lambda values: values),
-    ):
-        theirs[0].copy_(torch.randn(theirs[0].shape, generator=generator).bfloat16())
-        ours[0] = ttnn.from_torch(
-            change(theirs[0]),
-            dtype=ttnn.bfloat16,
-            layout=ttnn.TILE_LAYOUT,
-            device=mesh,
-            memory_config=ttnn.DRAM_MEMORY_CONFIG,
-        )
+    for content in (cache.keys[0], cache.values[0]):
+        content.copy_(torch.randn(content.shape, generator=generator).bfloat16())
+    load_cache(model, cache.keys, cache.values)
 
     def contents():
         keys, values = read(model.cache.keys[0]).float(), read(model.cache.values[0]).float()
