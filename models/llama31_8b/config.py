@@ -199,10 +199,7 @@ class LlamaConfig:
             raise FileNotFoundError(f"no config.json in {folder}: not a Hugging Face model folder")
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-        except (
-            ValueError,
-            RecursionError,
-        ) as error:  # of the syntax, the encoding, a number or nesting too large
+        except (ValueError, RecursionError) as error:  # of the syntax, the encoding, a number or nesting too large
             raise UnsupportedModelError(f"{path} is not valid JSON: {error}") from error
         try:
             return cls.from_hf_dict(data, name=Path(folder).name)

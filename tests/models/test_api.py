@@ -36,12 +36,7 @@ def test_every_name_is_there_and_documented():
 
 @pytest.mark.parametrize(
     "draft",
-    [
-        None,
-        public.Draft(),
-        public.Draft("self", DraftShape(3), window=32),
-        public.Draft("random", DraftShape(2, 2)),
-    ],
+    [None, public.Draft(), public.Draft("self", DraftShape(3), window=32), public.Draft("random", DraftShape(2, 2))],
     ids=["plain", "ngram", "self", "model"],
 )
 def test_texts_on_the_cpu_are_the_references(draft):

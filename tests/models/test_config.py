@@ -62,10 +62,7 @@ def test_defaults_of_missing_fields():
         ({"hidden_act": "gelu"}, "hidden_act='gelu' is not supported"),
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "RoPE scaling type 'yarn' is not supported"),
         ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, "at least 1, got 0.5"),
-        (
-            {"rope_scaling": {**LLAMA3, "low_freq_factor": 4.0}},
-            "high_freq_factor > low_freq_factor, got 4.0 and 4.0",
-        ),
+        ({"rope_scaling": {**LLAMA3, "low_freq_factor": 4.0}}, "high_freq_factor > low_freq_factor, got 4.0 and 4.0"),
         ({"rope_scaling": {"rope_type": "linear"}}, "RoPE scaling of type linear lacks factor"),
         (
             {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0}},

@@ -6,14 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from models.llama31_8b.latency import (
-    EXECUTED,
-    layouts,
-    split_layers,
-    step_ns,
-    token_latency,
-    token_ns,
-)
+from models.llama31_8b.latency import EXECUTED, layouts, split_layers, step_ns, token_latency, token_ns
 
 CONTEXTS = (1024, 5000, 32768, 65536, 98304, 131072)
 

@@ -54,10 +54,7 @@ class Checkpoint:
 
     @classmethod
     def open(
-        cls,
-        source: str | Path | None = None,
-        max_context: int | None = None,
-        layers: int | None = None,
+        cls, source: str | Path | None = None, max_context: int | None = None, layers: int | None = None
     ) -> Checkpoint:
         """Find a checkpoint and read all but its weights.
 

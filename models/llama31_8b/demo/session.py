@@ -66,10 +66,7 @@ class Session(ABC):
         self._bar = PrefillBar()
 
     def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        on_token: OnToken,
-        context: Sequence[Sequence[int]] | None = None,
+        self, prompts: Sequence[Sequence[int]], on_token: OnToken, context: Sequence[Sequence[int]] | None = None
     ) -> GenerationResult:
         """Generate a text per prompt. context: for each user the first of the ids that the cache holds, after which its
         prompt goes; the rest of the cache is forgotten. Texts that KeyboardInterrupt ends count nowhere."""

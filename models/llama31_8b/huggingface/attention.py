@@ -22,13 +22,7 @@ from transformers.masking_utils import sdpa_mask
 from ..reference.alspec.acceptance import accept_guess
 from ..reference.model.step import GuessRange
 from .scoring import guess_of_text
-from .speculation import (
-    ATTENTION_NAME,
-    AttentionSpeculation,
-    UnsupportedAttentionError,
-    check_config,
-    speculation_of,
-)
+from .speculation import ATTENTION_NAME, AttentionSpeculation, UnsupportedAttentionError, check_config, speculation_of
 from .text_attention import grouped_attention
 
 __all__ = ["ATTENTION_NAME", "alspec_attention", "alspec_mask"]

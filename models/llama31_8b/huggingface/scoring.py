@@ -143,9 +143,5 @@ def tile_mask(guess_range: GuessRange, tokens: int, device: str) -> Any:
         return guess_reads(guess_range, query, slot)
 
     return BlockMask.from_kv_blocks(
-        counts.to(device),
-        numbers.to(device),
-        BLOCK_SIZE=FLEX_TILE,
-        mask_mod=reads,
-        seq_lengths=(tokens, tokens),
+        counts.to(device), numbers.to(device), BLOCK_SIZE=FLEX_TILE, mask_mod=reads, seq_lengths=(tokens, tokens)
     )

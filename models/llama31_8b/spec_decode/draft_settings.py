@@ -79,10 +79,7 @@ class VocabularyMismatchError(ValueError):
 
 
 def check_vocabularies(
-    target: LlamaConfig,
-    draft: LlamaConfig,
-    target_fingerprint: str | None = None,
-    draft_fingerprint: str | None = None,
+    target: LlamaConfig, draft: LlamaConfig, target_fingerprint: str | None = None, draft_fingerprint: str | None = None
 ) -> None:
     """Raise VocabularyMismatchError unless sizes, and fingerprints where both are known, are equal."""
     if target.vocab_size != draft.vocab_size:

@@ -189,8 +189,5 @@ def _tile_of(rows: ttnn.Tensor, start: ttnn.Tensor) -> ttnn.Tensor:
 def _prefill_program(layout: Layout, piece: int) -> Any:
     grid = layout.mesh.compute_with_storage_grid_size()
     return ttnn.SDPAProgramConfig(
-        compute_with_storage_grid_size=(grid.x, grid.y),
-        q_chunk_size=piece,
-        k_chunk_size=piece,
-        exp_approx_mode=False,
+        compute_with_storage_grid_size=(grid.x, grid.y), q_chunk_size=piece, k_chunk_size=piece, exp_approx_mode=False
     )

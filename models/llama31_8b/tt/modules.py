@@ -213,12 +213,7 @@ class RMSNorm:
     def _normed(self, x: ttnn.Tensor, memory: Any, **program: Any) -> Any:
         config = kernel_config(dtype_name(self.weight))
         return ttnn.rms_norm(
-            x,
-            weight=self.weight,
-            epsilon=self.epsilon,
-            memory_config=memory,
-            compute_kernel_config=config,
-            **program,
+            x, weight=self.weight, epsilon=self.epsilon, memory_config=memory, compute_kernel_config=config, **program
         )
 
     def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
@@ -236,11 +231,7 @@ class ShardedRMSNorm(RMSNorm):
 
     def decode(self, x: ttnn.Tensor) -> Any:
         return ttnn.rms_norm(
-            x,
-            weight=self.weight,
-            epsilon=self.epsilon,
-            memory_config=x.memory_config(),
-            program_config=self.program,
+            x, weight=self.weight, epsilon=self.epsilon, memory_config=x.memory_config(), program_config=self.program
         )
 
 
@@ -334,12 +325,7 @@ class Rope:
     """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users."""
 
     def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        positions: int,
-        users: int,
+        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, positions: int, users: int
     ) -> None:
         self.mesh, self.head_dim, self.users = mesh, config.head_dim, users
         self.tables = [

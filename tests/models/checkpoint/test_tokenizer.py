@@ -119,11 +119,7 @@ REFUSED = {
     "token twice": (dict(tokens=["a", "b", "a"], token_type=[1] * 3), ModelLoadError, "holds 1 tokens twice"),
     "merge of one": (dict(merges=["th"]), ModelLoadError, "'th' in tokenizer.ggml.merges is not a pair"),
     "merge of nothing": (dict(merges=["x yz"]), ModelLoadError, "inconsistent tokens and merges"),
-    "special out of range": (
-        dict(eos_token_id=999),
-        ModelLoadError,
-        "eos_token_id is 999 but there are 320 tokens",
-    ),
+    "special out of range": (dict(eos_token_id=999), ModelLoadError, "eos_token_id is 999 but there are 320 tokens"),
 }
 
 

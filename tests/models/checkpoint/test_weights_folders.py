@@ -69,10 +69,7 @@ def test_broken_shards(tmp_path):
 
 def test_sources_that_do_not_exist(tmp_path):
     for source, message in (
-        (
-            "no/such/model/here",
-            "no model no/such/model/here: neither a folder, nor a .gguf file, nor a hub id",
-        ),
+        ("no/such/model/here", "no model no/such/model/here: neither a folder, nor a .gguf file, nor a hub id"),
         (tmp_path / "absent.gguf", "no GGUF file .*absent.gguf"),
         ("word", "no model word: neither"),
     ):

@@ -40,12 +40,7 @@ def tiny_decoder(kind: str = "llama", attention: str = "alspec", seed: int = 0, 
 
 @torch.no_grad()
 def decoded(
-    model: Any,
-    ids: torch.Tensor,
-    prefill: int,
-    mask: torch.Tensor | None = None,
-    width: int = 1,
-    singles: int = 0,
+    model: Any, ids: torch.Tensor, prefill: int, mask: torch.Tensor | None = None, width: int = 1, singles: int = 0
 ) -> torch.Tensor:
     """Return logits [rows, T - prefill, vocab] of given tokens, decoded after an exact prefill `width` at a time, the
     first `singles` one by one.
@@ -65,10 +60,7 @@ def decoded(
     while start < ids.shape[1]:
         part = ids[:, start : start + (width if start >= prefill + singles else 1)]
         out = model(
-            input_ids=part,
-            past_key_values=out.past_key_values,
-            use_cache=True,
-            **places(start, start + part.shape[1]),
+            input_ids=part, past_key_values=out.past_key_values, use_cache=True, **places(start, start + part.shape[1])
         )
         logits.append(out.logits)
         start += part.shape[1]

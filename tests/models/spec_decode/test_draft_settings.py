@@ -7,9 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.llama31_8b.spec_decode import draft_settings as fuzzy
-from models.llama31_8b.spec_decode.draft_settings import (
-    DraftShape,
-)
+from models.llama31_8b.spec_decode.draft_settings import DraftShape
 
 
 def spans(groups):

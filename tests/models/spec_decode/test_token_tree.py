@@ -8,13 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.llama31_8b.spec_decode.tree import (
-    ConfidenceTree,
-    TokenTree,
-    TokenTreeBatch,
-    fixed_shape,
-    merge_sequences,
-)
+from models.llama31_8b.spec_decode.tree import ConfidenceTree, TokenTree, TokenTreeBatch, fixed_shape, merge_sequences
 from tests.support.attention_cases import path_to
 
 

@@ -72,10 +72,7 @@ def load_cache(model, keys, values) -> None:
             whole = torch.zeros(users, content.shape[-3], capacity, head_dim)
             whole[: 1 if content.ndim == 3 else users, :, : content.shape[-2]] = content
             host = ttnn.from_torch(
-                whole,
-                dtype=tensor.dtype,
-                layout=ttnn.TILE_LAYOUT,
-                mesh_mapper=model.mesh_shape.mapper(model.mesh, 1),
+                whole, dtype=tensor.dtype, layout=ttnn.TILE_LAYOUT, mesh_mapper=model.mesh_shape.mapper(model.mesh, 1)
             )
             ttnn.copy_host_to_device_tensor(host, tensor)
 
@@ -108,14 +105,7 @@ def put_masses(pair, fault: Fault, after: list) -> None:
 
 
 def decode_parts(
-    mesh,
-    config,
-    state,
-    prefilled,
-    guess: dict,
-    capacity: int,
-    parts: list[Part],
-    workers: int | None = None,
+    mesh, config, state, prefilled, guess: dict, capacity: int, parts: list[Part], workers: int | None = None
 ) -> dict:
     """Run parts behind prompts; a simulated prefill takes as long as six steps. Returns
 
@@ -219,9 +209,6 @@ def end_second_chip_in(model, state, status: int) -> None:
     states = torch.zeros(model.mesh_shape.chips, 1, 1, state.STATE_WORDS, dtype=torch.int32)
     states[1, ..., state.STATUS_WORD] = status
     host = ttnn.from_torch(
-        states,
-        dtype=ttnn.uint32,
-        layout=ttnn.ROW_MAJOR_LAYOUT,
-        mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0),
+        states, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0)
     )
     ttnn.copy_host_to_device_tensor(host, state.state)

@@ -121,11 +121,7 @@ def test_option_before_environment_before_one_chip():
     "change, mesh, words",
     [
         ({"num_key_value_heads": 4}, "1x8", "num_key_value_heads = 4, which 8 chips"),
-        (
-            {"num_attention_heads": 36, "num_key_value_heads": 36},
-            "1x8",
-            "num_attention_heads = 36, which 8 chips",
-        ),
+        ({"num_attention_heads": 36, "num_key_value_heads": 36}, "1x8", "num_attention_heads = 36, which 8 chips"),
         ({"hidden_size": 4096 + 32}, "1x2", "hidden_size = 4128"),
         ({"intermediate_size": 1000}, "1x1", "intermediate_size = 1000"),
         ({"head_dim": 96}, "1x1", "head_dim = 96"),

@@ -21,12 +21,7 @@ CHUNK_SIZE, CAPACITY, CACHED = 32, 128, 111
 STEPS, POSITION = 100, 101
 # A tile of everything: what is compared is who computes and who takes, not how much.
 SMALLEST = replace(
-    TINY,
-    vocab_size=32,
-    hidden_size=32,
-    intermediate_size=32,
-    num_hidden_layers=1,
-    num_attention_heads=1,
+    TINY, vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=1
 )
 
 

@@ -90,9 +90,7 @@ def prefilled(mesh, rows: list[int]) -> list[int]:
 
 @pytest.mark.mock_mesh
 @pytest.mark.parametrize(
-    "shape",
-    [(1, 1), pytest.param((2, 4), marks=pytest.mark.slow), (1, 8)],
-    ids=lambda shape: f"{shape[0]}x{shape[1]}",
+    "shape", [(1, 1), pytest.param((2, 4), marks=pytest.mark.slow), (1, 8)], ids=lambda shape: f"{shape[0]}x{shape[1]}"
 )
 def test_prefills_of_sharded_weights_build_and_fit_the_reserve(mock_mesh, shape):
     short, longest = mock_mesh(shape).run(prefilled, [160, PREFILL_CHUNK], timeout=1500)
@@ -141,10 +139,7 @@ def test_the_peak_of_a_bank_in_a_captured_graph():
     "arguments, words",
     [
         (["--chunk", "96"], "power of two of at least 32 that divides --context, got 96 and 1024"),
-        (
-            ["--speculate", "128", "--users", "1", "--mesh", "1x2"],
-            "needs a mesh of two rows, such as 2x1; 1x2",
-        ),
+        (["--speculate", "128", "--users", "1", "--mesh", "1x2"], "needs a mesh of two rows, such as 2x1; 1x2"),
         (["--mesh", "1x1", "--context", "131072", "--users", "1"], "needs 16.* bytes per chip"),
     ],
 )

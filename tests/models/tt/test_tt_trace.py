@@ -101,9 +101,5 @@ def test_a_step_captured_once_and_replayed_writes_the_eager_text(sim_device, par
     # What a new program keeps on the chip may lie where the trace writes: it is captured again.
     assert told["longer calls"] == {"release": 2, "begin": 1, "end": 1, "execute": 1}
     assert told["longer"][0] == told["longer"][1]
-    assert told["error"] == "no room for the trace" and told["failing"] == {
-        "begin": 1,
-        "end": 1,
-        "release": 1,
-    }
+    assert told["error"] == "no room for the trace" and told["failing"] == {"begin": 1, "end": 1, "release": 1}
     assert told["new programs"] == 0

@@ -414,10 +414,7 @@ class BoardSession(Session):
             generator.engine.on_prefill = self._bar
 
     def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        on_token: OnToken,
-        context: Sequence[Sequence[int]] | None = None,
+        self, prompts: Sequence[Sequence[int]], on_token: OnToken, context: Sequence[Sequence[int]] | None = None
     ) -> GenerationResult:
         cached = [0] * len(prompts) if context is None else [*map(len, context)]
         expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)

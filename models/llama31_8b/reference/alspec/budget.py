@@ -70,10 +70,7 @@ def tiles_by_budget(known: torch.Tensor, budget: float, first: int, end: torch.T
 
 
 def keys_by_budget(
-    known: torch.Tensor,
-    guess_range: GuessRange,
-    cached: torch.Tensor,
-    position: torch.Tensor,
+    known: torch.Tensor, guess_range: GuessRange, cached: torch.Tensor, position: torch.Tensor
 ) -> torch.Tensor:
     """Return which keys each query's guess reads, of those it sees: bool [u, k, t, n].
 

@@ -145,11 +145,7 @@ class ALSpecAttention(AttentionPolicy):
 
 
 def by_name(
-    policy: str,
-    chunk_size: int = 128,
-    threshold: float = 0.10,
-    predictor: str | None = None,
-    budget: float = BUDGET,
+    policy: str, chunk_size: int = 128, threshold: float = 0.10, predictor: str | None = None, budget: float = BUDGET
 ) -> AttentionPolicy:
     """Return a new policy: "exact", or "alspec", whose guess reads by `predictor`: "budget", the default, or "ends".
     budget: of the former alone."""

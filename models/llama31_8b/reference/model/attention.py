@@ -192,12 +192,7 @@ class ManyQueries(Segments):
 
 
 def decode_attention(
-    policy: Policy,
-    layer: int,
-    query: torch.Tensor,
-    keys: torch.Tensor,
-    values: torch.Tensor,
-    step: DecodeStep,
+    policy: Policy, layer: int, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep
 ) -> torch.Tensor:
     """Compute the attention of one decode step under a policy.
 

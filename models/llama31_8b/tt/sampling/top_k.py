@@ -276,11 +276,7 @@ class FullVocabSampler:
             blank = torch.zeros(rows, 1, dtype=torch.int64)
             self._roots[rows] = self._integers(blank, "uint32"), self._integers(blank - 1, "int32")
         drawn = speculative_sampling(
-            *self._roots[rows],
-            ttnn.reshape(by_row, (rows, 1, columns)),
-            None,
-            uniforms,
-            temperature=self.temperature,
+            *self._roots[rows], ttnn.reshape(by_row, (rows, 1, columns)), None, uniforms, temperature=self.temperature
         )
         ids = ttnn.slice(drawn.result, [0, BONUS], [rows, BONUS + 1])
         return ttnn.bitcast(ttnn.reshape(ids, (1, rows)), ttnn.uint32)

@@ -115,10 +115,7 @@ class LayerGroups:
     parallel: makes the others."""
 
     def __init__(
-        self,
-        assignment: LayerAssignment,
-        layers: Sequence[DecoderLayer],
-        parallel: Callable[[Stage], ParallelStage],
+        self, assignment: LayerAssignment, layers: Sequence[DecoderLayer], parallel: Callable[[Stage], ParallelStage]
     ) -> None:
         self.assignment, self.layers = assignment, layers
         self._groups: list[tuple[tuple[int, ...], list[int | ParallelStage]]] = [

@@ -10,10 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.llama31_8b.reference.alspec.budget import BudgetGuess, running_averages, tiles_by_budget
-from models.llama31_8b.reference.alspec.policies import (
-    ALSpecAttention,
-    ExactAttention,
-)
+from models.llama31_8b.reference.alspec.policies import ALSpecAttention, ExactAttention
 from models.llama31_8b.reference.model.attention import ManyQueries, OneQuery, Segments
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange

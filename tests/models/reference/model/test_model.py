@@ -209,8 +209,4 @@ def test_smollm2_agrees_with_transformers(monkeypatch: pytest.MonkeyPatch) -> No
         expected = theirs(text).logits
     # The text is their greedy one: each token is their likeliest after the ones before it. One pass says so.
     assert made == expected[0, len(prompt) - 1 : -1].argmax(-1).tolist()
-    agree(
-        loaded.model.forward(text, loaded.model.new_cache(1, text.shape[1]), logits="all"),
-        expected,
-        "SmolLM2",
-    )
+    agree(loaded.model.forward(text, loaded.model.new_cache(1, text.shape[1]), logits="all"), expected, "SmolLM2")

@@ -12,11 +12,7 @@ from loguru import logger
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
-from models.llama31_8b.generation.sampling import (
-    SamplingParams,
-    inverse_cdf,
-    warp_logits,
-)
+from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate, model_drafter
 from models.llama31_8b.reference.model.model import ReferenceLlama

@@ -9,12 +9,7 @@ import pytest
 import torch
 from loguru import logger
 
-from models.llama31_8b.generation.sampling import (
-    SamplingParams,
-    SigmoidApproximation,
-    inverse_cdf,
-    warp_logits,
-)
+from models.llama31_8b.generation.sampling import SamplingParams, SigmoidApproximation, inverse_cdf, warp_logits
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_exact, verify_greedy, verify_sigmoid
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch, fixed_shape
 from tests.models.spec_decode.speculation_models import p_value, rand
