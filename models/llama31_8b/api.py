@@ -146,23 +146,19 @@ def load(
     Raises:
         ValueError: for settings that do not go together, and what loading a checkpoint raises.
     """
-    if mesh is None:
-        return _on_cpu(source, attention, draft, context)
-    return _on_mesh(source, mesh, attention, draft, users, context, precision)
-
-
-def _on_cpu(source: str | Path | None, attention: Attention, draft: Draft | None, context: int | None) -> Llama:
+    if mesh is not None:
+        return _on_mesh(source, mesh, attention, draft, users, context, precision)
     from .reference.alspec import policies
     from .reference.generate import TorchEngine, drafter_for
 
     loaded = _loaded(source)
     engine = TorchEngine(loaded.model, policies.by_name(*attention.named))
     engine.capacity = min(context or engine.capacity, engine.capacity)
-    if draft is None:
-        return Llama(loaded.config, loaded.tokenizer, Generator(engine), lambda: None)
-    drafter = drafter_for(loaded, draft.source, window=draft.window, fuzzy=draft.parallel_layers, load=_loaded)
-    generator = Generator(engine, drafter, draft.shape)
-    return Llama(loaded.config, loaded.tokenizer, generator, lambda: None)
+    drafter, shape = None, DraftShape()
+    if draft is not None:
+        drafter = drafter_for(loaded, draft.source, window=draft.window, fuzzy=draft.parallel_layers, load=_loaded)
+        shape = draft.shape
+    return Llama(loaded.config, loaded.tokenizer, Generator(engine, drafter, shape), lambda: None)
 
 
 def _on_mesh(

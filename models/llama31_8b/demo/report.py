@@ -254,15 +254,14 @@ def layer_bars(rates: list[float | None]) -> Columns:
     return Columns(lines, column_first=True, padding=(0, 3))
 
 
-def bar(rate: float, width: int = _BAR_WIDTH, encoding: str | None = None) -> str:
-    """Return a bar of `width` characters, filled to `rate` (0..1) in steps of an eighth; of # where an encoding
-    (default: standard output's) has no blocks."""
+def bar(rate: float) -> str:
+    """Return a bar that is filled to `rate` (0..1) in steps of an eighth; of # where standard output has no blocks."""
     try:
-        (_EIGHTHS + "·").encode(encoding or getattr(sys.stdout, "encoding", None) or "utf-8")
+        (_EIGHTHS + "·").encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
-        return ("#" * round(rate * width)).ljust(width, ".")
-    whole, rest = divmod(round(rate * width * 8), 8)
-    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(width, "·")
+        return ("#" * round(rate * _BAR_WIDTH)).ljust(_BAR_WIDTH, ".")
+    whole, rest = divmod(round(rate * _BAR_WIDTH * 8), 8)
+    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(_BAR_WIDTH, "·")
 
 
 def _rate(value: float | None) -> str:

@@ -112,16 +112,11 @@ class TtLlama:
 
     @classmethod
     def from_checkpoint(
-        cls,
-        source: str | Path | None,
-        mesh: ttnn.MeshDevice,
-        settings: ModelSettings = ModelSettings(),
-        *,
-        layers: int | None = None,
+        cls, source: str | Path | None, mesh: ttnn.MeshDevice, settings: ModelSettings = ModelSettings()
     ) -> TtLlama:
-        """Load a checkpoint onto an open mesh; converted weights are cached on disk. source, layers, errors: see
+        """Load a checkpoint onto an open mesh; converted weights are cached on disk. source, errors: see
         HostWeights.load."""
-        weights = HostWeights.load(source, MeshShape(*mesh.shape), settings, layers)
+        weights = HostWeights.load(source, MeshShape(*mesh.shape), settings)
         return cls.from_host_weights(weights, mesh, settings)
 
     @classmethod

@@ -235,7 +235,11 @@ def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most)
     """For texts and conversations; one block more would not fit, and neither does a longer prompt."""
     options = DemoOptions(max_new_tokens=100000)
     run = plan(options, users=users)
-    assert (run.capacity, run.limit) == (most, most) and f"{most} positions" in run.notice and "131072" in run.notice
+    assert (
+        (run.target.capacity, run.limit) == (most, most)
+        and f"{most} positions" in run.notice
+        and "131072" in run.notice
+    )
     needs = r"needs \d{11} bytes per chip.*; the longest context that fits has " + str(most)
     with pytest.raises(UserError, match=needs):
         plan(replace(options, max_context=most + 1), users=users)
@@ -244,9 +248,9 @@ def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most)
         plan(options, prompt=most, users=users)
     drafted = DemoOptions(draft="ngram")
     talk, nodes = plan(drafted, prompt=None, users=users), n150.chip_tree_nodes(drafted, users)
-    assert (talk.limit, talk.capacity) == (most - nodes, most), "a tree's nodes follow a full conversation"
+    assert (talk.limit, talk.target.capacity) == (most - nodes, most), "a tree's nodes follow a full conversation"
     short = plan(DemoOptions(max_new_tokens=20), users=users)
-    assert (short.capacity, short.limit, short.notice) == (128, LLAMA.max_position_embeddings, None)
+    assert (short.target.capacity, short.limit, short.notice) == (128, LLAMA.max_position_embeddings, None)
 
 
 @pytest.mark.parametrize(
@@ -267,20 +271,20 @@ def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most)
 def test_capacity_is_in_blocks_within_the_context(context, prompt, asked, capacity, limit):
     config = replace(LLAMA, max_position_embeddings=context)
     run = plan(DemoOptions(max_context=asked), (1, 2), prompt, config=config)
-    assert (run.capacity, run.limit) == (capacity, limit)
+    assert (run.target.capacity, run.limit) == (capacity, limit)
 
 
 def test_trees_take_positions_after_the_text_and_a_draft_model_takes_memory():
-    assert plan(DemoOptions(max_new_tokens=100), prompt=28).capacity == 128
-    assert plan(DemoOptions(max_new_tokens=100, draft="ngram", tree="4x2"), prompt=28).capacity == 256
+    assert plan(DemoOptions(max_new_tokens=100), prompt=28).target.capacity == 128
+    assert plan(DemoOptions(max_new_tokens=100, draft="ngram", tree="4x2"), prompt=28).target.capacity == 256
     options = DemoOptions(draft="a-model", precision="accuracy")
     run = plan(options, draft=SMALL)
-    assert run.draft_precision is not None and run.draft_precision.of_layer(15).gate_up == "bfloat8_b"
+    assert run.draft.formats(SMALL).of_layer(15).gate_up == "bfloat8_b"
     longer = replace(options, max_new_tokens=40000)
     with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
         plan(replace(longer, max_context=131072), draft=SMALL)
     beside = plan(longer, draft=SMALL)
-    assert beside.notice and beside.limit + beside.capacity % 128 < 40000
+    assert beside.notice and beside.limit + beside.target.capacity % 128 < 40000
     assert not plan(replace(longer, draft=None)).notice
     with pytest.raises(UserError, match="has a context of 131072, this run takes 131095"):
         context = replace(LLAMA, max_position_embeddings=140000)
@@ -299,20 +303,20 @@ def test_a_prompt_that_fills_the_context_goes_with_drafts_as_without(context, dr
     for users in (1, 2):
         for prompt in (context, context - 1, None):
             run, nodes = plan(options, (1, 8), prompt, small, users, config), n150.chip_tree_nodes(options, users)
-            assert run.limit == context <= run.capacity - nodes and run.notice is None
-            assert run.capacity <= most_positions(config, 32)
+            assert run.limit == context <= run.target.capacity - nodes and run.notice is None
+            assert run.target.capacity <= most_positions(config, 32)
 
 
 def test_layers_that_chips_have_to_themselves_are_counted_before_loading():
     options = DemoOptions(draft="a-model", fuzzy=4, max_new_tokens=4000)
     run = plan(options, (1, 4), draft=SMALL)
-    assert run.draft_layers is not None and len(run.draft_layers.parallel_stages) == 4
+    assert len(run.draft.layer_assignment.parallel_stages) == 4
     for sequential in (None, 1):
-        assert plan(replace(options, fuzzy=sequential), (1, 4), draft=SMALL).draft_layers is None
+        assert plan(replace(options, fuzzy=sequential), (1, 4), draft=SMALL).draft.layer_assignment is None
     # Two models of a long context fit beside each other, but not the draft's second copy.
     longer, small = (replace(config, max_position_embeddings=200000) for config in (LLAMA, SMALL))
     tight = replace(options, max_new_tokens=160000)
-    assert plan(replace(tight, fuzzy=None), (1, 2), draft=small, config=longer).capacity > 160000
+    assert plan(replace(tight, fuzzy=None), (1, 2), draft=small, config=longer).target.capacity > 160000
     with pytest.raises(UserError, match="llama-3.2-1b as its draft, 4 of its layers in parallel, on 1x2 .* needs"):
         plan(replace(tight, max_context=200000), (1, 2), draft=small, config=longer)
 
@@ -321,15 +325,15 @@ def test_users_take_memory_and_rows():
     """Eight caches of a long context need a mesh; sharded decode steps take so many users, and a draft model's chains
     of all of them are calibrated in one tile of rows."""
     options = DemoOptions(max_new_tokens=20000, max_context=131072)
-    assert plan(options, (1, 2), users=8).users == 8 and plan(options).users == 1
+    assert plan(options, (1, 2), users=8).target.users == 8 and plan(options).target.users == 1
     with pytest.raises(UserError, match=r"20096 positions for 20010 for each of 8 users needs \d{11} b"):
         plan(options, users=8)
     drafted = DemoOptions(draft="a-model", draft_length=3)
-    assert plan(drafted, (1, 2), draft=SMALL, users=8).draft_precision is not None
+    assert plan(drafted, (1, 2), draft=SMALL, users=8).draft is not None
     with pytest.raises(UserError, match="8 users and drafts of 4 tokens .* need 40 rows per pass"):
         plan(replace(drafted, draft_length=4), (1, 2), draft=SMALL, users=8)
     fast = DemoOptions(decode_sharding="sharded", attention="exact", draft="ngram", tree="4x2")
-    assert plan(fast, (1, 2), users=3).users == 3
+    assert plan(fast, (1, 2), users=3).target.users == 3
     with pytest.raises(UserError, match="sharded decode steps do not support trees of 36 nodes in all"):
         plan(fast, (1, 2), users=4)
 

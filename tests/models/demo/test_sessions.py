@@ -24,7 +24,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.tt.mesh import MeshShape
-from models.llama31_8b.tt.precision import precision_config
+from models.llama31_8b.tt.settings import ModelSettings
 from tests.support.gguf_files import write_hf_folder
 from tests.support.machines import run_json
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
@@ -169,7 +169,7 @@ def on_boards(folder, chips_of=1024, **options) -> Conversation:
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
     generator = Generator(model, sample_on="host", keep_trace=True)
-    plan = Plan(MeshShape(1, 1), precision_config("performance", 1), chips_of, limit=1000)
+    plan = Plan(MeshShape(1, 1), ModelSettings(), limit=1000)
     return Conversation(BoardSession(loaded, chosen, generator, plan))
 
 
@@ -225,7 +225,7 @@ def test_a_terminal_shows_the_progress_of_prompts(capsys, monkeypatch, folder, c
 
 
 def plan_of(mesh: MeshShape, precision: str = "performance") -> Plan:
-    return Plan(mesh, precision_config(precision, 32), capacity=131072, limit=131072)
+    return Plan(mesh, ModelSettings(precision=precision), limit=131072)
 
 
 def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch, folder, chips):

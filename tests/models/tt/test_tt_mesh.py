@@ -257,8 +257,8 @@ def test_contexts_that_the_demo_chooses_build_with_a_whole_prompt(board, users, 
     run = n150.plan_run(LLAMA, options, MeshShape(), prompt, users=users)
     assert (run.notice is None) == (prompt is not None)
     tokens = min(prompt or run.limit - 1, PROMPT)
-    found = board.run(built_and_filled, users, run.capacity, tokens, decode_sharding, timeout=580)
-    logger.info("{} users, {} positions, {}: {}", users, run.capacity, decode_sharding, found)
-    assert run.capacity >= (PROMPT if users == 1 else 8192)
+    found = board.run(built_and_filled, users, run.target.capacity, tokens, decode_sharding, timeout=580)
+    logger.info("{} users, {} positions, {}: {}", users, run.target.capacity, decode_sharding, found)
+    assert run.target.capacity >= (PROMPT if users == 1 else 8192)
     assert found["decoded"] == (1, 1, users, LLAMA.vocab_size) and found["prefilled"][3] == LLAMA.vocab_size
     assert found["dram"] < found["dram_size"] and found["l1"] < found["l1_size"]

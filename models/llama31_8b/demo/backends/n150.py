@@ -27,7 +27,7 @@ from ...spec_decode.draft_settings import SELF_WINDOW
 from ...tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
 from ...tt.layer_parallel import LayerAssignment
 from ...tt.mesh import TILE, MeshError, MeshShape, check_boards, find_boards
-from ...tt.precision import PrecisionConfig, PrecisionError, precision_config
+from ...tt.precision import PrecisionError, precision_config
 from ...tt.settings import ModelSettings, SpeculationError
 from ...tt.sharding import ShardingError, check_sharding_of_rows
 from ..options import AUTO, DemoOptions, UserError, named, with_attention
@@ -51,40 +51,16 @@ _OPTION = "--device n150: "  # how its refusals begin
 class Plan:
     """What a run needs of the chips.
 
-    capacity: cached positions per user, in whole blocks as far as the model's context allows, and the nodes of a step
-    after them. limit: positions that a prompt and its continuation may take. users: prompts decoded together.
-    decode_sharding: of the model; its draft's is interleaved. draft_precision, draft_layers: of a draft model and of
-    --fuzzy. notice: what to say if `limit` is the longest context that fits and the model has a longer one.
+    target, draft: of the models; their capacity is in whole blocks as far as the model's context allows, with the nodes
+    of a step after them. limit: positions that a prompt and its continuation may take. notice: what to say if `limit`
+    is the longest context that fits and the model has a longer one.
     """
 
     mesh: MeshShape
-    precision: PrecisionConfig
-    capacity: int
+    target: ModelSettings
     limit: int
-    draft_precision: PrecisionConfig | None = None
-    draft_layers: LayerAssignment | None = None
-    decode_sharding: str = DECODE_SHARDING
-    users: int = 1
+    draft: ModelSettings | None = None
     notice: str | None = None
-
-    def settings(self, options: DemoOptions) -> ModelSettings:
-        """Return the target model's settings, with the attention that the options ask for."""
-        return ModelSettings(
-            users=self.users,
-            capacity=self.capacity,
-            precision=self.precision,
-            attention=options.attention_settings(),
-            decode_sharding=self.decode_sharding,
-        )
-
-    def draft_settings(self) -> ModelSettings:
-        """Return the draft model's settings."""
-        return ModelSettings(
-            users=self.users,
-            capacity=self.capacity,
-            precision=self.draft_precision or self.precision,
-            layer_assignment=self.draft_layers,
-        )
 
 
 def choose_device() -> tuple[str, str]:
@@ -120,7 +96,7 @@ def plan_run(
     context = config.max_position_embeddings
     limit = options.max_context or context
     decode_sharding, nodes = options.decode_sharding or DECODE_SHARDING, chip_tree_nodes(options, users)
-    drafts, layers, notice = None, None, None
+    name, drafts, layers, notice = options.precision or PRECISION, None, None, None
     for_users = "" if users == 1 else f" for each of {users} users"
 
     def wanted(limit: int) -> int:
@@ -147,10 +123,10 @@ def plan_run(
         held.check(f"{what} on {mesh} with a cache of {capacity} positions for {positions}{for_users}")
 
     with named(_OPTION, MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError):
-        precision = precision_config(options.precision or PRECISION, config.num_hidden_layers)
+        precision = precision_config(name, config.num_hidden_layers)
         check_sharding_of_rows(decode_sharding, users * max(nodes, 1))
         if draft is not None:
-            drafts = precision_config(options.precision or PRECISION, draft.num_hidden_layers)
+            drafts = precision_config(name, draft.num_hidden_layers)
             layers = _layer_parallel(options, draft, mesh)
         try:
             check_memory(wanted(limit))
@@ -162,8 +138,11 @@ def plan_run(
             limit = longest
             notice = f"a context of {limit} positions{for_users} is the longest that fits; {config.name} has {context}"
         capacity = capacity_for(wanted(limit))
-        replace(options, attention=options.attention or "exact").attention_settings().check(mesh, users, capacity)
-    return Plan(mesh, precision, capacity, limit, drafts, layers, decode_sharding, users, notice)
+        attention = replace(options, attention=options.attention or "exact").attention_settings()
+        attention.check(mesh, users, capacity)
+    target = ModelSettings(users, capacity, name, attention, decode_sharding)
+    own = None if draft is None else ModelSettings(users, capacity, name, layer_assignment=layers)
+    return Plan(mesh, target, limit, own, notice)
 
 
 def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
@@ -305,11 +284,14 @@ def run(options: DemoOptions, texts: Sequence[str] | None, request: Request | No
     draft = _draft(options, target)
     plan = request.plan(options, mesh, None if draft is None else draft.config)
     _announce(plan, options, target.source)
-    weights = [HostWeights.read(target.folder, target.whole, mesh, plan.settings(options), options.layers)]
-    if draft is not None:
-        weights.append(HostWeights.read(draft.folder, draft.config, mesh, plan.draft_settings()))
+    weights = [HostWeights.read(target.folder, target.whole, mesh, plan.target, options.layers)]
+    if draft is not None and plan.draft is not None:
+        weights.append(HostWeights.read(draft.folder, draft.config, mesh, plan.draft))
     used = replace(
-        options, mesh=str(mesh), precision=options.precision or PRECISION, decode_sharding=plan.decode_sharding
+        options,
+        mesh=str(mesh),
+        precision=options.precision or PRECISION,
+        decode_sharding=plan.target.decode_sharding,
     )
     with open_mesh(mesh) as device:
         return _serve(plan, device, target, used, weights, request.prompts)
@@ -318,15 +300,16 @@ def run(options: DemoOptions, texts: Sequence[str] | None, request: Request | No
 def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
     """Log what is about to run."""
     where = "simulated N150" if simulated.on_simulated_chips() else "N150"
-    users = "" if plan.users == 1 else f", {plan.users} users"
+    settings = plan.target
+    users = "" if settings.users == 1 else f", {settings.users} users"
     logger.info(
-        f"{{}} on {plan.mesh} {where}, {plan.precision.name} precision, {options.attention} attention, "
-        f"{plan.decode_sharding} decode sharding{users}",
+        f"{{}} on {plan.mesh} {where}, {settings.precision} precision, {options.attention} attention, "
+        f"{settings.decode_sharding} decode sharding{users}",
         shown,
     )
     if plan.notice is not None:
         logger.info("{}", plan.notice)
-    if (layers := plan.draft_layers) is not None:
+    if plan.draft is not None and (layers := plan.draft.layer_assignment) is not None:
         saved = "" if plan.mesh.tp > 1 else "; one chip runs them one after another, which saves no time"
         logger.info("layer-parallel drafts: {} groups of up to {} layers{}", len(layers.groups), layers.size, saved)
 
@@ -342,13 +325,13 @@ def _serve(
     from ..chat import chat
     from ..session import run_prompts
 
-    model = TtLlama.from_host_weights(weights[0], device, plan.settings(options))
+    model = TtLlama.from_host_weights(weights[0], device, plan.target)
     if options.drafter == "none":  # one trace of decode steps serves all turns of a chat
         generator = Generator(model, sample_on=options.sample_on or "device", keep_trace=prompts is None)
     else:
         drafter: Drafter | None = None
-        if len(weights) > 1:
-            drafter = ModelDrafter(TtLlama.from_host_weights(weights[1], device, plan.draft_settings()))
+        if plan.draft is not None:
+            drafter = ModelDrafter(TtLlama.from_host_weights(weights[1], device, plan.draft))
         elif options.draft_kind == "self":
             drafter = self_drafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
         generator = Generator(model, options.draft_shape(), drafter)
@@ -392,7 +375,7 @@ def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], ca
     of which nothing is projected. config: of the layers that run. prompts: tokens of each; cached: those before it."""
     known = preset("llama-3.1-8b")
     same = all(getattr(config, size) == getattr(known, size) for size in _LAYER_SIZES)
-    if plan.precision.name != PRECISION or not same or max(prompts) < PREFILL_FROM:
+    if plan.target.precision != PRECISION or not same or max(prompts) < PREFILL_FROM:
         return None
     row, layers = plan.mesh.tp, config.num_hidden_layers
     spans = zip(prompts, cached, strict=True)

@@ -17,10 +17,11 @@ from ...checkpoint.tensor_shapes import check_shapes, random_state_dict
 from ...config import ContextLengthError, LlamaConfig
 from ...rope_frequencies import inverse_frequencies
 from ...spec_decode.draft_settings import check_groups
+from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ..alspec.policies import AttentionPolicy
 from .attention import decode_attention, dense_attention
 from .kv_cache import KVCache
-from .step import DecodeStep, GuessRange, TokenTreeLike
+from .step import DecodeStep, GuessRange
 
 SHORT_ROW = 1024  # inputs below which the transposed copy pays
 FEW_ROWS = 128  # token rows up to which W x^T is the faster form
@@ -188,7 +189,7 @@ class ReferenceLlama(nn.Module):
         cache: KVCache,
         *,
         policy: AttentionPolicy | None = None,
-        tree: TokenTreeLike | None = None,
+        tree: TokenTree | TokenTreeBatch | None = None,
         layer_groups: Sequence[Sequence[int]] | None = None,
         commit: bool = True,
         logits: str = "last",
@@ -198,8 +199,8 @@ class ReferenceLlama(nn.Module):
 
         tokens: int64 [batch, T]. Positions are length + t, or length + depth in a tree.
         policy: the attention policy of a decode step; None, as in prefill, is exact attention in one softmax.
-        tree: intervals by which new tokens see each other (TokenTreeLike); all see the committed tokens. With more
-        nodes than tokens, the tokens are its last nodes, written after the entries of the earlier ones.
+        tree: intervals by which new tokens see each other; all see the committed tokens. With more nodes than tokens,
+        the tokens are its last nodes, written after the entries of the earlier ones, which are uncommitted.
         layer_groups: consecutive layers whose attentions all read the hidden state that enters the group, MLPs staying
         sequential (EasySpec, algorithm 2); must cover all layers once, in order.
         commit: False leaves cache.lengths, for KVCache.keep or commit to advance.

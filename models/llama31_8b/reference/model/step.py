@@ -6,26 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
 from ...config import BUDGET, LARGEST_CHUNK, check_budget
-from ...spec_decode.tree import interval_mask
+from ...spec_decode.tree import TokenTree, TokenTreeBatch, interval_mask
 
 # Masks are built for this many queries at a time, so a mask is never larger than QUERY_BLOCK x cached tokens.
 QUERY_BLOCK = 256
-
-
-class TokenTreeLike(Protocol):
-    """Intervals of a depth-first walk: node j is i itself or its ancestor iff enter[j] <= enter[i] and
-    leave[j] >= leave[i]. All are integer tensors [N] or [batch, N]; depth is 0 for the first token after the cached
-    text. N is T, or more when a tree is written in several steps: the T tokens are then its last nodes, and the entries
-    of the N - T earlier ones follow the committed tokens, uncommitted."""
-
-    enter: torch.Tensor
-    leave: torch.Tensor
-    depth: torch.Tensor
 
 
 class UserGroup(NamedTuple):
@@ -134,7 +123,7 @@ class DecodeStep:
         lengths: Sequence[int],
         users: Sequence[int],
         tokens: int,
-        tree: TokenTreeLike | None = None,
+        tree: TokenTree | TokenTreeBatch | None = None,
         guess_range: GuessRange = GuessRange(128, 128),
     ) -> None:
         """Work out positions and groups. Raises ValueError when the tree's tensors do not fit [batch, T]."""
@@ -216,7 +205,7 @@ class DecodeStep:
         return groups
 
 
-def _tree_tensors(tree: TokenTreeLike, batch: int, tokens: int) -> tuple[torch.Tensor, ...]:
+def _tree_tensors(tree: TokenTree | TokenTreeBatch, batch: int, tokens: int) -> tuple[torch.Tensor, ...]:
     tensors: list[torch.Tensor] = []
     for name in ("enter", "leave", "depth"):
         values = torch.as_tensor(getattr(tree, name)).to(torch.int64)

@@ -12,7 +12,6 @@ import ttnn
 from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
 from ..mesh import MeshShape
-from ..modules import BLOCK_TILES
 from .top_k import CANDIDATES, DIGIT, NARROWEST, STEEPEST, Sampler
 
 
@@ -24,16 +23,8 @@ def draws_among_candidates(params: SamplingParams, vocab: int) -> bool:
 class PerUserSampler(Sampler):
     """See Sampler. `load` gives every user its parameters and its random number, which the next call uses."""
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        users: int,
-        *,
-        block_tiles: int = BLOCK_TILES,
-    ) -> None:
-        super().__init__(mesh, mesh_shape, config, SamplingParams(1.0, top_k=CANDIDATES), block_tiles=block_tiles)
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
+        super().__init__(mesh, mesh_shape, config, SamplingParams(1.0, top_k=CANDIDATES))
         self.users = users
         self._steepness, self._most, self._nucleus, self.numbers = self._made(
             [(SamplingParams(), 0.0)] * users, on_device=True
