@@ -5,7 +5,7 @@ columns.
 
 A decode step, a step over token trees and a prefill chunk are passes over the same layer in three parts: project
 queries, keys and values; attend; the rest of the layer. Only attending differs between them, and where the rows are and
-how a TP group adds up its partial sums (Layout).
+how a TP group adds up its partial sums (Rows).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import ttnn
 
 from .attention_policies import AttentionPolicy, StepInputs
 from .kv_cache import KVCacheBase
-from .layouts import Layout, Residual, Rows, add_into
+from .layouts import Residual, Rows, add_into
 from .mesh import TILE
 from .modules import MLP, Angles, Projection, RMSNorm, Rope, kernel_config
 
@@ -30,7 +30,7 @@ OnLayerInput = Callable[[int, ttnn.Tensor], None]
 class Pass:
     """What all layers of one pass share. on_input: called with each layer's gathered input."""
 
-    layout: Layout
+    layout: Rows
     angles: Angles
     policy: AttentionPolicy
     inputs: StepInputs
@@ -90,7 +90,6 @@ class Attention:
     def attend_chunk(self, fused: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> ttnn.Tensor:
         """Do `attend` with a prefill chunk: bfloat16 [1, heads, tokens, head_dim]."""
         layout = step.layout
-        assert isinstance(layout, Rows)
         q, k, v = layout.rotated(fused, self.rope, step.angles)
         tokens = q.shape[2]
         cache.fill(self.layer, k, v, chunk.inputs.places)
@@ -106,7 +105,7 @@ class Attention:
         )
         return ttnn.reshape(out, (1, layout.heads, tokens, layout.head_dim))
 
-    def project_output(self, out: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
+    def project_output(self, out: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
         """Project attention's result to partial sums, bfloat16 [1, 1, rows, hidden]."""
         return layout.multiply_heads(self.wo, out)
 
@@ -136,7 +135,7 @@ class DecoderLayer:
         partial = self.attention.project_output(output, step.layout)
         return self._mlp(step.layout.add(x, partial, self.mlp_norm), step.layout, following)
 
-    def add_attention_and_mlp(self, x: ttnn.Tensor, update: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
+    def add_attention_and_mlp(self, x: ttnn.Tensor, update: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
         """Add the attention's update, of x's shape, to the residual x, which is freed, then the MLP."""
         return self._mlp(Residual(add_into(x, update)), layout).x
 
@@ -159,7 +158,6 @@ class DecoderLayer:
 
     def cache_chunk(self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> None:
         """Do of `prefill` only what writes the cache."""
-        assert isinstance(step.layout, Rows)
         keys, values = self.attention.keys_and_values(self._normed(Residual(x), step), step.layout, step.angles)
         cache.fill(self.attention.layer, keys, values, chunk.inputs.places)
 
@@ -172,7 +170,7 @@ class DecoderLayer:
             step.on_input(self.attention.layer, gathered)
         return step.layout.norm(self.attention_norm, gathered)
 
-    def _mlp(self, entering: Residual, layout: Layout, following: RMSNorm | None = None) -> Residual:
+    def _mlp(self, entering: Residual, layout: Rows, following: RMSNorm | None = None) -> Residual:
         x, normed = entering
         if normed is None:
             normed = layout.norm(self.mlp_norm, layout.gather(x))
@@ -186,7 +184,7 @@ def _tile_of(rows: ttnn.Tensor, start: ttnn.Tensor) -> ttnn.Tensor:
     return rows if tiles == 1 else ttnn.slice(rows, start, start, slice_dim=2, num_devices=tiles)
 
 
-def _prefill_program(layout: Layout, piece: int) -> Any:
+def _prefill_program(layout: Rows, piece: int) -> Any:
     grid = layout.mesh.compute_with_storage_grid_size()
     return ttnn.SDPAProgramConfig(
         compute_with_storage_grid_size=(grid.x, grid.y), q_chunk_size=piece, k_chunk_size=piece, exp_approx_mode=False

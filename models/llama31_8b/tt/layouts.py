@@ -75,10 +75,14 @@ class Residual(NamedTuple):
     normed: ttnn.Tensor | None = None
 
 
-class Layout(ABC):
-    """The rows of a pass on one chip. memory: of the embedding's rows. heads, kv_heads: of the chip."""
+class Rows:
+    """The rows of a pass on one chip, any number of them, interleaved in DRAM: prefill, and token trees with a row per
+    node. Heads are [1, heads or kv heads, rows, head_dim].
 
-    memory: ttnn.MemoryConfig
+    memory: of the embedding's rows. heads, kv_heads: of the chip.
+    """
+
+    memory = ttnn.DRAM_MEMORY_CONFIG
 
     def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig) -> None:
         self.mesh, self.mesh_shape = mesh, mesh_shape
@@ -86,105 +90,69 @@ class Layout(ABC):
         self.kv_heads = config.num_key_value_heads // mesh_shape.tp
         self.head_dim = config.head_dim
 
-    @abstractmethod
-    def residual(self, x: ttnn.Tensor) -> ttnn.Tensor:
+    def residual(self, x: ttnn.Tensor) -> Any:
         """Place the embedding, bfloat16 [1, 1, rows, hidden / tp], interleaved in `memory`, as the residual."""
+        return x
 
-    @abstractmethod
-    def gather(self, x: ttnn.Tensor) -> ttnn.Tensor:
+    def gather(self, x: ttnn.Tensor) -> Any:
         """Return all columns of the residual, [1, 1, rows, hidden]."""
+        return gather(x, self.mesh_shape)
 
-    @abstractmethod
     def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, norm: RMSNorm | None) -> Residual:
         """Add a TP group's partial sums, [1, 1, rows, hidden] on each chip, to the residual x, which is freed. norm:
         the one that follows."""
+        return Residual(add_into(x, self.total(partial)))
 
-    @abstractmethod
-    def total(self, partial: ttnn.Tensor) -> ttnn.Tensor:
+    def total(self, partial: ttnn.Tensor) -> Any:
         """Add up a TP group's partial sums as the residual has them."""
+        return reduce(partial, self.mesh_shape)
 
-    @abstractmethod
     def angles(self, rope: Rope, positions: ttnn.Tensor) -> Angles:
         """Look up the rows' angles. positions: uint32 [1, rows]."""
+        return rope.row_angles(positions)
 
-    @abstractmethod
-    def norm(self, norm: RMSNorm, x: ttnn.Tensor) -> ttnn.Tensor:
+    def norm(self, norm: RMSNorm, x: ttnn.Tensor) -> Any:
         """Norm whole rows, bfloat16 [1, 1, rows, hidden]."""
+        return norm(x)
 
-    @abstractmethod
     def multiply(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply rows, [1, 1, rows, inputs] -> bfloat16 [1, 1, rows, outputs]."""
+        return projection.rows(x, self.memory)
 
-    @abstractmethod
     def logits(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply whole rows by a block of the LM head -> bfloat16, interleaved in DRAM."""
-
-    @abstractmethod
-    def cached(self, fused: ttnn.Tensor, rope: Rope, step: Pass, cache: KVCacheBase, layer: int) -> ttnn.Tensor:
-        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim], which is freed, rotate queries and
-        keys, write a step's keys and values into the cache, and return the queries: interleaved, unless the policy
-        takes shards."""
-
-    @abstractmethod
-    def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
-        """Join attention's output, interleaved, -> [1, 1, rows, heads * head_dim], the output projection's input."""
+        return projection.rows(x, self.memory)
 
     def multiply_heads(self, projection: Projection, out: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply attention's output, interleaved, by the output projection -> bfloat16 [1, 1, rows, hidden]."""
         return self.multiply(projection, self.join(out))
 
+    def join(self, out: ttnn.Tensor) -> Any:
+        """Join attention's output, interleaved, -> [1, 1, rows, heads * head_dim], the output projection's input."""
+        return ttnn.experimental.nlp_concat_heads(out)
 
-class Rows(Layout):
-    """Any number of rows, interleaved in DRAM: prefill, and token trees with a row per node. Heads are [1, heads or kv
-    heads, rows, head_dim]."""
-
-    memory = ttnn.DRAM_MEMORY_CONFIG
-
-    def residual(self, x: ttnn.Tensor) -> Any:
-        return x
-
-    def gather(self, x: ttnn.Tensor) -> Any:
-        return gather(x, self.mesh_shape)
-
-    def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, norm: Any) -> Residual:
-        return Residual(add_into(x, self.total(partial)))
-
-    def total(self, partial: ttnn.Tensor) -> Any:
-        return reduce(partial, self.mesh_shape)
-
-    def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
-        return rope.row_angles(positions)
-
-    def norm(self, norm: Any, x: ttnn.Tensor) -> ttnn.Tensor:
-        return norm(x)
-
-    def multiply(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
-        return projection.rows(x, self.memory)
-
-    logits = multiply
-
-    def split(self, fused: ttnn.Tensor) -> Any:
-        """Split the fused product into queries, keys and values that are not rotated."""
-        return ttnn.experimental.nlp_create_qkv_heads(
-            fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
-        )
-
-    def rotated(self, fused: ttnn.Tensor, rope: Any, angles: Any) -> Any:
-        """Split the fused product, which is freed, and rotate queries and keys."""
-        q, k, v = self.split(fused)
-        ttnn.deallocate(fused)
-        return rope.prefill(q, angles), rope.prefill(k, angles), v
-
-    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
+    def cached(self, fused: ttnn.Tensor, rope: Rope, step: Pass, cache: KVCacheBase, layer: int) -> Any:
+        """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim], which is freed, rotate queries and
+        keys, write a step's keys and values into the cache, and return the queries: interleaved, unless the policy
+        takes shards."""
         q, k, v = self.rotated(fused, rope, step.angles)
         cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
         return q
 
-    def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
-        return ttnn.experimental.nlp_concat_heads(out)
+    def rotated(self, fused: ttnn.Tensor, rope: Rope, angles: Angles) -> Any:
+        """Split the fused product of a pass that is no decode step, which is freed, and rotate queries and keys."""
+        q, k, v = self.split(fused)
+        ttnn.deallocate(fused)
+        return rope.prefill(q, angles), rope.prefill(k, angles), v
+
+    def split(self, fused: ttnn.Tensor) -> Any:
+        """Split the fused product likewise into queries, keys and values that are not rotated."""
+        return ttnn.experimental.nlp_create_qkv_heads(
+            fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
+        )
 
 
-class DecodeLayout(Layout):
+class DecodeLayout(Rows, ABC):
     """One token per user, one tile high. Queries are [1, users, heads, head_dim], keys and values [1, users, kv heads,
     head_dim], one core per user. Makes the modules with its weights. all_reduce: of the mesh's TP groups, None where
     they have one chip. Raises ShardingError if a chip has more query heads than cores."""

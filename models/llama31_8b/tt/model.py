@@ -25,7 +25,7 @@ from .attention_policies import AttentionPolicy, FlashAttention, StepInputs, Sto
 from .kv_cache import KVCache, KVCacheBase, PagedKVCache, cache_block
 from .layer import Attention, Chunk, ChunkInputs, DecoderLayer, Pass
 from .layer_parallel import Stage
-from .layouts import Layout, Rows, gather, make_decode_layout
+from .layouts import Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
 from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
 from .prefill import attention_size, padded_rows
@@ -315,7 +315,7 @@ class TtLlama:
         stages = [] if self.groups is None else self.groups.parallel_stages
         return Refill(stages, angles, write) if stages else None
 
-    def _logits(self, x: ttnn.Tensor, layout: Layout, gather_logits: bool) -> ttnn.Tensor:
+    def _logits(self, x: ttnn.Tensor, layout: Rows, gather_logits: bool) -> ttnn.Tensor:
         logits = self.head(layout.norm(self.norm, layout.gather(x)), layout)
         return self.gathered(logits) if gather_logits else logits
 

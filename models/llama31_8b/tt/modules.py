@@ -22,7 +22,7 @@ from .precision import FIDELITY
 from .prefill import all_cores_read, row_blocks
 
 if TYPE_CHECKING:
-    from .layouts import Layout
+    from .layouts import Rows
 
 
 # Up to so many users a chip's narrow products take fewer cycles by decode_product (python -m perf.ops decode_product).
@@ -143,7 +143,7 @@ class MLP:
     def __init__(self, gate_up: Projection, down: Projection, block: int) -> None:
         self.gate_up, self.down, self.block = gate_up, down, block
 
-    def __call__(self, x: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
+    def __call__(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout."""
         product = layout.multiply(self.gate_up, x)
         hidden = gated_product(product, self.block)
@@ -252,7 +252,7 @@ class LMHead:
     def __init__(self, blocks: Sequence[Projection]) -> None:
         self.blocks = list(blocks)
 
-    def __call__(self, x: ttnn.Tensor, layout: Layout) -> ttnn.Tensor:
+    def __call__(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
         """x: bfloat16 [1, 1, rows, hidden], placed by the layout -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
         parts = [layout.logits(block, x) for block in self.blocks]
         if len(parts) == 1:
