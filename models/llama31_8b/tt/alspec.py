@@ -109,11 +109,8 @@ class PairAlspec(AttentionPolicy):
     ) -> None:
         settings.check(mesh_shape, users, capacity)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
-        self.chunk_size, self.threshold, self.guess_range = (
-            settings.chunk_size,
-            settings.threshold,
-            settings.guess_range,
-        )
+        self.chunk_size, self.threshold = settings.chunk_size, settings.threshold
+        self.guess_range = settings.guess_range
         self.program, self.tree_program = settings.program, settings.tree_program
         timeout_s = DEFAULT_TIMEOUT_S if settings.timeout_s is None else settings.timeout_s
         self._scale = config.head_dim**-0.5
@@ -123,7 +120,8 @@ class PairAlspec(AttentionPolicy):
         self.exchange = DeviceExchange(self.exchange_pairs, users, timeout_s)
         self.attention_pairs = ChipPairs(mesh, SP_AXIS, core)
         # The chips of a TP group decide together, over all heads.
-        self.tp_group = TpGroup(mesh, TP_AXIS, _beside(core), timeout_s=timeout_s) if mesh_shape.tp > 1 else None
+        beside = (core[0] - 1, core[1]) if core[0] else (0, core[1] - 1)
+        self.tp_group = TpGroup(mesh, TP_AXIS, beside, timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
         self.by_budget = None
         if settings.guess == "budget":
@@ -223,12 +221,6 @@ class PairAlspec(AttentionPolicy):
             device=self.mesh,
             mesh_mapper=ttnn.ShardTensor2dMesh(self.mesh, mesh_shape=self.mesh_shape.shape, dims=(0, None)),
         )
-
-
-def _beside(core: tuple[int, int]) -> tuple[int, int]:
-    """Return a core next to `core`, the last of a grid."""
-    x, y = core
-    return (x - 1, y) if x else (x, y - 1)
 
 
 class BudgetTiles:
