@@ -16,7 +16,7 @@ from tt_kernels.tree_attention.op import tree_attention
 from ..config import LlamaConfig
 from .kv_cache import LayerCache
 from .mesh import TILE
-from .modules import kernel_config
+from .modules import attention_program, kernel_config
 
 
 class StepInputs(NamedTuple):
@@ -101,14 +101,8 @@ class StockAttention(ExactAttention):
     takes_shards = True
 
     def __init__(self, mesh: ttnn.MeshDevice, config: LlamaConfig, chunk_size: int) -> None:
-        grid = mesh.compute_with_storage_grid_size()
         self._scale = config.head_dim**-0.5
-        self._program = ttnn.SDPAProgramConfig(
-            compute_with_storage_grid_size=(grid.x, grid.y),
-            q_chunk_size=TILE,
-            k_chunk_size=chunk_size,
-            exp_approx_mode=False,
-        )
+        self._program = attention_program(mesh, TILE, chunk_size)
 
     def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         attend, pages = ttnn.transformer.scaled_dot_product_attention_decode, {}

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import ttnn
 
@@ -20,7 +20,7 @@ from .attention_policies import AttentionPolicy, StepInputs
 from .kv_cache import KVCacheBase
 from .layouts import Residual, Rows, add_into
 from .mesh import TILE
-from .modules import MLP, Angles, Projection, RMSNorm, Rope, kernel_config
+from .modules import MLP, Angles, Projection, RMSNorm, Rope, attention_program, kernel_config
 
 # Called with a layer's number and its input, bfloat16 [1, 1, rows, hidden], the same on every chip of a TP group.
 OnLayerInput = Callable[[int, ttnn.Tensor], None]
@@ -100,7 +100,7 @@ class Attention:
             *cache.blocks(self.layer),
             chunk.inputs.pages,
             chunk_start_idx_tensor=chunk.inputs.start,
-            program_config=_prefill_program(layout, chunk.piece),
+            program_config=attention_program(layout.mesh, chunk.piece, chunk.piece),
             compute_kernel_config=kernel_config("bfloat8_b"),
         )
         return ttnn.reshape(out, (1, layout.heads, tokens, layout.head_dim))
@@ -182,10 +182,3 @@ def _tile_of(rows: ttnn.Tensor, start: ttnn.Tensor) -> ttnn.Tensor:
     tiles = rows.shape[2] // TILE
     # The op reads no end: it cuts one of `num_devices` equal parts.
     return rows if tiles == 1 else ttnn.slice(rows, start, start, slice_dim=2, num_devices=tiles)
-
-
-def _prefill_program(layout: Rows, piece: int) -> Any:
-    grid = layout.mesh.compute_with_storage_grid_size()
-    return ttnn.SDPAProgramConfig(
-        compute_with_storage_grid_size=(grid.x, grid.y), q_chunk_size=piece, k_chunk_size=piece, exp_approx_mode=False
-    )

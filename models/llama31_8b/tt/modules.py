@@ -136,6 +136,14 @@ class BankedProjection(Projection):
         return linear_from_banks(x, self.weight, memory)
 
 
+def attention_program(mesh: ttnn.MeshDevice, queries: int, keys: int) -> Any:
+    """Return the program of stock attention on all cores, each of which takes so many queries and keys at once."""
+    grid = mesh.compute_with_storage_grid_size()
+    return ttnn.SDPAProgramConfig(
+        compute_with_storage_grid_size=(grid.x, grid.y), q_chunk_size=queries, k_chunk_size=keys, exp_approx_mode=False
+    )
+
+
 class MLP:
     """gate_up: [1, 1, hidden, 2 * intermediate / tp] on each chip, `block` columns of gate, the same of up, and so on;
     down: [1, 1, intermediate / tp, hidden]."""
@@ -165,16 +173,9 @@ def norm_program(columns: int, rows: int, width: int) -> Any:
     )
 
 
-class NormShards(NamedTuple):
-    """How a norm's rows are sharded: blocks of one tile of rows by some columns, each on a core."""
-
-    memory: Any
-    program: Any
-
-
-def norm_shards(x: ttnn.Tensor) -> NormShards | None:
-    """Return how to shard the rows of a norm, [1, 1, rows, hidden], over a grid of cores with a row for each tile of
-    rows; None if the chip has not so many rows of cores, or one core a row."""
+def norm_shards(x: ttnn.Tensor) -> tuple[Any, Any] | None:
+    """Return memory and program of a norm's rows, [1, 1, rows, hidden], sharded over a grid of cores with a row for
+    each tile of rows; None if the chip has not so many rows of cores, or one core a row."""
     grid = x.device().compute_with_storage_grid_size()
     rows, tiles = x.padded_shape[-2] // TILE, x.padded_shape[-1] // TILE
     columns = max(count for count in range(1, grid.x + 1) if tiles % count == 0)
@@ -182,11 +183,11 @@ def norm_shards(x: ttnn.Tensor) -> NormShards | None:
 
 
 @cache
-def _norm_shards(rows: int, columns: int, width: int) -> NormShards:
+def _norm_shards(rows: int, columns: int, width: int) -> tuple[Any, Any]:
     cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))})
     spec = ttnn.ShardSpec(cores, [TILE, TILE * width], ttnn.ShardOrientation.ROW_MAJOR)
     memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.BLOCK_SHARDED, ttnn.BufferType.L1, spec)
-    return NormShards(memory, norm_program(columns, rows, width))
+    return memory, norm_program(columns, rows, width)
 
 
 class RMSNorm:
@@ -203,8 +204,9 @@ class RMSNorm:
         to, shards = x.memory_config(), norm_shards(x)
         if shards is None:
             return self._normed(x, to)
-        sharded = ttnn.interleaved_to_sharded(x, shards.memory)
-        normed = self._normed(sharded, shards.memory, program_config=shards.program)
+        memory, program = shards
+        sharded = ttnn.interleaved_to_sharded(x, memory)
+        normed = self._normed(sharded, memory, program_config=program)
         ttnn.deallocate(sharded)
         out = ttnn.sharded_to_interleaved(normed, to)
         ttnn.deallocate(normed)

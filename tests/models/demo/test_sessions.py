@@ -23,11 +23,14 @@ from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.load import load_model
+from models.llama31_8b.reference.model.model import ReferenceLlama
+from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.settings import ModelSettings
 from tests.support.gguf_files import write_hf_folder
 from tests.support.machines import run_json
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
+from tests.support.tt_programs import prompt as ids_of
 
 PROMPTS = ["the and the in 12 " * 12, "the end", "12 and the in " * 5]
 BLOCK = 32
@@ -206,6 +209,23 @@ def test_a_conversation_ends_where_its_context_does(host_ttnn, folder):
     start = len(loaded.tokenizer.apply_chat_template([{"role": "user", "content": ""}]))
     talk.reply("x" * (limit - start - 2), TextPrinter(loaded, None))
     assert talk.results[0].finish_reason == ["context"] and len(talk.results[0].token_ids[0]) == 3
+
+
+def test_a_draft_model_goes_behind_what_its_cache_holds(monkeypatch, host_ttnn):
+    """Its cache is a round behind the target's: whole blocks of what both have are kept."""
+    from models.llama31_8b.tt.spec_decode import drafters
+
+    monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
+    model = ReferenceChips(ReferenceLlama.random(TINY, seed=3), 2, 128, BLOCK)
+    drafter = drafters.ModelDrafter(model, prefill_chunk=32)
+    for prompts, known, chunks in (
+        ([ids_of(70, 1), ids_of(64, 2)], [0, 0], [(0, 0, 32), (0, 32, 32), (0, 64, 6), (1, 0, 32), (1, 32, 32)]),
+        ([ids_of(75, 1), ids_of(70, 2)], [66, 65], [(0, 64, 11), (1, 64, 6)]),
+        ([ids_of(33, 3)], [0], [(0, 0, 32), (0, 32, 1)]),
+    ):
+        model.prefilled.clear()
+        drafter.prefill(prompts, known, 128)
+        assert model.prefilled == chunks
 
 
 @pytest.mark.parametrize("terminal", [True, False])

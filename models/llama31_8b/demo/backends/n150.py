@@ -184,16 +184,6 @@ def _layer_parallel(options: DemoOptions, draft: LlamaConfig, mesh: MeshShape) -
         return LayerAssignment.make(draft, mesh, options.fuzzy)
 
 
-def check_machine(options: DemoOptions) -> MeshShape:
-    """Return the mesh of --mesh or $MESH_DEVICE. Raises UserError if this machine lacks something, has fewer chips, or
-    has other boards."""
-    with named(_OPTION):
-        mesh = MeshShape.choose(options.mesh)
-        if not simulated.on_simulated_chips():
-            mesh.check_board(check_chips())
-    return mesh
-
-
 def check_chips() -> int:
     """Return the chips of this machine. Raises UserError if it lacks something or has other boards."""
     if reason := doctor.why_not("silicon"):
@@ -276,7 +266,10 @@ def run(options: DemoOptions, texts: Sequence[str] | None, request: Request | No
     """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
     exit code. request: of `with_mesh`, by default read here. Raises UserError, before any device work or if the boards
     do not open."""
-    mesh = check_machine(options)
+    with named(_OPTION):
+        mesh = MeshShape.choose(options.mesh)
+        if not simulated.on_simulated_chips():
+            mesh.check_board(check_chips())
     from ...tt.weights import HostWeights
 
     request = request or Request.read(options, texts)

@@ -49,11 +49,6 @@ NARROWEST = 1 / 64
 LOWEST = torch.finfo(torch.bfloat16).min
 
 
-def block_starts(blocks: Sequence[int], tp: int) -> list[int]:
-    """Return the first id of every block, chip after chip. blocks: columns of each block of a chip."""
-    return list(accumulate(list(blocks) * tp, initial=0))[:-1]
-
-
 def samples_on_chips(params: SamplingParams, vocab: int) -> bool:
     """Return whether chips can sample by these parameters: greedily, with top_k up to 32, or by temperature alone."""
     kept = min(params.top_k or vocab, vocab)
@@ -93,8 +88,8 @@ class Sampler:
         if not params.greedy and min(params.top_k or self.vocab, self.vocab) > CANDIDATES:
             self._full_vocab = FullVocabSampler(mesh, mesh_shape, params)
             return
-        # The key of index 0 of every block.
-        starts = torch.tensor(block_starts(self.blocks, mesh_shape.tp))
+        # The key of index 0 of every block, chip after chip.
+        starts = torch.tensor([0, *accumulate(self.blocks * mesh_shape.tp)][:-1])
         self._origins = self._put((ORIGIN - starts).repeat_interleave(CANDIDATES), "float32", split=True)
         rank = torch.arange(CANDIDATES)
         if params.greedy:
