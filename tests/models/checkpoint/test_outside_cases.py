@@ -200,25 +200,18 @@ def test_words_are_split_by_tokenizer_json_whatever_the_class(tmp_path):
     assert ids == PreTrainedTokenizerFast.from_pretrained(tmp_path).encode(text)
 
 
-def pickled(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n")
+def pointer(name: str) -> Edit:
+    """Return an edit that leaves Git LFS's pointer in the place of a file."""
+    text = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n"
+    return lambda folder: (folder / name).write_text(text)
 
 
-def pointer(folder: Path) -> None:
-    (folder / "tokenizer.json").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n")
+def renamed(name: str, other: str) -> Edit:
+    def edit(folder: Path) -> None:
+        (folder / other).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).rename(folder / other)
 
-
-def adapter(folder: Path) -> None:
-    (folder / "config.json").rename(folder / "adapter_config.json")
-
-
-def of_meta(folder: Path) -> None:
-    (folder / "config.json").rename(folder / "params.json")
-
-
-def hub_cache(folder: Path) -> None:
-    (folder / "snapshots" / "abc").mkdir(parents=True)
-    (folder / "config.json").rename(folder / "snapshots" / "abc" / "config.json")
+    return edit
 
 
 NORM = "model.layers.1.input_layernorm.weight"
@@ -264,22 +257,25 @@ REFUSED: dict[str, tuple[Edit, str]] = {
         "unexpected tensor model.layers.0.self_attn.q_proj.bias",
     ),
     "a pickle": (
-        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+        renamed("model.safetensors", "pytorch_model.bin"),
         "pytorch_model.bin is a pickle, convert it",
     ),
     "more tokens than rows": (config(vocab_size=300), "tokens but the model only 300|has shape .* the config needs"),
-    "weights are a pointer": (pickled, r"model.safetensors .*Git LFS pointer.*git lfs pull"),
-    "tokenizer is a pointer": (pointer, r"tokenizer.json .*Git LFS pointer.*git lfs pull"),
-    "an adapter": (adapter, "no config.json .* it holds an adapter .*merge"),
+    "weights are a pointer": (pointer("model.safetensors"), r"model.safetensors .*Git LFS pointer.*git lfs pull"),
+    "tokenizer is a pointer": (pointer("tokenizer.json"), r"tokenizer.json .*Git LFS pointer.*git lfs pull"),
+    "an adapter": (renamed("config.json", "adapter_config.json"), "no config.json .* it holds an adapter .*merge"),
     "Meta's own format": (
-        of_meta,
+        renamed("config.json", "params.json"),
         "no config.json .* it is in Meta's own format: take the model's Hugging Face folder",
     ),
     "a shard without an index": (
-        lambda folder: (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors"),
+        renamed("model.safetensors", "model-00001-of-00002.safetensors"),
         "no model.safetensors .* model-00001-of-00002.safetensors is there without its index",
     ),
-    "a folder of the hub's cache": (hub_cache, "no config.json .* name the snapshot .*/snapshots/abc"),
+    "a folder of the hub's cache": (
+        renamed("config.json", "snapshots/abc/config.json"),
+        "no config.json .* name the snapshot .*/snapshots/abc",
+    ),
 }
 
 

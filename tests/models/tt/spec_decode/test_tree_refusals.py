@@ -15,9 +15,14 @@ CONFIG = preset("llama-3.2-1b")
 
 
 @pytest.fixture(autouse=True)
-def host(monkeypatch):
+def drafters(monkeypatch):
+    """The module of drafters, whose models have no chips."""
     pytest.importorskip("ttnn")
+    from models.llama31_8b.tt.spec_decode import drafters
+
     monkeypatch.setenv("TT_METAL_SLOW_DISPATCH_MODE", "1")
+    monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
+    return drafters
 
 
 def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None = None, parallel: int | None = None):
@@ -78,10 +83,7 @@ def test_a_request_is_checked_before_the_model_works(prompts, sampling, words):
         (llama(refuse="guesses only"), DraftShape(3), "guesses only"),
     ],
 )
-def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
-    from models.llama31_8b.tt.spec_decode import drafters
-
-    monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
+def test_what_a_draft_model_does_not_draft(drafters, draft, shape, words):
     target = llama()
     with pytest.raises(ValueError, match=words):
         drafters.ModelDrafter(draft).check(shape, mock.Mock(model=target, config=target.config))
@@ -96,10 +98,7 @@ def test_what_a_draft_model_does_not_draft(monkeypatch, draft, shape, words):
         (1, 64, DraftShape(3, 2), True, "drafts chains, not .*width=2"),
     ],
 )
-def test_what_no_model_drafts_for_itself(monkeypatch, users, window, shape, own, words):
-    from models.llama31_8b.tt.spec_decode import drafters
-
-    monkeypatch.setattr(drafters, "Sampler", lambda *_: None)
+def test_what_no_model_drafts_for_itself(drafters, users, window, shape, own, words):
     target = llama(users)
     with pytest.raises(ValueError, match=words):
         drafter = drafters.self_drafter(target, window)
