@@ -168,7 +168,11 @@ class ReferenceLlama(nn.Module):
                     f"the prompt of user {user} is empty or no flat list of ids: shape {list(prompt.shape)}"
                 )
             self._check_ids(prompt)
-            self._check_room(cache, user, length, len(prompt))
+            if length + len(prompt) > cache.capacity:  # at most the model's context
+                cached = f" after {length} cached ones" if length else ""
+                raise ContextLengthError(
+                    f"the prompt of user {user} has {len(prompt)} tokens{cached}; the limit is {cache.capacity}"
+                )
         done, total, last = 0, sum(map(len, prompts)), []
         for user, prompt in enumerate(prompts):
             single = cache.user(user)
@@ -220,8 +224,8 @@ class ReferenceLlama(nn.Module):
         earlier = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
         guess_range = GuessRange(1, 1, 1) if policy is None else policy.guess_range
         step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, guess_range)
-        cos, sin = self._rotary_rows(step)
         cache.reserve(count, earlier)
+        cos, sin = self._rotary_rows(step)
         if policy is not None:
             policy.begin_step(step, layers)
 
@@ -286,11 +290,8 @@ class ReferenceLlama(nn.Module):
         return scores.view(*states.shape[:2], -1)
 
     def _rotary_rows(self, step: DecodeStep) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cos and sin [batch or 1, T, 1, head_dim] for a step's positions, within the model's context."""
+        """Return cos and sin [batch or 1, T, 1, head_dim] for a step's positions, for which the cache has room."""
         end = int(step.positions.max()) + 1
-        limit = self.config.max_position_embeddings
-        if end > limit:
-            raise ContextLengthError(f"position {end - 1} is beyond the context of {self.config.name}: {limit} tokens")
         if len(step.groups) == 1 and step.tree is None:
             start = step.groups[0].length
             return self.rotary.rows(slice(start, start + step.tokens), end)
@@ -301,15 +302,6 @@ class ReferenceLlama(nn.Module):
         if low < 0 or high >= self.config.vocab_size:
             raise ValueError(
                 f"token id {low if low < 0 else high} is outside the vocabulary of {self.config.vocab_size} ids"
-            )
-
-    def _check_room(self, cache: KVCache, user: int, length: int, tokens: int) -> None:
-        limit = min(cache.capacity, self.config.max_position_embeddings)
-        if length + tokens > limit:
-            cached = f" after {length} cached ones" if length else ""
-            raise ContextLengthError(
-                f"the prompt of user {user} has {tokens} tokens{cached}; the limit is {limit} "
-                f"(cache capacity {cache.capacity}, model context {self.config.max_position_embeddings})"
             )
 
 
