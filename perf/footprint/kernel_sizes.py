@@ -163,7 +163,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         (32, head_dim), ttnn.CoreGrid(x=8, y=3), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
     )
     fused = ttnn.empty([1, 1, users, 24 * head_dim], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, per_head)
-    angles = tile(1, 1, users, head_dim)
+    angles = words(1, 1, users, head_dim, dtype="bfloat16")
     product = (fused, angles, angles, heads, kv_heads)
     yield "cached_heads", lambda: cached_heads(*product, k, v, position, q_memory=ttnn.L1_MEMORY_CONFIG)
     shape = MatmulConfig("gate_up", 4096, 7168, "bfloat8_b", Shards(32, 128), Shards(56, 128), 4)

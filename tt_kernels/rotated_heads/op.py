@@ -50,8 +50,8 @@ def cached_heads(
 
     fused: bfloat16 [1, 1, users, (heads + 2 kv_heads) * head_dim], TILE, width-sharded in L1 with one head per core, of
         1 to 32 users; queries come first, then keys, then values.
-    cos, sin: bfloat16 [1, 1, users, head_dim], TILE, interleaved: each angle twice in succession, as the partners of a
-        rotation, columns 2 i and 2 i + 1, are side by side.
+    cos, sin: bfloat16 [1, 1, users, head_dim], ROW_MAJOR, interleaved: each angle twice in succession, as the partners
+        of a rotation, columns 2 i and 2 i + 1, are side by side.
     heads, kv_heads: of the chip, up to 32. head_dim: 64 or 128.
     key_cache, value_cache: bfloat16 or bfloat8_b [users, kv_heads, capacity, head_dim], TILE, interleaved. Only the
         position's row of a tile is written.
@@ -83,15 +83,16 @@ def _check(fused: Any, cos: Any, sin: Any, heads: Any, kv_heads: Any) -> int:
     for name, count in (("heads", heads), ("kv_heads", kv_heads)):
         if type(count) is not int or not 1 <= count <= MAX_HEADS:
             raise UnsupportedError(f"{name} must be 1 to {MAX_HEADS}, got {count!r}")
-    for name, tensor in (("fused", fused), ("cos", cos), ("sin", sin)):
-        found = check_user_rows(name, tensor)
-        if name != "fused":
-            unsupported_if_refused(check_on_device, name, tensor, fused.device())
-            if not found.interleaved or found.shape[2] != fused.shape[2] or found.shape[3] not in HEAD_DIMS:
-                raise UnsupportedError(
-                    f"{name} must be interleaved, {fused.shape[2]} users of {HEAD_DIMS[0]} or {HEAD_DIMS[1]} columns, "
-                    f"got {found.shape}"
-                )
+    users = check_user_rows("fused", fused).shape[2]
+    for name, tensor in (("cos", cos), ("sin", sin)):
+        found = facts(name, tensor)
+        unsupported_if_refused(check_on_device, name, tensor, fused.device())
+        form = (found.dtype, found.layout, found.interleaved, found.shape[:-1])
+        if form != ("BFLOAT16", "ROW_MAJOR", True, (1, 1, users)) or found.shape[-1] not in HEAD_DIMS:
+            raise UnsupportedError(
+                f"{name} must be BFLOAT16 ROW_MAJOR, interleaved, {users} users of {HEAD_DIMS[0]} or {HEAD_DIMS[1]} "
+                f"columns, got {found.dtype} {found.layout} {found.shape}"
+            )
     head_dim, all_heads = cos.shape[3], heads + 2 * kv_heads
     if sin.shape[3] != head_dim or fused.shape[3] != all_heads * head_dim:
         raise UnsupportedError(

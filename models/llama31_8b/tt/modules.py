@@ -279,7 +279,7 @@ class Embedding:
 
 class Angles(NamedTuple):
     """cos, sin: bfloat16; for interleaved decode steps [1, users, 1, head_dim], one core per user; else [1, 1, rows,
-    head_dim]."""
+    head_dim], for sharded ones ROW_MAJOR."""
 
     cos: ttnn.Tensor
     sin: ttnn.Tensor
@@ -350,6 +350,11 @@ class Rope:
     def row_angles(self, positions: ttnn.Tensor) -> Angles:
         """Look up angles, side by side. positions: uint32 [1, rows], ROW_MAJOR."""
         return Angles(*(self._rows(positions, table) for table in self.tables))
+
+    def user_angles(self, positions: ttnn.Tensor) -> Angles:
+        """Look up angles as `cached_heads` takes them, ROW_MAJOR. positions: uint32 [1, users], ROW_MAJOR."""
+        layout = ttnn.ROW_MAJOR_LAYOUT
+        return Angles(*(ttnn.unsqueeze_to_4D(ttnn.embedding(positions, table, layout=layout)) for table in self.tables))
 
     def decode(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Rotate x: [1, users, heads, head_dim], one core per user."""

@@ -34,7 +34,7 @@ def case(users: int, heads: int, kv_heads: int, head_dim: int, seed: int | None 
     q_memory = shards(users, head_dim, "HEIGHT_SHARDED") if users == 1 else Make("ttnn:DRAM_MEMORY_CONFIG")
     x = In(fused, memory=shards(heads + 2 * kv_heads, head_dim))
     caches = [In(torch.zeros(users, kv_heads, 32, head_dim), read=part) for part in ("keys", "values")]
-    given = (x, In(cos), In(sin), heads, kv_heads)
+    given = (x, *(In(angles, layout="ROW_MAJOR") for angles in (cos, sin)), heads, kv_heads)
     call = Call(OP, *given, *caches, words([0] * users), **({"q_memory": q_memory} | options))
     return call, rotated_heads_reference(fused, cos, sin, heads, kv_heads)
 
@@ -122,19 +122,15 @@ def test_one_trace_takes_new_rows_and_positions_and_is_skipped_by_the_gate(sim_d
 def test_what_is_refused_is_named(mock_mesh):
     good, _ = case(*CASES[1])
     fused, cos, sin = good.arguments[:3]
+    rows = "cos must be BFLOAT16 ROW_MAJOR, interleaved, 3 users of 64 or 128 columns"
     heads, rest = "2 + 2 x 3 heads of 128 do not fit fused (1, 1, 3, 768) and sin (1, 1, 3, 128)", (2, 2)
     calls = {
         "heads must be 1 to 32, got 0": (fused, cos, sin, 0, 2),
         "kv_heads must be 1 to 32, got 2.0": (fused, cos, sin, 2, 2.0),
-        "cos must be bfloat16 TILE on the device, it is FLOAT32 TILE on the device": (
+        f"{rows}, got BFLOAT16 TILE (1, 1, 3, 128)": (fused, In(cos.values), sin, *rest),
+        f"{rows}, got BFLOAT16 ROW_MAJOR (1, 1, 2, 128)": (
             fused,
-            In(cos.values.float(), "float32"),
-            sin,
-            *rest,
-        ),
-        "cos must be interleaved, 3 users of 64 or 128 columns, got (1, 1, 2, 128)": (
-            fused,
-            In(cos.values[:, :, :2]),
+            In(cos.values[:, :, :2], layout="ROW_MAJOR"),
             sin,
             *rest,
         ),
