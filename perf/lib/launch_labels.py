@@ -125,8 +125,8 @@ class Labels:
             yield
 
 
-# What a layer does in a decode step, and in a prefill.
-PARTS = ("project_qkv", "attend", "after_attention", "prefill")
+# What a layer does in a decode step besides attending, and in a prefill.
+PARTS = ("project_qkv", "after_attention", "prefill")
 
 
 @contextlib.contextmanager
@@ -134,8 +134,8 @@ def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
     """Inside, now["layer"] is the number of the layer whose part of a pass runs."""
     with contextlib.ExitStack() as stack:
         for index, layer in enumerate(model.layers):
-            for part in PARTS:
-                stack.enter_context(_within(layer, part, now, "layer", index))
+            for owner, name in [(layer.attention, "attend"), *((layer, part) for part in PARTS)]:
+                stack.enter_context(_within(owner, name, now, "layer", index))
         yield
 
 
