@@ -21,8 +21,6 @@ DEFAULT_BYTES = 69 * 1024
 NCRISC_BYTES = 16 * 1024  # its own memory, which its kernel is copied to
 # What boards are opened with for programs that the default is too small for.
 LARGER = ("speculative_tree_attention by a budget",)
-# Limits per core: words of arguments per kernel, semaphores and circular buffers (16 bytes each).
-MAX_ARGUMENTS, MAX_SEMAPHORES, MAX_BUFFERS = 341, 16, 32
 TOO_SMALL = 256
 MESH = (2, 2)
 # Values of arguments, and descriptions of semaphores and buffers; then the code of a core's processors.
@@ -172,10 +170,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     rows = ttnn.empty([1, 1, users, shape.inputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, in_l1(mesh, shape.source))
     yield "decode_product", lambda: decode_product(rows, weight, in_l1(mesh, shape.result))
     exchange = DeviceExchange(pairs, users)
-    yield (
-        "device_exchange",
-        lambda: exchange(tile(1, 1, users, 4096), priority, tile(1, users, heads, head_dim)),
-    )
+    yield "device_exchange", lambda: exchange(tile(1, 1, users, 4096), priority, tile(1, users, heads, head_dim))
     reduce, row = AllReduce(mesh, users, 4096), tile(1, 1, users, 4096)
     yield "all_reduce", lambda: reduce(row, residual=row, norm=tile(1, 1, 1, 4096))
     log = OutcomeLog(mesh, layers=32, users=users)

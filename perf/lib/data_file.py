@@ -16,16 +16,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from runtime_patches.board.command_line import OneLineParser, run_command
+from runtime_patches.board.command_line import OneLineParser, run_command, version
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "perf" / "data"
 PACKAGES = ("ttnn", "torch", "transformers", "wolfpine")
-OUTPUTS = ("--write", "--json", "--plot", "--steps")  # name a file and leave the results as they are
+OUTPUTS = ("--write", "--plot", "--steps")  # name a file and leave the results as they are
 Row = dict[str, Any]
 _STARTED = time.monotonic()
 
@@ -42,10 +41,10 @@ def new_file(text: str) -> Path:
     return path
 
 
-def add_write_option(parser: argparse.ArgumentParser, *aliases: str) -> None:
-    """Add `--write FILE` to a command. aliases: older names of the option, which keep working."""
+def add_write_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--write FILE` to a command."""
     text = "also write the results there, with command, commit, versions and seconds (see perf/docs.py)"
-    parser.add_argument("--write", *aliases, dest="write", type=new_file, metavar="FILE", help=text)
+    parser.add_argument("--write", type=new_file, metavar="FILE", help=text)
 
 
 def write(
@@ -97,7 +96,9 @@ def save(path: Path, command: str, rows: Iterable[Mapping[str, Any]], **facts: A
     """Write a data file of `command`'s rows. Raises ValueError outside a git checkout."""
     seconds = round(time.monotonic() - _STARTED)
     head: Row = {"command": command, "commit": commit(), "date": f"{datetime.now(timezone.utc):%Y-%m-%d}"}
-    head |= {"versions": versions(), "seconds": seconds}
+    # Of Python, and of the installed packages that results depend on.
+    versions = {name: found for name in PACKAGES if (found := version(name))}
+    head |= {"versions": {"python": platform.python_version()} | versions, "seconds": seconds}
     write_rows(path, head | facts, rows)
 
 
@@ -112,35 +113,23 @@ def without_outputs(arguments: Sequence[str]) -> list[str]:
     """Return the arguments without the options OUTPUTS and their files."""
     kept: list[str] = []
     for before, argument in zip([None, *arguments], arguments, strict=False):
-        its_file = before in OUTPUTS and not argument.startswith("-")  # --json is a flag of some commands
-        if argument.split("=")[0] not in OUTPUTS and not its_file:
+        if before not in OUTPUTS and argument.split("=")[0] not in OUTPUTS:
             kept.append(argument)
     return kept
 
 
 def commit() -> str:
     """Return the checkout's commit, followed by "+changes" when sources differ from it."""
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
     try:
-        found = _git("rev-parse", "--short=9", "HEAD").strip()
-        changed = _git("status", "--porcelain", "--untracked-files=no", "--", "*.py", "*.cpp", "*.hpp", "*.h")
+        found = git("rev-parse", "--short=9", "HEAD").strip()
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "*.py", "*.cpp", "*.hpp", "*.h")
     except (OSError, subprocess.CalledProcessError) as error:
         raise ValueError(f"{ROOT} is no git checkout, and a data file records the commit") from error
     return found + ("+changes" if changed else "")
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that results depend on."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def read(path: Path) -> tuple[Row, list[Row]]:

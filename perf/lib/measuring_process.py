@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from perf.lib.data_file import ROOT
+
 _WORKER = "--worker"
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 def measure_apart(
@@ -30,7 +31,7 @@ def measure_apart(
         command = [sys.executable, "-m", module, _WORKER, str(answer), json.dumps(dict(asked))]
         try:
             done = subprocess.run(
-                command, env=dict(environment), cwd=_ROOT, stdout=subprocess.DEVNULL, timeout=timeout_s, check=False
+                command, env=dict(environment), cwd=ROOT, stdout=subprocess.DEVNULL, timeout=timeout_s, check=False
             )
         except subprocess.TimeoutExpired as error:
             raise SystemExit(f"the process of {module} took longer than {timeout_s:g} s") from error

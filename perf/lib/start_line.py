@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from perf.lib.data_file import ROOT
 from tt_kernels.common.cores import all_worker_cores, core_list, noc_core_of
 
-ROOT = Path(__file__).parents[2]
 HEADER = "perf/ops/kernels/start_line.hpp"
 _LINE_WORDS = 16
 # Of the starts of all data movement kernels: they look at the clock every few cycles.

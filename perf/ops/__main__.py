@@ -156,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="replace the errors of these points in a data file by those on --simulator, and keep their cycles",
     )
-    add_write_option(parser, "--json")
+    add_write_option(parser)
     return parser
 
 

@@ -9,18 +9,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.llama31_8b.latency import CHIP_COUNTS, MAX_CONTEXT
+from models.llama31_8b.latency import CHIP_COUNTS
 from perf.lib.data_file import Questions, Row, new_file, read
 from perf.lib.tables import table
 from perf.projection import gains, layouts, prefill
 
 Answer = tuple[list[Row], str]  # rows of a data file, and what is printed
-
-
-def _plot(text: str) -> Path:
-    if Path(text).suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise argparse.ArgumentTypeError(f"{text!r}: the name must end in .png, .svg or .pdf")
-    return new_file(text)
+HITS_OF = {"threshold": 0.10, "chunk_size": 128}  # the measured rows that are projected
 
 
 def _listed(sentences: Sequence[str]) -> str:
@@ -35,10 +30,10 @@ def _layouts(options: argparse.Namespace) -> Answer:
 
 
 def _hits(options: argparse.Namespace) -> Answer:
-    wanted = {"threshold": options.threshold, "chunk_size": 128}
-    rows = gains.hit_rows(row for row in _read(options.files) if row.items() >= wanted.items())
+    measured = (row for path in options.files for row in read(path)[1])
+    rows = gains.hit_rows(row for row in measured if row.items() >= HITS_OF.items())
     if not rows:
-        raise ValueError(f"no row of {', '.join(map(str, options.files))} has {wanted}")
+        raise ValueError(f"no row of {', '.join(map(str, options.files))} has {HITS_OF}")
     names = "predictor nodes rule context hit_rate tokens_per_step projected tokens_per_s over_tp over_misses"
     return rows, f"{table(rows, names)}\n\nassuming that\n{_listed(gains.HITS_ASSUMPTIONS)}"
 
@@ -49,41 +44,24 @@ def _layers(options: argparse.Namespace) -> Answer:
 
 
 def _prefill(options: argparse.Namespace) -> Answer:
-    rows = prefill.rows_of(options.tokens, options.chips)
+    rows = prefill.rows_of(prefill.TOKENS, CHIP_COUNTS)
     names = f"chips tokens {' '.join(prefill.PARTS)} ms tokens_per_s of_peak published of_published"
     return rows, f"{table(rows, names)}\n\nmilliseconds, assuming that\n{_listed(prefill.ASSUMPTIONS)}"
-
-
-def _tokens_of_a_prompt(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= MAX_CONTEXT:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 to {MAX_CONTEXT}")
-    return int(text)
-
-
-def _read(files: Sequence[Path]) -> list[Row]:
-    return [row for path in files for row in read(path)[1]]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0; 2 with one line for values that make no sense, or files that hold too little."""
     questions = Questions("python -m perf.projection", __doc__)
     add = questions.add
-
-    def files(question: argparse.ArgumentParser) -> None:
-        question.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of perf/data or your own")
-
     beside = add(
         "layouts", _layouts, "TP, a cache split over two rows, and speculation beside each other, by executed parts"
     )
-    beside.add_argument("--plot", type=_plot, metavar="FILE", help="save the picture there")
-    first = add("prefill", _prefill, "a floor of the time to a prompt's first token by parts, beside published times")
-    first.add_argument("--tokens", type=_tokens_of_a_prompt, nargs="+", default=prefill.TOKENS, metavar="N")
-    first.add_argument("--chips", type=int, nargs="+", choices=CHIP_COUNTS, default=CHIP_COUNTS)
+    beside.add_argument("--plot", type=new_file, metavar="FILE", help="save the picture there (PNG, SVG, PDF)")
+    add("prefill", _prefill, "a floor of the time to a prompt's first token by parts, beside published times")
     hits = add("hits", _hits, "what hit rates that perf.studies.quality measured are worth at long contexts")
-    files(hits)
-    hits.add_argument("--threshold", type=float, default=0.10, help="rows of this threshold (0.10)")
     layers = add("layers", _layers, "what two layers that a pair executed (perf.step pair) make of a whole model")
-    files(layers)
+    for question in (hits, layers):
+        question.add_argument("files", nargs="+", type=Path, metavar="FILE", help="of perf/data or your own")
     return questions.run(argv, (ValueError,))
 
 

@@ -10,7 +10,6 @@ four chips, a ring of eight).
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,27 +26,13 @@ def read_rows(name: str) -> tuple[Row, ...]:
     return tuple(read(FOLDER / name)[1])
 
 
-class TableOp(NamedTuple):
-    """A device operation of tables 4 to 7 and its kernel time in nanoseconds. section: LAYER or FIXED. role: what it
-    does in the model."""
+def op_table(chips: int) -> tuple[Row, ...]:
+    """Return the ops of Llama 3.1 8B on 1, 2, 4 or 8 N150 with tensor parallelism at 1K tokens, in the paper's order.
 
-    section: str
-    name: str
-    ns: int
-    role: str = ""
-
-
-@cache
-def op_table(chips: int) -> tuple[TableOp, ...]:
-    """Return the ops of Llama 3.1 8B on `chips` N150 with tensor parallelism at 1K tokens, in the paper's order.
-
-    Raises:
-        ValueError: when the paper has no table of so many chips.
+    Returns:
+        Rows of section, LAYER or FIXED; op; ns, its kernel time; and role, what it does in the model.
     """
-    if chips not in CHIP_COUNTS:
-        raise ValueError(f"no table for {chips} chips: the paper measured {', '.join(map(str, CHIP_COUNTS))}")
-    name = f"table{4 + CHIP_COUNTS.index(chips)}_n150x{chips}.csv"
-    return tuple(TableOp(row["section"], row["op"], row["ns"], row["role"]) for row in read_rows(name))
+    return read_rows(f"table{4 + CHIP_COUNTS.index(chips)}_n150x{chips}.csv")
 
 
 def collective_ns(collective: str, chips: int, size: int) -> float:

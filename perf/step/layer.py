@@ -32,7 +32,7 @@ from perf.lib.data_file import read as read_data
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
 from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
-from perf.sweep.configurations import product
+from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read
 from runtime_patches.board.command_line import OneLineParser
@@ -90,7 +90,7 @@ def token_of(
 def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float] | None:
     """Return the cycles of a gather and an all_reduce of `config`'s hidden size over 1x`tp` simulated chips, None where
     one was not executed."""
-    (gather,) = product("collective", op=("all_gather",), mesh=f"1x{tp}", columns=config.hidden_size)
+    gather = Configuration.make("collective", op="all_gather", mesh=f"1x{tp}", columns=config.hidden_size)
     sums = {(row["chips"], row["users"], row["columns"]): row["cycles"] for row in read_data(ALL_REDUCE)[1]}
     took, at = cycles_of(read(CSV)), (tp, 1, config.hidden_size)
     return {"gather": took[gather.name], "all_reduce": sums[at]} if gather.name in took and at in sums else None

@@ -205,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     trees = "also steps over a chain of NODES tokens, which --write then holds"
     add("--tree", type=int, metavar="NODES", help=trees)
     add("--hits", type=float, nargs="+", default=[0.0, 0.5, 1.0], help="hit rates, 0 to 1")
-    add_write_option(parser, "--json")
+    add_write_option(parser)
     add("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
     add("--steps", type=new_file, metavar="FILE", help="keep measured steps there, and take those that are there")
     return parser

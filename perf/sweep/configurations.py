@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,12 +68,9 @@ class Configuration:
         """Make one with the family's defaults. Raises ValueError, with the value and what is allowed."""
         if family not in FAMILIES:
             raise ValueError(f"no family {family!r}: {', '.join(FAMILIES)}")
-        known = FAMILIES[family]
-        if unknown := sorted(set(options) - set(known)):
-            raise ValueError(f"{family} has no option {unknown[0]!r}: {', '.join(known)}")
-        chosen = known | options
+        chosen = FAMILIES[family] | options
         for name, value in chosen.items():
-            _check(f"{family}.{name}", name, value, known[name])
+            _check(f"{family}.{name}", name, value)
         if "kv_heads" in chosen and (size := cache_bytes(chosen)) > DRAM_BYTES:
             raise ValueError(
                 f"{family}: keys and values of context={chosen['context']} take {size / 2**30:.1f} GiB, a chip has "
@@ -98,9 +94,7 @@ class Configuration:
         return MeshShape.parse(self.get("mesh", "1x1"))
 
 
-def _check(where: str, name: str, value: Any, default: Value) -> None:
-    if type(value) is not type(default):
-        raise ValueError(f"{where} must be {type(default).__name__}, got {value!r}")
+def _check(where: str, name: str, value: Value) -> None:
     if isinstance(value, int):
         least = 0 if name in AT_LEAST_ZERO else 1
         if value < least:
@@ -109,20 +103,12 @@ def _check(where: str, name: str, value: Any, default: Value) -> None:
         raise ValueError(f"{where} must be one of {', '.join(ALLOWED[where])}, got {value!r}")
     elif name == "mesh":
         MeshShape.parse(value)
-    elif any(sign in value for sign in ",;=\n "):
-        raise ValueError(f"{where} must be one word, got {value!r}")
 
 
 def cache_bytes(chosen: Mapping[str, Any] | Configuration) -> int:
     """Return the bytes of the keys and values of an attention op's options."""
     tiles = chosen.get("users", 1) * chosen["kv_heads"] * -(-chosen["context"] // TILE) * -(-chosen["head_dim"] // TILE)
     return 2 * tiles * TILE_BYTES[chosen["dtype"]]
-
-
-def product(family: str, **options: Value | Sequence[Value]) -> list[Configuration]:
-    """Return every combination of options given as lists."""
-    lists = [values if isinstance(values, (list, tuple)) else [values] for values in options.values()]
-    return [Configuration.make(family, **dict(zip(options, values))) for values in itertools.product(*lists)]
 
 
 def from_file(path: Path) -> list[Configuration]:

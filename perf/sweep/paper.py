@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from models.llama31_8b.latency import LAYERS
 from perf.lib.chip import of_roofline
-from perf.lib.data_file import FOLDER, add_write_option, write
+from perf.lib.data_file import FOLDER, Row, add_write_option, write
 from perf.lib.tables import markdown
 from perf.projection.published import FIXED, LAYER, op_table
-from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, product, suites
+from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites
 from perf.sweep.table import PASS, Block, read, total_ns
 from runtime_patches.board.command_line import OneLineParser, run_command
 
@@ -33,18 +33,6 @@ _SMALL = {
 }  # fmt: skip
 _COLLECTIVES = {"gather": "all_gather", "scatter": "reduce_scatter"}
 _MATMULS = {"qkv": "qkv", "wo": "wo", "ff1": "ff1", "ff3": "ff1", "ff2": "ff2", "lm_head": "lm_head"}
-
-
-class PaperRow(NamedTuple):
-    """A row of a table. cycles: simulated, None where the op was not run. share: of a published token's time."""
-
-    chips: int
-    section: str
-    role: str
-    op: str
-    published_ns: int
-    share: float
-    cycles: float | None
 
 
 def configuration_of(role: str, section: str, chips: int) -> Configuration | None:
@@ -69,20 +57,20 @@ def cycles_of(blocks: Sequence[Block]) -> dict[str, float]:
     return {block.name: total_ns(block) for block in blocks if block.status == PASS}
 
 
-def rows(blocks: Sequence[Block]) -> list[PaperRow]:
-    """Return every row of tables 4 to 6 with the cycles of what passed among `blocks`."""
+def rows(blocks: Sequence[Block]) -> list[Row]:
+    """Return every row of tables 4 to 6 with its share of a published token's time, and its cycles where it passed
+    among `blocks`, else None."""
     cycles, found = cycles_of(blocks), []
     for chips in CHIPS:
-        times = [(op, op.ns * (LAYERS if op.section == LAYER else 1)) for op in op_table(chips)]
+        times = [(op, op["ns"] * (LAYERS if op["section"] == LAYER else 1)) for op in op_table(chips)]
         token = sum(whole for _, whole in times)
         for op, whole in times:
-            c = configuration_of(op.role, op.section, chips)
-            took = cycles.get(c.name) if c else None
-            found.append(PaperRow(chips, op.section, op.role, op.name, op.ns, whole / token, took))
+            c = configuration_of(op["role"], op["section"], chips)
+            found.append(op | {"share": whole / token, "cycles": cycles.get(c.name) if c else None})
     return found
 
 
-def data_rows(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+def data_rows(blocks: Sequence[Block]) -> list[Row]:
     """Return the rows of a data file.
 
     Returns:
@@ -92,33 +80,32 @@ def data_rows(blocks: Sequence[Block]) -> list[dict[str, Any]]:
         it was run, and the share of DRAM's rate that the exact op reads at.
     """
     told, cycles = rows(blocks), cycles_of(blocks)
-    found: list[dict[str, Any]] = []
-    places: dict[tuple[str, str, str], dict[int, PaperRow]] = {}
+    found: list[Row] = []
+    places: dict[tuple[str, str, str], dict[int, Row]] = {}
     for row in told:
-        places.setdefault((row.section, row.op, row.role), {}).setdefault(row.chips, row)
+        places.setdefault((row["section"], row["op"], row["role"]), {}).setdefault(row["chips"], row)
     for (_, op, role), of in places.items():
-        if any(row.cycles is not None or row.share >= OF_A_TOKEN for row in of.values()):
-            cells: dict[str, Any] = {"part": "op", "op": f"{op} ({role})"}
+        if any(row["cycles"] is not None or row["share"] >= OF_A_TOKEN for row in of.values()):
+            cells: Row = {"part": "op", "op": f"{op} ({role})"}
             for chips in [*of, *(chips for chips in CHIPS if chips not in of)]:
-                cells |= _cells(chips, of[chips].published_ns, of[chips].cycles) if chips in of else _cells(chips)
+                cells |= _cells(chips, of[chips]["ns"], of[chips]["cycles"]) if chips in of else _cells(chips)
             found.append(cells)
     for name, without in (("a layer's ops that were run", None), ("the same without attention", "attention")):
         cells, shares = {"part": "sum", "op": name}, {}
         for chips in CHIPS:
-            layer = [row for row in told if (row.chips, row.section) == (chips, LAYER) and row.role != without]
-            ran = [row for row in layer if row.cycles is not None]
-            published = sum(row.published_ns for row in ran)
-            cells |= _cells(chips, float(published), sum(row.cycles or 0.0 for row in ran))
-            shares[f"share_{chips}"] = published / sum(row.published_ns for row in layer)
+            layer = [r for r in told if (r["chips"], r["section"]) == (chips, LAYER) and r["role"] != without]
+            ran = [row for row in layer if row["cycles"] is not None]
+            published = sum(row["ns"] for row in ran)
+            cells |= _cells(chips, float(published), sum(row["cycles"] for row in ran))
+            shares[f"share_{chips}"] = published / sum(row["ns"] for row in layer)
         found.append(cells | shares)
-    judged = [row for row in told if row.share >= OF_A_TOKEN]
-    errors = [row.cycles / row.published_ns - 1 for row in judged if row.cycles is not None]
+    judged = [row for row in told if row["share"] >= OF_A_TOKEN]
+    errors = [row["cycles"] / row["ns"] - 1 for row in judged if row["cycles"] is not None]
     within = sum(abs(error) <= WITHIN for error in errors)
     found.append({"part": "judged", "rows": len(judged), "run": len(errors), "within": within})
     for context in PAPER_CONTEXTS:
-        ops = {
-            c["variant"]: c for c in product("flash_decode", context=context, variant=PAPER_VARIANTS, chunk_size=256)
-        }
+        shape = {"context": context, "chunk_size": 256}
+        ops = {name: Configuration.make("flash_decode", variant=name, **shape) for name in PAPER_VARIANTS}
         took = {variant: cycles.get(op.name) for variant, op in ops.items()}
         share = None if took["exact"] is None else of_roofline(cache_bytes(ops["exact"]), took["exact"])
         found.append({"part": "context", "context": context, **took, "of_roofline": share})

@@ -84,12 +84,7 @@ class Block(NamedTuple):
     def text(self, first: int) -> str:
         """Return its lines of the CSV. first: number of its signpost among all rows, which orders them."""
         own: dict[str, object] = {NAME: self.name, TIME_SOURCE: self.source, STATUS: self.status}
-        signpost: dict[str, object] = {
-            "OP CODE": self.name,
-            "OP TYPE": SIGNPOST,
-            REASON: self.reason,
-            COUNT: len(self.rows),
-        }
+        signpost = {"OP CODE": self.name, "OP TYPE": SIGNPOST, REASON: self.reason, COUNT: len(self.rows)}
         lines: list[Mapping[str, object]] = [signpost, *(row | {"OP TYPE": DEVICE_OP} for row in self.rows)]
         text = io.StringIO()
         writer = csv.DictWriter(text, HEADER, lineterminator="\n")
@@ -126,23 +121,13 @@ def _blocks(path: Path) -> tuple[list[Block], int]:
         raise TableError(f"{path} is not a sweep of this version: its header differs")
     if not lines[-1].endswith(b"\n"):
         lines.pop()
-    rows: list[Row] = []
-    for cells in csv.reader(line.decode() for line in lines):
-        if len(cells) != len(HEADER):
-            raise TableError(f"{path}: line {len(rows) + 1} has {len(cells)} cells, not {len(HEADER)}")
-        rows.append(dict(zip(HEADER, cells)))
-    found, at = [], 1
-    while at < len(rows):
-        signpost = rows[at]
-        if signpost["OP TYPE"] != SIGNPOST or not signpost[COUNT].isdigit():
-            raise TableError(f"{path}: line {at + 1} should begin a configuration, it is {signpost['OP CODE']!r}")
-        end = at + 1 + int(signpost[COUNT])
-        if end > len(rows):
-            break
-        name, source, status, reason = (signpost[column] for column in (NAME, TIME_SOURCE, STATUS, REASON))
+    rows: list[Row] = list(csv.DictReader(line.decode() for line in lines))
+    found, at = [], 0
+    while at < len(rows) and (end := at + 1 + int(rows[at][COUNT])) <= len(rows):
+        name, source, status, reason = (rows[at][column] for column in (NAME, TIME_SOURCE, STATUS, REASON))
         found.append(Block(name, source, status, reason, tuple(rows[at + 1 : end])))
         at = end
-    return found, sum(map(len, lines[:at]))
+    return found, sum(map(len, lines[: at + 1]))
 
 
 @dataclass
@@ -219,14 +204,9 @@ def total_ns(block: Block) -> float:
 def report(blocks: Sequence[Block]) -> str:
     """Return a table of what passed, and the reasons of what did not."""
     rows = [
-        {
-            "configuration": block.name,
-            "source": block.source,
-            "programs": len(merged(block)),
-            "us": total_ns(block) / 1e3,
-        }
-        for block in blocks
-        if block.status == PASS
+        {"configuration": b.name, "source": b.source, "programs": len(merged(b)), "us": total_ns(b) / 1e3}
+        for b in blocks
+        if b.status == PASS
     ]
     failed = [f"{b.status} {b.name} ({b.source}): {b.reason}" for b in blocks if b.status != PASS]
     return "\n".join([*([markdown(rows)] if rows else []), *failed])

@@ -71,7 +71,7 @@ def test_markers_without_data_are_refused(folder, asked, why):
 
 
 def test_data_files_keep_what_chooses_the_results():
-    given = "--layers 2 --write a.json --hits 0 1 --plot=b.png --json --long --steps c".split()
+    given = "--layers 2 --write a.json --hits 0 1 --plot=b.png --long --steps c".split()
     assert without_outputs(given) == ["--layers", "2", "--hits", "0", "1", "--long"]
 
 

@@ -34,11 +34,9 @@ REFUSED = {
         f"long_context {JUDGED}": "none.so: no such file",
     },
     "projection": {
-        "layouts --plot plot.jpeg2": "plot.jpeg2",
+        "layouts --plot plot.jpeg2": "jpeg2",
         "layouts --plot absent/plot.png": "the folder absent does not exist",
-        f"hits {FOLDER / 'quality/perplexity.csv'} --threshold 0.3": "no row of",
-        "prefill --chips 3": "3",
-        "prefill --tokens 0": "'0': a whole number from 1 to 131072",
+        f"hits {FOLDER / 'quality/quick/perplexity.csv'}": "no row of",
         "speed": "invalid choice",
     },
     "step": {
