@@ -163,6 +163,16 @@ def timed_launch(timeline, launch: Callable[[], Any]) -> tuple[Any, list[int]]:
     return output, [program.end - program.start for program in timeline.stop()[0]]
 
 
+def timed_once(device, launch: Callable[[], Any]) -> tuple[Any, int]:
+    """Return what `launch` returns, and the cycles of the programs that it launches, for the first time too."""
+    from runtime_patches.profiling.timeline import Timeline
+
+    timeline = Timeline(device)
+    timeline.start()
+    result = launch()
+    return result, sum(program.end - program.start for program in timeline.stop()[0])
+
+
 def one_after_the_other(spans: Iterable[tuple[float, float]]) -> list[tuple[Any, Any]]:
     """Return (start, length) of each program of a chip, given its start and end, from the end of those before it.
 

@@ -12,8 +12,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,40 +24,11 @@ from perf.lib.chip import Chip, ttsim_library
 from perf.lib.data_file import add_write_option, commit, new_file, read, write, write_rows
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept, markdown
-from perf.ops import (
-    attention,
-    collectives,
-    decode_product,
-    flash_decode,
-    gated_product,
-    gemm,
-    prefill,
-    rotated_heads,
-    sampling,
-    sgdc,
-)
+from perf.ops.families import FAMILIES
 from perf.ops.family import Family, Point, Row
 from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.simulated_n150.library import version
 
-FAMILIES: dict[str, Family] = {
-    "flash_decode": flash_decode.FLASH_DECODE,
-    "tile_selection": flash_decode.TILE_SELECTION,
-    "paged_cache": attention.PAGED_CACHE,
-    "tree_attention": attention.TREE_ATTENTION,
-    "tree_masses": attention.TREE_MASSES,
-    "long_context": attention.LONG_CONTEXT,
-    "sampling": sampling.SAMPLING,
-    "sgdc": sgdc.SGDC,
-    "gemm": gemm.GEMM,
-    "prefill_product": prefill.PRODUCT,
-    "prefill_attention": prefill.ATTENTION,
-    "prefill_parts": prefill.PARTS,
-    "all_reduce": collectives.ALL_REDUCE,
-    "decode_product": decode_product.DECODE_PRODUCT,
-    "gated_product": gated_product.GATED_PRODUCT,
-    "rotated_heads": rotated_heads.ROTATED_HEADS,
-}
 TIMEOUT_S = 3 * 3600.0
 
 
@@ -112,19 +84,17 @@ def judge(name: str, points: Sequence[Point], library: Path, file: Path) -> list
 
 def _work(name: str, points: list[Point], judged: bool = False) -> list[list[Row]]:
     """Measure points of one chip in this process. judged: their errors alone."""
-    family = FAMILIES[name]
-    measure = family.judge if judged else family.measure
-    assert measure is not None
-    with family.chip(SimpleNamespace(**points[0])).opened() as device:
-        return [_measured(measure, device, point) for point in points]
-
-
-def _measured(measure: Callable[[Any, SimpleNamespace], Row | list[Row]], device: Any, point: Point) -> list[Row]:
     from loguru import logger
 
-    found = measure(device, SimpleNamespace(**point))
-    logger.info(f"{point}: {found}")
-    return found if isinstance(found, list) else [found]
+    family, found = FAMILIES[name], []
+    module, function = str(family.judge if judged else family.measure).split(".")
+    measure = getattr(import_module(f"perf.ops.{module}"), function)
+    with family.chip(SimpleNamespace(**points[0])).opened() as device:
+        for point in points:
+            rows = measure(device, SimpleNamespace(**point))
+            logger.info(f"{point}: {rows}")
+            found.append(rows if isinstance(rows, list) else [rows])
+    return found
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,51 +1,121 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Benches of attention over pages, over token trees and at long contexts.
+"""Benches of attention: flash decode that speculates, on a virtual pair, and the choice of the tiles that its guesses
+read; over pages, over token trees, at long contexts, of a prefill chunk.
 
-Measured in a process with an open device; ttnn is imported there alone. Cores count cycles; those of this repository's
-kernels start together (perf/lib/start_line.py).
+Cores count cycles; those of this repository's kernels start together (perf/lib/start_line.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from perf.lib.chip import Chip, counted_from_start, cycles_of, cycles_until_end
-from perf.ops.family import Family, Row, measurable
+import torch
+import ttnn
 
-MAX_CONTEXT = 131072  # Llama 3.1's
+from models.llama31_8b.tt.mesh import TILE
+from models.llama31_8b.tt.modules import kernel_config
+from models.llama31_8b.tt.precision import FIDELITY, TILE_BYTES
+from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES, counted_from_start, cycles_of, cycles_until_end, timed_once
+from perf.lib.tensors import VirtualPair, errors_of, intervals_of, parents_of, tile, words
+from perf.ops.families import BLOCK, CHUNK, GUESS, LAYOUTS, LONG_ERRORS, NODES
+from perf.ops.family import Row, measurable
+from runtime_patches.profiling.cycles import measure
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, chosen_rows, chosen_words
+from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
+from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference
+from tt_kernels.tile_selection.op import select_tiles
+from tt_kernels.tree_attention.op import ProgramConfig as TreeConfig
+from tt_kernels.tree_attention.op import check_intervals, check_room, speculative_tree_attention, tree_attention
+from tt_kernels.tree_attention.reference import tree_attention_reference
 
-# --- what a page table costs ---
+RANKS = ((5, 2), (5, 2))  # columns and rows of the sender and the receiver
+HEAD_DIM = 128  # of Llama 3.1 8B
 
-CHUNK, NODES = 128, 16
+
+def flash_decode_pair(device, p: SimpleNamespace) -> Row:
+    """One head on a virtual pair: the exact op, the whole sender, its exchange core with the guess, the receiver, which
+    has it then, the guess alone, and the choice of one layer's tiles where the sender hands out their weights."""
+    torch.manual_seed(0)
+    tiles = -(-p.context // 32)
+    q = tile(device, (1, 1, p.heads, p.head_dim))
+    k, v = (tile(device, (1, 1, 32 * tiles, p.head_dim), p.dtype) for _ in range(2))
+    tensors = (q, k, v, words(device, [p.context - 1]))
+    guess_range = GuessRange(p.first or p.chunk_size, p.last or p.chunk_size, p.whole_tail)
+    chosen = None
+    if p.tiles:  # as far apart as they can be
+        middle = guess_range.middle(p.context)
+        bits = chosen_rows([[middle[:: len(middle) // p.tiles][: p.tiles]]], 32 * tiles)
+        chosen = words(device, bits, "uint32")
+    pair = VirtualPair.make(
+        *(device, tensors, RANKS),
+        chunk_size=p.chunk_size,
+        workers=p.workers,
+        timeout_s=1e-2,
+        guess_range=guess_range,
+        chosen=chosen,
+        tile_masses=lambda: words(device, torch.zeros(1, 1, tiles), "uint32") if p.masses else None,
+    )
+    config = ProgramConfig(RANKS[0], (0, 0), workers_per_head=p.workers)
+    alone = {"chunk_size": p.chunk_size, "program_config": config}
+    exact = cycles_of(device, lambda: flash_decode(*tensors, **alone))
+    guessed = cycles_of(device, lambda: guess_flash_decode(*tensors, guess_range=guess_range, chosen=chosen, **alone))
+    both, start = counted_from_start(device, pair.launch)
+    pair.check()
+    selection = 0
+    if p.masses and p.tiles:
+        given: tuple[Any, ...] = ([pair.sender.tile_masses], [chosen], tensors[3], guess_range, 0.98)
+        selection = cycles_of(device, lambda: select_tiles(*given))
+    sender, receiver = (
+        cycles_until_end([cores for (_, y), cores in both.items() if y // 2 == rank], start) for rank in range(2)
+    )
+    row: Row = {"exact": exact, "sender": sender, "guess": cycles_until_end([both[pair.exchange]], start)}
+    row |= {"receiver": receiver, "guess_alone": guessed}
+    measurable(row)
+    if row["guess"] > sender:
+        raise ValueError(f"not measurable: the guess leaves after the end of {row}")
+    row |= {"selection": selection, "overhead": sender / exact, "guess_share": row["guess"] / sender}
+    # What the guess takes beyond its share of the exact pass, by tiles.
+    read = guess_range.first_tiles + guess_range.tail_tiles(p.context) + p.tiles
+    row["read_share"] = read / tiles
+    return row | {"beyond_share": round(row["guess"] - row["read_share"] * exact)}
 
 
-def _paged_cache(device, p: SimpleNamespace) -> Row:
+def tile_selection(device, p: SimpleNamespace) -> Row:
+    """One chip's choice for all layers of a step, of one key/value head each: masses over many octaves, as attention
+    has them, or all within one, which takes most passes."""
+    generator = torch.Generator().manual_seed(0)
+    tiles = p.context // 32
+    scores = torch.randn(p.layers, tiles, generator=generator) * 3
+    weights = torch.softmax(scores, -1) if p.masses == "octaves" else 1 + torch.sigmoid(scores)
+    masses = (weights * 2**24).long().view(p.layers, 1, 1, tiles)
+    tensors = (
+        [words(device, mass, "uint32") for mass in masses],
+        [words(device, torch.zeros(1, 1, chosen_words(p.context)), "uint32") for _ in masses],
+        words(device, [p.context - 1]),
+        GuessRange(32, 128, whole_tail=True),
+    )
+    return {"cycles": cycles_of(device, lambda: select_tiles(*tensors, p.budget))}
+
+
+def paged_cache(device, p: SimpleNamespace) -> Row:
     """The same op over a plain cache and over pages in a random order: one key/value head of Llama 3.1 8B."""
-    import torch
-
-    from perf.lib.tensors import intervals_of, parents_of, tile, words
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig as DecodeConfig
-    from tt_kernels.speculative_flash_decode.op import flash_decode
-    from tt_kernels.tree_attention.op import ProgramConfig, tree_attention
-
     torch.manual_seed(0)
     columns = p.context // p.block
     order = torch.randperm(columns)
-    plain = [tile(device, (1, 1, p.context, 128), "bfloat8_b") for _ in range(2)]
-    paged = [tile(device, (columns, 1, p.block, 128), "bfloat8_b") for _ in range(2)]
+    plain = [tile(device, (1, 1, p.context, HEAD_DIM), "bfloat8_b") for _ in range(2)]
+    paged = [tile(device, (columns, 1, p.block, HEAD_DIM), "bfloat8_b") for _ in range(2)]
     table = words(device, order[None])
     if p.op == "decode":
-        q, at = tile(device, (1, 1, 4, 128)), words(device, [p.context - 1])
-        config = DecodeConfig((4, 2), workers_per_head=p.workers)
+        q, at = tile(device, (1, 1, 4, HEAD_DIM)), words(device, [p.context - 1])
+        config = ProgramConfig((4, 2), workers_per_head=p.workers)
         launch = partial(flash_decode, q, cur_pos=at, chunk_size=CHUNK, program_config=config)
     else:
-        q, prefix = tile(device, (1, 4, NODES, 128)), words(device, [p.context - NODES])
+        q, prefix = tile(device, (1, 4, NODES, HEAD_DIM)), words(device, [p.context - NODES])
         intervals = words(device, [intervals_of(parents_of("chain", NODES))])
-        tree = ProgramConfig((4, 2), workers_per_head=p.workers, query_tiles=NODES * 4 // 32, key_chunk=CHUNK)
+        tree = TreeConfig((4, 2), workers_per_head=p.workers, query_tiles=NODES * 4 // 32, key_chunk=CHUNK)
         launch = partial(tree_attention, q, prefix=prefix, intervals=intervals, program_config=tree)
     row = {
         "plain": cycles_of(device, lambda: launch(k=plain[0], v=plain[1])),
@@ -54,39 +124,10 @@ def _paged_cache(device, p: SimpleNamespace) -> Row:
     return measurable(row) | {"ratio": row["paged"] / row["plain"]}
 
 
-PAGED_CACHE = Family(
-    about="what a page table costs attention",
-    options={"op": "decode", "context": 1024, "block": 64, "workers": 7},
-    choices={"op": ("decode", "tree")},
-    points={"default": ["context=1024,4096 block=32,64,128", "workers=1", "op=tree context=1024,4096"]},
-    chip=lambda point: Chip("4x2"),
-    measure=_paged_cache,
-)
-
-# --- token trees ---
-
-GUESS = 128
-
-
-def _tree_attention(device, p: SimpleNamespace) -> Row:
+def tree_and_stock(device, p: SimpleNamespace) -> Row:
     """One key/value head: the tree; a chain of as many nodes; the stock decode attention with an explicit mask, the
     nodes' queries as so many heads of one user, on one core, as it is started; one flash decode, of which a tree of N
     nodes replaces N; and the tree with a guess of GUESS tokens at either end, which one more core decides on."""
-    import torch
-    import ttnn
-
-    from perf.lib.tensors import intervals_of, parents_of, tile, words
-    from runtime_patches.profiling.cycles import measure
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig as DecodeConfig
-    from tt_kernels.speculative_flash_decode.op import flash_decode
-    from tt_kernels.tree_attention.op import (
-        ProgramConfig,
-        check_intervals,
-        check_room,
-        speculative_tree_attention,
-        tree_attention,
-    )
-
     torch.manual_seed(0)
     rows, before = p.heads * p.nodes, p.context - p.nodes
     q, q_one, q_rows = (
@@ -102,10 +143,10 @@ def _tree_attention(device, p: SimpleNamespace) -> Row:
         check_intervals(enter, leave)
         intervals = words(device, [[enter, leave]])
         # All query tiles on the same cores: the keys are read once.
-        config = ProgramConfig(grid, workers_per_head=p.workers, query_tiles=-(-rows // 32), key_chunk=CHUNK)
+        config = TreeConfig(grid, workers_per_head=p.workers, query_tiles=-(-rows // 32), key_chunk=CHUNK)
         return partial(op, q, k, v, prefix, intervals, program_config=config)
 
-    at, one_head = words(device, [p.context - 1]), DecodeConfig(grid, workers_per_head=p.workers)
+    at, one_head = words(device, [p.context - 1]), ProgramConfig(grid, workers_per_head=p.workers)
     stock = speculating = None
     if p.workers == 1:
         mask = tile(device, (1, 1, rows, p.context))  # its values cost nothing
@@ -122,108 +163,34 @@ def _tree_attention(device, p: SimpleNamespace) -> Row:
         speculating = cycles_of(device, tree(p.shape, guessing, (4, 3)))
     row = {"tree": cycles_of(device, shaped), "chain": cycles_of(device, chained), "stock": stock}
     row["decode"] = cycles_of(device, partial(flash_decode, q_one, k, v, at, chunk_size=CHUNK, program_config=one_head))
-    took = measurable(row | {"speculating": speculating})
-    return took | tree_columns(p, took)
+    return measurable(row | {"speculating": speculating})
 
 
-def tree_columns(p: SimpleNamespace, took: Row) -> Row:
-    """Return ratios of measured cycles, and the bytes that masks take in DRAM: two integers per node, or for the stock
-    op a bfloat16 for each query and position, in whole tiles."""
-    tree, decode = took["tree"], took["decode"]
-    return {
-        "of_stock": tree / took["stock"] if took["stock"] else None,
-        "of_decode": tree / decode,
-        "of_decodes": tree / decode / p.nodes,
-        "of_tree": took["speculating"] / tree if took["speculating"] else None,
-        "interval_bytes": 2 * 4 * p.nodes,
-        "mask_bytes": 2 * -(-p.heads * p.nodes // 32) * 32 * p.context,
-    }
-
-
-def _check_tree(p: SimpleNamespace) -> None:
-    if p.context % CHUNK or p.nodes >= p.context:
-        raise ValueError(
-            f"context must be a multiple of {CHUNK}, as the stock op wants it, and more than the nodes, got "
-            f"{p.context} and {p.nodes}"
-        )
-
-
-_TREES = ["nodes=4,16", "nodes=16 shape=skewed", "nodes=64", "context=1024 workers=1,4"]
-TREE_ATTENTION = Family(
-    about="tree attention against the stock op with a mask, and against plain decodes",
-    options={"context": 256, "nodes": 16, "shape": "balanced", "head_dim": 64, "heads": 4, "workers": 1},
-    choices={"shape": ("balanced", "skewed", "chain")},
-    points={
-        "default": _TREES,
-        "long": [
-            *(*_TREES, "context=1024,2048,4096 nodes=4,16,64", "context=1024,2048 nodes=4,16,64 shape=skewed"),
-            "context=2048 nodes=16,64 workers=8",
-        ],
-    },
-    chip=lambda point: Chip("4x3"),
-    measure=_tree_attention,
-    check=_check_tree,
-)
-
-
-def _tree_masses(device, p: SimpleNamespace) -> Row:
+def tree_masses(device, p: SimpleNamespace) -> Row:
     """One key/value head of Llama 3.1 8B: a tree with a guess of GUESS tokens at either end, without masses and with
     them."""
-    import torch
-
-    from perf.lib.tensors import intervals_of, parents_of, tile, words
-    from tt_kernels.tree_attention.op import ProgramConfig, speculative_tree_attention
-
     torch.manual_seed(0)
     q = tile(device, (1, 4, p.nodes, 128))
     k, v = (tile(device, (1, 1, p.context, 128), "bfloat8_b") for _ in range(2))
     prefix = words(device, [p.context - p.nodes])
     intervals = words(device, [intervals_of(parents_of("balanced", p.nodes))])
     masses = words(device, torch.zeros(1, 1, p.context // 32), "uint32")
-    config = ProgramConfig((4, 3), workers_per_head=p.workers, query_tiles=-(-4 * p.nodes // 32), key_chunk=CHUNK)
+    config = TreeConfig((4, 3), workers_per_head=p.workers, query_tiles=-(-4 * p.nodes // 32), key_chunk=CHUNK)
     launch = partial(speculative_tree_attention, q, k, v, prefix, intervals, chunk_size=GUESS, program_config=config)
     row = {"plain": cycles_of(device, launch), "masses": cycles_of(device, partial(launch, tile_masses=masses))}
     return measurable(row) | {"ratio": row["masses"] / row["plain"]}
 
 
-TREE_MASSES = Family(
-    about="what a tree that speculates pays for handing out the masses of its root",
-    options={"context": 1024, "nodes": 16, "workers": 1},
-    points={"default": ["workers=1,4"]},
-    chip=lambda point: Chip("4x3", room=True),
-    measure=_tree_masses,
-)
-
-# --- long contexts ---
-
-# By the cores that take part: the chip's grid, the key/value heads, the columns and rows of the pair's sender and
-# receiver, and the workers per head. An op alone has the sender's cores.
-LAYOUTS = {8: ("5x4", 1, ((5, 2), (5, 2)), 8), 64: ("8x8", 8, ((8, 7), (8, 1)), 6)}
-LONG_OPS = ("exact", "pair", "guess", "tree")
-OWN_ERRORS = "this project's"
-LONG_ERRORS = ("error", "worst_head", "norm_error", "bias", "largest")
-
-
-def _long_context(device, p: SimpleNamespace, cycles: bool = True) -> Row:
+def long_context(device, p: SimpleNamespace, cycles: bool = True) -> Row:
     """Llama 3.1 8B's attention of one user over caches of random normal numbers. What is averaged is of mean 0, so that
     errors are large beside it. References are in float64 on the caches as the device holds them. cycles: whether cores
     count them; a row without has the errors alone."""
-    import torch
-    import ttnn
-
-    from perf.lib.tensors import VirtualPair, errors_of, intervals_of, parents_of, tile, words
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
-    from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference
-    from tt_kernels.tree_attention.op import ProgramConfig as TreeConfig
-    from tt_kernels.tree_attention.op import tree_attention
-    from tt_kernels.tree_attention.reference import tree_attention_reference
-
     _, kv_heads, ranks, workers = LAYOUTS[p.cores]
     torch.manual_seed(p.context)
     caches = [tile(device, (1, kv_heads, p.context, 128), "bfloat8_b") for _ in range(2)]
     k, v = (ttnn.to_torch(cache) for cache in caches)
     row: Row = {"heads": 4 * kv_heads, "kv_heads": kv_heads, "workers": workers, "guess_sent": None}
-    row |= {"guess_error": None, "errors_by": OWN_ERRORS}
+    row |= {"guess_error": None, "errors_by": "this project's"}
     results: list[Any] = []
 
     def counted(launch):
@@ -264,29 +231,41 @@ def _long_context(device, p: SimpleNamespace, cycles: bool = True) -> Row:
     return row | {name: errors[name] for name in LONG_ERRORS}
 
 
-def _check_long(p: SimpleNamespace) -> None:
-    if not 2 * CHUNK < p.context <= MAX_CONTEXT or p.context % CHUNK:
-        raise ValueError(
-            f"context must be a multiple of {CHUNK} above {2 * CHUNK} and up to {MAX_CONTEXT}, got {p.context}"
-        )
+def long_context_errors(device, p: SimpleNamespace) -> Row:
+    """The errors of `long_context` alone, on a chip that counts no cycles."""
+    return long_context(device, p, cycles=False)
 
 
-def _of_exact(row: Row, earlier: Sequence[Row]) -> Row:
-    same = (r for r in earlier if r["op"] == "exact" and (r["cores"], r["context"]) == (row["cores"], row["context"]))
-    exact = next(same, None) if row["op"] == "pair" else None
-    return {"of_exact": row["cycles"] / exact["cycles"] if exact else None}
-
-
-LONG_CONTEXT = Family(
-    about="attention ops at long contexts: errors against float64, cycles, when the guess leaves",
-    options={"cores": 8, "context": 16384, "op": "exact"},
-    choices={"cores": tuple(LAYOUTS), "op": LONG_OPS},
-    points={"default": [f"context=16384,65536,131072 cores=8,64 op={','.join(LONG_OPS)}"]},
-    chip=lambda point: Chip(LAYOUTS[point.cores][0]),
-    measure=_long_context,
-    judge=partial(_long_context, cycles=False),
-    errors=(*LONG_ERRORS, "guess_error"),
-    check=_check_long,
-    complete=_of_exact,
-    apart=True,
-)
+def prefill_attention(device, p: SimpleNamespace) -> Row:
+    """A chunk's attention over a plain cache, as the model calls it, with a size of its own."""
+    torch.manual_seed(0)
+    cores, end = device.compute_with_storage_grid_size(), p.start + p.tokens
+    queries = tile(device, (1, p.heads, p.tokens, HEAD_DIM))
+    keys, values = (tile(device, (end // BLOCK, 1, BLOCK, HEAD_DIM), "bfloat8_b") for _ in range(2))
+    table = torch.arange(-(-end // BLOCK // 8) * 8)[None] % (end // BLOCK)
+    chunked = partial(
+        ttnn.transformer.chunked_scaled_dot_product_attention,
+        *(queries, keys, values, words(device, table)),
+        chunk_start_idx_tensor=words(device, [p.start]),
+        program_config=ttnn.SDPAProgramConfig(
+            compute_with_storage_grid_size=cores, q_chunk_size=p.size, k_chunk_size=p.size, exp_approx_mode=False
+        ),
+        compute_kernel_config=kernel_config("bfloat8_b"),
+    )
+    result, cycles = timed_once(device, chunked)
+    q, k, v = (
+        ttnn.to_torch(tensor).double().reshape(-1, rows, HEAD_DIM)
+        for tensor, rows in ((queries, p.tokens), (keys, end), (values, end))
+    )
+    visible = torch.arange(end) <= p.start + torch.arange(p.tokens)[:, None]
+    scores = (q @ k.mT / HEAD_DIM**0.5).masked_fill(~visible, float("-inf"))
+    pairs = p.heads * int(visible.sum())
+    busy = 2 * pairs * HEAD_DIM / TILE**3 * TILE_CYCLES[FIDELITY["bfloat8_b"]] / (cores.x * cores.y)
+    chunks = sum(-(-(p.start + last) // p.size) for last in range(p.size, p.tokens + 1, p.size))
+    read = 2 * p.heads * chunks * p.size * HEAD_DIM // TILE**2 * TILE_BYTES["bfloat8_b"]
+    return measurable({"cycles": cycles}) | {
+        "of_peak": busy / cycles,
+        "flops_per_cycle": 4 * pairs * HEAD_DIM / cycles / (cores.x * cores.y),
+        "of_dram_64": 64 * read / (cores.x * cores.y) / BYTES_PER_CYCLE / cycles,
+        "error": errors_of(ttnn.to_torch(result)[0], scores.softmax(-1) @ v)["error"],
+    }

@@ -24,17 +24,18 @@ class Family:
     options: of a point, with their defaults. choices: the values of those that have few.
     points: named lists of points, of which "default" is measured when none is asked for, each "OPTION=VALUE[,VALUE...]
     ..." as on the command line. chip: what a point is measured on.
-    measure: returns a point's rows, given the open device. judge: returns the row whose columns `errors` a chip without
-    cycles gives, None where there are none. check: raises ValueError where a point cannot be measured.
-    complete: returns columns that follow from earlier rows. apart: each point has a process of its own.
+    measure: "MODULE.FUNCTION" of this folder, which returns a point's rows, given the open device. judge: likewise, the
+    row whose columns `errors` a chip without cycles gives; None where there are none. check: raises ValueError where a
+    point cannot be measured.
+    complete: returns columns that follow from a row and earlier ones. apart: each point has a process of its own.
     """
 
     about: str
     options: Mapping[str, Any]
     points: Mapping[str, Sequence[str]]
     chip: Callable[[SimpleNamespace], Chip]
-    measure: Callable[[Any, SimpleNamespace], Row | list[Row]]
-    judge: Callable[[Any, SimpleNamespace], Row] | None = None
+    measure: str
+    judge: str | None = None
     errors: Sequence[str] = ()
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     check: Callable[[SimpleNamespace], Any] = lambda point: None

@@ -14,9 +14,13 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from perf.lib.chip import Chip
-from perf.ops.family import Family, Row
-from runtime_patches.simulated_n150.grids import parse_grid
+import torch
+import ttnn
+
+from perf.lib.tensors import sampling_inputs, tile
+from perf.ops.family import Row
+from runtime_patches.profiling.cycles import measure
+from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
 
 LOGIT_BYTES, PIECE_BYTES = 2, 32
 
@@ -38,25 +42,19 @@ class Ledger:
         self.peak = max(self.peak, self._allocated() - self._start)
 
     def _allocated(self) -> int:
-        import ttnn
-
         view = ttnn.get_memory_view(self.device, ttnn.BufferType.DRAM)
         return int(view.total_bytes_allocated_per_bank) * int(view.num_banks)
 
 
 def _tensor_bytes(tensor) -> int:
-    import ttnn
-
     if not isinstance(tensor, ttnn.Tensor):
         return 0
     return math.prod(tensor.padded_shape) * (2 if tensor.dtype == ttnn.bfloat16 else 4)
 
 
-def _measure(device, p: SimpleNamespace) -> Row:
+def verification(device, p: SimpleNamespace) -> Row:
     """Return by way its cycles (of the slowest core, summed over its programs), the bytes that it moves between DRAM
     and cores, and the most that it allocates beside its inputs."""
-    from runtime_patches.profiling.cycles import measure
-
     found: Row = {}
     for name, run, moved in _ways(device, p):
         ledger = Ledger(device)
@@ -78,11 +76,6 @@ def _measure(device, p: SimpleNamespace) -> Row:
 
 def _ways(device, p: SimpleNamespace) -> Iterator[tuple[str, Any, int | None]]:
     """Yield of each way its name, a function of a Ledger, and the bytes it moves, None where the ledger counts."""
-    import torch
-
-    from perf.lib.tensors import sampling_inputs
-    from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
-
     generator = torch.Generator().manual_seed(0)
     target = (2 * torch.randn(p.users, p.drafted + 1, p.vocab, generator=generator)).bfloat16()
     tokens = torch.randint(0, p.vocab, (p.users, p.drafted + 1), generator=generator)
@@ -101,11 +94,6 @@ def _ways(device, p: SimpleNamespace) -> Iterator[tuple[str, Any, int | None]]:
 
 
 def _stock(device, tokens, logits):
-    import torch
-    import ttnn
-
-    from perf.lib.tensors import tile
-
     users, nodes = tokens.shape
     p_logits, q_logits = (tile(device, logits) for _ in range(2))
     following = tokens.roll(-1, 1).unsqueeze(-1).to(torch.int32)
@@ -139,14 +127,3 @@ def bytes_moved(users: int, drafted: int, vocab: int) -> dict[str, int]:
         "host": 2 * (drafted + 1) * row,
     }
     return {name: users * count for name, count in one_user.items()}
-
-
-SAMPLING = Family(
-    about="verification of drafted tokens against stock ops, cycles and bytes; cores: per user, 0 as the op chooses",
-    options={"users": 1, "drafted": 4, "vocab": 2048, "cores": 0, "ways": "all", "grid": "1x1"},
-    choices={"ways": ("all", "own")},
-    points={"default": [""]},
-    check=lambda point: parse_grid(point.grid),
-    chip=lambda point: Chip(point.grid, gated=True),
-    measure=_measure,
-)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bench of the compute gate and the exchange (SGDC: static graph, dynamic concurrency).
+"""The bench of the compute gate and the exchange (SGDC: static graph, dynamic concurrency), a function for each part.
 
 - gate: a skipped program against the same program run, with and without what the firmware spends on any launch, and
   setting the gate from a priority, with and without the outcome log, and opening it again;
@@ -14,15 +14,19 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import product
-from pathlib import Path
 from types import SimpleNamespace
 
-from perf.lib.chip import Chip, cycles_of
-from perf.ops.family import Family, Row
+import ttnn
 
-KERNELS = Path(__file__).parent / "kernels"
-KERNEL_CYCLES = 10_000  # what a skipped program is held against
-DEPTH = 1024  # of the reference op, which takes about KERNEL_CYCLES with it
+from perf.lib.chip import cycles_of
+from perf.lib.tensors import tile, words
+from perf.lib.virtual_pair import CorePair, CorePairExchange
+from perf.ops.family import Row
+from runtime_patches.profiling.cycles import measure
+from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED, priority_row
+from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate, set_compute_gate
+
+DEPTH = 1024  # of the reference op, which takes about 10,000 cycles with it
 EXCHANGE_TILES, EXCHANGE_ROWS = (2, 8, 32, 128), (1, 32)  # rows of a tile in use: of one user, of all
 
 
@@ -32,9 +36,6 @@ def measure_gate(device, depth: int = DEPTH) -> dict[str, Row]:
     Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the longest of
     its kernels.
     """
-    from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
-    from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate, set_compute_gate
-
     closed, opened = _priority(device, YIELDED), _priority(device, HOLDS_EXACT)
     log = OutcomeLog(device, layers=1, users=1)
     op = _reference_op(device, depth)
@@ -60,42 +61,23 @@ def _reference_op(device, depth: int):
     It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul wait for
     each other, so that the spans of a larger one would hold the host's pace.
     """
-    import ttnn
-
-    from perf.lib.tensors import tile
-
     a, b, out = (tile(device, shape) for shape in ((32, depth), (depth, 32), (32, 32)))
     return lambda: ttnn.matmul(a, b, optional_output_tensor=out)
 
 
 def _priority(device, value: int):
-    from perf.lib.tensors import words
-    from tt_kernels.common.priority import priority_row
-
     return words(device, priority_row(value), "uint32")
 
 
 def _spans(device, program) -> Row:
-    from runtime_patches.profiling.cycles import measure
-
     core = measure(device, program)[0, 0]
     assert core.program is not None
     return {"program": core.program.cycles, "kernel": max(span.cycles for span in core.kernels().values())}
 
 
-def _stock(device) -> list[Row]:
-    op = _reference_op(device, DEPTH)
-    op()
-    return [{"part": "gate", "name": "op, run from stock stubs", **_spans(device, op)}]
-
-
 def measure_exchange(device, tiles=EXCHANGE_TILES) -> list[Row]:
     """Return {"tiles", "rows", "cycles"} of each size: from when both ranks start until both are done, without the
     launch, bfloat16, DRAM."""
-    from perf.lib.tensors import tile
-    from perf.lib.virtual_pair import CorePair, CorePairExchange
-    from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS
-
     exchange = CorePairExchange(CorePair(device), users=1)
     priorities = [_priority(device, HOLDS_EXACT), _priority(device, HOLDS_GUESS)]
     found = []
@@ -107,22 +89,12 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> list[Row]:
     return found
 
 
-def _gate(device) -> list[Row]:
-    return [{"name": name, **spans} for name, spans in measure_gate(device).items()]
-
-
-PARTS = {"stock": _stock, "gate": _gate, "exchange": measure_exchange}
-
-
-def _measure(device, p: SimpleNamespace) -> list[Row]:
-    return PARTS[p.part](device)
-
-
-SGDC = Family(
-    about="the compute gate and the exchange",
-    options={"part": "gate"},
-    choices={"part": tuple(PARTS)},
-    points={"default": ["part=stock,gate,exchange"]},
-    chip=lambda point: Chip("4x2", gated=point.part != "stock"),
-    measure=_measure,
-)
+def part(device, p: SimpleNamespace) -> list[Row]:
+    """The rows of a part."""
+    if p.part == "exchange":
+        return measure_exchange(device)
+    if p.part == "gate":
+        return [{"name": name, **spans} for name, spans in measure_gate(device).items()]
+    op = _reference_op(device, DEPTH)
+    op()
+    return [{"part": "gate", "name": "op, run from stock stubs", **_spans(device, op)}]

@@ -28,8 +28,8 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import add_write_option, new_file, write
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Kept, markdown
-from perf.ops.__main__ import FAMILIES
 from perf.ops.__main__ import run as run_op
+from perf.ops.families import FAMILIES
 from perf.step.figures import Row, Step, both_levels, plot, rows, whole_rows
 from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, known_weights, part_of
 from runtime_patches.board.command_line import OneLineParser

@@ -4,21 +4,18 @@
 
 import json
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from perf import docs
 from perf.lib.chip import Chip
-from perf.lib.data_file import FOLDER
+from perf.lib.data_file import FOLDER, ROOT
 from perf.lib.tensors import TREES, errors_of, intervals_of, parents_of
 from perf.ops import __main__ as bench
 from perf.ops.__main__ import FAMILIES, main, run
-from perf.ops.attention import tree_columns
+from perf.ops.families import guess_name, tree_columns
 from perf.ops.family import measurable
-from perf.ops.flash_decode import guess_name
-from perf.ops.sgdc import KERNEL_CYCLES, measure_exchange, measure_gate
 from runtime_patches import sgdc
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 from runtime_patches.simulated_n150.library import version
@@ -30,7 +27,9 @@ def test_lists_of_points_are_whole_and_can_be_measured():
     for family in FAMILIES.values():
         for of in family.points:
             assert all(set(point) == set(family.options) for point in family.named(of))
-    guesses = [guess_name(SimpleNamespace(**point)) for point in FAMILIES["flash_decode"].named("chosen")]
+        module, function = family.measure.split(".")
+        assert f"\ndef {function}(" in (ROOT / f"perf/ops/{module}.py").read_text()
+    guesses = [guess_name(point) for point in FAMILIES["flash_decode"].named("chosen")]
     assert guesses == ["128+"] * 2 + [f"32 + {tiles} x 32 + 128+" for tiles in (61, 61, 123, 246)]
 
 
@@ -59,8 +58,8 @@ def test_rows_have_ratios_and_bytes_of_masks():
         ({"context": 256, "nodes": 64, "workers": 4}, (640, 600, None, 100, None)),
     ):
         cycles = dict(zip(("tree", "chain", "stock", "decode", "speculating"), took, strict=True))
-        whole = shape | point
-        rows.append(whole | cycles | tree_columns(SimpleNamespace(**whole), cycles))
+        whole = shape | point | cycles
+        rows.append(whole | tree_columns(whole))
     assert (rows[0]["of_stock"], rows[0]["of_decode"], rows[0]["of_decodes"]) == (0.75, 2, 0.125)
     assert (rows[0]["interval_bytes"], rows[0]["mask_bytes"], rows[1]["mask_bytes"]) == (128, 262144, 131072)
     assert rows[0]["of_tree"] == 1.1 and rows[1]["of_stock"] is None
@@ -88,6 +87,8 @@ def test_errors_are_of_the_norm_of_the_worst_row_and_along_the_reference():
 
 
 def gate_body(device):
+    from perf.ops.sgdc import measure_exchange, measure_gate
+
     return measure_gate(device, depth=64), measure_exchange(device, tiles=(1, 16))
 
 
@@ -96,7 +97,7 @@ def test_a_skipped_kernel_costs_next_to_nothing(sim_device):
     overlays = {**sgdc.overlays(), **cycle_overlays()}
     gate, exchange = sim_device("2x1", overlays=overlays, variables=CYCLE_VARIABLES).run(gate_body)
     ran, skipped = gate["op, run"], gate["op, skipped"]
-    assert 0 < skipped["kernel"] < 0.005 * KERNEL_CYCLES
+    assert 0 < skipped["kernel"] < 50
     assert ran["kernel"] > 50 * skipped["kernel"]
     assert skipped["program"] < ran["program"] - ran["kernel"] + 100, "a skip costs no more than any launch"
     assert gate["open gate"]["kernel"] < gate["set gate"]["kernel"] < gate["set gate and log"]["kernel"]

@@ -1,0 +1,342 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ops that benches measure, with their points; the functions that measure one are in the modules beside.
+
+Nothing here needs a device, so that a command refuses options and prints its help at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from models.llama31_8b.tt.mesh import TILE
+from perf.lib.chip import Chip
+from perf.ops.family import Family, Row
+from perf.projection.published import read_rows
+from perf.sweep.configurations import Configuration
+from perf.sweep.paper import CSV, cycles_of
+from perf.sweep.table import read
+from runtime_patches.simulated_n150.grids import parse_grid
+
+MAX_CONTEXT = 131072  # Llama 3.1's
+CHUNK, NODES, GUESS = 128, 16, 128
+
+
+def guess_name(row: Row) -> str:
+    """Return the tokens of a guess: of a chunk, or first + last; + where the tail is whole, and selected tiles."""
+    sizes = f"{row['first'] or row['chunk_size']} + {row['last']}" if row["last"] else f"{row['chunk_size']}"
+    if row["tiles"]:
+        sizes = f"{row['first']} + {row['tiles']} x 32 + {row['last']}"
+    return sizes + ("+" if row["whole_tail"] else "")
+
+
+_SIZES = [
+    *("context=128,256,384 chunk_size=32", "context=512 chunk_size=64", "context=1024 chunk_size=128"),
+    "context=1024 chunk_size=32 workers=7",
+]
+_ENDS = "chunk_size=128 whole_tail=True head_dim=128 workers=7"
+_CHOSEN = "chunk_size=128 whole_tail=True first=32 last=128 head_dim=128 workers=8 dtype=bfloat8_b"
+
+
+def _check_tree(p: SimpleNamespace) -> None:
+    if p.context % CHUNK or p.nodes >= p.context:
+        raise ValueError(
+            f"context must be a multiple of {CHUNK}, as the stock op wants it, and more than the nodes, got "
+            f"{p.context} and {p.nodes}"
+        )
+
+
+def tree_columns(row: Row, _: Sequence[Row] = ()) -> Row:
+    """Return ratios of measured cycles, and the bytes that masks take in DRAM: two integers per node, or for the stock
+    op a bfloat16 for each query and position, in whole tiles."""
+    tree, of_decode = row["tree"], row["tree"] / row["decode"]
+    return {
+        "of_stock": tree / row["stock"] if row["stock"] else None,
+        "of_decode": of_decode,
+        "of_decodes": of_decode / row["nodes"],
+        "of_tree": row["speculating"] / tree if row["speculating"] else None,
+        "interval_bytes": 2 * 4 * row["nodes"],
+        "mask_bytes": 2 * -(-row["heads"] * row["nodes"] // 32) * 32 * row["context"],
+    }
+
+
+_TREES = ["nodes=4,16", "nodes=16 shape=skewed", "nodes=64", "context=1024 workers=1,4"]
+
+# By the cores that take part: the chip's grid, the key/value heads, the columns and rows of the pair's sender and
+# receiver, and the workers per head. An op alone has the sender's cores.
+LAYOUTS = {8: ("5x4", 1, ((5, 2), (5, 2)), 8), 64: ("8x8", 8, ((8, 7), (8, 1)), 6)}
+LONG_OPS = ("exact", "pair", "guess", "tree")
+LONG_ERRORS = ("error", "worst_head", "norm_error", "bias", "largest")
+
+
+def _check_long(p: SimpleNamespace) -> None:
+    if not 2 * CHUNK < p.context <= MAX_CONTEXT or p.context % CHUNK:
+        raise ValueError(
+            f"context must be a multiple of {CHUNK} above {2 * CHUNK} and up to {MAX_CONTEXT}, got {p.context}"
+        )
+
+
+def _of_exact(row: Row, earlier: Sequence[Row]) -> Row:
+    same = (r for r in earlier if r["op"] == "exact" and (r["cores"], r["context"]) == (row["cores"], row["context"]))
+    exact = next(same, None) if row["op"] == "pair" else None
+    return {"of_exact": row["cycles"] / exact["cycles"] if exact else None}
+
+
+SIDE = 8  # columns and rows of the report's cores
+
+
+def published_gemm(p: SimpleNamespace) -> dict[str, Any]:
+    """Return the report's row of a product. Raises ValueError where it has none."""
+    for row in read_rows("published_gemm.csv"):
+        if (row["size"], row["dtype"], row["fidelity"]) == (p.size, p.dtype, p.fidelity):
+            return row
+    raise ValueError(f"the GEMM report has no product of size {p.size} in {p.dtype} at {p.fidelity}")
+
+
+BLOCK = 128  # positions of a cache's block
+# By program, whether the cores of a row share rows and those of a column columns; else all share all rows.
+PROGRAMS = {"banked_product": False, "minimal_matmul": True, "multicast": True, "copied": True, "interleaved": False}
+
+
+def _check_product(p: SimpleNamespace) -> None:
+    for name in ("rows", "inputs", "outputs"):
+        if getattr(p, name) % TILE or getattr(p, name) < 2 * TILE:
+            raise ValueError(f"{name} must be a multiple of {TILE} above {TILE}, got {getattr(p, name)}")
+
+
+def _of_minimal(row: Row, earlier: Sequence[Row]) -> Row:
+    """Hold a product against that of minimal_matmul of the same rows and weight on a whole chip."""
+    alike = ("chip_rows", "inputs", "chip_outputs", "dtype")
+    same = [r for r in earlier if all(r[name] == row[name] for name in alike)]
+    stock = next((r["cycles"] for r in same if r["program"] == "minimal_matmul"), None)
+    return {"of_minimal": row["cycles"] / stock if stock else None}
+
+
+def _check_attention(p: SimpleNamespace) -> None:
+    for name in ("tokens", "start"):
+        if getattr(p, name) % max(p.size, BLOCK):
+            raise ValueError(f"{name} must be a multiple of size {p.size} and of {BLOCK}, got {getattr(p, name)}")
+
+
+def _check_parts(p: SimpleNamespace) -> None:
+    if p.rows not in range(TILE, BLOCK + 1, TILE):
+        raise ValueError(f"rows must be a multiple of {TILE} up to {BLOCK}, got {p.rows}")
+
+
+def _of_collectives(row: Row, _: Sequence[Row]) -> Row:
+    """Return what the sweep of stock ops has in the op's place (perf/data/paper_cycles.csv), None where it has
+    nothing."""
+    took, found = cycles_of(read(CSV)), Row()
+    for op in ("reduce_scatter", "all_gather"):
+        stock = Configuration.make("collective", op=op, mesh=f"1x{row['chips']}", columns=row["columns"])
+        found[op] = took.get(stock.name)
+    both = None if None in found.values() else sum(found.values())
+    return found | {"stock": both, "of_stock": both and row["cycles"] / both}
+
+
+HEADS = "heads"  # wo from attention's result on: stock ops join its heads before
+
+FAMILIES: dict[str, Family] = {
+    "flash_decode": Family(
+        about="what speculation costs the flash decode kernel, one head on a virtual pair",
+        options={
+            **{"context": 128, "chunk_size": 32, "head_dim": 64, "heads": 4, "workers": 1, "last": 0},
+            **{"whole_tail": False, "first": 0, "tiles": 0, "masses": False, "dtype": "bfloat16"},
+        },
+        choices={"dtype": ("bfloat16", "bfloat8_b")},
+        points={
+            "default": _SIZES,
+            # Of a key/value head of Llama 3.1 8B; at 64K tokens with 3, 6 and 12 % of its tiles.
+            "chosen": [
+                *(f"context=1024,8192 {_ENDS}", f"context=16384 {_CHOSEN} tiles=61"),
+                f"context=65536 {_CHOSEN} tiles=61,123,246",
+            ],
+            # What the sender pays for handing out the weights of its tiles.
+            "weights": [
+                f"context=1024,2048,4096,8192 {_ENDS} masses=False,True",
+                "context=1024 chunk_size=128 whole_tail=True head_dim=128 masses=False,True",
+            ],
+            "long": [
+                *_SIZES,
+                *("context=256,768 chunk_size=64", "context=512 chunk_size=64 head_dim=128"),
+                *("context=512,1024 chunk_size=64 workers=2", "context=1024 chunk_size=32 workers=2,4"),
+                *("context=256,2048 chunk_size=32 workers=7", "context=1024,5120 chunk_size=128 workers=7"),
+                "context=2048 chunk_size=128 workers=2,3,7",
+                *(f"context=65536 {_CHOSEN} tiles=0", f"context=65536 {_CHOSEN} tiles=123 masses=True"),
+            ],
+        },
+        chip=lambda point: Chip("5x4"),
+        measure="attention.flash_decode_pair",
+        complete=lambda row, _: {"guess_range": guess_name(row), "chunks": -(-row["context"] // row["chunk_size"])},
+    ),
+    "tile_selection": Family(
+        about="the choice of the tiles that the next guesses read, all layers of a step",
+        options={"context": 65536, "layers": 4, "masses": "octaves", "budget": 0.98},
+        points={"default": ["context=8192,65536 masses=octaves,even"]},
+        chip=lambda point: Chip("2x1"),
+        measure="attention.tile_selection",
+    ),
+    "paged_cache": Family(
+        about="what a page table costs attention",
+        options={"op": "decode", "context": 1024, "block": 64, "workers": 7},
+        choices={"op": ("decode", "tree")},
+        points={"default": ["context=1024,4096 block=32,64,128", "workers=1", "op=tree context=1024,4096"]},
+        chip=lambda point: Chip("4x2"),
+        measure="attention.paged_cache",
+    ),
+    "tree_attention": Family(
+        about="tree attention against the stock op with a mask, and against plain decodes",
+        options={"context": 256, "nodes": 16, "shape": "balanced", "head_dim": 64, "heads": 4, "workers": 1},
+        choices={"shape": ("balanced", "skewed", "chain")},
+        points={
+            "default": _TREES,
+            "long": [
+                *(*_TREES, "context=1024,2048,4096 nodes=4,16,64", "context=1024,2048 nodes=4,16,64 shape=skewed"),
+                "context=2048 nodes=16,64 workers=8",
+            ],
+        },
+        chip=lambda point: Chip("4x3"),
+        measure="attention.tree_and_stock",
+        check=_check_tree,
+        complete=tree_columns,
+    ),
+    "tree_masses": Family(
+        about="what a tree that speculates pays for handing out the masses of its root",
+        options={"context": 1024, "nodes": 16, "workers": 1},
+        points={"default": ["workers=1,4"]},
+        chip=lambda point: Chip("4x3", room=True),
+        measure="attention.tree_masses",
+    ),
+    "long_context": Family(
+        about="attention ops at long contexts: errors against float64, cycles, when the guess leaves",
+        options={"cores": 8, "context": 16384, "op": "exact"},
+        choices={"cores": tuple(LAYOUTS), "op": LONG_OPS},
+        points={"default": [f"context=16384,65536,131072 cores=8,64 op={','.join(LONG_OPS)}"]},
+        chip=lambda point: Chip(LAYOUTS[point.cores][0]),
+        measure="attention.long_context",
+        judge="attention.long_context_errors",
+        errors=(*LONG_ERRORS, "guess_error"),
+        check=_check_long,
+        complete=_of_exact,
+        apart=True,
+    ),
+    "sampling": Family(
+        about="verifying drafted tokens against stock ops, cycles and bytes; cores: per user, 0 as the op chooses",
+        options={"users": 1, "drafted": 4, "vocab": 2048, "cores": 0, "ways": "all", "grid": "1x1"},
+        choices={"ways": ("all", "own")},
+        points={"default": [""]},
+        check=lambda point: parse_grid(point.grid),
+        chip=lambda point: Chip(point.grid, gated=True),
+        measure="sampling.verification",
+    ),
+    "sgdc": Family(
+        about="the compute gate and the exchange",
+        options={"part": "gate"},
+        choices={"part": ("stock", "gate", "exchange")},
+        points={"default": ["part=stock,gate,exchange"]},
+        chip=lambda point: Chip("4x2", gated=point.part != "stock"),
+        measure="sgdc.part",
+    ),
+    "gemm": Family(
+        about="the matrix unit: products of tt-metal's GEMM report beside its figures of boards",
+        options={"size": 1024, "dtype": "bfloat16", "fidelity": "HiFi2"},
+        choices={"size": (1024, 2048)},
+        points={
+            "default": [
+                *("size=1024 dtype=bfloat16 fidelity=HiFi2,HiFi4", "size=1024 dtype=bfloat8_b fidelity=HiFi2,LoFi"),
+                *("size=1024 dtype=bfloat4_b fidelity=LoFi", "size=2048 dtype=bfloat8_b fidelity=HiFi2"),
+            ]
+        },
+        chip=lambda point: Chip(f"{SIDE}x1", timed=True),
+        measure="products.gemm",
+        check=published_gemm,
+        apart=True,
+    ),
+    # Parts of Llama 3.1 8B's products over some of the inner dimension. Four by four cores have half of a chip's rows
+    # and of its columns where cores of a row share rows; where all cores share all rows, a quarter of the columns.
+    "prefill_product": Family(
+        about="a prefill's products by program: our own, stock ones over the same weight, ttnn's choice over another",
+        options={
+            **{"rows": 256, "inputs": 512, "outputs": 3072, "dtype": "bfloat8_b", "cores": "4x4"},
+            "program": "minimal_matmul",
+        },
+        choices={"dtype": ("bfloat8_b", "bfloat4_b"), "program": tuple(PROGRAMS), "cores": ("4x4", "8x8")},
+        points={
+            "default": [
+                "rows=64 program=minimal_matmul,multicast",
+                "rows=128 outputs=1536 program=banked_product,interleaved",
+                "rows=128 inputs=1024 outputs=1536 program=banked_product",
+                "rows=128 inputs=512,1024 outputs=512 program=banked_product",
+                "rows=128 outputs=3584 dtype=bfloat4_b program=banked_product",
+                "rows=256 program=minimal_matmul,multicast,copied",
+                "rows=512 outputs=1536 program=banked_product",
+                "rows=512,1024 program=minimal_matmul",
+                "rows=512 outputs=7168 dtype=bfloat4_b program=minimal_matmul",
+            ]
+        },
+        chip=lambda point: Chip(point.cores, timed=True),
+        measure="products.prefill_product",
+        check=_check_product,
+        complete=_of_minimal,
+        apart=True,
+    ),
+    "prefill_attention": Family(
+        about="a prefill chunk's attention by the queries and keys that a core takes at once",
+        options={"tokens": 256, "start": 0, "size": 256, "heads": 1, "cores": "1x1"},
+        choices={"size": (32, 64, 128, 256), "cores": ("1x1", "2x2")},
+        points={"default": ["start=0,1024 size=128,256"]},
+        chip=lambda point: Chip(point.cores, timed=True),
+        measure="attention.prefill_attention",
+        check=_check_attention,
+        apart=True,
+    ),
+    "prefill_parts": Family(
+        about="a layer's ops in a prefill besides products and attention",
+        options={"rows": TILE, "cores": "1x1"},
+        choices={"cores": ("1x1", "2x2")},
+        points={"default": ["rows=32,64"]},
+        chip=lambda point: Chip(point.cores, timed=True),
+        measure="rows.prefill_parts",
+        check=_check_parts,
+        apart=True,
+    ),
+    "all_reduce": Family(
+        about="the sum of a TP group's rows on each of its chips, with residual and norm, against stock ops",
+        options={"chips": 2, "users": 1, "columns": 4096},
+        choices={"chips": (2, 4, 8)},
+        points={"default": ["chips=2,4,8"]},
+        chip=lambda point: Chip("4x3", mesh=(1, point.chips), timed=True),
+        measure="rows.all_reduce",
+        complete=_of_collectives,
+    ),
+    "decode_product": Family(
+        about="a decode step's products of weights in the DRAM banks, against the stock program",
+        options={"tp": 8, "product": "qkv", "users": 1},
+        choices={"tp": (1, 2, 4, 8), "product": ("qkv", "wo", "gate_up", "down", HEADS)},
+        points={
+            "default": ["product=qkv,wo,gate_up,down", "product=qkv users=8,16", "product=heads users=1,4,8"],
+            "long": ["tp=4 product=qkv,wo,gate_up,down"],
+        },
+        chip=lambda point: Chip("8x8", timed=True),
+        measure="products.banked_decode_product",
+        apart=True,
+    ),
+    "gated_product": Family(
+        about="silu(gate) * up of a decode step on the rows that hold users, against the stock op on all",
+        options={"tp": 1, "users": 1},
+        choices={"tp": (1, 2, 4, 8)},
+        points={"default": ["tp=8 users=1,8,32"], "long": ["tp=8 users=1,8,32", "tp=1,2"]},
+        chip=lambda point: Chip("8x8" if point.tp == 1 else "8x7", timed=True),  # the cores that hold shards
+        measure="rows.silu_and_product",
+    ),
+    "rotated_heads": Family(
+        about="heads of a decode step split, rotated and cached by one op, against four stock ops",
+        options={"tp": 1, "users": 1},
+        choices={"tp": (1, 2, 4, 8)},
+        points={"default": ["tp=1,8"]},
+        chip=lambda point: Chip("8x6", timed=True),  # a core for each head of a whole layer
+        measure="rows.heads_into_cache",
+    ),
+}
