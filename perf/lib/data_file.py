@@ -58,24 +58,26 @@ def write(
 
     argv: the command's arguments, None for the process's own. Raises ValueError outside a git checkout.
     """
-    arguments = without_outputs(sys.argv[1:] if argv is None else argv)
+    arguments = recorded(sys.argv[1:] if argv is None else argv)
     save(path, shlex.join([*parser.prog.split(), *arguments]), rows, **facts)
 
 
 class Questions:
-    """A command of several questions, each with options of its own; an answer is rows to write and text to print."""
+    """A command of several questions, each with options of its own; an answer is rows to write and text to print. It
+    may set `options.facts`, which hold for all rows."""
 
-    def __init__(self, prog: str, text: str | None) -> None:
+    def __init__(self, prog: str, text: str | None, metavar: str = "QUESTION") -> None:
         self.parser = OneLineParser(prog=prog, description=text, allow_abbrev=False)
-        self._questions = self.parser.add_subparsers(dest="question", required=True, metavar="QUESTION")
+        self._questions = self.parser.add_subparsers(dest="question", required=True, metavar=metavar)
 
     def add(
-        self, name: str, answer: Callable[[argparse.Namespace], tuple[list[Row], str]], text: str
+        self, name: str, answer: Callable[[argparse.Namespace], tuple[list[Row], str]], text: str, write: bool = True
     ) -> argparse.ArgumentParser:
-        """Add a question; return the parser that takes its options."""
+        """Add a question; return the parser that takes its options. write: takes --write."""
         question = self._questions.add_parser(name, help=text, description=text, allow_abbrev=False)
-        question.set_defaults(answer=answer)
-        add_write_option(question)
+        question.set_defaults(answer=answer, write=None, facts={})
+        if write:
+            add_write_option(question)
         return question
 
     def run(self, argv: Sequence[str] | None, errors: tuple[type[Exception], ...]) -> int:
@@ -85,7 +87,7 @@ class Questions:
         def answer() -> int:
             rows, text = options.answer(options)
             if options.write:
-                write(options.write, self.parser, argv, rows)
+                write(options.write, self.parser, argv, rows, **options.facts)
             print(text)
             return 0
 
@@ -109,12 +111,12 @@ def write_rows(path: Path, facts: Mapping[str, Any], rows: Iterable[Mapping[str,
     path.write_text("{\n" + ",\n".join([*shown, f' "rows": [\n{table}\n ]']) + "\n}\n", encoding="utf-8")
 
 
-def without_outputs(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without the options OUTPUTS and their files."""
+def recorded(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments without the options OUTPUTS and their files, and of a simulator's path the last part."""
     kept: list[str] = []
     for before, argument in zip([None, *arguments], arguments, strict=False):
         if before not in OUTPUTS and argument.split("=")[0] not in OUTPUTS:
-            kept.append(argument)
+            kept.append(Path(argument).name if before == "--simulator" else argument)
     return kept
 
 

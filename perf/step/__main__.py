@@ -13,9 +13,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perf.lib.data_file import Questions
 from perf.lib.measuring_process import answered
 from perf.step import layer, pair, values
-from runtime_patches.board.command_line import OneLineParser, run_command
 
 STEPS = {"pair": pair, "layer": layer, "values": values}
 
@@ -25,15 +25,14 @@ def _work(work: str, asked: Mapping[str, Any]) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the named bench; end with 2 for another name."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = OneLineParser(prog="python -m perf.step", description=(__doc__ or "").splitlines()[0])
-    told = " ".join(f"{name}: {(step.__doc__ or '').splitlines()[0]}" for name, step in STEPS.items())
-    parser.add_argument("step", choices=STEPS, help=told)
-    chosen = parser.parse_args(arguments[:1]).step
+    """Return 0; 2 with one line for what makes no sense or no chip holds, before any work."""
+    questions = Questions("python -m perf.step", (__doc__ or "").splitlines()[0], "STEP")
+    pair.add_options(questions.add("pair", pair.answer, (pair.__doc__ or "").splitlines()[0]))
+    layer.add_options(questions.add("layer", layer.answer, (layer.__doc__ or "").splitlines()[0], write=False))
+    values.add_options(questions.add("values", values.answer, (values.__doc__ or "").splitlines()[0]))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return STEPS[chosen].main(arguments[1:])
+    return questions.run(argv, (ValueError,))
 
 
 if __name__ == "__main__":
-    sys.exit(0 if answered(_work) else run_command("python -m perf.step", main))
+    sys.exit(0 if answered(_work) else main())

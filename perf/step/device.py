@@ -23,6 +23,7 @@ from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from perf.lib.chip import replayed, simulated_timer
 from perf.lib.launch_labels import Labels
+from perf.lib.tables import Kept
 from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, known_weights
 from runtime_patches.profiling.timeline import ProgramSpan
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
@@ -93,39 +94,21 @@ def fill(model: TtLlama, seed: int = SEED) -> None:
         ttnn.copy_host_to_device_tensor(host, tensor)
 
 
-def measure_pair(
-    mesh,
-    shape: Shape,
-    rates: Sequence[float],
-    done: Collection[str] = (),
-    note: Callable[[str, dict], None] = lambda name, step: None,
-) -> dict[str, dict]:
-    """Measure steps of a few layers: with exact attention on one row alone, and with speculation at each forced hit
-    rate. On a mesh of one row: the step with exact attention and tensor parallelism.
+def measure_pair(mesh, shape: Shape, rates: Sequence[float], kept: Kept) -> None:
+    """Measure the steps of a few layers that `kept` lacks, and add each as soon as it is measured: with exact attention
+    on one row alone, and with speculation at each forced hit rate. On a mesh of one row: the step with exact attention
+    and tensor parallelism.
 
-    Args:
-        done: names of steps that are not measured again.
-        note: called with each step as soon as it is measured.
-
-    Returns:
-        Steps by name: "exact", "0.5" ...; a step is {"chips": per chip a list of {"name", "layer", "start", "end"}, in
-        cycles from the step's first program, "hits": per layer 1 or 0, as the chips decided}.
-
-    Raises:
-        RuntimeError: when the chips' outcomes are not the forced ones.
+    kept: steps by name: "exact", "0.5" ...; a step is {"chips": per chip a list of {"name", "layer", "start", "end"},
+    in cycles from the step's first program, "hits": per layer 1 or 0, as the chips decided}. Raises RuntimeError when
+    the chips' outcomes are not the forced ones.
     """
     pair = _Pair(mesh, shape)
-    found: dict[str, dict] = {}
-
-    def add(name: str, step: dict) -> None:
-        found[name] = step
-        note(name, step)
-
-    if EXACT not in done:
-        add(EXACT, pair.exact_step())
+    if EXACT not in kept.steps:
+        kept.add(EXACT, pair.exact_step())
     if pair.speculation is None:
-        return found
-    wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in done}
+        return
+    wanted = {f"{rate:g}": rate for rate in rates if f"{rate:g}" not in kept.steps}
     if wanted:
         pair.compile_speculation()
     for name, rate in wanted.items():
@@ -135,8 +118,7 @@ def measure_pair(
         step = pair.speculative_step()
         if step["hits"] != [int(hit) for hit in pair.speculation.hits]:
             raise RuntimeError(f"forced hits {pair.speculation.hits}, the chips decided {step['hits']}")
-        add(name, step)
-    return found
+        kept.add(name, step)
 
 
 class _Pair:

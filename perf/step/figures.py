@@ -211,11 +211,6 @@ def both_levels(
     return found
 
 
-def title(name: str) -> str:
-    """Return what a step is called where it is shown."""
-    return "exact attention" if name == EXACT else f"{float(name):.0%} hits"
-
-
 def plot(steps: Mapping[str, Step], path: Path) -> None:
     """Draw each step as two bars of programs in time, like the paper's figure 6."""
     import matplotlib
@@ -235,8 +230,8 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
             axis.broken_barh(bars, place, facecolors=faces, edgecolor="white", linewidth=0.2)
         axis.set_yticks(range(len(step["chips"])), [f"chip {chip}" for chip in range(len(step["chips"]))])
         axis.invert_yaxis()
-        alone = " on one chip alone" if name == EXACT else ""
-        axis.set_title(title(name) + alone, fontsize=9, loc="left")
+        title = "exact attention on one chip alone" if name == EXACT else f"{float(name):.0%} hits"
+        axis.set_title(title, fontsize=9, loc="left")
     axes[-1, 0].set_xlabel("cycles of the simulated chips")
     handles = [Patch(color=colour, label=label) for label, colour in colours.items()]
     figure.legend(handles=handles, loc="upper right", ncols=len(colours), fontsize=8)

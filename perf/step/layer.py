@@ -19,15 +19,17 @@ the simulator leaves out: docs/results/paper_cycles.md.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from models.llama31_8b.config import PRESETS, LlamaConfig, RopeScaling, preset
+from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, of_roofline, one_after_the_other
-from perf.lib.data_file import FOLDER, commit
+from perf.lib.data_file import FOLDER, Row, commit
 from perf.lib.data_file import read as read_data
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
@@ -35,7 +37,6 @@ from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of,
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read
-from runtime_patches.board.command_line import OneLineParser
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
 ALL_REDUCE = FOLDER / "ops" / "all_reduce.json"
@@ -87,13 +88,12 @@ def token_of(
     return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles), "tokens_per_s": 1e9 / cycles}
 
 
-def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float] | None:
-    """Return the cycles of a gather and an all_reduce of `config`'s hidden size over 1x`tp` simulated chips, None where
-    one was not executed."""
+def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float]:
+    """Return the cycles of a gather and an all_reduce of `config`'s hidden size over 1x`tp` simulated chips. Raises
+    KeyError where one was not executed."""
     gather = Configuration.make("collective", op="all_gather", mesh=f"1x{tp}", columns=config.hidden_size)
     sums = {(row["chips"], row["users"], row["columns"]): row["cycles"] for row in read_data(ALL_REDUCE)[1]}
-    took, at = cycles_of(read(CSV)), (tp, 1, config.hidden_size)
-    return {"gather": took[gather.name], "all_reduce": sums[at]} if gather.name in took and at in sums else None
+    return {"gather": cycles_of(read(CSV))[gather.name], "all_reduce": sums[tp, 1, config.hidden_size]}
 
 
 def run(
@@ -174,9 +174,9 @@ class Rows:
     def _add_tokens(self) -> None:
         """Add the tokens of all layers whose stages are there."""
         group, pieces = None if self.tp == 1 else collectives_of(self.config, self.tp), head_pieces(self.config)
-        if (self.tp > 1 and group is None) or pieces % self.tp:
+        if pieces % self.tp:
             return
-        rows = [row for row in self.steps.rows() if row["model"] == self.config.name]
+        rows = self.steps.rows()
         for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(self.tp)):
             key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
             place = [name for name in KEYS if name != "stage"]
@@ -205,29 +205,24 @@ def report(key: Mapping[str, Any], ops: Sequence[Mapping[str, Any]], values: Map
     return "\n".join([", ".join(f"{name} {value}" for name, value in key.items()), markdown(told), errors])
 
 
-def main(argv: Sequence[str]) -> int:
-    """Return 0; 2 for what no chip holds, before any work."""
-    parser = OneLineParser(prog="python -m perf.step layer", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", choices=sorted(PRESETS), default="llama-3.1-8b")
-    parser.add_argument("--tp", type=int, default=1, help="run the part of one of so many chips")
-    parser.add_argument("--contexts", type=int, nargs="+", default=[1024], metavar="TOKENS")
-    parser.add_argument("--shardings", nargs="+", choices=DECODE_SHARDINGS, default=list(DECODE_SHARDINGS))
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--tp", type=int, default=1, help="run the part of one of so many chips")
+    add("--contexts", type=int, nargs="+", default=[1024], metavar="TOKENS")
+    add("--shardings", nargs="+", choices=DECODE_SHARDINGS, default=list(DECODE_SHARDINGS))
     stages = (LAYER, HEAD, PREFILL)
-    parser.add_argument("--stages", nargs="+", choices=stages, default=[LAYER, HEAD], help="(default: layer head)")
-    parser.add_argument("--weights", choices=WEIGHTS, default=RANDOM, help="blank: for cycles (default: %(default)s)")
-    parser.add_argument("--csv", type=Path, default=STEPS, help="where the rows are, and go (default: %(default)s)")
-    options = parser.parse_args(argv)
-    config = preset(options.model)
+    add("--stages", nargs="+", choices=stages, default=[LAYER, HEAD], help="(default: layer head)")
+    add("--weights", choices=WEIGHTS, default=RANDOM, help="blank: for cycles (default: %(default)s)")
+    add("--csv", type=Path, default=STEPS, help="where the rows are, and go (default: %(default)s)")
+
+
+def answer(options: argparse.Namespace) -> tuple[list[Row], str]:
+    """Add the rows that the file lacks, and return none. Raises ValueError for what no chip holds, before any work."""
+    config = preset("llama-3.1-8b")
     if PREFILL in options.stages and options.weights != BLANK:
-        parser.error(f"--stages {PREFILL} is for its cycles alone: it needs --weights {BLANK}")
-    try:
-        part = part_of(config, options.tp)
-        head_pieces(config)
-        for context in options.contexts:
-            for sharding in options.shardings:
-                check_fits(part, context, sharding)
-    except ValueError as error:
-        parser.error(str(error))
-    rows = Rows(options.csv, config, options.tp, {"command": parser.prog, "commit": commit()})
+        raise ValueError(f"--stages {PREFILL} is for its cycles alone: it needs --weights {BLANK}")
+    for context, sharding in product(options.contexts, options.shardings):
+        check_fits(part_of(config, options.tp), context, sharding)
+    rows = Rows(options.csv, config, options.tp, {"command": "python -m perf.step layer", "commit": commit()})
     rows.measure_all(options.contexts, options.shardings, options.stages, options.weights)
-    return 0
+    return [], f"rows are in {options.csv}"

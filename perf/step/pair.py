@@ -23,16 +23,14 @@ from typing import Any
 
 from models.llama31_8b.config import PREDICTORS, PRESETS, preset
 from models.llama31_8b.tt.mesh import TILE, MeshShape
-from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip
-from perf.lib.data_file import add_write_option, new_file, write
+from perf.lib.data_file import Row, new_file
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Kept, markdown
 from perf.ops.__main__ import run as run_op
 from perf.ops.families import FAMILIES
-from perf.step.figures import Row, Step, both_levels, plot, rows, whole_rows
+from perf.step.figures import Step, both_levels, plot, rows, whole_rows
 from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, known_weights, part_of
-from runtime_patches.board.command_line import OneLineParser
 from runtime_patches.simulated_n150.grids import parse_grid
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_sampling.checks import MAX_NODES
@@ -40,8 +38,8 @@ from tt_kernels.speculative_sampling.checks import MAX_NODES
 SMALL_GRID, LARGER_GRID = "4x1", "4x2"
 PAIRS_CORES = 2  # the output and the exchange core
 # What each kind of layers has options for: the other kind's are refused.
-SMALL_LAYERS: dict[str, Any] = {"intermediate": 96, "kv_heads": 1}
-FULL_SIZE: dict[str, Any] = {"tp": 1, "decode_sharding": "sharded"}
+SMALL_LAYERS, FULL_SIZE = {"intermediate": 96, "kv_heads": 1}, {"tp": 1}
+SHARDING = "sharded"  # of layers of full size
 
 
 def run(
@@ -65,7 +63,7 @@ def run(
         asked: dict[str, Any] = {"shape": dict(shape), "rates": list(rates), "mesh": list(mesh)}
         asked["kept"] = None if kept is None else str(kept.resolve())
         environment = Chip(grid, mesh, gated=True, timed=True).environment()
-        done |= measure_apart("perf.step", {"work": "pair", "asked": asked}, environment)
+        done = measure_apart("perf.step", {"work": "pair", "asked": asked}, environment)
     return {name: done[name] for name in names}
 
 
@@ -75,7 +73,8 @@ def work(shape: dict[str, Any], rates: Sequence[float], mesh: list[int], kept: s
 
     done = Kept(None if kept is None else Path(kept), shape)
     with Chip(FULL_GRID, (mesh[0], mesh[1]), timed=True).opened() as device:
-        return measure_pair(device, Shape(**shape), rates, done=list(done.steps), note=done.add)
+        measure_pair(device, Shape(**shape), rates, done)
+    return done.steps
 
 
 def grid_of(options: argparse.Namespace) -> str:
@@ -145,7 +144,7 @@ def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
     kv_heads, grid = options.kv_heads, LARGER_GRID
     if options.model is not None:
         part, grid = part_of(preset(options.model), options.tp), FULL_GRID
-        check_fits(part, options.context, options.decode_sharding)
+        check_fits(part, options.context, SHARDING)
         kv_heads = part.num_key_value_heads
     asked, most = kv_heads * (1 if options.workers is None else options.workers), _workers_on(grid)
     if not 1 <= asked <= most:
@@ -162,7 +161,7 @@ def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
             "head_dim": part.head_dim,
             "vocab": THIN_VOCABULARY,
             "precision": "performance",
-            "sharding": options.decode_sharding,
+            "sharding": SHARDING,
         }
     if options.tensor_parallel and kv_heads % 2:
         raise ValueError(f"--tensor-parallel takes an even number of --kv-heads for two chips, got {kv_heads}")
@@ -184,8 +183,7 @@ def rows_whole(options: argparse.Namespace, shape: dict[str, Any], parts: Mappin
     return whole_rows(parts, steps, shape, reduced["cycles"])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = OneLineParser(prog="python -m perf.step pair", description=(__doc__ or "").splitlines()[0])
+def add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--layers", type=int, default=2)
     add("--context", type=int, default=512, help="cached tokens (default 512)")
@@ -195,9 +193,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--intermediate", type=int, help="width of small layers' MLP (default 96)")
     add("--workers", type=int, help="cores per key/value head, of exact and speculative attention (default: by shapes)")
     add("--kv-heads", type=int, help="of small layers, of 64 numbers, two queries each (default 1)")
-    add("--model", choices=sorted(PRESETS), help="layers of full size on 8x8 cores, by the next two")
+    add("--model", choices=sorted(PRESETS), help="layers of full size on 8x8 cores, whose decode steps are sharded")
     add("--tp", type=int, help="of --model: the part of one of so many chips (default 1)")
-    add("--decode-sharding", choices=DECODE_SHARDINGS, help="of --model (default sharded)")
     together = "also run the step with exact attention, its heads and columns split over both chips"
     add("--tensor-parallel", action="store_true", help=together)
     whole = "of --model: also two rows of so many such chips whole, beside their parts' sum, which --write then holds"
@@ -205,38 +202,28 @@ def _parser() -> argparse.ArgumentParser:
     trees = "also steps over a chain of NODES tokens, which --write then holds"
     add("--tree", type=int, metavar="NODES", help=trees)
     add("--hits", type=float, nargs="+", default=[0.0, 0.5, 1.0], help="hit rates, 0 to 1")
-    add_write_option(parser)
     add("--plot", type=new_file, help="also draw the programs there (PNG, PDF, SVG)")
     add("--steps", type=new_file, metavar="FILE", help="keep measured steps there, and take those that are there")
-    return parser
 
 
-def main(argv: Sequence[str]) -> int:
-    """Measure; return 0, or end with 2 for what makes no sense or no chip holds, before any work."""
-    parser = _parser()
-    options = parser.parse_args(argv)
+def answer(options: argparse.Namespace) -> tuple[list[Row], str]:
+    """Return the rows of the steps, or of what was measured beside them. Raises ValueError for what makes no sense or
+    no chip holds, before any work."""
+    shape, grid = shape_asked(options), grid_of(options)
     split, levels = None, None
-    try:
-        shape = shape_asked(options)
-        grid = grid_of(options)
-        if options.tensor_parallel:
-            split = run(shape, (), (1, 2), grid)[EXACT]
-        steps = run(shape, options.hits, grid=grid, kept=options.steps)
-        if options.tree is not None:
-            trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
-            levels = both_levels(steps, trees, shape, options.tree)
-        if options.rows_of is not None:
-            levels = rows_whole(options, shape, steps)
-    except ValueError as error:
-        parser.error(str(error))
+    if options.tensor_parallel:
+        split = run(shape, (), (1, 2), grid)[EXACT]
+    steps = run(shape, options.hits, grid=grid, kept=options.steps)
+    if options.tree is not None:
+        trees = run(shape | {"nodes": options.tree}, options.hits, grid=grid)
+        levels = both_levels(steps, trees, shape, options.tree)
+    if options.rows_of is not None:
+        levels = rows_whole(options, shape, steps)
     found = rows(steps, shape, split)
-    if options.write:
-        write(options.write, parser, argv, found if levels is None else levels)
     if options.plot:
         plot(steps, options.plot)
-    shared = {*shape, *(name for name in found[0] if name.startswith("part_")), "exact", "tensor_parallel"}
-    print(markdown(found, shared))
-    if levels is not None:
-        alike = {name for name in levels[0] if name.startswith("part_")}
-        print(f"\n{markdown(levels, {*shape, *alike, 'nodes', 'plain', 'trees'})}")
-    return 0
+    parts = {name for name in (*found[0], *(levels or [{}])[0]) if name.startswith("part_")}
+    text = markdown(found, {*shape, *parts, "exact", "tensor_parallel"})
+    if levels is None:
+        return found, text
+    return levels, f"{text}\n\n{markdown(levels, {*shape, *parts, 'nodes', 'plain', 'trees'})}"

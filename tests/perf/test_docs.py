@@ -9,7 +9,7 @@ import pytest
 
 from perf import docs, record
 from perf.__main__ import commands
-from perf.lib.data_file import save, without_outputs
+from perf.lib.data_file import recorded, save
 
 DOCUMENTS = docs.documents()
 MODULES = dict(commands())
@@ -71,8 +71,8 @@ def test_markers_without_data_are_refused(folder, asked, why):
 
 
 def test_data_files_keep_what_chooses_the_results():
-    given = "--layers 2 --write a.json --hits 0 1 --plot=b.png --long --steps c".split()
-    assert without_outputs(given) == ["--layers", "2", "--hits", "0", "1", "--long"]
+    given = "--layers 2 --write a.json --hits 0 1 --plot=b.png --simulator lib/a.so --steps c".split()
+    assert recorded(given) == ["--layers", "2", "--hits", "0", "1", "--simulator", "a.so"]
 
 
 def test_what_a_command_prints_is_shown_as_it_was(folder, capfd):

@@ -41,7 +41,6 @@ REFUSED = {
     },
     "step": {
         "layer --contexts 131072": "llama-3.1-8b with 131072 positions, interleaved needs 16951869440 bytes per chip",
-        "layer --model llama-3.1-70b": "leaves 64 query heads per chip",
         "layer --tp 3": "no mesh 1x3",
         "layer --stages prefill": "--stages prefill is for its cycles alone: it needs --weights blank",
         "pair --hits 1.5": "hit rates 0 to 1",
@@ -59,7 +58,6 @@ REFUSED = {
         "pair --model llama-3.1-8b --rows-of 2 --hits 1 0": "a multiple of --rows-of, got 1 and 2",
         "pair --intermediate 100": "intermediate_size = 100, which is not a multiple of 32 x 1",
         "values --simulator none.so": "none.so: no such file",
-        "values --simulator none.so --prompt 2000": "--prompt must be 1 to 1024, the context, got 2000",
     },
     "sweep": {
         "": "give --suite or --suite-file",

@@ -3,6 +3,7 @@
 """A tiny layer executed by both shardings: its sums, what it refuses, that it goes on, and its values, judged."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from loguru import logger
@@ -52,7 +53,7 @@ def test_programs_add_up_to_stages_and_stages_to_a_token():
 def test_collectives_are_those_of_the_paper_suite_and_the_op():
     found = bench.collectives_of(LLAMA, 2)
     assert found["gather"] > 10_000 and 3_000 < found["all_reduce"] < found["gather"]
-    assert bench.collectives_of(LLAMA, 8) and bench.collectives_of(preset("llama-3.2-1b"), 2) is None
+    assert bench.collectives_of(LLAMA, 8)
 
 
 def test_a_chips_part_keeps_the_hidden_size_and_the_head_has_equal_pieces():
@@ -146,11 +147,8 @@ def tiny_layer(mesh, config):
 def test_a_decode_step_and_a_prefill_of_a_tiny_layer_are_judged(sim_device):
     config = replace(BANKED, max_position_embeddings=128)
     found = sim_device("4x2").run(tiny_layer, config, timeout=1100)
-    rows = judge.rows_of(found, "performance", "interleaved", 100, 20)
-    named = [(row["pass"], row["tokens"], row["of"]) for row in rows]
-    assert named == [
-        (*work, of) for work in (("decode", "1 after 99"), ("prefill", "20")) for of in ("layer", "logits")
-    ]
+    rows = judge.rows_of(found, "performance", "interleaved")
+    assert [(row["pass"], row["of"]) for row in rows] == list(product(("decode", "prefill"), ("layer", "logits")))
     for row in rows:
         logger.info("{}", row)
         assert row["pcc_held"] >= 0.998 and row["error_held"] < row["error_given"]
