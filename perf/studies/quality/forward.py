@@ -125,15 +125,6 @@ def text_pass(
     return TextPass(whole.pop("losses")[:-1], states.float(), **whole)
 
 
-@torch.inference_mode()
-def read(model: ReferenceLlama, ids: Sequence[int], policy: AttentionPolicy | None, cache: KVCache) -> None:
-    """Run as text_pass does, for what policy and cache keep of it: no next token is scored, a fifth of a small model's
-    work."""
-    tokens = torch.as_tensor(ids, dtype=torch.int64)
-    for block in _blocks(len(ids), cache.keys[0].is_cuda):
-        model.forward(tokens[None, block], cache, policy=policy, logits="none")
-
-
 # Columns that compare a text under a policy with the same text under exact attention.
 COMPARED = (
     *("perplexity", "exact_perplexity", "loss_change", "loss_change_se", "divergence", "agreement", "deviation"),

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,11 +34,6 @@ class Texts:
     def path(self) -> Path:
         return self.long_text or (STORY if self.folder is None else self.folder / BOOK)
 
-    def check(self) -> None:
-        """Raise FileNotFoundError when the text is missing."""
-        if not self.path.is_file():
-            raise FileNotFoundError(f"no file {self.path}")
-
     @property
     def name(self) -> str:
         """Return the name of the text in results."""
@@ -61,12 +56,6 @@ class Texts:
         if self._ids is None:
             self._ids = tokenizer.encode(self.book())
         return self._ids
-
-
-def add_torch_options(add: Callable[..., object], device: str | None = "cpu", dtype: str = "float32") -> None:
-    """Add --torch-device and --dtype with these defaults by `add`, a parser's add_argument."""
-    add("--torch-device", type=torch_device, default=device, metavar="DEVICE", help=f"cpu, cuda or cuda:N ({device})")
-    add("--dtype", choices=DTYPES, default=dtype, help=f"of weights and activations ({dtype})")
 
 
 def torch_device(text: str) -> torch.device:

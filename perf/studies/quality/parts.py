@@ -22,7 +22,7 @@ from models.llama31_8b.reference.generate import generate
 from models.llama31_8b.reference.model.kv_cache import KVCache
 
 from . import trees
-from .forward import COMPARED, read, text_pass
+from .forward import COMPARED, text_pass
 from .study import GUESSED, KEYS, RULE, Cell, Place, Study, join_rates
 
 
@@ -66,10 +66,9 @@ def baselines(study: Study) -> Iterator[Cell]:
 
     @cache
     def acceptance(context: int, chunk_size: int, threshold: float) -> tuple[float, ...]:
-        policy = settings.policy(threshold, chunk_size, "ends")
         window = study.window(context, study.starts(context)[-1])
-        read(study.loaded.model, window, policy, study.loaded.model.new_cache(1, context))
-        return tuple(rate for rate in policy.statistics.hit_rate_per_layer if rate is not None)
+        found = text_pass(study.loaded.model, window, settings.policy(threshold, chunk_size, "ends"))
+        return tuple(found.hit_rate_by_layer() or ())
 
     def dynamic(place: Place, threshold: float) -> dict[str, object]:
         columns = study.speculated(place, threshold)

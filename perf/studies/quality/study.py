@@ -4,16 +4,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import argparse
+from collections.abc import Callable, Iterator
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
 from models.llama31_8b.reference.load import LoadedModel
 from models.llama31_8b.reference.model.step import GuessRange
-from perf.lib.tables import Table
 
 from .forward import TextPass, check_length, compared_columns, text_pass
 from .inputs import Texts
@@ -24,22 +23,21 @@ GUESSES = ("ends", "budget")
 PRODUCTS = dict(zip(GUESSES, (ENDS, OWN_AVERAGE)))
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The values a run goes through.
+class Settings(argparse.Namespace):
+    """The options of a run, and the guesses that they say.
 
     contexts: tokens of a text. windows: texts of each context, taken evenly from the book. chunk_sizes: S. predictors:
     of GUESSES, or words that Predictor.parse takes. new_tokens: of a generated text.
     """
 
     out: Path
-    thresholds: tuple[float, ...]
-    chunk_sizes: tuple[int, ...]
-    contexts: tuple[int, ...]
+    thresholds: list[float]
+    chunk_sizes: list[int]
+    contexts: list[int]
     windows: int
-    new_tokens: int = 64
-    predictors: tuple[str, ...] = ("ends",)
-    tail_alignment: int = 32
+    new_tokens: int
+    predictors: list[str]
+    tail_alignment: int
 
     @property
     def tail(self) -> str:
@@ -80,8 +78,7 @@ class Place(NamedTuple):
     predictor: str
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One measurement: the key columns its rows share, and what measures the others, of one row or of several."""
 
     key: dict[str, object]
@@ -96,19 +93,14 @@ RULE = "joint"  # the column of that name: by what norm the nodes of a step are 
 KEYS = ("model", "text", "context", "start", "chunk_size", "tail_alignment", "predictor")
 
 
-@dataclass
 class Study:
     """A model, its text and settings, and what its passes gave so far: of exact ones the last is kept."""
 
-    loaded: LoadedModel
-    texts: Texts
-    settings: Settings
-    _exact: tuple[object, TextPass] | None = field(default=None, repr=False)
-    _speculated: dict[object, dict[str, object]] = field(default_factory=dict, repr=False)
-
-    @property
-    def layers(self) -> int:
-        return self.loaded.config.num_hidden_layers
+    def __init__(self, loaded: LoadedModel, texts: Texts, settings: Settings) -> None:
+        self.loaded, self.texts, self.settings = loaded, texts, settings
+        self.layers = loaded.config.num_hidden_layers
+        self.exact = lru_cache(maxsize=1)(self._exact)
+        self.speculated = cache(self._speculated)
 
     def starts(self, context: int) -> list[int]:
         """Return where the windows of `context` tokens begin in the long text: settings.windows of them, and a last one
@@ -130,13 +122,9 @@ class Study:
         """Return the `context` ids of the long text from token `start` on."""
         return self.texts.book_ids(self.loaded.tokenizer)[start : start + context]
 
-    def exact(self, context: int, start: int) -> TextPass:
+    def _exact(self, context: int, start: int) -> TextPass:
         """Return the exact pass of a window."""
-        key = (context, start)
-        if self._exact is None or self._exact[0] != key:
-            window = self.window(context, start)
-            self._exact = (key, text_pass(self.loaded.model, window, keep_scores=True))
-        return self._exact[1]
+        return text_pass(self.loaded.model, self.window(context, start), keep_scores=True)
 
     def compared(self, context: int, start: int, policy: AttentionPolicy) -> tuple[TextPass, dict[str, object]]:
         """Run a window under `policy`; return it, and its columns COMPARED with exact attention."""
@@ -144,19 +132,15 @@ class Study:
         result = text_pass(self.loaded.model, self.window(context, start), policy, exact.scores)
         return result, compared_columns(result, exact, policy.guess_range.bypass_below)
 
-    def speculated(self, place: Place, threshold: float) -> dict[str, object]:
+    def _speculated(self, place: Place, threshold: float) -> dict[str, object]:
         """Run a window under attention-level speculation, measured once; return its columns COMPARED and GUESSED."""
-        settings = self.settings
-        key = (place, threshold, settings.tail)
-        if key not in self._speculated:
-            policy = settings.policy(threshold, place.chunk_size, place.predictor)
-            result, columns = self.compared(place.context, place.start, policy)
-            pairs = self.layers * int(str(columns["speculating"]))
-            for name in ("keys_read", "slowest_head"):
-                columns[name] = float(getattr(policy, name)) / pairs if isinstance(policy, PredictedGuess) else None
-            columns["hit_rate_by_layer"] = join_rates(result.hit_rate_by_layer())
-            self._speculated[key] = columns
-        return self._speculated[key]
+        policy = self.settings.policy(threshold, place.chunk_size, place.predictor)
+        result, columns = self.compared(place.context, place.start, policy)
+        pairs = self.layers * int(str(columns["speculating"]))
+        for name in ("keys_read", "slowest_head"):
+            columns[name] = float(getattr(policy, name)) / pairs if isinstance(policy, PredictedGuess) else None
+        columns["hit_rate_by_layer"] = join_rates(result.hit_rate_by_layer())
+        return columns
 
     def key(self, place: Place) -> dict[str, object]:
         """Return the key columns KEYS of a place."""
@@ -173,18 +157,6 @@ class Study:
                     for predictor in settings.predictors:
                         if context - room > 2 * chunk_size:
                             yield Place(context, start, chunk_size, predictor)
-
-
-def fill(table: Table, cells: Sequence[Cell], done: Callable[[], None] = lambda: None) -> None:
-    """Measure the cells that the table lacks and append each; its column `seconds` is their time."""
-    for cell in cells:
-        if not table.has(cell.key):
-            start = time.perf_counter()
-            measured = cell.measure()
-            seconds = round(time.perf_counter() - start, 1)
-            rows = measured if isinstance(measured, list) else [measured]
-            table.append([{**cell.key, **row, "seconds": seconds} for row in rows])
-        done()
 
 
 def join_rates(rates: list[float] | None) -> str:

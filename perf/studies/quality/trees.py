@@ -27,7 +27,7 @@ from models.llama31_8b.reference.spec_decode.draft_verification import DraftVeri
 from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.tree import TokenTreeBatch
 
-from .forward import read
+from .forward import text_pass
 from .predictors import PredictedGuess
 from .study import RULE, Cell, Place, Study, join_rates
 
@@ -92,7 +92,7 @@ def _learn(model: ReferenceLlama, cache: KVCache, ids: list[int], policy: Predic
     cache.truncate(int(cache.lengths[0]) - len(ids))
     nodes, how = policy.nodes, policy.predictor
     policy.nodes, policy.predictor = ADVANCE, replace(how, exact=True)
-    read(model, ids, policy, cache)
+    text_pass(model, ids, policy, cache=cache)
     policy.nodes, policy.predictor = nodes, how
     policy.passed.clear()
 

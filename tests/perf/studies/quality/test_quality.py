@@ -114,7 +114,7 @@ def test_texts_that_do_not_fit_are_refused(arguments, why, tmp_path, capsys):
 
 def test_texts_of_ones_own(tmp_path, capsys):
     assert cli.main(["--data", str(tmp_path), "--out", str(tmp_path)]) == 2
-    assert "no file" in capsys.readouterr().err
+    assert "No such file" in capsys.readouterr().err
     (tmp_path / "letters.txt").write_text("One letter.\nStill the first.\n\nAnother.\n", encoding="utf-8")
     texts = Texts(None, tmp_path / "letters.txt")
     assert texts.name == "letters" and texts.book() == "One letter. Still the first.\n\nAnother."
