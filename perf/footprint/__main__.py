@@ -98,7 +98,7 @@ def _work(what: str, mesh: Sequence[int], asked: Mapping[str, Any]) -> Any:
     shape = MeshShape(*mesh)
     device = shape.open(**(program_room() if real_sfpi() is None else {}))
     try:
-        return asdict(mesh_build.measure(device, **asked))
+        return memory_row(shape, asked["precision"], mesh_build.measure(device, **asked))
     finally:
         shape.close(device)
 
@@ -137,8 +137,7 @@ def _memory(options: argparse.Namespace) -> tuple[list[Row], str]:
         held.check(f"{MODEL} on {mesh} in {name} with {options.users} x {context} positions")
     _needs_mock_meshes()
     given = {"users": options.users, "capacity": context, "chunk": chunk, "chunk_size": options.speculate}
-    built = [(mesh, name, build("memory", mesh.shape, precision=name, **given)) for mesh, name in asked]
-    rows = [given | memory_row(mesh, name, MeshMemory.of_dict(found)) for mesh, name, found in built]
+    rows = [given | build("memory", mesh.shape, precision=name, **given) for mesh, name in asked]
     names = "mesh plan dram_held_gb dram_peak_gb dram_size_gb l1_decode_kb l1_prefill_kb l1_size_kb"
     return rows, table(rows, f"{names} largest_program largest_op programs")
 

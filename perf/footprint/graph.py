@@ -66,11 +66,6 @@ class MeshMemory:
     def dram_peak(self) -> int:
         return self.dram_held + max(self.decode.dram_peak, self.prefill.dram_peak)
 
-    @classmethod
-    def of_dict(cls, data: dict[str, Any]) -> MeshMemory:
-        """Return the object that dataclasses.asdict made, after JSON."""
-        return cls(**{**data, **{name: StepMemory(**data[name]) for name in ("decode", "prefill")}})
-
 
 def peak_per_bank(graph: Iterable[Node], kind: str) -> int:
     """Return the most bytes of a bank that buffers of that kind ("DRAM", "L1") took at once."""

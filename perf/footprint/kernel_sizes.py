@@ -104,6 +104,10 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
         layout = ttnn.ROW_MAJOR_LAYOUT
         return ttnn.empty(list(shape), getattr(ttnn, dtype), layout, mesh, ttnn.DRAM_MEMORY_CONFIG)
 
+    def rows(shards: Shards):
+        shape, memory = [1, 1, users, shards.width], in_l1(mesh, shards)
+        return ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, memory)
+
     users, nodes, heads, kv_heads, head_dim, tokens, vocab, chunk = 8, 4, 16, 4, 128, 1024, 64128, 128
     q, position = tile(1, users, heads, head_dim), words(users, dtype="int32")
     k, v = (tile(users, kv_heads, tokens, head_dim, dtype="bfloat8_b") for _ in range(2))
@@ -114,34 +118,24 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "flash_decode", lambda: flash_decode(*decode, chunk_size=chunk)
     narrow_k, narrow_v = (tile(users, kv_heads, tokens, 64) for _ in range(2))
     narrow = (tile(1, users, heads, 64), narrow_k, narrow_v, position)
-    yield "flash_decode, head_dim 64, bfloat16", lambda: flash_decode(*narrow, chunk_size=chunk)
+    yield "flash_decode, head_dim 64, bfloat16", partial(flash_decode, *narrow, chunk_size=chunk)
     yield "guess_flash_decode", lambda: guess_flash_decode(*decode, chunk_size=chunk)
     yield "speculative_flash_decode", lambda: speculative_flash_decode(*decode, chunk_size=chunk)
-    yield (
-        "speculative_flash_decode, chip pairs of TP groups",
-        lambda: speculative_flash_decode(*decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group),
-    )
+    speculating: dict[str, Any] = {"chunk_size": chunk, "priority": priority, "peer": peer, "tp_group": group}
+    pair = partial(speculative_flash_decode, *decode, **speculating)
+    yield "speculative_flash_decode, chip pairs of TP groups", pair
     masses, chosen = words(users, kv_heads, tokens // 32), words(users, kv_heads, chosen_words(tokens))
     range_ = GuessRange(32, chunk, whole_tail=True)
     by_budget: dict[str, Any] = {"guess_range": range_, "chosen": chosen, "tile_masses": masses}
-    yield (
-        "speculative_flash_decode by a budget, chip pairs of TP groups",
-        lambda: speculative_flash_decode(
-            *decode, chunk_size=chunk, priority=priority, peer=peer, tp_group=group, **by_budget
-        ),
-    )
+    yield "speculative_flash_decode by a budget, chip pairs of TP groups", partial(pair, **by_budget)
     yield "select_tiles", lambda: select_tiles([masses] * 32, [chosen] * 32, position, range_, 0.98)
     tree, intervals = tile(1, heads, users * nodes, head_dim), words(users, 2, nodes, dtype="int32")
     yield "tree_attention", lambda: tree_attention(tree, k, v, position, intervals)
-    narrow_tree = tile(1, heads, users * nodes, 64)
-    yield (
-        "tree_attention, head_dim 64, bfloat16",
-        lambda: tree_attention(narrow_tree, narrow_k, narrow_v, position, intervals),
-    )
-    speculating: dict[str, Any] = {"chunk_size": chunk, "priority": priority, "peer": peer, "tp_group": group}
-    for of_name, options in (("", {}), (" by a budget", by_budget)):
-        launch = partial(speculative_tree_attention, tree, k, v, position, intervals, **speculating, **options)
-        yield f"speculative_tree_attention{of_name}", launch
+    narrow = (tile(1, heads, users * nodes, 64), narrow_k, narrow_v, position)
+    yield "tree_attention, head_dim 64, bfloat16", partial(tree_attention, *narrow, intervals)
+    tree_pair = partial(speculative_tree_attention, tree, k, v, position, intervals, **speculating)
+    yield "speculative_tree_attention", tree_pair
+    yield "speculative_tree_attention by a budget", partial(tree_pair, **by_budget)
     keys, values = (tile(1, kv_heads, users * nodes, head_dim, dtype="bfloat8_b") for _ in range(2))
     yield "write_nodes", lambda: write_nodes(k, v, keys, values, position, nodes)
     result = words(users, 4 + 2 * nodes, dtype="int32")
@@ -152,23 +146,15 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "speculative_sampling", lambda: speculative_sampling(*verified, draft, numbers)
     yield "lossy_sigmoid_sampling", lambda: lossy_sigmoid_sampling(*verified, draft, numbers)
     yield "greedy_verification", lambda: greedy_verification(drafted, parents, drafted, vocab)
-    spread = ttnn.create_sharded_memory_config(
-        (32, 256), ttnn.CoreGrid(x=8, y=7), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
-    )
-    gate_up = ttnn.empty([1, 1, users, 14336], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, spread)
-    yield "gated_product", lambda: gated_product(gate_up, 128)
-    per_head = ttnn.create_sharded_memory_config(
-        (32, head_dim), ttnn.CoreGrid(x=8, y=3), ttnn.ShardStrategy.WIDTH, use_height_and_width_as_shard_shape=True
-    )
-    fused = ttnn.empty([1, 1, users, 24 * head_dim], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, per_head)
+    yield "gated_product", lambda: gated_product(rows(Shards(56, 256)), 128)
+    fused = rows(Shards(24, head_dim))
     angles = words(1, 1, users, head_dim, dtype="bfloat16")
     product = (fused, angles, angles, heads, kv_heads)
     yield "cached_heads", lambda: cached_heads(*product, k, v, position, q_memory=ttnn.L1_MEMORY_CONFIG)
     shape = MatmulConfig("gate_up", 4096, 7168, "bfloat8_b", Shards(32, 128), Shards(56, 128), 4)
     weight = ttnn.empty([1, 1, shape.inputs, shape.outputs], ttnn.bfloat8_b, ttnn.TILE_LAYOUT, mesh, in_banks(shape))
     yield "banked_product", lambda: banked_product(tile(1, 1, 128, shape.inputs), weight)
-    rows = ttnn.empty([1, 1, users, shape.inputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, mesh, in_l1(mesh, shape.source))
-    yield "decode_product", lambda: decode_product(rows, weight, in_l1(mesh, shape.result))
+    yield "decode_product", lambda: decode_product(rows(shape.source), weight, in_l1(mesh, shape.result))
     exchange = DeviceExchange(pairs, users)
     yield "device_exchange", lambda: exchange(tile(1, 1, users, 4096), priority, tile(1, users, heads, head_dim))
     reduce, row = AllReduce(mesh, users, 4096), tile(1, 1, users, 4096)

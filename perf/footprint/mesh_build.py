@@ -8,6 +8,7 @@ Imports ttnn: for a process in the environment of a mock mesh, which `python -m 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import ttnn
@@ -103,28 +104,15 @@ def build_model(
     return TtLlama.from_state_dict(config, state, mesh, settings, store)
 
 
-def measure(
-    mesh: ttnn.MeshDevice,
-    precision: str,
-    users: int,
-    capacity: int,
-    chunk: int,
-    *,
-    layers: int | None = None,
-    chunk_size: int | None = None,
-    decode_sharding: str = "interleaved",
-    predictor: str = "ends",
-) -> MeshMemory:
+def measure(mesh: ttnn.MeshDevice, precision: str, users: int, capacity: int, chunk: int, **options: Any) -> MeshMemory:
     """Build the model, a decode step of all users at the last position, and the last prefill chunk of one user.
 
     Drops the mesh's compiled programs, to count those of this model. capacity: cached positions per user; chunk: a
-    power of two that divides it; the rest as in `build_model`.
+    power of two that divides it; options: as in `build_model`.
     """
     mesh.clear_program_cache()
     empty = in_use(mesh)
-    model = build_model(
-        mesh, precision, users, capacity, layers, chunk_size, decode_sharding=decode_sharding, predictor=predictor
-    )
+    model = build_model(mesh, precision, users, capacity, **options)
     held = in_use(mesh)
     decode, decoded = step_memory(lambda: model.decode(model.step_inputs([0] * users, [capacity - 1] * users)))
     prefill, prefilled = step_memory(lambda: model.prefill([0] * chunk, users - 1, capacity - chunk, last=True))  # type: ignore[arg-type,return-value]

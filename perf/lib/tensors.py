@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from models.llama31_8b.spec_decode.tree import TokenTree
+from models.llama31_8b.tt.mesh import MeshShape
 from perf.lib.virtual_pair import CorePair, RankInputs, speculative_flash_decode_pair
 from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, YIELDED, priority_row
 from tt_kernels.speculative_flash_decode.op import ProgramConfig
@@ -20,50 +21,26 @@ TREES = ("chain", "balanced", "skewed")
 
 def tile(mesh, values: torch.Tensor | Sequence[int], dtype: str = "bfloat16", memory=None):
     """Return a tensor in tiles on every chip. values: numbers, or the shape of normal ones."""
-    import ttnn
-
-    return ttnn.from_torch(
-        values if isinstance(values, torch.Tensor) else torch.randn(tuple(values)),
-        dtype=getattr(ttnn, dtype),
-        layout=ttnn.TILE_LAYOUT,
-        device=mesh,
-        mesh_mapper=_everywhere(mesh),
-        memory_config=memory,
-    )
+    numbers = values if isinstance(values, torch.Tensor) else torch.randn(tuple(values))
+    return MeshShape(*mesh.shape).put(mesh, numbers, dtype, memory=memory)
 
 
 def words(mesh, values, dtype: str = "int32", on_device: bool = True):
     """Return integers in rows, on every chip or on the host for a copy to them."""
-    import ttnn
-
-    return ttnn.from_torch(
-        torch.as_tensor(values).to(getattr(torch, dtype)),
-        dtype=getattr(ttnn, dtype),
-        layout=ttnn.ROW_MAJOR_LAYOUT,
-        device=mesh if on_device else None,
-        mesh_mapper=_everywhere(mesh),
-    )
+    numbers = torch.as_tensor(values).to(torch.int32)
+    return MeshShape(*mesh.shape).put(mesh, numbers, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
 
 
-def _everywhere(mesh):
-    import ttnn
-
-    return ttnn.ReplicateTensorToMesh(mesh) if mesh.get_num_devices() > 1 else None
-
-
-@dataclass(frozen=True)
 class VirtualPair:
-    """Both ranks of speculative flash decode on one chip, the sender above. launch: returns both ranks' results.
-    check: raises where a rank waited too long. exchange: the sender's core that sends the guess."""
+    """Both ranks of speculative flash decode on one chip, the sender above.
 
-    launch: Callable[[], Any]
-    check: Callable[[], Any]
-    exchange: tuple[int, int]
-    sender: RankInputs
+    tensors: q, k, v and positions. grids: columns and rows of the sender's cores and of the receiver's, below them.
+    workers: per key/value head. tile_masses: makes what a rank writes them to. launch: returns both ranks' results.
+    check: raises where a rank waited too long. exchange: the sender's core that sends the guess.
+    """
 
-    @classmethod
-    def make(
-        cls,
+    def __init__(
+        self,
         mesh,
         tensors: Sequence[Any],
         grids: Sequence[tuple[int, int]],
@@ -74,9 +51,7 @@ class VirtualPair:
         guess_range=None,
         chosen=None,
         tile_masses: Callable[[], Any] = lambda: None,
-    ) -> VirtualPair:
-        """Put a pair together. tensors: q, k, v and positions. grids: columns and rows of the sender's cores and of the
-        receiver's, which are below. workers: per key/value head. tile_masses: makes what a rank writes them to."""
+    ) -> None:
         origins = ((0, 0), (0, grids[0][1]))
         exchange = [(x + grid[0] - 1, y + grid[1] - 1) for grid, (x, y) in zip(grids, origins, strict=True)]
         pairs = CorePair(mesh, (exchange[0], exchange[1]))
@@ -92,11 +67,9 @@ class VirtualPair:
             )
             for rank, held in enumerate((HOLDS_EXACT, YIELDED))
         ]
-
-        def launch():
-            return speculative_flash_decode_pair(ranks, pairs, chunk_size=chunk_size, guess_range=guess_range)
-
-        return cls(launch, pairs.check, exchange[0], ranks[0])
+        how: dict[str, Any] = {"chunk_size": chunk_size, "guess_range": guess_range}
+        self.launch = partial(speculative_flash_decode_pair, ranks, pairs, **how)
+        self.check, self.exchange, self.sender = pairs.check, exchange[0], ranks[0]
 
 
 def parents_of(shape: str, nodes: int) -> list[int]:

@@ -16,7 +16,7 @@ import torch
 import ttnn
 
 from models.llama31_8b.tt.mesh import TILE
-from models.llama31_8b.tt.modules import kernel_config
+from models.llama31_8b.tt.modules import attention_program, kernel_config
 from models.llama31_8b.tt.precision import FIDELITY, TILE_BYTES
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES, counted_from_start, cycles_of, cycles_until_end, timed_once
 from perf.lib.tensors import VirtualPair, errors_of, intervals_of, parents_of, tile, words
@@ -28,7 +28,7 @@ from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, 
 from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference
 from tt_kernels.tile_selection.op import select_tiles
 from tt_kernels.tree_attention.op import ProgramConfig as TreeConfig
-from tt_kernels.tree_attention.op import check_intervals, check_room, speculative_tree_attention, tree_attention
+from tt_kernels.tree_attention.op import speculative_tree_attention, tree_attention
 from tt_kernels.tree_attention.reference import tree_attention_reference
 
 RANKS = ((5, 2), (5, 2))  # columns and rows of the sender and the receiver
@@ -49,7 +49,7 @@ def flash_decode_pair(device, p: SimpleNamespace) -> Row:
         middle = guess_range.middle(p.context)
         bits = chosen_rows([[middle[:: len(middle) // p.tiles][: p.tiles]]], 32 * tiles)
         chosen = words(device, bits, "uint32")
-    pair = VirtualPair.make(
+    pair = VirtualPair(
         *(device, tensors, RANKS),
         chunk_size=p.chunk_size,
         workers=p.workers,
@@ -136,12 +136,9 @@ def tree_and_stock(device, p: SimpleNamespace) -> Row:
     k, v = (tile(device, (1, 1, p.context, p.head_dim)) for _ in range(2))
     grid = (p.workers, 1) if p.workers <= 4 else (4, 2)
     prefix = words(device, [before])
-    check_room([before], p.nodes, p.context)
 
     def tree(shape, op=tree_attention, grid=grid):
-        enter, leave = intervals_of(parents_of(shape, p.nodes))
-        check_intervals(enter, leave)
-        intervals = words(device, [[enter, leave]])
+        intervals = words(device, [intervals_of(parents_of(shape, p.nodes))])
         # All query tiles on the same cores: the keys are read once.
         config = TreeConfig(grid, workers_per_head=p.workers, query_tiles=-(-rows // 32), key_chunk=CHUNK)
         return partial(op, q, k, v, prefix, intervals, program_config=config)
@@ -212,7 +209,7 @@ def long_context(device, p: SimpleNamespace, cycles: bool = True) -> Row:
         reference = speculative_flash_decode_reference(q, k, v, [p.context - 1], chunk_size=CHUNK)
         expected = reference.guess if p.op == "guess" else reference.exact
         if p.op == "pair":
-            pair = VirtualPair.make(device, inputs, ranks, chunk_size=CHUNK, workers=workers, timeout_s=1.0)
+            pair = VirtualPair(device, inputs, ranks, chunk_size=CHUNK, workers=workers, timeout_s=1.0)
             counts, start = counted(pair.launch)
             pair.check()
             sender, receiver = results[0]
@@ -247,9 +244,7 @@ def prefill_attention(device, p: SimpleNamespace) -> Row:
         ttnn.transformer.chunked_scaled_dot_product_attention,
         *(queries, keys, values, words(device, table)),
         chunk_start_idx_tensor=words(device, [p.start]),
-        program_config=ttnn.SDPAProgramConfig(
-            compute_with_storage_grid_size=cores, q_chunk_size=p.size, k_chunk_size=p.size, exp_approx_mode=False
-        ),
+        program_config=attention_program(device, p.size, p.size),
         compute_kernel_config=kernel_config("bfloat8_b"),
     )
     result, cycles = timed_once(device, chunked)

@@ -85,17 +85,7 @@ def prefill_product(device, p: SimpleNamespace) -> Row:
 
     def multicast() -> Any:
         high, wide = -(-p.rows // TILE // grid.y), -(-p.outputs // TILE // grid.x)
-        program = ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
-            compute_with_storage_grid_size=(grid.x, grid.y),
-            in0_block_w=4,
-            out_subblock_h=1,
-            out_subblock_w=max(n for n in range(1, 9) if wide % n == 0),
-            per_core_M=high,
-            per_core_N=wide,
-            transpose_mcast=False,
-            fused_activation=None,
-            fuse_batch=False,
-        )
+        program = multicast_program((grid.x, grid.y), high, wide, depth=4, fuse_batch=False)
         return ttnn.linear(
             rows,
             weight,
@@ -126,6 +116,24 @@ def prefill_product(device, p: SimpleNamespace) -> Row:
     }
 
 
+def multicast_program(
+    grid: tuple[int, int], high: int, wide: int, *, depth: int, subblock_rows: int = 1, **more: bool
+) -> Any:
+    """Return ttnn's 2D multicast program. high, wide: tiles of a core's result, of which up to eight columns and
+    `subblock_rows` are made at once. depth: tiles of the inner dimension that are multicast at once."""
+    return ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
+        compute_with_storage_grid_size=grid,
+        in0_block_w=depth,
+        out_subblock_h=subblock_rows,
+        out_subblock_w=max(n for n in range(1, 9) if wide % n == 0),
+        per_core_M=high,
+        per_core_N=wide,
+        transpose_mcast=False,
+        fused_activation=None,
+        **more,
+    )
+
+
 def gemm(device, p: SimpleNamespace) -> Row:
     """A core's block of the rows is in its L1, as is that of the result; the other operand is read from the DRAM."""
     torch.manual_seed(0)
@@ -134,16 +142,7 @@ def gemm(device, p: SimpleNamespace) -> Row:
         (1, 1, rows, p.size), ttnn.CoreGrid(x=SIDE, y=1), ttnn.ShardStrategy.BLOCK, ttnn.ShardOrientation.ROW_MAJOR
     )
     left, right = tile(device, (1, 1, rows, p.size), p.dtype, shards), tile(device, (1, 1, p.size, p.size), p.dtype)
-    program = ttnn.MatmulMultiCoreReuseMultiCastProgramConfig(
-        compute_with_storage_grid_size=(SIDE, 1),
-        in0_block_w=block,
-        out_subblock_h=8 // block,
-        out_subblock_w=block,
-        per_core_M=block,
-        per_core_N=block,
-        transpose_mcast=False,
-        fused_activation=None,
-    )
+    program = multicast_program((SIDE, 1), block, block, depth=block, subblock_rows=8 // block)
     config = ttnn.WormholeComputeKernelConfig(
         math_fidelity=getattr(ttnn.MathFidelity, p.fidelity),
         math_approx_mode=True,

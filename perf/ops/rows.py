@@ -38,8 +38,8 @@ def all_reduce(mesh, p: SimpleNamespace) -> Row:
     """Cycles of the op with residual and norm, from its go message on the first chip until its last core is done on the
     last one."""
     op = AllReduce(mesh, p.users, p.columns, timeout_s=1e-2)
-    x, y = (_row(mesh, p.users, p.columns, _on(op.workers, p.columns)) for _ in range(2))
-    weights, timeline = _row(mesh, 1, p.columns, ttnn.DRAM_MEMORY_CONFIG), Timeline(mesh)
+    x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=_on(op.workers, p.columns)) for _ in range(2))
+    weights, timeline = tile(mesh, (1, 1, 1, p.columns)), Timeline(mesh)
     timeline.start()
     for _ in range(2):  # the first one compiles
         op(x, residual=y, norm=weights)
@@ -52,17 +52,6 @@ def _on(cores: Sequence[Core], columns: int) -> Any:
     """Return the memory of a row in shards on `cores`; a decode layer keeps its rows on up to 32."""
     spec = ttnn.ShardSpec(core_set(*cores), [TILE, columns // len(cores)], ttnn.ShardOrientation.ROW_MAJOR)
     return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
-
-
-def _row(mesh, users: int, columns: int, memory: Any) -> Any:
-    """Return normal numbers, the same on every chip; the host makes tiles of them, which would take the chips long."""
-    host = ttnn.from_torch(
-        torch.randn(1, 1, users, columns),
-        dtype=ttnn.bfloat16,
-        layout=ttnn.TILE_LAYOUT,
-        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-    )
-    return ttnn.to_device(host, mesh, memory_config=memory)
 
 
 def heads_into_cache(device, p: SimpleNamespace) -> Row:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,24 +27,14 @@ LOGIT_BYTES, PIECE_BYTES = 2, 32
 
 
 class Ledger:
-    """Runs stock ops and counts what they move and what they leave in DRAM. device: of all tensors."""
+    """Runs stock ops and counts the bytes that they move."""
 
-    def __init__(self, device) -> None:
-        self.device, self.moved, self.peak = device, 0, 0
-        self._start = self._allocated()
+    moved = 0
 
     def __call__(self, op, *tensors, **options):
         found = op(*tensors, **options)
         self.moved += sum(_tensor_bytes(tensor) for tensor in (*tensors, found))
-        self.note()
         return found
-
-    def note(self) -> None:
-        self.peak = max(self.peak, self._allocated() - self._start)
-
-    def _allocated(self) -> int:
-        view = ttnn.get_memory_view(self.device, ttnn.BufferType.DRAM)
-        return int(view.total_bytes_allocated_per_bank) * int(view.num_banks)
 
 
 def _tensor_bytes(tensor) -> int:
@@ -53,21 +44,14 @@ def _tensor_bytes(tensor) -> int:
 
 
 def verification(device, p: SimpleNamespace) -> Row:
-    """Return by way its cycles (of the slowest core, summed over its programs), the bytes that it moves between DRAM
-    and cores, and the most that it allocates beside its inputs."""
+    """Return by way its cycles (of the slowest core, summed over its programs), and the bytes it moves between DRAM and
+    cores."""
     found: Row = {}
     for name, run, moved in _ways(device, p):
-        ledger = Ledger(device)
-
-        def once(run=run, ledger=ledger):
-            held = run(ledger)  # kept until the ledger has seen it
-            ledger.note()
-            return held
-
-        counts = measure(device, once)
+        ledger = Ledger()
+        counts = measure(device, partial(run, ledger))
         cycles = max(core.program.cycles for core in counts.values() if core.program is not None)
-        found[name] = {"cycles": cycles, "peak": ledger.peak, "moved": ledger.moved if moved is None else moved}
-        del once, run  # and with them inputs, before the next ledger looks
+        found[name] = {"cycles": cycles, "moved": ledger.moved if moved is None else moved}
     if "stock" in found:
         for way in found.values():
             way["of_stock"] = way["cycles"] / found["stock"]["cycles"]
@@ -87,8 +71,7 @@ def _ways(device, p: SimpleNamespace) -> Iterator[tuple[str, Any, int | None]]:
     for outcome, logits, uniform in (("accepted", target, 2**30), ("rejected", rejected, 2**32 - 1)):
         inputs = sampling_inputs(device, tokens, logits, target, uniform) | {"cores_per_user": p.cores or None}
         for name, op in ops.items():
-            yield f"{name}, {outcome}", lambda ledger, op=op, inputs=inputs: op(**inputs), moved[f"{name}, {outcome}"]
-        del inputs
+            yield f"{name}, {outcome}", lambda _, op=op, inputs=inputs: op(**inputs), moved[f"{name}, {outcome}"]
     if p.ways == "all":
         yield "stock", _stock(device, tokens, target), None
 

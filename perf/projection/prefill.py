@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, LayerPrecision, bytes_of, precision_config
@@ -65,11 +67,8 @@ def _products(program: str) -> list[Row]:
 
 def _between(points: Sequence[tuple[float, float]], at: float) -> float:
     """Return the value at `at` of straight lines through sorted points, beyond the last in proportion to it."""
-    if at >= points[-1][0]:
-        return points[-1][1] * at / points[-1][0]
-    after = next(i for i, (place, _) in enumerate(points) if at < place)
-    start, slope = _line(points[after - 1 : after + 1])
-    return start + slope * at
+    places, values = zip(*points, strict=True)
+    return float(np.interp(at, places, values)) * max(1.0, at / places[-1])
 
 
 @cache

@@ -78,15 +78,10 @@ def _swept(options: Namespace) -> int:
 
 def _why_not(source: str) -> str | None:
     """Return why nothing of this source could run here at all."""
-    if source == "n150":
-        from runtime_patches.board import doctor
+    from runtime_patches.board import doctor
+    from runtime_patches.simulated_n150 import doctor as simulators
 
-        return doctor.why_not()
-    if source == "sim":
-        from runtime_patches.simulated_n150 import doctor as simulators
-
-        return simulators.why_not("simulator")
-    return None
+    return doctor.why_not() if source == "n150" else simulators.why_not("simulator")
 
 
 def _shown(options: Namespace) -> int:

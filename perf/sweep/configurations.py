@@ -39,20 +39,19 @@ FAMILIES: dict[str, dict[str, Value]] = {
         "precision": "performance", "layers": 2, "model": "llama-3.1-8b",
     },
 }  # fmt: skip
-ALLOWED: dict[str, tuple[str, ...]] = {
-    "matmul.dtype": tuple(TILE_BYTES),
-    "matmul.layout": ("dram_sharded", "interleaved"),
-    "flash_decode.variant": ("stock", "exact", "guess", "speculative"),
-    "flash_decode.dtype": ("bfloat16", "bfloat8_b"),
-    "tree_attention.dtype": ("bfloat16", "bfloat8_b"),
-    "collective.op": ("all_gather", "reduce_scatter", "all_reduce"),
-    "decode_op.op": DECODE_OPS,
-    "sampling.method": ("argmax", "topk", "exact", "sigmoid"),
-    "decode.attention": ("stock", "exact", "speculative"),
-    "decode.plan": DECODE_SHARDINGS,
-    "decode.precision": PRECISIONS,
-    "decode.model": ("llama-3.1-8b", "tiny"),
-}
+VARIANTS = ("stock", "exact", "guess", "speculative")  # of flash decode
+ALLOWED: dict[str, dict[str, tuple[str, ...]]] = {
+    "matmul": {"dtype": tuple(TILE_BYTES), "layout": ("dram_sharded", "interleaved")},
+    "flash_decode": {"variant": VARIANTS, "dtype": ("bfloat16", "bfloat8_b")},
+    "tree_attention": {"dtype": ("bfloat16", "bfloat8_b")},
+    "collective": {"op": ("all_gather", "reduce_scatter", "all_reduce")},
+    "decode_op": {"op": DECODE_OPS},
+    "sampling": {"method": ("argmax", "topk", "exact", "sigmoid")},
+    "decode": {
+        "attention": ("stock", "exact", "speculative"), "plan": DECODE_SHARDINGS, "precision": PRECISIONS,
+        "model": ("llama-3.1-8b", "tiny"),
+    },
+}  # fmt: skip
 AT_LEAST_ZERO = ("workers", "drafted")
 
 
@@ -65,12 +64,13 @@ class Configuration:
 
     @classmethod
     def make(cls, family: str, **options: Value) -> Configuration:
-        """Make one with the family's defaults. Raises ValueError, with the value and what is allowed."""
-        if family not in FAMILIES:
-            raise ValueError(f"no family {family!r}: {', '.join(FAMILIES)}")
+        """Make one with the family's defaults. Raises ValueError for sizes that make no sense, with the value."""
         chosen = FAMILIES[family] | options
         for name, value in chosen.items():
-            _check(f"{family}.{name}", name, value)
+            least = 0 if name in AT_LEAST_ZERO else 1
+            if isinstance(value, int) and value < least:
+                raise ValueError(f"{family}.{name} must be at least {least}, got {value}")
+        MeshShape.parse(str(chosen.get("mesh", "1x1")))
         if "kv_heads" in chosen and (size := cache_bytes(chosen)) > DRAM_BYTES:
             raise ValueError(
                 f"{family}: keys and values of context={chosen['context']} take {size / 2**30:.1f} GiB, a chip has "
@@ -92,17 +92,6 @@ class Configuration:
     def mesh(self) -> MeshShape:
         """The mesh; one chip for an op without a mesh."""
         return MeshShape.parse(self.get("mesh", "1x1"))
-
-
-def _check(where: str, name: str, value: Value) -> None:
-    if isinstance(value, int):
-        least = 0 if name in AT_LEAST_ZERO else 1
-        if value < least:
-            raise ValueError(f"{where} must be at least {least}, got {value}")
-    elif where in ALLOWED and value not in ALLOWED[where]:
-        raise ValueError(f"{where} must be one of {', '.join(ALLOWED[where])}, got {value!r}")
-    elif name == "mesh":
-        MeshShape.parse(value)
 
 
 def cache_bytes(chosen: Mapping[str, Any] | Configuration) -> int:
@@ -151,15 +140,16 @@ decode model=tiny context=128,256 chunk_size=32 attention=stock,exact precision=
 decode model=tiny mesh=2x1 context=256 chunk_size=32 attention=speculative precision=bfloat16
 """
 PAPER_CONTEXTS = (1024, 4096, 16384, 65536, 131072)  # of its flash decode
-PAPER_VARIANTS = ("stock", "exact", "guess", "speculative")
 
 
 def from_lines(text: str) -> list[Configuration]:
     """Return the configurations of lines "FAMILY OPTION=VALUE[,VALUE...] ...", as names are. Raises ValueError."""
     found = []
     for family, *assignments in map(str.split, text.strip().splitlines()):
-        options = combinations(assignments, dict(Configuration.make(family).options))
-        found += [Configuration.make(family, **given) for given in options]
+        if family not in FAMILIES:
+            raise ValueError(f"no family {family!r}: {', '.join(FAMILIES)}")
+        chosen = combinations(assignments, FAMILIES[family], ALLOWED[family])
+        found += [Configuration.make(family, **options) for options in chosen]
     return found
 
 
@@ -190,7 +180,7 @@ def _paper() -> list[Configuration]:
     matmuls = [c for tp in (1, 2, 4) for c in _matmuls(tp, "dram_sharded")]
     found += sorted(matmuls, key=lambda c: c["k"] * c["n"])
     contexts = ",".join(map(str, PAPER_CONTEXTS))
-    found += from_lines(f"flash_decode context={contexts} variant={','.join(PAPER_VARIANTS)} chunk_size=256")
+    found += from_lines(f"flash_decode context={contexts} variant={','.join(VARIANTS)} chunk_size=256")
     found += from_lines("collective op=all_gather mesh=1x8")
     for heads in ("heads=16 kv_heads=4", "heads=8 kv_heads=2", "heads=4 kv_heads=1"):
         found += from_lines(f"flash_decode context={contexts} variant=exact chunk_size=256 {heads}")

@@ -27,7 +27,7 @@ from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.model import TtLlama
-from models.llama31_8b.tt.modules import kernel_config, pair_rotation, user_shards
+from models.llama31_8b.tt.modules import attention_program, kernel_config, norm_program, pair_rotation, user_shards
 from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.sampling.top_k import greedy
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
@@ -45,7 +45,7 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
 from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
 from tt_kernels.tree_attention.op import ProgramConfig as TreeConfig
-from tt_kernels.tree_attention.op import check_intervals, check_room, tree_attention
+from tt_kernels.tree_attention.op import tree_attention
 
 EXCHANGE_TIMEOUT_S = 0.05
 RESIDUAL_CORES = 32
@@ -101,14 +101,10 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
     last = words(mesh, [context - 1] * users, on_device=False)
     launch = partial(Launch, compiled=partial(ttnn.copy_host_to_device_tensor, last, at))
     if c["variant"] == "stock":
-        stock = partial(
-            ttnn.transformer.scaled_dot_product_attention_decode, q, k, v, cur_pos_tensor=at,
-            program_config=ttnn.SDPAProgramConfig(
-                compute_with_storage_grid_size=_grid(mesh), q_chunk_size=TILE, k_chunk_size=chunk, exp_approx_mode=False
-            ),
-            compute_kernel_config=kernel_config("bfloat8_b"),
-        )  # fmt: skip
-        return launch(stock)
+        stock = ttnn.transformer.scaled_dot_product_attention_decode
+        how = {"program_config": attention_program(mesh, TILE, chunk)}
+        how |= {"compute_kernel_config": kernel_config("bfloat8_b")}
+        return launch(partial(stock, q, k, v, cur_pos_tensor=at, **how))
     if c["variant"] != "speculative":
         op, name = (flash_decode, "") if c["variant"] == "exact" else (guess_flash_decode, "Guess")
         config = ProgramConfig(workers_per_head=workers)
@@ -116,8 +112,8 @@ def _flash_decode(mesh, c: Configuration) -> Launch:
     columns, rows = _grid(mesh)
     if rows < 2:
         raise UnsupportedError(f"a virtual pair needs two rows of cores, the grid is {columns}x{rows}")
-    make = partial(VirtualPair.make, chunk_size=chunk, workers=workers, timeout_s=EXCHANGE_TIMEOUT_S)
-    pair = make(mesh, (q, k, v, at), [(columns, rows // 2)] * 2)
+    own = {"chunk_size": chunk, "workers": workers, "timeout_s": EXCHANGE_TIMEOUT_S}
+    pair = VirtualPair(mesh, (q, k, v, at), [(columns, rows // 2)] * 2, **own)
     return launch(pair.launch, "SpeculativeFlashDecodePair", check=pair.check)
 
 
@@ -127,10 +123,7 @@ def _tree_attention(mesh, c: Configuration) -> Launch:
         raise UnsupportedError(f"{nodes} nodes are not fewer than context={context}, which holds them")
     q = tile(mesh, (1, c["heads"], nodes, c["head_dim"]))
     k, v = _caches(mesh, c, 1)
-    enter, leave = intervals_of(parents_of("balanced", nodes))
-    check_intervals(enter, leave)
-    check_room([context - nodes], nodes, context)
-    prefix, intervals = words(mesh, [context - nodes]), words(mesh, [[enter, leave]])
+    prefix, intervals = words(mesh, [context - nodes]), words(mesh, [intervals_of(parents_of("balanced", nodes))])
     config = TreeConfig(workers_per_head=c["workers"] or None)
     return Launch(partial(tree_attention, q, k, v, prefix, intervals, program_config=config), "TreeAttention")
 
@@ -217,16 +210,9 @@ def _decode_op(mesh, c: Configuration) -> Launch:
     if op == "norm":
         memory, tiles = spread(hidden), hidden // RESIDUAL_CORES // TILE
         grid = memory.shard_spec.grid.bounding_box().grid_size()
-        program = ttnn.LayerNormShardedMultiCoreProgramConfig(
-            compute_with_storage_grid_size=(grid.x, grid.y),
-            subblock_w=max(n for n in range(1, 5) if tiles % n == 0),
-            block_h=1,
-            block_w=tiles,
-            inplace=False,
-        )
         x, weight = put(1, 1, TILE, hidden, memory=memory), put(1, 1, 1, hidden)
-        options = {"weight": weight, "epsilon": 1e-5, "memory_config": memory, "program_config": program}
-        return Launch(partial(ttnn.rms_norm, x, **options))
+        options = {"weight": weight, "epsilon": 1e-5, "memory_config": memory}
+        return Launch(partial(ttnn.rms_norm, x, program_config=norm_program(grid.x, grid.y, tiles), **options))
     if op == "unshard":
         x = put(1, 1, TILE, fused, memory=spread(fused))
         return Launch(partial(ttnn.sharded_to_interleaved, x, ttnn.L1_MEMORY_CONFIG))

@@ -17,7 +17,7 @@ from perf.lib.chip import of_roofline
 from perf.lib.data_file import FOLDER, Row, add_write_option, write
 from perf.lib.tables import markdown
 from perf.projection.published import FIXED, LAYER, op_table
-from perf.sweep.configurations import PAPER_CONTEXTS, PAPER_VARIANTS, Configuration, cache_bytes, suites
+from perf.sweep.configurations import PAPER_CONTEXTS, VARIANTS, Configuration, cache_bytes, suites
 from perf.sweep.table import PASS, Block, read, total_ns
 from runtime_patches.board.command_line import OneLineParser, run_command
 
@@ -105,7 +105,7 @@ def data_rows(blocks: Sequence[Block]) -> list[Row]:
     found.append({"part": "judged", "rows": len(judged), "run": len(errors), "within": within})
     for context in PAPER_CONTEXTS:
         shape = {"context": context, "chunk_size": 256}
-        ops = {name: Configuration.make("flash_decode", variant=name, **shape) for name in PAPER_VARIANTS}
+        ops = {name: Configuration.make("flash_decode", variant=name, **shape) for name in VARIANTS}
         took = {variant: cycles.get(op.name) for variant, op in ops.items()}
         share = None if took["exact"] is None else of_roofline(cache_bytes(ops["exact"]), took["exact"])
         found.append({"part": "context", "context": context, **took, "of_roofline": share})

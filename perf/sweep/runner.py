@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from models.llama31_8b import simulated
@@ -56,29 +57,20 @@ def grid_of(configuration: Configuration) -> str:
     return {"decode": "4x1", "collective": "4x2"}.get(family, "1x1")
 
 
-def on_simulated_chips(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """Return a worker on simulated chips, which run on their own as on silicon (fast dispatch)."""
-    plan = configuration.mesh
-    chip = Chip(grid_of(configuration), plan.shape if plan.chips > 1 else None, gated=True, timed=True)
-    return worker(configuration, answer, "sim"), chip.environment()
-
-
-def on_boards(configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
-    """Return a worker on the boards of this machine. Raises ValueError where there are too few."""
+def process_of(source: str, configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:
+    """Return the worker of a configuration: on simulated chips, which run as silicon does (fast dispatch), or
+    on the boards of this machine. Raises ValueError where there are too few."""
     from runtime_patches import sgdc
     from runtime_patches.board.environment import process_environment, silicon_environment, visible_boards
 
-    configuration.mesh.check_board(len(visible_boards()))
-    environment = process_environment(silicon_environment(sgdc.overlays()))
-    return worker(configuration, answer, "n150"), environment
-
-
-STARTS: dict[str, Start] = {"sim": on_simulated_chips, "n150": on_boards}
-
-
-def worker(configuration: Configuration, answer: Path, source: str) -> list[str]:
     asked = json.dumps([configuration.family, dict(configuration.options)])
-    return [sys.executable, "-m", "perf.sweep.launches", str(answer), source, asked]
+    command = [sys.executable, "-m", "perf.sweep.launches", str(answer), source, asked]
+    plan = configuration.mesh
+    if source == "sim":
+        mesh = plan.shape if plan.chips > 1 else None
+        return command, Chip(grid_of(configuration), mesh, gated=True, timed=True).environment()
+    plan.check_board(len(visible_boards()))
+    return command, process_environment(silicon_environment(sgdc.overlays()))
 
 
 def sweep(
@@ -96,7 +88,7 @@ def sweep(
         print(f"{len(configurations) - len(left)} of {len(configurations)} configurations are in {table.path} already")
     found = []
     for configuration in left:
-        block = _measured(configuration, source, timeout_s, log, start or STARTS[source])
+        block = _measured(configuration, source, timeout_s, log, start or partial(process_of, source))
         table.append(block)
         found.append(block)
         told = f"{len(block.rows)} programs" if block.status == PASS else block.reason

@@ -8,7 +8,6 @@ know a program by the runtime's number, and labels give it a name.
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -119,11 +118,11 @@ def measure(mesh, launch: Launch, timer: Timer, configuration: Configuration) ->
     labels = Labels()
     launch.run()
     launch.compiled()
-    if launch.model is not None and "TT_METAL_SLOW_DISPATCH_MODE" not in os.environ:
+    if launch.model is not None:
         chips = replayed(mesh, timer, launch.run, labels.of_model(launch.model))
     else:
         ttnn.synchronize_device(mesh)
-        with labels.of_model(launch.model) if launch.model is not None else labels.taken():
+        with labels.taken():
             chips = timer(launch.run)
     launch.check()
     size = mesh.compute_with_storage_grid_size()

@@ -85,7 +85,7 @@ def test_refused_options(module, line, tmp_path, capsys, monkeypatch):
     for measuring, name in ((ops, "measure_apart"), (layer, "run"), (pair, "run"), (values, "run")):
         monkeypatch.setattr(measuring, name, lambda *_, **__: pytest.fail("measured"))
     monkeypatch.chdir(tmp_path)
-    main = importlib.import_module(f"perf.{module}.{'cli' if 'studies' in module else '__main__'}").main
+    main = importlib.import_module(f"perf.{module}.__main__").main
     try:
         status = main(line.split())
     except SystemExit as ended:

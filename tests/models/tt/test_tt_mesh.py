@@ -7,7 +7,6 @@ Nothing executes; what is allocated, and every program's circular buffers, are t
 """
 
 import re
-from dataclasses import asdict
 
 import pytest
 from loguru import logger
@@ -30,11 +29,11 @@ L1_BYTES = 1464 * 1024  # of a Wormhole core, firmware and kernels included
 SHAPES = [(1, 1), (1, 2), (1, 4), (2, 4), (1, 8)]
 
 
-def measured(mesh, precision: str, users: int, capacity: int, chunk: int, how: dict) -> dict:
+def measured(mesh, precision: str, users: int, capacity: int, chunk: int, how: dict) -> MeshMemory:
     """In the worker: what the model and its steps take. how: as of `measure`."""
     from perf.footprint.mesh_build import measure
 
-    return asdict(measure(mesh, precision, users, capacity, chunk, **how))
+    return measure(mesh, precision, users, capacity, chunk, **how)
 
 
 @pytest.mark.mock_mesh
@@ -59,7 +58,7 @@ def test_a_context_of_128k_builds_and_fits_on_two_chips(mock_mesh):
 
 def check(worker, plan: MeshShape, precision: str, users: int, capacity: int) -> None:
     """Build on a worker's mesh; what it takes agrees with the budget and fits."""
-    found = MeshMemory.of_dict(worker.run(measured, precision, users, capacity, CHUNK, {}, timeout=1500))
+    found = worker.run(measured, precision, users, capacity, CHUNK, {}, timeout=1500)
     logger.info("{} x {}: {}", users, capacity, footprint.memory_row(plan, precision, found))
     assert found.logits == ((1, 1, users, LLAMA.vocab_size), (1, 1, 32, LLAMA.vocab_size))
     assert found.programs > 30
@@ -192,7 +191,7 @@ def check_pair(
     """Exact and speculative steps of the first layers: both fit, and what speculation holds beside is small."""
     how = {"layers": layers, "decode_sharding": decode_sharding}
     exact, speculative = (
-        MeshMemory.of_dict(worker.run(measured, "performance", users, 4096, 512, how | guess, timeout=2900))
+        worker.run(measured, "performance", users, 4096, 512, how | guess, timeout=2900)
         for guess in ({"chunk_size": None}, {"chunk_size": 128, "predictor": predictor})
     )
     for name, found in (("exact", exact), ("speculative", speculative)):

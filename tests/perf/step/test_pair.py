@@ -10,7 +10,6 @@ import torch
 
 from models.llama31_8b.config import BUDGET
 from models.llama31_8b.reference.alspec.budget import tiles_by_budget
-from perf.lib.chip import one_after_the_other
 from perf.lib.launch_labels import ATTENTION, EXCHANGE
 from perf.step import pair
 from perf.step.__main__ import main
@@ -170,10 +169,6 @@ def test_gains_multiply_where_a_pair_shortens_both_steps_alike():
     assert row["gain_of_pair"] == 2 and row["gain_of_trees"] == pytest.approx(100 / 120)
     assert row["gain_of_both"] == 1.25 and row["share_of_product"] == pytest.approx(0.75)
     assert row["hit_rate"] == 1 and row["nodes"] == 16 and row["context"] == 512
-
-
-def test_programs_are_drawn_one_after_the_other():
-    assert one_after_the_other([(0, 10), (4, 12), (5, 9), (20, 30)]) == [(0, 10), (10, 2), (9, 0), (20, 10)]
 
 
 def test_a_picture_is_drawn(tmp_path, monkeypatch):

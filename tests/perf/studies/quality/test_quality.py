@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from perf.studies.quality import cli, parts, trees
+from perf.studies.quality import __main__ as cli
+from perf.studies.quality import parts, trees
 from perf.studies.quality.inputs import Texts
 
 DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
