@@ -18,7 +18,6 @@ from models.llama31_8b.simulated import BOARD_KERNEL_BYTES
 
 # What ttnn keeps on each core for programs in flight, unless a device is opened with another worker_l1_size.
 DEFAULT_BYTES = 69 * 1024
-NCRISC_BYTES = 16 * 1024  # its own memory, which its kernel is copied to
 # What boards are opened with for programs that the default is too small for.
 LARGER = ("speculative_tree_attention by a budget",)
 TOO_SMALL = 256

@@ -27,7 +27,7 @@ def tile(mesh, values: torch.Tensor | Sequence[int], dtype: str = "bfloat16", me
 
 def words(mesh, values, dtype: str = "int32", on_device: bool = True):
     """Return integers in rows, on every chip or on the host for a copy to them."""
-    numbers = torch.as_tensor(values).to(torch.int32)
+    numbers = torch.as_tensor(values).to(getattr(torch, dtype))
     return MeshShape(*mesh.shape).put(mesh, numbers, dtype, "ROW_MAJOR_LAYOUT", on_device=on_device)
 
 

@@ -21,11 +21,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip, ttsim_library
-from perf.lib.data_file import add_write_option, commit, new_file, read, write, write_rows
+from perf.lib.data_file import Row, add_write_option, commit, new_file, read, write, write_rows
 from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept, markdown
-from perf.ops.families import FAMILIES
-from perf.ops.family import Family, Point, Row
+from perf.ops.families import FAMILIES, Family, Point
 from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.simulated_n150.library import version
 

@@ -19,9 +19,9 @@ from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.modules import attention_program, kernel_config
 from models.llama31_8b.tt.precision import FIDELITY, TILE_BYTES
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES, counted_from_start, cycles_of, cycles_until_end, timed_once
+from perf.lib.data_file import Row
 from perf.lib.tensors import VirtualPair, errors_of, intervals_of, parents_of, tile, words
-from perf.ops.families import BLOCK, CHUNK, GUESS, LAYOUTS, LONG_ERRORS, NODES
-from perf.ops.family import Row, measurable
+from perf.ops.families import BLOCK, CHUNK, GUESS, LAYOUTS, LONG_ERRORS, NODES, measurable
 from runtime_patches.profiling.cycles import measure
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, chosen_rows, chosen_words
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode

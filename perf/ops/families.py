@@ -7,18 +7,72 @@ Nothing here needs a device, so that a command refuses options and prints its he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from models.llama31_8b.tt.mesh import TILE
 from perf.lib.chip import Chip
-from perf.ops.family import Family, Row
+from perf.lib.data_file import Row
+from perf.lib.options import combinations
 from perf.projection.published import read_rows
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read
 from runtime_patches.simulated_n150.grids import parse_grid
+
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Points of one op.
+
+    about: what is compared, a line.
+    options: of a point, with their defaults. choices: the values of those that have few.
+    points: named lists of points, of which "default" is measured when none is asked for, each "OPTION=VALUE[,VALUE...]
+    ..." as on the command line. chip: what a point is measured on.
+    measure: "MODULE.FUNCTION" of this folder, which returns a point's rows, given the open device. judge: likewise, the
+    row whose columns `errors` a chip without cycles gives; None where there are none. check: raises ValueError where a
+    point cannot be measured.
+    complete: returns columns that follow from a row and earlier ones. apart: each point has a process of its own.
+    """
+
+    about: str
+    options: Mapping[str, Any]
+    points: Mapping[str, Sequence[str]]
+    chip: Callable[[SimpleNamespace], Chip]
+    measure: str
+    judge: str | None = None
+    errors: Sequence[str] = ()
+    choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    check: Callable[[SimpleNamespace], Any] = lambda point: None
+    complete: Callable[[Row, Sequence[Row]], Row] = lambda row, earlier: {}
+    apart: bool = False
+
+    def named(self, name: str) -> list[Point]:
+        """Return the points of a list. Raises ValueError for another name."""
+        if name not in self.points:
+            raise ValueError(f"--points must be one of {', '.join(self.points)}, got {name!r}")
+        return [point for text in self.points[name] for point in self.asked(text.split())]
+
+    def asked(self, assignments: Sequence[str]) -> list[Point]:
+        """Return every combination of OPTION=VALUE[,VALUE...], with all options. Raises ValueError for one that cannot
+        be measured."""
+        points = combinations(assignments, self.options, self.choices)
+        for point in points:
+            self.check(SimpleNamespace(**point))
+        return points
+
+
+def measurable(row: Row, *names: str) -> Row:
+    """Return a row. Raises ValueError unless all of its cycles, or those in `names`, can have been measured."""
+    wrong = [name for name in names or row if row[name] is not None and not row[name] > 0]
+    if wrong:
+        raise ValueError(f"not measurable: {wrong[0]} of {row}")
+    return row
+
 
 MAX_CONTEXT = 131072  # Llama 3.1's
 CHUNK, NODES, GUESS = 128, 16, 128
@@ -100,29 +154,12 @@ BLOCK = 128  # positions of a cache's block
 PROGRAMS = {"banked_product": False, "minimal_matmul": True, "multicast": True, "copied": True, "interleaved": False}
 
 
-def _check_product(p: SimpleNamespace) -> None:
-    for name in ("rows", "inputs", "outputs"):
-        if getattr(p, name) % TILE or getattr(p, name) < 2 * TILE:
-            raise ValueError(f"{name} must be a multiple of {TILE} above {TILE}, got {getattr(p, name)}")
-
-
 def _of_minimal(row: Row, earlier: Sequence[Row]) -> Row:
     """Hold a product against that of minimal_matmul of the same rows and weight on a whole chip."""
     alike = ("chip_rows", "inputs", "chip_outputs", "dtype")
     same = [r for r in earlier if all(r[name] == row[name] for name in alike)]
     stock = next((r["cycles"] for r in same if r["program"] == "minimal_matmul"), None)
     return {"of_minimal": row["cycles"] / stock if stock else None}
-
-
-def _check_attention(p: SimpleNamespace) -> None:
-    for name in ("tokens", "start"):
-        if getattr(p, name) % max(p.size, BLOCK):
-            raise ValueError(f"{name} must be a multiple of size {p.size} and of {BLOCK}, got {getattr(p, name)}")
-
-
-def _check_parts(p: SimpleNamespace) -> None:
-    if p.rows not in range(TILE, BLOCK + 1, TILE):
-        raise ValueError(f"rows must be a multiple of {TILE} up to {BLOCK}, got {p.rows}")
 
 
 def _of_collectives(row: Row, _: Sequence[Row]) -> Row:
@@ -278,7 +315,6 @@ FAMILIES: dict[str, Family] = {
         },
         chip=lambda point: Chip(point.cores, timed=True),
         measure="products.prefill_product",
-        check=_check_product,
         complete=_of_minimal,
         apart=True,
     ),
@@ -289,7 +325,6 @@ FAMILIES: dict[str, Family] = {
         points={"default": ["start=0,1024 size=128,256"]},
         chip=lambda point: Chip(point.cores, timed=True),
         measure="attention.prefill_attention",
-        check=_check_attention,
         apart=True,
     ),
     "prefill_parts": Family(
@@ -299,7 +334,6 @@ FAMILIES: dict[str, Family] = {
         points={"default": ["rows=32,64"]},
         chip=lambda point: Chip(point.cores, timed=True),
         measure="rows.prefill_parts",
-        check=_check_parts,
         apart=True,
     ),
     "all_reduce": Family(

@@ -21,9 +21,9 @@ from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, TILE_BYTES, precision_config
 from models.llama31_8b.tt.sharding import MatmulConfig, ShardedDecodeConfig, Shards
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES, of_roofline, timed_launch, timed_once
+from perf.lib.data_file import Row
 from perf.lib.tensors import errors_of, tile
-from perf.ops.families import HEADS, PROGRAMS, SIDE, published_gemm
-from perf.ops.family import Row, measurable
+from perf.ops.families import HEADS, PROGRAMS, SIDE, measurable, published_gemm
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.banked_product.op import banked_product
 from tt_kernels.decode_product.op import decode_product

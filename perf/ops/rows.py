@@ -19,9 +19,9 @@ from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.modules import RMSNorm, Rope, pair_rotation, user_shards
 from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards, hidden_shards
 from perf.lib.chip import one_after_the_other, timed_launch
+from perf.lib.data_file import Row
 from perf.lib.tensors import tile, words
-from perf.ops.families import BLOCK
-from perf.ops.family import Row, measurable
+from perf.ops.families import BLOCK, measurable
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.cores import Core, core_set

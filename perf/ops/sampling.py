@@ -18,8 +18,8 @@ from typing import Any
 import torch
 import ttnn
 
+from perf.lib.data_file import Row
 from perf.lib.tensors import sampling_inputs, tile
-from perf.ops.family import Row
 from runtime_patches.profiling.cycles import measure
 from tt_kernels.speculative_sampling.op import lossy_sigmoid_sampling, speculative_sampling
 

@@ -19,9 +19,9 @@ from types import SimpleNamespace
 import ttnn
 
 from perf.lib.chip import cycles_of
+from perf.lib.data_file import Row
 from perf.lib.tensors import tile, words
 from perf.lib.virtual_pair import CorePair, CorePairExchange
-from perf.ops.family import Row
 from runtime_patches.profiling.cycles import measure
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, YIELDED, priority_row
 from tt_kernels.compute_gate.op import OutcomeLog, clear_compute_gate, set_compute_gate

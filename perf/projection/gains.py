@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import product
-from typing import Any
 
 from models.llama31_8b.latency import (
     CHIP_COUNTS,
@@ -18,8 +17,8 @@ from models.llama31_8b.latency import (
     token_latency,
     token_ns,
 )
+from perf.lib.data_file import Row
 
-Row = dict[str, Any]
 # How the quality study calls the product's guess by its default budget.
 BUDGET_WORDS = ("budget", "own decay=0.5 budget=0.98")
 LAYERS_HIT_RATES = (0.5, 0.625, 0.75, 0.875, 1.0)

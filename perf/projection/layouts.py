@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.latency import (
@@ -24,7 +23,7 @@ from models.llama31_8b.latency import (
     token_ns,
 )
 from models.llama31_8b.tt.mesh import TILE
-from perf.lib.data_file import FOLDER, read
+from perf.lib.data_file import FOLDER, Row, read
 from perf.step.figures import over_formula
 from perf.step.layer import ALL_REDUCE, EMBEDDING, HEAD, LAYER, REPLACED, STEPS
 from perf.step.shapes import head_pieces
@@ -32,7 +31,6 @@ from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read as read_sweep
 
-Row = dict[str, Any]
 CONTEXTS = (1024, 4096, 16384, 65536, 131072)
 CHIPS = (2, 4, 8, 16)
 HIT_RATES = (1.0, 0.95, 0.9, 0.75)

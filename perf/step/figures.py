@@ -13,13 +13,13 @@ from typing import Any
 
 from models.llama31_8b.latency import token_latency
 from perf.lib.chip import one_after_the_other
+from perf.lib.data_file import Row
 from perf.lib.launch_labels import ATTENTION, EXCHANGE, GATE
 from perf.step.layer import REPLACED
 from perf.step.shapes import EXACT
 
 Span = Mapping[str, Any]
 Step = Mapping[str, Any]
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The documents' figures are those of perf/data."""
 
-import json
 import sys
 
 import pytest
@@ -82,11 +81,6 @@ def test_what_a_command_prints_is_shown_as_it_was(folder, capfd):
     assert made == "<!-- output said.json -->\n\n```\npcc 1.0000\ndistance 0.6\n```\n\n<!-- /output -->"
     assert record.main([str(folder / "none.json"), sys.executable, "-c", "raise SystemExit(3)"]) == 3
     assert not (folder / "none.json").exists()
-
-
-def test_rows_of_a_data_file_are_lines(folder):
-    text = (folder / "x_1.json").read_text()
-    assert json.loads(text)["rows"][1]["name"] is None and text.count("\n  {") == 2
 
 
 def test_every_command_is_listed_with_what_it_does():

@@ -26,8 +26,6 @@ REFUSED = {
         "tree_attention shape=bush": "one of balanced, skewed, chain, got bush",
         "tree_attention context=200": "a multiple of 128",
         "long_context context=256": "above 256 and up to 131072, got 256",
-        "long_context context=262144": "above 256 and up to 131072, got 262144",
-        "sampling --write /nowhere/found.json": "does not exist",
         "long_context --simulator none.so": "--simulator and --errors-into need each other",
         f"sgdc {JUDGED}": "--simulator gives errors and no cycles; sgdc has none",
         f"long_context {JUDGED} --steps kept.json": "--steps changes nothing beside --errors-into",
@@ -37,7 +35,6 @@ REFUSED = {
         "layouts --plot plot.jpeg2": "jpeg2",
         "layouts --plot absent/plot.png": "the folder absent does not exist",
         f"hits {FOLDER / 'quality/quick/perplexity.csv'}": "no row of",
-        "speed": "invalid choice",
     },
     "step": {
         "layer --contexts 131072": "llama-3.1-8b with 131072 positions, interleaved needs 16951869440 bytes per chip",
@@ -49,7 +46,6 @@ REFUSED = {
         "pair --tensor-parallel": "an even number of --kv-heads for two chips, got 1",
         "pair --predictor budget": "need each other; got --predictor budget --chosen 0",
         "pair --predictor budget --chosen 13": "1 to 12 tiles between both ends, not 13",
-        "pair --plot /nowhere/steps.png": "does not exist",
         "pair --model llama-3.1-8b --context 131072": "sharded needs 17041784832 bytes per chip",
         "pair --model llama-3.1-8b --tensor-parallel": "--tensor-parallel compares small layers",
         "pair --model llama-3.1-8b --kv-heads 2": "--kv-heads 2 is of small layers, not of --model",
@@ -75,7 +71,6 @@ REFUSED = {
         "--predictors taste": "'taste' is no parameter of a predictor",
         "--predictors ends budget --tail-alignment 1": "no other --tail-alignment",
         "--torch-device cuda:7": "'cuda:7' is not here",
-        "--torch-device tpu": "got 'tpu'",
     },
 }
 

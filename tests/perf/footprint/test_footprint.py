@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a model takes of a chip: the DRAM budget against independent counts, the sizes of programs, the command."""
 
-import re
-
 import pytest
 
 from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
@@ -12,14 +10,9 @@ from models.llama31_8b.tt import dram_budget as memory
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from perf.footprint.__main__ import main
-from perf.footprint.kernel_sizes import (
-    NCRISC_BYTES,
-    room_of,
-    size_in,
-)
+from perf.footprint.kernel_sizes import room_of, size_in
 from perf.lib.data_file import FOLDER, ROOT, read
 from runtime_patches.board.environment import real_sfpi
-from runtime_patches.board.runtime_root import find_ttnn_dir
 
 LLAMA = preset("llama-3.1-8b")
 
@@ -124,9 +117,3 @@ def test_the_figures_name_every_op():
     calls["rotated_heads"] = "cached_heads"
     ops = {path.parent.name for path in ROOT.glob("tt_kernels/*/op.py")}
     assert len(ops) == 14 and {calls.get(op, op) for op in ops} <= {row["op"] for row in RECORDED}
-
-
-def test_the_memory_of_ncrisc_is_that_of_the_runtime():
-    memory = find_ttnn_dir() / "tt_metal/hw/inc/internal/tt-1xx/wormhole/dev_mem_map.h"
-    (size,) = re.findall(r"#define MEM_NCRISC_IRAM_SIZE \((\d+) \* 1024\)", memory.read_text())
-    assert int(size) * 1024 == NCRISC_BYTES

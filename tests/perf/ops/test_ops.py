@@ -14,8 +14,7 @@ from perf.lib.data_file import FOLDER, ROOT
 from perf.lib.tensors import TREES, errors_of, intervals_of, parents_of
 from perf.ops import __main__ as bench
 from perf.ops.__main__ import FAMILIES, main, run
-from perf.ops.families import guess_name, tree_columns
-from perf.ops.family import measurable
+from perf.ops.families import guess_name, measurable, tree_columns
 from runtime_patches import sgdc
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
 from runtime_patches.simulated_n150.library import version

@@ -26,10 +26,10 @@ from perf.sweep.table import (
     PASS,
     Block,
     Row,
-    merged,
     ns_of,
     opened,
     read,
+    total_ns,
 )
 from runtime_patches.board.runtime_root import project_cache_dir
 
@@ -152,10 +152,6 @@ def test_a_simulated_sweep_against_the_golden_one(tmp_path, capsys):
     assert main(arguments) == 0 and csv.read_bytes() == before, "what is there is not run again"
 
 
-def cycles_of(block: Block) -> float:
-    return sum(map(ns_of, merged(block)))
-
-
 def test_the_rows_of_the_page_are_what_the_csv_says():
     blocks = read(paper.CSV)
     assert docs.read(FOLDER / "paper_ops.json")[1] == paper.data_rows(blocks)
@@ -174,7 +170,7 @@ def test_errors_are_cycles_over_published_nanoseconds():
     slower = wo._replace(rows=tuple({**row, KERNEL_NS: str(2 * ns_of(row))} for row in wo.rows))
     for times, block in ((1, wo), (2, slower)):
         (error,) = [row["error_1"] for row in paper.data_rows([block]) if row.get("op") == "Matmul (wo)"]
-        assert 1 + error == pytest.approx(times * cycles_of(wo) / 76389)
+        assert 1 + error == pytest.approx(times * total_ns(wo) / 76389)
 
 
 @pytest.mark.sim
@@ -191,4 +187,4 @@ def test_a_chip_gives_the_committed_cycles(tmp_path):
     assert main(["--suite-file", str(suite), "--source", "sim", "--csv", str(again), "--timeout", "5000"]) == 0
     for block in read(again):
         assert block.status == PASS
-        assert cycles_of(block) == pytest.approx(cycles_of(committed[block.name]), rel=0.005)
+        assert total_ns(block) == pytest.approx(total_ns(committed[block.name]), rel=0.005)
