@@ -29,38 +29,6 @@ BUILD_TIMEOUT_S = 1800.0  # compiles some hundred kernels the first time
 MB = 1e6
 
 
-def byte_rows(
-    model: str,
-    meshes: Sequence[str],
-    contexts: Sequence[int],
-    precisions: Sequence[str],
-    users: int = 1,
-    shardings: Sequence[str] = ("interleaved",),
-) -> list[Row]:
-    """Return a row per combination: what a chip must hold and a decode step read, and the speed that 288 GB/s allow.
-
-    "refused" has the reason where a model does not fit, else None. "read_per_step" is as decode shardings lay weights,
-    "numbers_per_step" without the padding of tiles and banks. Raises ValueError for values that make no sense.
-    """
-    config, rows = preset(model), []
-    for name, precision_name, sharding, context in product(meshes, precisions, shardings, contexts):
-        mesh, precision = MeshShape.parse(name), precision_config(precision_name, config.num_hidden_layers)
-        found, refused = budget(config, mesh, precision, context, users, sharding), None
-        try:
-            found.check(f"{model} on {mesh} in {precision.name}, {sharding}, with {users} x {context} positions")
-        except DoesNotFit as error:
-            refused = str(error)
-        known = model == MODEL and users == 1 and mesh.sp == 1
-        rows.append(
-            {"mesh": str(mesh), "sp": mesh.sp, "tp": mesh.tp, "precision": precision.name, "decode_sharding": sharding}
-            | {"context": context, "users": users, **asdict(found)}
-            | {"held": found.held, "needed": found.needed, "numbers_per_step": found.numbers_per_step}
-            | {"bound_tokens_per_s": None if refused else found.tokens_per_s(), "refused": refused}
-            | {"published_tokens_per_s": published_tokens_per_s(mesh.chips, precision_name, context) if known else None}
-        )
-    return rows
-
-
 def memory_row(mesh: MeshShape, precision: str, found: MeshMemory) -> Row:
     """Return DRAM of a chip and L1 of a core, in bytes, GB (1e9) and KB (1e3)."""
     worst, step = max(
@@ -111,14 +79,36 @@ def _needs_mock_meshes() -> None:
 
 
 def _bytes(options: argparse.Namespace) -> tuple[list[Row], str]:
-    given = (options.mesh, options.context, options.precision, options.users)
-    rows = byte_rows(options.model, *given, options.decode_sharding)
-    refused = [row["refused"] for row in rows if row["refused"]]
-    if len(refused) == len(rows):
-        raise DoesNotFit(refused[0])
+    """Return a row per combination: what a chip must hold and a decode step read, and the speed that 288 GB/s allow.
+
+    "refused" has the reason where a model does not fit, else None. "read_per_step" is as decode shardings lay weights,
+    "numbers_per_step" without the padding of tiles and banks. Raises ValueError for values that make no sense.
+    """
+    config, users, rows = preset(options.model), options.users, []
+    asked = product(options.mesh, options.precision, options.decode_sharding, options.context)
+    for name, precision_name, sharding, context in asked:
+        mesh, precision = MeshShape.parse(name), precision_config(precision_name, config.num_hidden_layers)
+        found, refused = budget(config, mesh, precision, context, users, sharding), None
+        try:
+            found.check(
+                f"{options.model} on {mesh} in {precision.name}, {sharding}, with {users} x {context} positions"
+            )
+        except DoesNotFit as error:
+            refused = str(error)
+        known = options.model == MODEL and users == 1 and mesh.sp == 1
+        rows.append(
+            {"mesh": str(mesh), "sp": mesh.sp, "tp": mesh.tp, "precision": precision.name, "decode_sharding": sharding}
+            | {"context": context, "users": users, **asdict(found)}
+            | {"held": found.held, "needed": found.needed, "numbers_per_step": found.numbers_per_step}
+            | {"bound_tokens_per_s": None if refused else found.tokens_per_s(), "refused": refused}
+            | {"published_tokens_per_s": published_tokens_per_s(mesh.chips, precision_name, context) if known else None}
+        )
+    reasons = [row["refused"] for row in rows if row["refused"]]
+    if len(reasons) == len(rows):
+        raise DoesNotFit(reasons[0])
     names = "mesh precision decode_sharding context held needed numbers_per_step read_per_step"
     text = table(rows, f"{names} bound_tokens_per_s published_tokens_per_s")
-    return rows, "\n".join([text, *(f"refused: {why}" for why in refused)])
+    return rows, "\n".join([text, *(f"refused: {why}" for why in reasons)])
 
 
 def _memory(options: argparse.Namespace) -> tuple[list[Row], str]:

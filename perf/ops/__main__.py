@@ -105,26 +105,15 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("op", choices=FAMILIES, metavar="OP", help="one of those below")
-    parser.add_argument(
-        "point",
-        nargs="*",
-        metavar="OPTION=VALUE[,VALUE]",
-        help="points of your own: every combination of these values; other options have their defaults",
-    )
-    parser.add_argument("--points", metavar="LIST", help="a named list of points (default: default)")
-    parser.add_argument(
-        "--steps", type=new_file, metavar="FILE", help="keep measured points there, and take those there"
-    )
-    parser.add_argument(
-        "--simulator", metavar="PATH", help="with --errors-into: a ttsim library, which gives errors and no cycles"
-    )
-    parser.add_argument(
-        "--errors-into",
-        type=new_file,
-        metavar="FILE",
-        help="replace the errors of these points in a data file by those on --simulator, and keep their cycles",
-    )
+    add = parser.add_argument
+    add("op", choices=FAMILIES, metavar="OP", help="one of those below")
+    text = "points of your own: every combination of these values; other options have their defaults"
+    add("point", nargs="*", metavar="OPTION=VALUE[,VALUE]", help=text)
+    add("--points", metavar="LIST", help="a named list of points (default: default)")
+    add("--steps", type=new_file, metavar="FILE", help="keep measured points there, and take those there")
+    add("--simulator", metavar="PATH", help="with --errors-into: a ttsim library, which gives errors and no cycles")
+    text = "replace the errors of these points in a data file by those on --simulator, and keep their cycles"
+    add("--errors-into", type=new_file, metavar="FILE", help=text)
     add_write_option(parser)
     return parser
 

@@ -129,14 +129,8 @@ class _Pair:
         capacity, self.exact = config.max_position_embeddings, ExactFlashDecode(shape)
         self.speculation: ForcedSpeculation | None = None
         if self.mesh_shape.sp == 2:
-            chosen = AttentionSettings(
-                "alspec",
-                shape.chunk_size,
-                predictor=shape.predictor,
-                timeout_s=0.02,
-                program=self.exact.program,
-                tree_program=self.exact.tree_program,
-            )
+            own: dict[str, Any] = {"program": self.exact.program, "tree_program": self.exact.tree_program}
+            chosen = AttentionSettings("alspec", shape.chunk_size, predictor=shape.predictor, timeout_s=0.02, **own)
             self.speculation = ForcedSpeculation(mesh, self.mesh_shape, config, chosen, users=1, capacity=capacity)
         settings = ModelSettings(
             capacity=capacity,

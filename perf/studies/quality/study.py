@@ -23,6 +23,11 @@ GUESSES = ("ends", "budget")
 PRODUCTS = dict(zip(GUESSES, (ENDS, OWN_AVERAGE)))
 
 
+def predictor_of(words: str) -> Predictor:
+    """Return one of GUESSES, or what the words describe. Raises ValueError as Predictor.parse does."""
+    return PRODUCTS.get(words) or Predictor.parse(words)
+
+
 class Settings(argparse.Namespace):
     """The options of a run, and the guesses that they say.
 
@@ -53,9 +58,7 @@ class Settings(argparse.Namespace):
         """Return what a guess of 2S keys reads. Raises ValueError where the predictor cannot divide them."""
         if predictor == "ends":
             return GuessRange.both_ends(chunk_size, self.tail_alignment)
-        if predictor == "budget":
-            return GuessRange.by_budget(chunk_size)
-        return Predictor.parse(predictor).guess_range(chunk_size)
+        return predictor_of(predictor).guess_range(chunk_size)
 
     def policy(self, threshold: float, chunk_size: int, predictor: str) -> ALSpecAttention | PredictedGuess:
         """Return new attention-level speculation: the reference's own for GUESSES."""
@@ -65,8 +68,7 @@ class Settings(argparse.Namespace):
 
     def in_steps(self, threshold: float, chunk_size: int, predictor: str, nodes: int) -> PredictedGuess:
         """Return new attention-level speculation in steps of so many nodes."""
-        how = PRODUCTS.get(predictor) or Predictor.parse(predictor)
-        return PredictedGuess(threshold, self.guess_range(chunk_size, predictor), how, nodes)
+        return PredictedGuess(threshold, self.guess_range(chunk_size, predictor), predictor_of(predictor), nodes)
 
 
 class Place(NamedTuple):
