@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 if TYPE_CHECKING:
     from models.llama31_8b.tt.model import TtLlama
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
 DECODE_PRODUCT, BANKED_PRODUCT, GATED_PRODUCT = "decode_product", "banked_product", "gated_product"
 CACHED_HEADS = "cached_heads"
+# What a layer does in a decode step besides attending, and in a prefill.
+PARTS = ("project_qkv", "after_attention", "prefill")
 
 
 @dataclass(frozen=True)
@@ -93,9 +96,7 @@ class Labels:
 
         with contextlib.ExitStack() as stack:
             for kind in (decorators.FastOperation, decorators.Operation):
-                original = kind.__call__
-                stack.callback(setattr, kind, "__call__", original)
-                kind.__call__ = noting(original)
+                stack.enter_context(mock.patch.object(kind, "__call__", noting(kind.__call__)))
             yield
 
     @contextlib.contextmanager
@@ -119,24 +120,12 @@ class Labels:
             parts += [(attention, "exchange", EXCHANGE), (gate, "_launch", GATE)]
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.taken(now))
-            stack.enter_context(in_layers(model, now))
+            for index, layer in enumerate(model.layers):
+                for owner, name in [(layer.attention, "attend"), *((layer, part) for part in PARTS)]:
+                    stack.enter_context(_within(owner, name, now, "layer", index))
             for owner, name, part in parts:
                 stack.enter_context(_within(owner, name, now, "part", part))
             yield
-
-
-# What a layer does in a decode step besides attending, and in a prefill.
-PARTS = ("project_qkv", "after_attention", "prefill")
-
-
-@contextlib.contextmanager
-def in_layers(model: TtLlama, now: dict) -> Iterator[None]:
-    """Inside, now["layer"] is the number of the layer whose part of a pass runs."""
-    with contextlib.ExitStack() as stack:
-        for index, layer in enumerate(model.layers):
-            for owner, name in [(layer.attention, "attend"), *((layer, part) for part in PARTS)]:
-                stack.enter_context(_within(owner, name, now, "layer", index))
-        yield
 
 
 def _tensors(value: Any) -> Iterator[Any]:
@@ -153,10 +142,9 @@ def _tensors(value: Any) -> Iterator[Any]:
             yield from _tensors(item)
 
 
-@contextlib.contextmanager
-def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
-    """While `owner.name` runs, now[key] is `value`."""
-    original, own = getattr(owner, name), name in vars(owner)
+def _within(owner, name: str, now: dict, key: str, value) -> contextlib.AbstractContextManager:
+    """Return a context in which now[key] is `value` while `owner.name` runs."""
+    original = getattr(owner, name)
 
     def call(*args, **kwargs):
         outer, now[key] = now[key], value
@@ -165,11 +153,4 @@ def _within(owner, name: str, now: dict, key: str, value) -> Iterator[None]:
         finally:
             now[key] = outer
 
-    setattr(owner, name, call)
-    try:
-        yield
-    finally:
-        if own:
-            setattr(owner, name, original)
-        else:
-            delattr(owner, name)
+    return mock.patch.object(owner, name, call)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 from perf.lib.data_file import ROOT
 from tt_kernels.common.cores import all_worker_cores, core_list, noc_core_of
@@ -38,11 +39,8 @@ def held_at_start_line(device) -> Iterator[None]:
         launch(tensors, _held(device, program, words.buffer_address()))
         ttnn.synchronize_device(device)  # before the words are freed
 
-    ttnn.generic_op = held
-    try:
+    with mock.patch.object(ttnn, "generic_op", held):
         yield
-    finally:
-        ttnn.generic_op = launch
 
 
 def common_start(counts: dict) -> int:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -199,9 +200,8 @@ def _judged(
     return values
 
 
-@contextlib.contextmanager
-def _kept(model: TtLlama, residual: list[ttnn.Tensor]) -> Iterator[None]:
-    """Inside, `residual` takes what leaves the last layer, which keeps it from being freed."""
+def _kept(model: TtLlama, residual: list[ttnn.Tensor]) -> contextlib.AbstractContextManager:
+    """Return a context in which `residual` takes what leaves the last layer, which keeps it from being freed."""
     layer = model.layers[-1]
     after_attention = layer.after_attention
 
@@ -210,11 +210,7 @@ def _kept(model: TtLlama, residual: list[ttnn.Tensor]) -> Iterator[None]:
         residual.append(leaving.x)
         return leaving
 
-    layer.after_attention = keep  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        del layer.after_attention
+    return mock.patch.object(layer, "after_attention", keep)
 
 
 def reference(

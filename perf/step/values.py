@@ -10,13 +10,13 @@ torch with the weights as the chip holds them ("held") and as they were before (
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
-from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig, precision_config
+from models.llama31_8b.config import preset
+from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import ttsim_library
 from perf.lib.data_file import Row
@@ -35,27 +35,24 @@ TIMEOUT_S = 3 * 3600
 def run(library: Path, precision: str, sharding: str) -> dict[str, Any]:
     """Return `layer_device.judge_layer` of a layer of Llama 3.1 8B, in a process of its own. Raises SystemExit with
     what went wrong there."""
-    config = preset("llama-3.1-8b")
-    formats = precision_config(precision, config.num_hidden_layers)
-    one = replace(config.with_layers(1), vocab_size=config.vocab_size // head_pieces(config))
-    asked: dict[str, Any] = {"config": asdict(one)}
-    asked |= {"precision": precision, "formats": vars(formats.of_layer(0)), "sharding": sharding}
-    asked |= {"context": CONTEXT, "prompt": PROMPT}
     environment = process_environment(simulated_environment(FULL_GRID, library=library))
-    return measure_apart("perf.step", {"work": "values", "asked": asked}, environment, TIMEOUT_S)
+    asked = {"work": "values", "asked": {"precision": precision, "sharding": sharding}}
+    return measure_apart("perf.step", asked, environment, TIMEOUT_S)
 
 
-def work(config: dict[str, Any], precision: str, formats: dict[str, str], **asked: Any) -> dict[str, Any]:
+def work(precision: str, sharding: str) -> dict[str, Any]:
     """Judge in this process."""
     from models.llama31_8b.tt.mesh import MeshShape
     from perf.step.layer_device import judge_layer
     from runtime_patches.simulated_n150.dispatch import program_room
 
-    shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
+    config = preset("llama-3.1-8b")
+    one = replace(config.with_layers(1), vocab_size=config.vocab_size // head_pieces(config))
+    layer = precision_config(precision, config.num_hidden_layers).of_layer(0)
     plan = MeshShape(1, 1)
     mesh = plan.open(**program_room())
     try:
-        return judge_layer(mesh, shape, PrecisionConfig(precision, LayerPrecision(**formats)), **asked)
+        return judge_layer(mesh, one, PrecisionConfig(precision, layer), sharding, CONTEXT, PROMPT)
     finally:
         plan.close(mesh)
 

@@ -62,15 +62,6 @@ class TextPass:
         return self.accepted[:, self.verified].double().mean(1).tolist()
 
 
-def check_length(model: ReferenceLlama, tokens: int) -> None:
-    """Raise ValueError when a text of so many tokens does not fit the model's context."""
-    limit = model.config.max_position_embeddings
-    if tokens > limit:
-        raise ValueError(f"a text of {tokens} tokens is beyond the context of {model.config.name}: {limit} tokens")
-    if tokens < 2:
-        raise ValueError(f"a text needs at least 2 tokens for one loss, got {tokens}")
-
-
 def _blocks(tokens: int, on_gpu: bool) -> list[slice]:
     size = QUERY_BLOCK if on_gpu else BLOCK
     return [slice(start, min(start + size, tokens)) for start in range(0, tokens, size)]
@@ -88,11 +79,9 @@ def text_pass(
     """Run every token of `ids` as a decode step under `policy` (None: exact attention in one softmax).
 
     exact_scores: scores of the exact pass over the same text, to compare with. cache: continue after what it holds for
-    one user; the text is written to it. keep_scores: for such a comparison. Raises ValueError for a text shorter than 2
-    tokens or longer than the context, or for scores of another length.
+    one user; the text is written to it. keep_scores: for such a comparison. Raises ValueError for a text beyond the
+    context, or for scores of another length.
     """
-    cached = 0 if cache is None else int(cache.lengths[0])
-    check_length(model, cached + len(ids))
     if exact_scores is not None and len(exact_scores) != len(ids):
         raise ValueError(f"scores of {len(exact_scores)} tokens for a text of {len(ids)}")
     cache = model.new_cache(1, len(ids)) if cache is None else cache

@@ -14,7 +14,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention, Attenti
 from models.llama31_8b.reference.load import LoadedModel
 from models.llama31_8b.reference.model.step import GuessRange
 
-from .forward import TextPass, check_length, compared_columns, text_pass
+from .forward import TextPass, compared_columns, text_pass
 from .inputs import Texts
 from .predictors import ENDS, OWN_AVERAGE, PredictedGuess, Predictor
 
@@ -108,9 +108,8 @@ class Study:
         """Return where the windows of `context` tokens begin in the long text: settings.windows of them, and a last one
         to calibrate on, each in the middle of its share of the text.
 
-        Raises ValueError when the text is too short for so many, or the context beyond the model's.
+        Raises ValueError when the text is too short for so many.
         """
-        check_length(self.loaded.model, context)
         tokens, count = len(self.texts.book_ids(self.loaded.tokenizer)), self.settings.windows + 1
         if tokens < count * context:
             raise ValueError(

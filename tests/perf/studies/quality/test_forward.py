@@ -54,10 +54,9 @@ def test_it_continues_after_a_cache(tiny) -> None:
     torch.testing.assert_close(after.losses, text_pass(tiny, ids).losses[50:], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("count,message", [(1, "at least 2 tokens.*got 1"), (1100, "1100 tokens is beyond.*1024")])
-def test_texts_of_a_wrong_length_are_refused(tiny, count: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        text_pass(tiny, random_tokens(count))
+def test_texts_of_a_wrong_length_are_refused(tiny) -> None:
+    with pytest.raises(ValueError, match="1100 exceeds the context of tiny: 1024 tokens"):
+        text_pass(tiny, random_tokens(1100))
     with pytest.raises(ValueError, match="scores of 3 tokens for a text of 9"):
         text_pass(tiny, random_tokens(9), exact_scores=torch.zeros(3, 32))
 

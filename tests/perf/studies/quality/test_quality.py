@@ -101,16 +101,9 @@ def test_trees_emit_what_they_accept(long):
 
 
 @pytest.mark.model
-@pytest.mark.parametrize(
-    "arguments,why",
-    [
-        (("--contexts", "9000"), "9000 tokens is beyond the context of SmolLM2-135M-Instruct: 8192 tokens"),
-        (("--contexts", "1024"), "story has 1306 tokens: too few for 2 texts of 1024"),
-    ],
-)
-def test_texts_that_do_not_fit_are_refused(arguments, why, tmp_path, capsys):
-    assert cli.main(["--quick", "--parts", "perplexity", "--out", str(tmp_path), *arguments]) == 2
-    assert why in capsys.readouterr().err
+def test_a_text_that_is_too_short_is_refused(tmp_path, capsys):
+    assert cli.main(["--quick", "--parts", "perplexity", "--out", str(tmp_path), "--contexts", "1024"]) == 2
+    assert "story has 1306 tokens: too few for 2 texts of 1024" in capsys.readouterr().err
 
 
 def test_texts_of_ones_own(tmp_path, capsys):
