@@ -213,16 +213,13 @@ def both_levels(
 
 def plot(steps: Mapping[str, Step], path: Path) -> None:
     """Draw each step as two bars of programs in time, like the paper's figure 6."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     colours = {ATTENTION: "#d1495b", EXCHANGE: "#edae49", GATE: "#8d96a3", "other programs": "#00798c"}
     heights = [len(step["chips"]) for step in steps.values()]
-    size = (11, 0.8 * sum(heights))
-    figure, axes = pyplot.subplots(len(steps), 1, sharex=True, figsize=size, squeeze=False, height_ratios=heights)
+    figure = Figure(figsize=(11, 0.8 * sum(heights)))
+    axes = figure.subplots(len(steps), 1, sharex=True, squeeze=False, height_ratios=heights)
     for axis, (name, step) in zip(axes[:, 0], steps.items(), strict=True):
         for chip, spans in enumerate(step["chips"]):
             faces = [colours.get(span["name"], colours["other programs"]) for span in spans]
@@ -237,4 +234,3 @@ def plot(steps: Mapping[str, Step], path: Path) -> None:
     figure.legend(handles=handles, loc="upper right", ncols=len(colours), fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
-    pyplot.close(figure)

@@ -5,7 +5,6 @@ what the CSV says; a chip runs a part of each again."""
 
 import csv
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,47 +36,6 @@ VERSION = "1.4.1"
 INSTALL_TIMEOUT_S = 420
 
 
-class NotInstalled(RuntimeError):
-    """pip could not install it here; the message holds what pip said last."""
-
-
-def program() -> Path:
-    """Path of the real tt-perf-report, installed into the project's cache if it is not there, in a
-    Python environment of its own: it pins matplotlib and wants another numpy than ttnn. Errors: NotInstalled."""
-    folder = project_cache_dir() / "tools" / f"tt-perf-report-{VERSION}-py{sys.version_info[0]}{sys.version_info[1]}"
-    command, whole = folder / "bin" / "tt-perf-report", folder / ".installed"
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock", timeout=INSTALL_TIMEOUT_S):
-        if whole.exists():
-            return command
-        shutil.rmtree(folder, ignore_errors=True)
-        # This environment's pip installs into the new one, which needs none; and modules are compiled when they are
-        # first read: of the packages' thousands that is a part.
-        pip = [sys.executable, "-m", "pip", "--python", str(folder), "--disable-pip-version-check"]
-        for step in (
-            [sys.executable, "-m", "venv", "--without-pip", str(folder)],
-            [*pip, "install", "--quiet", "--no-compile", f"tt-perf-report=={VERSION}"],
-        ):
-            try:
-                done = subprocess.run(step, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise NotInstalled(f"{step[-1]}: {error}") from error
-            if done.returncode:
-                raise NotInstalled((done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1])
-        whole.touch()
-    return command
-
-
-def report_of(csv: Path, answer: Path, *options: str) -> str:
-    """Run it over `csv`; the table goes to `answer` (its --csv). Returns what it printed. Errors: AssertionError with
-    that, unless it ended well."""
-    command = [str(program()), str(csv), "--csv", str(answer), "--no-color", *options]
-    surroundings = {"cwd": answer.parent, "env": {**os.environ, "MPLBACKEND": "Agg"}, "timeout": 120}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **surroundings)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout + done.stderr
-
-
 # `python -m perf.sweep --suite tiny --source sim --csv tests/perf/sweep/golden_sweep.csv`
 # in several goes; kernel durations and gaps of the first 13 derived, by the rule of rows_of, from recorded cycles.
 GOLDEN = Path(__file__).with_name("golden_sweep.csv")
@@ -85,11 +43,30 @@ GOLDEN = Path(__file__).with_name("golden_sweep.csv")
 
 @pytest.fixture(scope="module")
 def report():
-    try:
-        program()
-    except NotInstalled as error:
-        pytest.skip(f"tt-perf-report {VERSION} cannot be installed here: {error}")
-    return report_of
+    """What runs the real tt-perf-report over a CSV, with its table in `answer`. It is put into the project's cache
+    if it is not there, in a Python environment of its own: it pins matplotlib and wants another numpy than ttnn."""
+    folder = project_cache_dir() / "tools" / f"tt-perf-report-{VERSION}-py{sys.version_info[0]}{sys.version_info[1]}"
+    whole = folder / ".installed"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # This environment's pip installs into the new one, which needs none; and modules are compiled when they are first
+    # read: of the packages' thousands that is a part.
+    pip = [sys.executable, "-m", "pip", "--python", str(folder), "--disable-pip-version-check"]
+    make = [sys.executable, "-m", "venv", "--clear", "--without-pip", str(folder)]
+    with FileLock(f"{folder}.lock", timeout=INSTALL_TIMEOUT_S):
+        for step in () if whole.exists() else (make, [*pip, "install", "--no-compile", f"tt-perf-report=={VERSION}"]):
+            try:
+                subprocess.run(step, capture_output=True, timeout=INSTALL_TIMEOUT_S, check=True)
+            except (OSError, subprocess.SubprocessError) as error:
+                pytest.skip(f"tt-perf-report {VERSION} cannot be installed here: {error}")
+        whole.touch()
+
+    def run(csv: Path, answer: Path, *options: str) -> None:
+        command = [str(folder / "bin" / "tt-perf-report"), str(csv), "--csv", str(answer), "--no-color", *options]
+        surroundings = {"cwd": answer.parent, "env": {**os.environ, "MPLBACKEND": "Agg"}, "timeout": 120}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **surroundings)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return run
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
