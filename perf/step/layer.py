@@ -70,11 +70,7 @@ def sums_of(ops: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def token_of(
-    rows: Mapping[str, Mapping[str, Any]],
-    norm: int,
-    layers: int,
-    pieces: int,
-    group: Mapping[str, float] | None = None,
+    rows: Mapping[str, Mapping[str, Any]], norm: int, layers: int, pieces: int, group: Mapping[str, float] | None = None
 ) -> dict[str, Any]:
     """Return a token's cycles, bytes, share of the roofline and tokens/s. rows: by stage; norm: cycles of the head's
     first program, which runs once however many pieces a chip has; group: of a TP group of several chips, cycles of a

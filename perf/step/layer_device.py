@@ -84,12 +84,7 @@ def half_split(rows: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def measure_layer(
-    mesh: ttnn.MeshDevice,
-    config: LlamaConfig,
-    formats: PrecisionConfig,
-    sharding: str,
-    context: int,
-    blank: bool,
+    mesh: ttnn.MeshDevice, config: LlamaConfig, formats: PrecisionConfig, sharding: str, context: int, blank: bool
 ) -> dict[str, Any]:
     """Decode token `context` of one user, whose cache holds random numbers. blank: weights are allocated, not written.
 

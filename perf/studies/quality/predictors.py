@@ -112,13 +112,7 @@ class PredictedGuess(AttentionPolicy):
     verifies = True
     statistics: SpeculationCounters
 
-    def __init__(
-        self,
-        threshold: float,
-        guess_range: GuessRange,
-        predictor: Predictor = ENDS,
-        nodes: int = 1,
-    ) -> None:
+    def __init__(self, threshold: float, guess_range: GuessRange, predictor: Predictor = ENDS, nodes: int = 1) -> None:
         super().__init__(guess_range)
         self.threshold, self.predictor, self.nodes = check_threshold(threshold), predictor, nodes
         self.statistics = SpeculationCounters()

@@ -8,12 +8,7 @@ from models.llama31_8b.tt.precision import bytes_of
 from models.llama31_8b.tt.prefill import all_cores_read
 from perf.lib.chip import BYTES_PER_CYCLE
 from perf.lib.data_file import FOLDER, read
-from perf.projection.prefill import (
-    attention_cycles,
-    banked_start,
-    product_cycles,
-    rows_of,
-)
+from perf.projection.prefill import attention_cycles, banked_start, product_cycles, rows_of
 
 
 def executed(name: str) -> list[dict]:

@@ -17,19 +17,7 @@ from perf.lib.data_file import FOLDER
 from perf.sweep import paper
 from perf.sweep.__main__ import main
 from perf.sweep.configurations import Configuration, from_lines, suites
-from perf.sweep.table import (
-    FIRMWARE_NS,
-    GAP_NS,
-    KERNEL_NS,
-    NOT_RUN,
-    PASS,
-    Block,
-    Row,
-    ns_of,
-    opened,
-    read,
-    total_ns,
-)
+from perf.sweep.table import FIRMWARE_NS, GAP_NS, KERNEL_NS, NOT_RUN, PASS, Block, Row, ns_of, opened, read, total_ns
 from runtime_patches.board.runtime_root import project_cache_dir
 
 VERSION = "1.4.1"
@@ -154,10 +142,11 @@ def test_errors_are_cycles_over_published_nanoseconds():
 @pytest.mark.slow
 @pytest.mark.timeout(5400)
 def test_a_chip_gives_the_committed_cycles(tmp_path):
-    """A matmul, a norm and a flash decode, as far as they are committed, run again."""
+    """A matmul, a norm and flash decodes, as far as they are committed, run again."""
     again, suite = tmp_path / "again.csv", tmp_path / "suite"
     committed = {block.name: block for block in read(paper.CSV)}
-    lines = from_lines("matmul role=wo\ndecode_op op=norm\nflash_decode variant=stock chunk_size=256\n")
+    exact = "flash_decode variant=exact chunk_size=256 heads=8 kv_heads=2"
+    lines = from_lines(f"matmul role=wo\ndecode_op op=norm\nflash_decode variant=stock chunk_size=256\n{exact}\n")
     wanted = [c for c in lines if c.name in committed]
     assert "matmul" in {c.family for c in wanted}
     suite.write_text("\n".join(c.name for c in wanted))
