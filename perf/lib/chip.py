@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -135,15 +135,13 @@ def simulated_timer(mesh) -> Timer:
     return timed
 
 
-def replayed(
-    mesh, timer: Timer, step: Callable[[], Any], labels: AbstractContextManager | None = None
-) -> list[list[ProgramSpan]]:
+def replayed(mesh, timer: Timer, step: Callable[[], Any], labels: AbstractContextManager) -> list[list[ProgramSpan]]:
     """Return the programs of each chip of a compiled step, as it is captured, replayed and timed. labels: entered while
     it is captured."""
     import ttnn
 
     trace = ttnn.begin_trace_capture(mesh, cq_id=0)
-    with labels or nullcontext():
+    with labels:
         kept = step()  # what the trace writes must not be given to others before it ran
     ttnn.end_trace_capture(mesh, trace, cq_id=0)
     chips = timer(lambda: ttnn.execute_trace(mesh, trace, cq_id=0, blocking=True))

@@ -25,7 +25,7 @@ from models.llama31_8b.latency import (
 from models.llama31_8b.tt.mesh import TILE
 from perf.lib.data_file import FOLDER, Row, read
 from perf.step.figures import over_formula
-from perf.step.layer import ALL_REDUCE, EMBEDDING, HEAD, LAYER, REPLACED, STEPS
+from perf.step.layer import EMBEDDING, HEAD, LAYER, REPLACED, STEPS, collectives_of
 from perf.step.shapes import head_pieces
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
@@ -34,7 +34,7 @@ from perf.sweep.table import read as read_sweep
 CONTEXTS = (1024, 4096, 16384, 65536, 131072)
 CHIPS = (2, 4, 8, 16)
 HIT_RATES = (1.0, 0.95, 0.9, 0.75)
-HEADS, COLUMNS = 32, 4096
+HEADS = 32
 ASSUMPTIONS = (
     "TP: a chip's part of a layer, attention, two all-reduces a layer, embedding, its gather and the head's pieces",
     "a cache split over two rows: each reads half of the tokens; merging takes all in what an all-reduce of two chips "
@@ -52,28 +52,18 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
     ops = [op for op in ops if op["sharding"] == "sharded"]
     pairs = executed_pairs()
     attention = _attention(ops, sweep)
-    reduces = {row["chips"]: row["cycles"] for row in _bench(ALL_REDUCE.stem)}
-    gathers = {n: sweep[_gather(n)] for n in CHIP_COUNTS[1:]}
-    costs = {n: _costs(n, ops, reduces.get(n, 0), gathers.get(n, 0)) for n in CHIP_COUNTS}
+    collectives = {n: collectives_of(preset("llama-3.1-8b"), n) for n in CHIP_COUNTS[1:]}
+    costs = {n: _costs(n, ops, collectives.get(n, {"gather": 0, "all_reduce": 0})) for n in CHIP_COUNTS}
     times = Times(
         verify_ns=round(mean(row["part_sender"] - row["part_exact"] for row in pairs)),
         pair_ns=round(mean(over_formula(row) for row in pairs)),
-        merge_ns=reduces[2],
+        merge_ns=round(collectives[2]["all_reduce"]),
         row_costs={n: replace(each, flash_decode_ns=attention[n][MIN_CONTEXT]) for n, each in costs.items()},
         attention=attention,
     )
     beyond = [row["part_receiver"] - times.flash_decode_ns(keys_of(row), KV_HEADS // row["kv_heads"]) for row in pairs]
     times = replace(times, guess_ns=round(mean(beyond)))
     return times, {(n, at) for n in CHIP_COUNTS for at in attention[n]}
-
-
-def _bench(name: str) -> list[Row]:
-    """Return the rows of an op's bench for one user."""
-    return [row for row in read(FOLDER / "ops" / f"{name}.json")[1] if row["users"] == 1]
-
-
-def _gather(chips: int) -> str:
-    return Configuration.make("collective", op="all_gather", mesh=f"1x{chips}", columns=COLUMNS).name
 
 
 def _attention(ops: Sequence[Row], sweep: Mapping[str, float]) -> dict[int, dict[int, float]]:
@@ -109,13 +99,13 @@ def keys_of(row: Row) -> int:
     return TILE * (row["chosen"] + 1) + int(row["chunk_size"])
 
 
-def _costs(chips: int, ops: Sequence[Row], all_reduce: float, gather: float) -> Costs:
+def _costs(chips: int, ops: Sequence[Row], collectives: Mapping[str, float]) -> Costs:
     """Return the costs of a row."""
     layer = _took(ops, LAYER, chips, but=("attention", *(REPLACED if chips > 1 else ())))
     head, norm = _took(ops, HEAD, 1), _took(ops, HEAD, 1, ("rms_norm",))
-    fixed = _took(ops, EMBEDDING, chips) + norm + (gather if chips > 1 else 0)
+    fixed = _took(ops, EMBEDDING, chips) + norm + collectives["gather"]
     fixed += (head - norm) * head_pieces(preset("llama-3.1-8b")) / chips
-    return Costs(fixed, layer + 2 * all_reduce, 0.0)
+    return Costs(fixed, layer + 2 * collectives["all_reduce"], 0.0)
 
 
 def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS) -> list[Row]:

@@ -21,7 +21,7 @@ from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, LayerPrecision, bytes_of, precision_config
 from models.llama31_8b.tt.prefill import PREFILL_CHUNK, all_cores_read, attention_size, padded_rows, row_blocks
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES
-from perf.lib.data_file import FOLDER, Row, read
+from perf.lib.data_file import Row
 from perf.projection.published import ALL_GATHER, REDUCE_SCATTER, collective_ns, read_rows
 from perf.step.shapes import head_pieces
 
@@ -47,11 +47,6 @@ ASSUMPTIONS = (
 )
 
 
-@cache
-def _rows(name: str) -> tuple[Row, ...]:
-    return tuple(read(FOLDER / "ops" / name)[1])
-
-
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return start and slope of the line through two points."""
     (x, y), (further, higher) = sorted(points)
@@ -61,7 +56,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def _products(program: str) -> list[Row]:
     """Return a program's executed products on few cores, those with the longest inner dimension last."""
-    rows = [row for row in _rows("prefill_product.json") if row["program"] == program and row["cores"] == "4x4"]
+    rows = [row for row in read_rows("ops/prefill_product.json") if row["program"] == program and row["cores"] == "4x4"]
     return sorted(rows, key=lambda row: row["inputs"])
 
 
@@ -138,7 +133,7 @@ def product_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
 @cache
 def _attention(size: int) -> tuple[float, float]:
     """Return a program's start, and the cycles of `size` queries with as many keys."""
-    found = [row for row in _rows("prefill_attention.json") if row["size"] == size]
+    found = [row for row in read_rows("ops/prefill_attention.json") if row["size"] == size]
     return _line([(_pairs(row["tokens"], row["start"], size), row["cycles"]) for row in found[:2]])
 
 
@@ -162,7 +157,7 @@ def other_cycles(rows: int, tp: int) -> float:
     tiles = rows / TILE / CORES  # high, of a core
     return sum(
         row["a_layer"] * row["cycles"] * (math.ceil(tiles) if row["op"] in BY_ROWS else tiles / tp)
-        for row in _rows("prefill_parts.json")
+        for row in read_rows("ops/prefill_parts.json")
         if row["rows"] == TILE
     )
 
@@ -223,7 +218,7 @@ def project(tokens: int, chips: int) -> dict[str, float]:
 
 def head_ns(tp: int) -> float:
     """Return the cycles of the executed LM head's pieces on one of `tp` chips."""
-    rows = read(FOLDER / "steps" / "decode_layer.csv")[1]
+    rows = read_rows("steps/decode_layer.csv")
     piece = next(row["cycles"] for row in rows if row["stage"] == "head" and row["sharding"] == "sharded")
     return head_pieces(preset("llama-3.1-8b")) * piece / tp
 
