@@ -17,9 +17,7 @@ from perf.lib.chip import Chip
 from perf.lib.data_file import Row
 from perf.lib.options import combinations
 from perf.projection.published import read_rows
-from perf.sweep.configurations import Configuration
-from perf.sweep.paper import CSV, cycles_of
-from perf.sweep.table import read
+from perf.sweep.paper import collective_cycles
 from runtime_patches.simulated_n150.grids import parse_grid
 
 Point = dict[str, Any]
@@ -163,12 +161,8 @@ def _of_minimal(row: Row, earlier: Sequence[Row]) -> Row:
 
 
 def _of_collectives(row: Row, _: Sequence[Row]) -> Row:
-    """Return what the sweep of stock ops has in the op's place (perf/data/paper_cycles.csv), None where it has
-    nothing."""
-    took, found = cycles_of(read(CSV)), Row()
-    for op in ("reduce_scatter", "all_gather"):
-        stock = Configuration.make("collective", op=op, mesh=f"1x{row['chips']}", columns=row["columns"])
-        found[op] = took.get(stock.name)
+    """Return what the sweep of stock ops has in the op's place, None where it has nothing."""
+    found: Row = {op: collective_cycles(op, row["chips"], row["columns"]) for op in ("reduce_scatter", "all_gather")}
     both = None if None in found.values() else sum(found.values())
     return found | {"stock": both, "of_stock": both and row["cycles"] / both}
 

@@ -29,14 +29,11 @@ from typing import Any
 from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, of_roofline, one_after_the_other
-from perf.lib.data_file import FOLDER, Row, commit
-from perf.lib.data_file import read as read_data
+from perf.lib.data_file import FOLDER, Row, commit, read
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
 from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
-from perf.sweep.configurations import Configuration
-from perf.sweep.paper import CSV, cycles_of
-from perf.sweep.table import read
+from perf.sweep.paper import collective_cycles
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
 ALL_REDUCE = FOLDER / "ops" / "all_reduce.json"
@@ -85,11 +82,10 @@ def token_of(
 
 
 def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float]:
-    """Return the cycles of a gather and an all_reduce of `config`'s hidden size over 1x`tp` simulated chips. Raises
-    KeyError where one was not executed."""
-    gather = Configuration.make("collective", op="all_gather", mesh=f"1x{tp}", columns=config.hidden_size)
-    sums = {(row["chips"], row["users"], row["columns"]): row["cycles"] for row in read_data(ALL_REDUCE)[1]}
-    return {"gather": cycles_of(read(CSV))[gather.name], "all_reduce": sums[tp, 1, config.hidden_size]}
+    """Return the executed cycles of a gather and an all_reduce of `config`'s hidden size over 1x`tp` chips."""
+    sums = {(row["chips"], row["users"], row["columns"]): row["cycles"] for row in read(ALL_REDUCE)[1]}
+    gather = collective_cycles("all_gather", tp, config.hidden_size)
+    return {"gather": gather, "all_reduce": sums[tp, 1, config.hidden_size]}
 
 
 def run(

@@ -57,6 +57,12 @@ def cycles_of(blocks: Sequence[Block]) -> dict[str, float]:
     return {block.name: total_ns(block) for block in blocks if block.status == PASS}
 
 
+def collective_cycles(op: str, chips: int, columns: int) -> Any:
+    """Return the cycles of a stock collective of CSV over 1x`chips`, None where it was not run."""
+    c = Configuration.make("collective", op=op, mesh=f"1x{chips}", columns=columns)
+    return cycles_of(read(CSV)).get(c.name)
+
+
 def rows(blocks: Sequence[Block]) -> list[Row]:
     """Return every row of tables 4 to 6 with its share of a published token's time, and its cycles where it passed
     among `blocks`, else None."""
