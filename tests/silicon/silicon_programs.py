@@ -12,7 +12,7 @@ def text(length: int, source: str) -> list[int]:
 
     tokenizer = Tokenizer.from_folder(resolve_source(source)[0])
     words = (Path(__file__).resolve().parents[2] / "LICENSE").read_text(encoding="utf-8")
-    return tokenizer.encode(words, add_bos=True)[:length]
+    return tokenizer.encode(words)[:length]
 
 
 def build(mesh, config, state, precision: str, capacity: int):

@@ -219,7 +219,7 @@ def write_reciting_folder(folder: Path, tokens: Sequence[str], config: LlamaConf
 
     state = write_hf_folder(folder, config)
     tokenizer = Tokenizer.from_folder(folder)
-    ids = [tokenizer.encode(token, add_bos=False) for token in tokens]
+    ids = [tokenizer.encode(token, add_special_tokens=False) for token in tokens]
     assert all(len(found) == 1 for found in ids) and len(set(map(tuple, ids))) == len(ids), ids
     cycle = [found[0] for found in ids]
     # An axis of the hidden state per token; layers add nothing.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from loguru import logger
 
-from ..checkpoint.tokenizer import StopStrings
+from ..checkpoint.tokenizer import StopStrings, StreamDecoder
 from ..config import ChatTemplateError
 from .options import DemoOptions, UserError, prompt_name
 
@@ -53,7 +53,7 @@ class TextPrinter:
     nothing."""
 
     def __init__(self, checkpoint: Checkpoint, stream: TextIO | None) -> None:
-        self._decoder, self._stream, self._last = checkpoint.tokenizer.stream(), stream, "\n"
+        self._decoder, self._stream, self._last = StreamDecoder(checkpoint.tokenizer), stream, "\n"
 
     def push(self, token: int) -> None:
         self._write(self._decoder.push(token))

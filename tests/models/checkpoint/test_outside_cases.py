@@ -32,10 +32,6 @@ def config(**changes: Any) -> Edit:
     return edited("config.json", **changes)
 
 
-def template(text: str) -> Edit:
-    return edited("tokenizer_config.json", chat_template=text)
-
-
 def tensors(change: Callable[[dict[str, torch.Tensor]], Any]) -> Edit:
     """Return an edit of the weights by a function that changes the dictionary."""
 
@@ -51,94 +47,15 @@ def both(*edits: Edit) -> Edit:
     return lambda folder: [edit(folder) for edit in edits]
 
 
-def added_token(folder: Path) -> None:
-    """A word of its own, matched before all others; its id is among the model's rows."""
-    path = folder / "tokenizer.json"
-    added = json.loads(path.read_text())["added_tokens"]
-    word = {**added[-1], "id": 319, "content": "<pad45>", "special": False, "normalized": False}
-    edit_json(path, added_tokens=[one for one in added if one["id"] != 319] + [word])
-
-
-def begins_with_bos(folder: Path) -> None:
-    ids = {"<|im_start|>": {"id": "<|im_start|>", "ids": [1], "tokens": ["<|im_start|>"]}}
-    bos, text = (
-        {kind: {"id": name, "type_id": 0}} for kind, name in (("SpecialToken", "<|im_start|>"), ("Sequence", "A"))
-    )
-    pair = [bos, text, {"Sequence": {"id": "B", "type_id": 0}}]
-    processor = {"type": "TemplateProcessing", "single": [bos, text], "pair": pair, "special_tokens": ids}
-    edit_json(folder / "tokenizer.json", post_processor=processor)
-
-
-def not_added(name: str) -> Edit:
-    """An entry of the vocabulary that tokenizer.json does not take for an added token."""
-
-    def edit(folder: Path) -> None:
-        added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
-        edit_json(folder / "tokenizer.json", added_tokens=[one for one in added if one["content"] != name])
-
-    return edit
-
-
-def spare(*edits: Edit) -> Edit:
-    """<|spare|>, by which the template begins, is a special token by these edits alone."""
-    return both(not_added("<|spare|>"), template("<|spare|>" + LOOP), *edits)
-
-
 def stale_index(folder: Path) -> None:
     names = {"model.norm.weight": "model-00001-of-00002.safetensors"}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": names}))
 
 
-TRUNCATION = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
-PADDING = {"strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": None, "pad_id": 0,
-           "pad_type_id": 0, "pad_token": "<|endoftext|>"}  # fmt: skip
-LOOP = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-ADDED = {"content": "<|spare|>", "lstrip": False, "rstrip": False, "single_word": False, "normalized": False,
-         "special": True}  # fmt: skip
-OBJECT = {"__type": "AddedToken", **ADDED}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 64}  # fmt: skip
 SAME: dict[str, Edit] = {
     "as it is": lambda folder: None,
-    "truncation and padding": edited("tokenizer.json", truncation=TRUNCATION, padding=PADDING),
-    "generation tags": template(
-        "{% for m in messages %}{% generation %}{{ m['content'] }}{% endgeneration %}{% endfor %}"
-    ),
-    "break and continue": template("{% for m in messages %}{{ m['content'] }}{% break %}{% endfor %}x"),
-    "tojson": template("{{ messages | tojson }}{{ messages | tojson(indent=2) }}{{ messages[0] | tojson(True) }}"),
-    "defined or not": template("{% if sep_token is defined and sep_token %}{{ sep_token }}{% endif %}" + LOOP),
-    "Llama 3.1's constructs": template(
-        "{{- bos_token }}{%- if not date_string is defined %}\n    {%- set date_string = strftime_now('%Y') %}\n"
-        "{%- endif %}\n{{ date_string }}{% for m in messages %}\n  {% if m.role == 'skip' %}{% continue %}{% endif %}\n"
-        "{{ m | tojson }}{{ m['content'] | trim }}{{ eos_token }}\n{% endfor %}{{ tools is none }}"
-    ),
-    "template in a file": both(template("wrong"), lambda folder: (folder / "chat_template.jinja").write_text(LOOP)),
-    "special tokens as objects": edited(
-        "tokenizer_config.json", eos_token={"__type": "AddedToken", "content": "<|im_end|>", "lstrip": False}
-    ),
-    "special tokens in their map alone": both(
-        template("{{ bos_token }}" + LOOP + "{{ eos_token }}"),
-        edited("tokenizer_config.json", bos_token=None, eos_token=None),
-        edited("special_tokens_map.json", bos_token="<|im_start|>", eos_token={"content": "<|im_end|>"}),
-    ),
-    "the map counts more where no added tokens are listed": both(
-        template("{{ bos_token }}" + LOOP), edited("special_tokens_map.json", bos_token="<|spare|>")
-    ),
-    "the map counts nothing where added tokens are listed": both(
-        template("{{ bos_token }}" + LOOP),
-        edited("special_tokens_map.json", bos_token="<|spare|>"),
-        edited("tokenizer_config.json", added_tokens_decoder={"3": ADDED}),
-    ),
-    "special by its name alone": not_added("<|im_start|>"),
-    "special by a list": spare(edited("tokenizer_config.json", additional_special_tokens=["<|spare|>"])),
-    "special by a list of the map": spare(edited("special_tokens_map.json", additional_special_tokens=["<|spare|>"])),
-    "special by the added tokens": spare(edited("tokenizer_config.json", added_tokens_decoder={"3": ADDED})),
-    "special by added_tokens.json": spare(edited("added_tokens.json", **{"<|spare|>": 3})),
-    "special by a name of its own": both(
-        spare(edited("tokenizer_config.json", extra_special_tokens={"image_token": "<|spare|>"}, end_token=OBJECT)),
-        template("{{ image_token }}{{ end_token }}" + LOOP),
-    ),
-    "special tokens are split": edited("tokenizer_config.json", split_special_tokens=True),
     "tied with an equal head": both(
         config(tie_word_embeddings=True),
         tensors(lambda state: state.update({"lm_head.weight": state["model.embed_tokens.weight"]})),
@@ -152,17 +69,6 @@ SAME: dict[str, Edit] = {
     "no head_dim": config(head_dim=None),
     "no RoPE field but theta": config(rope_scaling=None, rope_parameters=None, rope_theta=2e4),
     "float64": tensors(lambda state: state.update({name: part.double() for name, part in state.items()})),
-    "an added word": added_token,
-    "BOS by the post-processor": begins_with_bos,
-    "templates by name": edited(
-        "tokenizer_config.json",
-        chat_template=[{"name": "tool_use", "template": "wrong"}, {"name": "default", "template": LOOP}],
-    ),
-    "template with macros and slices": template(
-        "{% macro say(m) %}[{{ m['role'] | upper }}] {{ m['content'][2:] | replace('the', 'in') }}{% endmacro %}"
-        "{% set ns = namespace(n=0) %}{% for m in messages[::-1] %}{% set ns.n = ns.n + 1 %}{{ say(m) }}{{ ns.n }}"
-        "{{ loop.last }}{% endfor %}{% if add_generation_prompt %}and{% endif %}"
-    ),
     "frequencies of old exporters": tensors(
         lambda state: state.update({"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(32)})
     ),
@@ -175,12 +81,10 @@ def test_as_transformers_on_the_same_folder(case, tmp_path):
 
     write_hf_folder(tmp_path, untied(eos_token_ids=()))
     SAME[case](tmp_path)
-    ours, theirs = load_model(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ours = load_model(tmp_path)
     ids = ours.tokenizer.apply_chat_template(MESSAGES)
+    theirs = AutoTokenizer.from_pretrained(tmp_path)
     assert ids == theirs.apply_chat_template(MESSAGES, add_generation_prompt=True, return_dict=False)
-    text = "the and the in 12 " * 9
-    assert ours.tokenizer.encode(text, add_bos=False) == theirs.encode(text, add_special_tokens=False)
-    assert ours.tokenizer.encode(text) == theirs.encode(text)
     model = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     given = torch.tensor([ids])
     wanted = model.generate(given, max_new_tokens=8, do_sample=False, eos_token_id=None, pad_token_id=0)
@@ -190,14 +94,14 @@ def test_as_transformers_on_the_same_folder(case, tmp_path):
 
 def test_words_are_split_by_tokenizer_json_whatever_the_class(tmp_path):
     """transformers 5 splits by GPT-2's rules where tokenizer_class is GPT2Tokenizer, as SmolLM2's is, and reads 12 as
-    one token; transformers 4 and its class for any tokenizer.json go by the file."""
-    from transformers import PreTrainedTokenizerFast
+    one token."""
+    from tokenizers import Tokenizer as Backend
 
     write_hf_folder(tmp_path)
     edited("tokenizer_config.json", tokenizer_class="GPT2Tokenizer")(tmp_path)
     text = "the 12 and 123 in"
     ids = Tokenizer.from_folder(tmp_path).encode(text)
-    assert ids == PreTrainedTokenizerFast.from_pretrained(tmp_path).encode(text)
+    assert ids == Backend.from_file(str(tmp_path / "tokenizer.json")).encode(text).ids
 
 
 def pointer(name: str) -> Edit:
@@ -235,14 +139,9 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     ),
     "a special token that is none": (
         edited("tokenizer_config.json", added_tokens_decoder={"3": 7}),
-        "7 among the special tokens is no token",
+        "tokenizer.json or a file beside it is damaged",
     ),
-    "added tokens in a list": (edited("tokenizer_config.json", added_tokens_decoder=["x"]), "tokenizer.json are damag"),
-    "an id that is none": (edited("added_tokens.json", x=[]), "files beside tokenizer.json are damaged"),
-    "a flag that is none": (edited("tokenizer_config.json", eos_token={**ADDED, "lstrip": "no"}), "are damaged .*bool"),
-    "special tokens by number": (edited("special_tokens_map.json", extra_special_tokens=7), "are damaged"),
-    "a template that is none": (edited("tokenizer_config.json", chat_template=7), "damaged .chat_template is int"),
-    "templates without a name": (edited("tokenizer_config.json", chat_template=[{"a": "x"}]), "damaged .'name'"),
+    "templates without a name": (edited("tokenizer_config.json", chat_template=[{"a": "x"}]), "beside it is damaged"),
     "two thetas": (
         config(rope_theta=1e4, rope_parameters={"rope_type": "default", "rope_theta": 5e5}),
         r"rope_theta is 10000.0 but rope_parameters.rope_theta is 500000.0",
@@ -291,19 +190,18 @@ def test_refused_by_name(case, tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("{{ bos_token }}{{ pad_token }}", "pad_token"),
         ("{{ messages[7]['content'].upper() }}", "refuses these messages"),
         ("{{ 1 / 0 }}", "division by zero"),
         ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
         ("{% if %}", "refuses these messages"),
+        (None, "chat_template is not set"),
     ],
 )
 def test_every_error_of_a_template_is_named(text, message, tmp_path):
-    """A special token that no file names is an error, never an empty string."""
     write_hf_folder(tmp_path, untied())
-    both(template(text), edited("tokenizer_config.json", pad_token=None))(tmp_path)
+    edited("tokenizer_config.json", chat_template=text)(tmp_path)
     with pytest.raises(ChatTemplateError, match=message):
-        load_model(tmp_path).tokenizer.apply_chat_template(MESSAGES)
+        Tokenizer.from_folder(tmp_path).apply_chat_template(MESSAGES)
 
 
 def test_gguf_files_of_other_byte_order_unknown_types_and_nan_leave_nothing(tmp_path, monkeypatch):

@@ -9,26 +9,27 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
-from models.llama31_8b.checkpoint.tokenizer import StopStrings, Tokenizer
+from models.llama31_8b.checkpoint.tokenizer import StopStrings, StreamDecoder, Tokenizer
 from models.llama31_8b.config import ModelLoadError, UnsupportedModelError
 from tests.support.gguf_files import CHAT_TEMPLATE, tiny_vocabulary, tokenizer_tables, write_hf_folder
-
-SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def make(chat_template: str | None = CHAT_TEMPLATE, **changes) -> Tokenizer:
     backend, config = build_tokenizer(tokenizer_tables(**changes), Path("test.gguf"))
-    special = {key: value for key, value in config.items() if key in SPECIAL}
-    return Tokenizer(backend, special_tokens=special, chat_template=chat_template)
+    options = config | {"chat_template": chat_template}
+    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, **options))
 
 
 PLAIN = make()
 
 
 def pieces(tokenizer: Tokenizer, text: str) -> list[str]:
-    return [tokenizer.decode([token]) for token in tokenizer.encode(text, add_bos=False)]
+    return [tokenizer.decode([token]) for token in tokenizer.encode(text, add_special_tokens=False)]
 
 
 def test_merges_and_special_tokens():
@@ -79,17 +80,15 @@ def test_llama3_takes_whole_words_before_merges():
 def test_a_chat_begins_with_the_bos_of_its_template_alone():
     tokenizer = make("{{ bos_token }}{{ messages[0].content }}", add_bos_token=True)
     chat = tokenizer.apply_chat_template([{"role": "user", "content": "a"}])
-    assert chat == tokenizer.encode("a") == [1, *tokenizer.encode("a", add_bos=False)]
+    assert chat == tokenizer.encode("a") == [1, *tokenizer.encode("a", add_special_tokens=False)]
 
 
 def test_bos_is_added_where_the_model_wants_it():
-    assert make().encode("a") == make().encode("a", add_bos=False)
+    assert make().encode("a") == make().encode("a", add_special_tokens=False)
     explicit = make(add_bos_token=True)
-    assert explicit.adds_bos and explicit.encode("a")[0] == 1 and explicit.encode("a", add_bos=False)[0] != 1
-    assert make(pre="llama-bpe").adds_bos and not make(pre="llama-bpe", add_bos_token=False).adds_bos
-    assert make().encode("a", add_bos=True)[0] == 1
-    with pytest.raises(ValueError, match="this tokenizer has no BOS token"):
-        make(bos_token_id=None).encode("a", add_bos=True)
+    assert explicit.encode("a") == [1, *explicit.encode("a", add_special_tokens=False)]
+    assert make(pre="llama-bpe").encode("a") == explicit.encode("a")
+    assert make(pre="llama-bpe", add_bos_token=False).encode("a") == make().encode("a")
 
 
 def test_control_tokens_are_those_of_ids_and_template_whatever_their_type(logged):
@@ -131,18 +130,10 @@ def test_refused_by_name(case):
     assert "test.gguf" in str(caught.value)
 
 
-def test_templates_run_in_a_sandbox():
-    escape = "{{ ''.__class__.__mro__[1].__subclasses__() }}"
-    with pytest.raises(ValueError, match="the chat template refuses these messages"):
-        make(chat_template=escape).render_chat([{"role": "user", "content": "x"}])
-    with pytest.raises(ValueError, match="has no chat template"):
-        make(chat_template=None).render_chat([{"role": "user", "content": "x"}])
-
-
 def test_streaming_holds_characters_back_until_they_are_whole():
     """Every byte of the emoji is a token of its own here."""
     tokenizer = make()
-    stream = tokenizer.stream()
+    stream = StreamDecoder(tokenizer)
     ids = tokenizer.encode("a🎉é!")
     assert len(ids) == 8
     assert [stream.push(token) for token in ids] == ["a", "", "", "", "🎉", "", "é", "!"]
@@ -154,19 +145,16 @@ def test_streaming_holds_characters_back_until_they_are_whole():
 def test_streaming_any_ids_equals_decoding_them(ids):
     """Random bytes, most of them no UTF-8."""
     tokenizer = PLAIN
-    stream = tokenizer.stream()
+    stream = StreamDecoder(tokenizer)
     assert "".join(stream.push(token) for token in ids) + stream.flush() == tokenizer.decode(ids)
 
 
-def test_streaming_keeps_the_spaces_of_sentencepiece_decoders(tmp_path):
+def test_streaming_keeps_the_spaces_of_sentencepiece_decoders():
     """Metaspace decoders drop the first space of a text; the stream must not drop it from every piece."""
-    from tokenizers import Tokenizer as Backend
-    from tokenizers import decoders, models, pre_tokenizers
-
     backend = Backend(models.WordLevel({"▁once": 0, "▁upon": 1, "▁a": 2, "time": 3}, unk_token="▁a"))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    tokenizer = Tokenizer(backend)
-    stream = tokenizer.stream()
+    tokenizer = Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend))
+    stream = StreamDecoder(tokenizer)
     assert "".join(stream.push(token) for token in (0, 1, 2, 3)) == tokenizer.decode([0, 1, 2, 3]) == "once upon atime"
 
 
@@ -181,10 +169,10 @@ def test_folder_errors(tmp_path):
     write_hf_folder(tmp_path)
     assert Tokenizer.from_folder(tmp_path, eos_token_ids=(3,)).eos_token_ids == (3, 2)
     (tmp_path / "tokenizer_config.json").write_text("{")
-    with pytest.raises(ModelLoadError, match="tokenizer_config.json is not valid JSON"):
+    with pytest.raises(ModelLoadError, match="tokenizer.json or a file beside it is damaged"):
         Tokenizer.from_folder(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelLoadError, match="tokenizer.json is not a tokenizer"):
+    with pytest.raises(ModelLoadError, match="tokenizer.json or a file beside it is damaged"):
         Tokenizer.from_folder(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(FileNotFoundError, match="no tokenizer.json in"):
@@ -192,7 +180,7 @@ def test_folder_errors(tmp_path):
 
 
 def test_users_have_texts_of_their_own():
-    stop, (a, b) = StopStrings(["ab"], PLAIN), PLAIN.encode("ab", add_bos=False)
+    stop, (a, b) = StopStrings(["ab"], PLAIN), PLAIN.encode("ab", add_special_tokens=False)
     assert [stop(0, a), stop(1, b), stop(0, b)] == [False, False, True]
 
 
