@@ -96,11 +96,3 @@ def test_a_static_cache_without_a_mask() -> None:
 def test_what_a_model_hands_over(options, message) -> None:
     with pytest.raises(alspec.UnsupportedAttentionError, match=message):
         attend(**options)
-
-
-def test_a_module_without_a_place() -> None:
-    class Nameless(torch.nn.Module):
-        is_causal = True
-
-    with pytest.raises(alspec.UnsupportedAttentionError, match="Nameless has no layer_idx"):
-        attend(module=Nameless())
