@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub import split_torch_state_dict_into_shards
 from loguru import logger
 from safetensors.torch import save_file
 from tqdm import tqdm
@@ -80,28 +81,19 @@ def _convert(path: Path, folder: Path) -> None:
 
 
 def _write_shards(source: GgufModel, folder: Path) -> None:
-    shards: list[list[str]] = [[]]
-    size = 0
-    for name in source.names:
-        if size + source.stored_bytes(name) > _SHARD_BYTES and shards[-1]:
-            shards.append([])
-            size = 0
-        shards[-1].append(name)
-        size += source.stored_bytes(name)
+    sizes = {name: torch.empty(source.stored_bytes(name), dtype=torch.uint8, device="meta") for name in source.names}
+    split = split_torch_state_dict_into_shards(sizes, max_shard_size=_SHARD_BYTES)
     title, silent = f"dequantise {source.path.name}", not sys.stderr.isatty()
-    weight_map = {}
     with tqdm(total=len(source.names), desc=title, unit="tensor", file=sys.stderr, disable=silent) as bar:
-        for number, names in enumerate(shards, 1):
-            file = f"model-{number:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else "model.safetensors"
+        for file, names in split.filename_to_tensors.items():
             state = {}
             for name in names:
                 state[name] = source.tensor(name)
                 check_finite(state[name], name, source.path)
                 bar.update()
             save_file(state, folder / file, metadata={"format": "pt"})
-            weight_map.update(dict.fromkeys(names, file))
-    if len(shards) > 1:
-        index = {"metadata": {"total_size": source.stored_bytes()}, "weight_map": weight_map}
+    if split.is_sharded:
+        index = {"metadata": split.metadata, "weight_map": split.tensor_to_filename}
         _write_json(folder / "model.safetensors.index.json", index)
 
 

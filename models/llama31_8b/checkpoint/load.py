@@ -166,7 +166,7 @@ def load_state_dict(
     config = config or read_config(folder)
     files = _weight_files(folder)
     shapes: dict[str, tuple[int, ...]] = {}
-    for file, listed in files.items():
+    for file in files:
         with _open(file) as tensors:
             slices = {name: tensors.get_slice(name) for name in tensors.keys() if is_weight(name)}  # noqa: SIM118 (no dict)
             found = {name: tuple(part.get_shape()) for name, part in slices.items()}
@@ -177,9 +177,6 @@ def load_state_dict(
                 f"{file}: tensor {name} is stored as {stored}, which means quantised weights; supported: "
                 f"{', '.join(_FORMATS)}"
             )
-        absent = [name for name in listed if name not in found and is_weight(name)]
-        if absent:
-            raise ModelLoadError(f"{file}: tensor {absent[0]} is missing, though the index lists it there")
         shapes.update(found)
     check_shapes(config, shapes, str(folder))
     wanted = tensor_shapes(config if layers is None else config.with_layers(layers))
@@ -237,11 +234,11 @@ def _download(hub_id: str) -> Path:
     return Path(folder)
 
 
-def _weight_files(folder: Path) -> dict[Path, list[str]]:
-    """Return {file: the tensors that the index promises in it}; none are listed for a single file."""
+def _weight_files(folder: Path) -> list[Path]:
+    """Return model.safetensors, or the files that its index lists."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
     if single.is_file():  # transformers takes it too, whatever an index beside it lists
-        return {single: []}
+        return [single]
     if not index.is_file():
         pickles = sorted(f.name for f in folder.iterdir() if f.suffix in (".bin", ".pth", ".pt"))
         hint = f"; {pickles[0]} is a pickle, convert it to safetensors first" if pickles else ""
@@ -251,15 +248,10 @@ def _weight_files(folder: Path) -> dict[Path, list[str]]:
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map or not all(isinstance(f, str) for f in weight_map.values()):
         raise ModelLoadError(f"{index} holds no weight_map of file names")
-    files: dict[Path, list[str]] = {}
-    for name, file in weight_map.items():
-        files.setdefault(folder / file, []).append(name)
-    for file, names in files.items():
+    files = [folder / file for file in dict.fromkeys(weight_map.values())]
+    for file in files:
         if not file.is_file():
-            raise FileNotFoundError(
-                f"no {file}, which {index.name} lists for {names[0]} and {len(names) - 1} others: an unfinished "
-                "download? Fetch it again"
-            )
+            raise FileNotFoundError(f"no {file}, which {index.name} lists: an unfinished download? Fetch it again")
     return files
 
 

@@ -128,11 +128,3 @@ def check_groups(num_layers: int, groups: Sequence[Sequence[int]]) -> list[list[
 def groups_of(num_layers: int, fuzzy: int | Sequence[Sequence[int]]) -> list[list[int]]:
     """Return table 6 for a size, and a list as it is, checked."""
     return layer_groups(num_layers, fuzzy) if isinstance(fuzzy, int) else check_groups(num_layers, fuzzy)
-
-
-def resolve(num_layers: int, fuzzy: int | Sequence[Sequence[int]] | None) -> list[list[int]] | None:
-    """Return None (sequential) for None and groups of one layer each, else `groups_of`."""
-    if fuzzy is None:
-        return None
-    groups = groups_of(num_layers, fuzzy)
-    return None if all(len(group) == 1 for group in groups) else groups

@@ -40,12 +40,6 @@ def test_strategies_cover_every_layer_once(layers, size):
     assert len(groups[0]) == 1 and len(groups[-1]) == 1 and max(map(len, groups)) <= size
 
 
-def test_sequential_strategies_mean_no_groups():
-    assert fuzzy.resolve(6, None) is None and fuzzy.resolve(6, 1) is None
-    assert fuzzy.resolve(3, [[0], [1], [2]]) is None
-    assert fuzzy.resolve(4, [[0, 1], [2, 3]]) == [[0, 1], [2, 3]]
-
-
 @pytest.mark.parametrize(
     ("text", "length", "expected"),
     [
