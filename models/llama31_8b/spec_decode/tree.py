@@ -78,13 +78,6 @@ class TokenTree:
     def max_depth(self) -> int:
         return int(self.depth.max())
 
-    def mask(self, first: int = 0, last: int | None = None) -> torch.Tensor:
-        """Return rows [first, last) of the mask: [rows, N] bool, True where the query (row) sees the node (column).
-
-        Built from the intervals; ask for one block of queries at a time.
-        """
-        return interval_mask(self.enter, self.leave, first, last)
-
     def path(self, node: int) -> list[int]:
         """Return the nodes from the root to `node`, both included."""
         nodes = []
@@ -239,22 +232,14 @@ class TreeShape:
         return TokenTree.from_parents(parents) if parents else None
 
 
-def _check_shape(depth: int, branching: int, budget: int, min_budget: int) -> None:
-    if depth < 1 or branching < 1:
-        raise ValueError(f"a tree shape needs depth and branching of at least 1, got {depth} and {branching}")
-    if budget < min_budget:
-        raise ValueError(f"a tree of depth {depth} needs a budget of at least {min_budget} nodes, got {budget}")
-
-
 @lru_cache(maxsize=256)
 def fixed_shape(depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET) -> TreeShape:
     """Return the tree of `depth` levels below the root in which nodes have up to `branching` children.
 
     When the full tree has more than `budget` nodes (root included), the chain of first candidates is kept to
     full depth, and then the nodes of smallest sum of (rank + 1) along their path: the most probable ones when
-    each candidate is half as likely as the one before it. Raises ValueError for a budget below depth + 1.
+    each candidate is half as likely as the one before it. The budget is at least depth + 1.
     """
-    _check_shape(depth, branching, budget, min_budget=depth + 1)
     spine = [(0,) * d for d in range(1, depth + 1)]
     chosen: set[tuple[int, ...]] = {(), *spine}
     heap: list[tuple[int, int, tuple[int, ...]]] = [(0, 0, ())]
@@ -284,7 +269,6 @@ class ConfidenceTree:
     """
 
     def __init__(self, root_tokens: torch.Tensor, depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET):
-        _check_shape(depth, branching, budget, min_budget=2)
         batch = root_tokens.shape[0]
         self.depth, self.branching, self.budget = depth, branching, budget
         self.tokens = root_tokens.reshape(batch, 1).clone()
