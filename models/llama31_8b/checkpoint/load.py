@@ -129,10 +129,6 @@ def _what_else(folder: Path) -> str:
         return f"; to load a GGUF file name it: {inside[0]}"
     if (folder / "adapter_config.json").is_file():
         return "; it holds an adapter (PEFT): merge it into its base model first, by merge_and_unload()"
-    if (folder / "params.json").is_file():
-        return "; it is in Meta's own format: take the model's Hugging Face folder, the one above or its hub id"
-    if snapshots := sorted((folder / "snapshots").glob("*/config.json")):
-        return f"; it is a folder of the hub's cache: name the snapshot {snapshots[-1].parent}"
     return ""
 
 

@@ -52,7 +52,7 @@ def _run(file: Path, tokens: int, **chosen: Any) -> int:
     from ..reference.alspec import policies
     from ..reference.hits import measure_hits
     from ..reference.load import load_model
-    from .report import ReportConsole, layer_bars, print_estimate
+    from .report import ReportConsole, print_estimate, print_layers
 
     loaded = load_model(options.model)
     whole = loaded.tokenizer.encode(text)
@@ -94,8 +94,6 @@ def _run(file: Path, tokens: int, **chosen: Any) -> int:
         f"hit rate [bold]{counters.hit_rate:.1%}[/bold]  "
         f"({counters.hits} hits, {counters.misses} misses; {counters.bypassed_positions} positions bypassed)"
     )
-    console.print("\n[bold]hit rate by layer[/bold]")
-    console.print(layer_bars(counters.hit_rate_per_layer))
-    console.print()
+    print_layers(counters.hit_rate_per_layer, console)
     print_estimate(counters.hit_rate, len(ids), console, options.predictor)
     return 0

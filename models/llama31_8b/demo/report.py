@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.columns import Columns
 from rich.console import Console
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from ..results import GenerationResult
     from .session import Session
 
-_BAR_WIDTH = 20
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 # Counts of the attention policy that the report and the JSON object show.
 _COUNTS = ("hits", "misses", "bypassed", "bypassed_positions")
 
@@ -161,9 +160,7 @@ def print_report(report: RunReport, console: Console) -> None:
             failures = "; ".join(report.exchange["failures"])
             told = f"{report.exchange['ties']} ties, {f'refused: {failures}' if failures else 'none refused'}"
             console.print(f"exchanges: {first} sent by the first row, {second} by the second, {told}")
-        console.print("\n[bold]hit rate by layer[/bold]")
-        console.print(layer_bars(report.statistics.hit_rate_per_layer))
-        console.print()
+        print_layers(report.statistics.hit_rate_per_layer, console)
         if not report.estimates:
             console.print("Hits of random weights, or of some layers alone, tell nothing of Llama 3.1 8B's speed.")
             return
@@ -240,28 +237,20 @@ def _drafting(figures: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
-def layer_bars(rates: list[float | None]) -> Columns:
-    """Return a line per layer, in columns. rates: of hits, by layer."""
+def print_layers(rates: list[float | None], console: Console) -> None:
+    """Print a line per layer, in columns. rates: of hits, by layer."""
     lines = []
     for layer, rate in enumerate(rates):
-        line = Text(f"{layer:3d} ")
+        line = Table.grid(padding=(0, 1))
         if rate is None:
-            line.append("not verified".ljust(_BAR_WIDTH + 5), style="dim")
+            line.add_row(f"{layer:3d}", "[dim]not verified[/dim]")
         else:
-            line.append(bar(rate), style="green" if rate >= 0.8 else "yellow" if rate >= 0.5 else "red")
-            line.append(f" {rate:4.0%}")
+            style = "green" if rate >= 0.8 else "yellow" if rate >= 0.5 else "red"
+            bar = ProgressBar(1, rate, width=20, complete_style=style, finished_style=style)
+            line.add_row(f"{layer:3d}", bar, f"{rate:4.0%}")
         lines.append(line)
-    return Columns(lines, column_first=True, padding=(0, 3))
-
-
-def bar(rate: float) -> str:
-    """Return a bar that is filled to `rate` (0..1) in steps of an eighth; of # where standard output has no blocks."""
-    try:
-        (_EIGHTHS + "·").encode(getattr(sys.stdout, "encoding", None) or "utf-8")
-    except UnicodeEncodeError:
-        return ("#" * round(rate * _BAR_WIDTH)).ljust(_BAR_WIDTH, ".")
-    whole, rest = divmod(round(rate * _BAR_WIDTH * 8), 8)
-    return ("█" * whole + (_EIGHTHS[rest] if rest else "")).ljust(_BAR_WIDTH, "·")
+    console.print("\n[bold]hit rate by layer[/bold]")
+    console.print(Columns(lines, column_first=True, padding=(0, 3)), "")
 
 
 def _rate(value: float | None) -> str:

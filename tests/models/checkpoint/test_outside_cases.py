@@ -112,7 +112,6 @@ def pointer(name: str) -> Edit:
 
 def renamed(name: str, other: str) -> Edit:
     def edit(folder: Path) -> None:
-        (folder / other).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).rename(folder / other)
 
     return edit
@@ -163,17 +162,9 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "weights are a pointer": (pointer("model.safetensors"), r"model.safetensors .*Git LFS pointer.*git lfs pull"),
     "tokenizer is a pointer": (pointer("tokenizer.json"), r"tokenizer.json .*Git LFS pointer.*git lfs pull"),
     "an adapter": (renamed("config.json", "adapter_config.json"), "no config.json .* it holds an adapter .*merge"),
-    "Meta's own format": (
-        renamed("config.json", "params.json"),
-        "no config.json .* it is in Meta's own format: take the model's Hugging Face folder",
-    ),
     "a shard without an index": (
         renamed("model.safetensors", "model-00001-of-00002.safetensors"),
         "no model.safetensors .* model-00001-of-00002.safetensors is there without its index",
-    ),
-    "a folder of the hub's cache": (
-        renamed("config.json", "snapshots/abc/config.json"),
-        "no config.json .* name the snapshot .*/snapshots/abc",
     ),
 }
 

@@ -116,7 +116,7 @@ REFUSED = {
     "no merges": (dict(merges=None), ModelLoadError, "metadata lacks tokenizer.ggml.merges"),
     "types too short": (dict(token_type=[1, 1]), ModelLoadError, "320 tokens but 2 token types"),
     "token twice": (dict(tokens=["a", "b", "a"], token_type=[1] * 3), ModelLoadError, "holds 1 tokens twice"),
-    "merge of one": (dict(merges=["th"]), ModelLoadError, "'th' in tokenizer.ggml.merges is not a pair"),
+    "merge of one": (dict(merges=["th"]), ModelLoadError, "inconsistent tokens and merges"),
     "merge of nothing": (dict(merges=["x yz"]), ModelLoadError, "inconsistent tokens and merges"),
     "special out of range": (dict(eos_token_id=999), ModelLoadError, "eos_token_id is 999 but there are 320 tokens"),
 }
@@ -197,15 +197,8 @@ def test_users_have_texts_of_their_own():
         ("🎉<|im_end|>", "🎉<|im_end|>", 4),
     ],
 )
-@pytest.mark.parametrize("kind", ["ours", "transformers"])
-def test_what_the_model_wrote_is_matched_special_tokens_too(stop, text, at, kind, tmp_path):
+def test_what_the_model_wrote_is_matched_special_tokens_too(stop, text, at):
     """Text on both sides of a special token does not join."""
-    write_hf_folder(tmp_path)
-    tokenizer = decoder = Tokenizer.from_folder(tmp_path)
-    if kind == "transformers":
-        from transformers import AutoTokenizer
-
-        decoder = AutoTokenizer.from_pretrained(tmp_path)
-    ids, stops = tokenizer.encode(text), StopStrings([stop], decoder)
+    ids, stops = PLAIN.encode(text), StopStrings([stop], PLAIN)
     found = [stops(0, token) for token in ids]
     assert (found.index(True) if True in found else None) == at
