@@ -185,7 +185,8 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     import torch.nn.functional as F
     import ttnn
 
-    from models.llama31_8b.reference.model.model import RotaryTable, rotate
+    from models.llama31_8b.reference.model.model import rotary_rows, rotate
+    from models.llama31_8b.rope_frequencies import inverse_frequencies
     from models.llama31_8b.tt.layer import Pass
     from models.llama31_8b.tt.model import StepInputs, read
 
@@ -204,7 +205,7 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
 
     def rotated(x, start):
         """x: [heads, rows, head_dim], positions from start."""
-        cos, sin = RotaryTable(config, torch.float32).rows(slice(start, start + x.shape[1]), start + x.shape[1])
+        cos, sin = rotary_rows(inverse_frequencies(config), torch.arange(start, start + x.shape[1]))
         return rotate(x.transpose(0, 1), cos, sin).transpose(0, 1)
 
     found = {}

@@ -118,11 +118,11 @@ def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int], path: P
             f"{', '.join(_PRE_TOKENIZERS)}. Load the model from its Hugging Face folder instead"
         )
     llama3 = _PRE_TOKENIZERS[pre] is _llama3
-    merges = [_split_merge(merge, path) for merge in _table(metadata, "tokenizer.ggml.merges", path)]
+    merges = [tuple(merge.split(" ", 1)) for merge in _table(metadata, "tokenizer.ggml.merges", path)]
     try:
         # Llama 3's tokenizer takes a word that is itself a token before it tries merges.
         model = models.BPE(vocab=vocabulary, merges=merges, fuse_unk=False, ignore_merges=llama3)
-    except Exception as error:  # the Rust library raises bare Exception for a merge that names no token
+    except Exception as error:  # the Rust library raises bare Exception for a merge that is no pair of tokens
         raise ModelLoadError(f"{path}: inconsistent tokens and merges ({error})") from error
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = _PRE_TOKENIZERS[pre]()
@@ -138,13 +138,6 @@ def _table(metadata: Mapping[str, Any], key: str, path: Path) -> list[Any]:
     if not value:
         raise ModelLoadError(f"{path}: GGUF metadata lacks {key}")
     return list(value)
-
-
-def _split_merge(merge: str, path: Path) -> tuple[str, str]:
-    left, _, right = merge.partition(" ")
-    if not left or not right:
-        raise ModelLoadError(f"{path}: {merge!r} in tokenizer.ggml.merges is not a pair of tokens")
-    return left, right
 
 
 def _token(metadata: Mapping[str, Any], key: str, tokens: list[str], path: Path) -> str | None:

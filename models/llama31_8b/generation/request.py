@@ -69,9 +69,7 @@ class SequenceState:
         self.finish_reason: str | None = None
 
     def push(self, token: int) -> bool:
-        """Append a token and call back. Return True when the text goes on. Raises RuntimeError after the end."""
-        if self.finish_reason is not None:
-            raise RuntimeError(f"the text of user {self.user} has ended ({self.finish_reason})")
+        """Append a token and call back. Return True when the text goes on."""
         self.token_ids.append(token)
         ended = bool(self.on_token(self.user, token)) if self.on_token is not None else False
         if token in self.eos:

@@ -61,8 +61,6 @@ def warp_logits(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
 
 def make_generators(params: SamplingParams, batch: int) -> list[torch.Generator]:
     """Return one CPU generator per user; user u is seeded with `params.seed + u`."""
-    if batch < 1:
-        raise ValueError(f"batch must be at least 1, got {batch}")
     return [torch.Generator().manual_seed(params.seed + user) for user in range(batch)]
 
 
@@ -105,11 +103,6 @@ def sample(probabilities: torch.Tensor, generators: Sequence[torch.Generator]) -
 
     Shape: probabilities [n, vocab], len(generators) == n -> int64 [n].
     """
-    if probabilities.ndim != 2 or probabilities.shape[0] != len(generators):
-        raise ValueError(
-            f"sample needs probabilities [n, vocab] and n generators, got {list(probabilities.shape)} "
-            f"and {len(generators)} generators"
-        )
     return inverse_cdf(probabilities, draw_uniforms(generators, 1)[:, 0])
 
 

@@ -46,39 +46,36 @@ class TorchEngine(Engine):
         *,
         capacity: int | None = None,
         lossy: SigmoidApproximation | None = None,
-        prefill_chunk: int = 512,
         on_prefill: Callable[[int, int], None] | None = None,
     ) -> None:
         self.model, self.config, self.policy = model, model.config, policy or ExactAttention()
         self.capacity = capacity or self.config.max_position_embeddings
-        self.lossy, self.prefill_chunk, self.on_prefill = lossy, prefill_chunk, on_prefill
-        self.cache = None if capacity is None else model.new_cache(1, capacity)
-        self._keeps = capacity is not None
+        self.lossy, self.on_prefill = lossy, on_prefill
+        self.cache, self._keeps = model.new_cache(1, capacity or 1), capacity is not None
         self._view: KVCache | None = None
 
     def open(self, texts: int, positions: int, draws: Draws) -> None:
         self.policy.reset()
         self._counted = 0 if self.policy.statistics is None else self.policy.statistics.step_count
-        self.draws, cache = draws, self.cache
-        if cache is None or cache.batch != texts or not self._keeps:
+        self.draws = draws
+        if self.cache.batch != texts or not self._keeps:
             wanted = self.capacity if self._keeps else min(positions, self.capacity)
             self.cache, self._view = self.model.new_cache(texts, wanted), None
 
     def kept(self, user: int, cached: int) -> int:
-        return min(cached, int(self._open_cache.lengths[user]))
+        return min(cached, int(self.cache.lengths[user]))
 
     def prefill(self, texts: Sequence[Sequence[int]], starts: Sequence[int]) -> Yielding[tuple[int, int], None, None]:
-        cache = self._open_cache
-        cache.truncate(starts)
+        self.cache.truncate(starts)
         new = [text[start:] for text, start in zip(texts, starts)]
-        logits = self.model.prefill(new, cache, self.prefill_chunk, progress=self.on_prefill)
+        logits = self.model.prefill(new, self.cache, progress=self.on_prefill)
         yield from enumerate(choose_tokens(logits, self.draws.sampling, self.draws.generators))
 
     def step(
         self, tokens: Mapping[int, Sequence[int]], trees: Mapping[int, TokenTree], positions: Mapping[int, int]
     ) -> TorchStep:
         users = list(positions)
-        self._view = view = _view(self._open_cache, self._view, users)
+        self._view = view = _view(self.cache, self._view, users)
         view.truncate(list(positions.values()))
         batch = TokenTreeBatch.stack([trees[user] for user in users])
         ids = torch.tensor([[*tokens[user], *[0] * (batch.width - len(tokens[user]))] for user in users])
@@ -116,8 +113,7 @@ class TorchEngine(Engine):
     def commit(self, user: int, nodes: Sequence[int]) -> None:
         """Keep what is text: neither kept nor counted is what follows its end inside an accepted path."""
         statistics = self.policy.statistics
-        if self._view is None:
-            raise RuntimeError("a commit follows a step")
+        assert self._view is not None, "a commit follows a step"
         row = self._view.rows.index(user)
         self._view.keep(row, nodes)
         if statistics is not None and statistics.steps[-1].counted.shape[1] > 1:
@@ -130,12 +126,6 @@ class TorchEngine(Engine):
 
     def statistics(self) -> AttentionStatistics | None:
         return self.policy.statistics
-
-    @property
-    def _open_cache(self) -> KVCache:
-        if self.cache is None:
-            raise RuntimeError("an engine has a cache once it is open")
-        return self.cache
 
 
 class TorchScores(NamedTuple):
@@ -186,7 +176,7 @@ class TorchDraft:
 
     def begin(self, engine: Engine, shape: DraftShape) -> None:
         if not self.own_cache and isinstance(engine, TorchEngine):
-            self.cache = self._view = engine._open_cache
+            self.cache = self._view = engine.cache
 
     def exact(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> TorchScores:
         users = list(decided)
@@ -281,16 +271,15 @@ def generate(
     lossy: SigmoidApproximation | None = None,
     sampling: SamplingParams | None = None,
     max_new_tokens: int = 128,
-    prefill_chunk: int = 512,
     on_prefill: Callable[[int, int], None] | None = None,
     **request: Any,
 ) -> GenerationResult:
     """Continue each prompt (one id list per user, lengths may differ), with a drafter several tokens per step.
 
-    policy, lossy, prefill_chunk, on_prefill: see TorchEngine. shape: of the drafts, see Generator. sampling,
+    policy, lossy, on_prefill: see TorchEngine. shape: of the drafts, see Generator. sampling,
     request: see Generator.generate, which raises.
     """
-    engine = TorchEngine(model, policy, lossy=lossy, prefill_chunk=prefill_chunk, on_prefill=on_prefill)
+    engine = TorchEngine(model, policy, lossy=lossy, on_prefill=on_prefill)
     generator = Generator(engine, drafter, shape)
     return generator.generate(prompts, max_new_tokens=max_new_tokens, sampling=sampling, **request)
 

@@ -12,7 +12,8 @@ import torch
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig, ModelLoadError, RopeScaling
-from models.llama31_8b.reference.model.model import RotaryTable, rotate
+from models.llama31_8b.reference.model.model import rotary_rows, rotate
+from models.llama31_8b.rope_frequencies import inverse_frequencies
 from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt import weights as weight_cache
 from models.llama31_8b.tt.mesh import MeshShape
@@ -26,7 +27,7 @@ def test_adjacent_rotation_is_the_checkpoints():
     """Scores of queries and keys rotated as neighbours equal those of the half-split layout."""
     config = replace(SMALL, num_attention_heads=1, num_key_value_heads=1)
     q, k = torch.randn(2, 5, 64, generator=torch.Generator().manual_seed(0))
-    cos, sin = RotaryTable(config, torch.float32).rows(torch.arange(5), 5)
+    cos, sin = rotary_rows(inverse_frequencies(config), torch.arange(5))
     expected = [rotate(x[:, None], cos, sin)[:, 0] for x in (q, k)]
     half = cos[:, 0, :32].repeat_interleave(2, 1), sin[:, 0, 32:].repeat_interleave(2, 1)
     turned = []

@@ -52,33 +52,22 @@ class Projection(nn.Module):
         return F.linear(x, self.weight)
 
 
-class RotaryTable:
-    """Cosines and signed sines by position, grown on demand up to the model's context.
+def rotary_rows(
+    frequencies: torch.Tensor, positions: torch.Tensor, dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (cos, sin) of positions [...], each [..., 1, head_dim], the first half of sin negated.
 
-    Computed on the CPU for every device: a GPU's powers and cosines round differently, and decisions would too.
+    Computed on the CPU for every device: a GPU's cosines round differently, and decisions would too.
     """
-
-    def __init__(self, config: LlamaConfig, dtype: torch.dtype) -> None:
-        with torch.device("cpu"):
-            self.frequencies = inverse_frequencies(config)
-        self.limit, self.dtype = config.max_position_embeddings, dtype
-        self.cos = self.sin = torch.empty((0, config.head_dim), dtype=dtype)
-
-    def rows(self, positions: torch.Tensor | slice, end: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (cos, sin) for positions below `end`: each [..., 1, head_dim], the first half of sin negated."""
-        if end > len(self.cos):
-            self._grow(min(self.limit, max(end, 2 * len(self.cos), 1024)))
-        return self.cos[positions].unsqueeze(-2), self.sin[positions].unsqueeze(-2)
-
-    def _grow(self, positions: int) -> None:
-        angles = torch.arange(positions, device="cpu").float()[:, None] * self.frequencies
-        cos, sin = angles.cos(), angles.sin()
-        self.cos = torch.cat((cos, cos), dim=1).to(self.cos.device, self.dtype)
-        self.sin = torch.cat((-sin, sin), dim=1).to(self.sin.device, self.dtype)
+    angles = positions.cpu().float()[..., None, None] * frequencies
+    cos, sin = angles.cos(), angles.sin()
+    halves = (cos, cos), (-sin, sin)
+    cos, sin = (torch.cat(pair, dim=-1).to(positions.device, dtype) for pair in halves)
+    return cos, sin
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Rotate x [..., heads, head_dim] by the rows of a RotaryTable."""
+    """Rotate x [..., heads, head_dim] by `rotary_rows`."""
     swapped = x.roll(x.shape[-1] // 2, dims=-1)
     return torch.addcmul(x * cos, swapped, sin)
 
@@ -116,7 +105,8 @@ class ReferenceLlama(nn.Module):
         )
         self.norm = _frozen(weights["model.norm.weight"])
         self.dtype = self.embedding.dtype
-        self.rotary = RotaryTable(config, self.dtype)
+        with torch.device("cpu"):
+            self._frequencies = inverse_frequencies(config)
         self._layers = list(self.layers)  # nn.ModuleList indexing is slow enough to show in decoding
         self._scale = 1.0 / math.sqrt(config.head_dim)
 
@@ -154,11 +144,9 @@ class ReferenceLlama(nn.Module):
 
         tokens: one id sequence per user (lengths may differ), or [batch, T]. progress(done, total) counts tokens of
         all users. Returns logits of each user's last token, float32 [batch, vocab].
-        Raises ValueError for an empty prompt, a wrong number of prompts, an unknown id or chunk_size < 1, and
-        ContextLengthError for a prompt over the limit; nothing is written then.
+        Raises ValueError for an empty prompt, a wrong number of prompts or an unknown id, and ContextLengthError for a
+        prompt over the limit; nothing is written then.
         """
-        if chunk_size < 1:
-            raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
         if len(tokens) != cache.batch:
             raise ValueError(f"{len(tokens)} prompts for a cache of {cache.batch} users")
         prompts = [torch.as_tensor(prompt, dtype=torch.int64) for prompt in tokens]
@@ -225,7 +213,7 @@ class ReferenceLlama(nn.Module):
         guess_range = GuessRange(1, 1, 1) if policy is None else policy.guess_range
         step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, guess_range)
         cache.reserve(count, earlier)
-        cos, sin = self._rotary_rows(step)
+        cos, sin = rotary_rows(self._frequencies, step.positions, self.dtype)
         if policy is not None:
             policy.begin_step(step, layers)
 
@@ -288,14 +276,6 @@ class ReferenceLlama(nn.Module):
         rows = states.flatten(0, 1)
         scores = self.head(rows[0] if len(rows) == 1 else rows).float()
         return scores.view(*states.shape[:2], -1)
-
-    def _rotary_rows(self, step: DecodeStep) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cos and sin [batch or 1, T, 1, head_dim] for a step's positions, for which the cache has room."""
-        end = int(step.positions.max()) + 1
-        if len(step.groups) == 1 and step.tree is None:
-            start = step.groups[0].length
-            return self.rotary.rows(slice(start, start + step.tokens), end)
-        return self.rotary.rows(step.positions, end)
 
     def _check_ids(self, tokens: torch.Tensor) -> None:
         low, high = int(tokens.min()), int(tokens.max())

@@ -47,13 +47,6 @@ class DraftVerification:
         return self.path[user, : int(self.lengths[user])].tolist()
 
 
-def _check(trees: TokenTreeBatch, tokens: torch.Tensor, **tensors: torch.Tensor | None) -> None:
-    expected = (trees.batch, trees.width)
-    for name, value in {"tokens": tokens, **tensors}.items():
-        if value is not None and tuple(value.shape[:2]) != expected:
-            raise ValueError(f"{name} must be [batch, nodes, ...] = {list(expected)}, got {list(value.shape)}")
-
-
 class _Walk:
     """State of the walk of all users at once: current node, next child to try, accepted path."""
 
@@ -95,16 +88,8 @@ def verify_exact(
 
     Shape: tokens [batch, N] int64; target_probabilities [batch, N, vocab], after the warpers, row i the
     target's distribution after node i; draft_probabilities likewise, row i what the children of node i were
-    drawn from, or None for point masses; uniforms [batch, N] float64 in [0, 1). Raises ValueError for other
-    shapes.
+    drawn from, or None for point masses; uniforms [batch, N] float64 in [0, 1).
     """
-    _check(
-        trees,
-        tokens,
-        target_probabilities=target_probabilities,
-        draft_probabilities=draft_probabilities,
-        uniforms=uniforms,
-    )
     walk = _Walk(trees)
     p = target_probabilities[:, 0].double()
     q = None if draft_probabilities is None else draft_probabilities[:, 0].double()
@@ -142,7 +127,6 @@ def verify_greedy(trees: TokenTreeBatch, tokens: torch.Tensor, target_argmax: to
 
     Shape: tokens, target_argmax [batch, N] int64; target_argmax[:, i] is the target's choice after node i.
     """
-    _check(trees, tokens, target_argmax=target_argmax)
     walk = _Walk(trees)
     while len(users := walk.pending()):
         wanted = target_argmax[users, walk.current[users]]
@@ -163,9 +147,8 @@ def verify_sigmoid(
 
     Shape: tokens [batch, N] int64; target_logits, draft_logits [batch, N, vocab], raw; uniforms [batch, N].
     The warpers of `params`, of a temperature above 0, are applied to both as logits (a token they leave out has
-    p^ = 0). Raises ValueError for other shapes.
+    p^ = 0).
     """
-    _check(trees, tokens, target_logits=target_logits, draft_logits=draft_logits, uniforms=uniforms)
     walk = _Walk(trees)
     p_hat = approximation(filter_logits(target_logits, params))
     q_hat = approximation(filter_logits(draft_logits, params))

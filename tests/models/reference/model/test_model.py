@@ -104,7 +104,6 @@ BAD_CALLS = [
     (lambda model, cache: model.prefill([[1], []], cache), "prompt of user 1 is empty"),
     (lambda model, cache: model.prefill([[1], [100]], cache), "token id 100 is outside"),
     (lambda model, cache: model.prefill([[1]], cache), "1 prompts for a cache of 2 users"),
-    (lambda model, cache: model.prefill([[1], [1]], cache, chunk_size=0), "chunk_size must be at least 1, got 0"),
     (lambda model, cache: model.new_cache(1, 257), "cache capacity 257 exceeds the context of tiny: 256"),
     (lambda model, cache: model.new_cache(0), "got batch 0 and capacity 256"),
     (lambda model, cache: cache.commit(1), r"lengths would be \[1, 1\], written are \[0, 0\]"),

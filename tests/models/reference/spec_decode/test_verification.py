@@ -158,17 +158,6 @@ def test_a_user_is_verified_as_if_alone():
     assert together.lengths[3] == 0, "a lone root accepts nothing and still yields its bonus token"
 
 
-def test_mismatched_shapes_are_refused():
-    trees = TokenTreeBatch.shared(TokenTree.chain(3), 2)
-    tokens, p = torch.zeros(2, 3, dtype=torch.int64), torch.full((2, 3, 4), 0.25)
-    with pytest.raises(ValueError, match=r"target_probabilities.*\[2, 3\].*\[2, 2, 4\]"):
-        verify_exact(trees, tokens, p[:, :2], None, torch.rand(2, 3))
-    with pytest.raises(ValueError, match="uniforms"):
-        verify_exact(trees, tokens, p, None, torch.rand(2, 2))
-    with pytest.raises(ValueError, match="target_argmax"):
-        verify_greedy(trees, tokens, torch.zeros(1, 3, dtype=torch.int64))
-
-
 def paper_step(z_p, z_q, drafted, uniforms, alpha, beta):
     """Equations 1 to 3 and 5 for one chain in plain floats. z_p: gamma + 1 rows, z_q: gamma rows of logits;
     uniforms: one for the last draw, then one a drafted token. Returns (number accepted, last token)."""
