@@ -137,8 +137,6 @@ class LlamaConfig:
         if not isinstance(data, Mapping):
             raise UnsupportedModelError(f"the config of {name} is not an object but {_shown(data)}")
         architectures = data.get("architectures") or []
-        if isinstance(architectures, str):
-            architectures = [architectures]
         if not isinstance(architectures, list):
             raise UnsupportedModelError(f"architectures must be a list of names, got {_shown(architectures)}")
         unsupported = [str(a) for a in architectures if a not in SUPPORTED_ARCHITECTURES]

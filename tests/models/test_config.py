@@ -94,9 +94,6 @@ def test_files(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**BASE, "head_dim": 63}))
     with pytest.raises(UnsupportedModelError, match=f"{tmp_path}/config.json: head_dim must be even for RoPE, got 63"):
         LlamaConfig.from_pretrained(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(UnsupportedModelError, match="config.json is not valid JSON"):
-        LlamaConfig.from_pretrained(tmp_path)
 
 
 def test_unknown_preset_lists_what_exists():
@@ -108,8 +105,7 @@ ODD = {
     "[]": r"the config of .* is not an object but \[\]",
     '{"rope_scaling": "llama3"}': 'rope_scaling must be an object or null, got "llama3"',
     '{"rope_scaling": {"rope_type": "linear", "factor": "8"}}': 'factor must be a number, got "8"',
-    '{"architectures": "GemmaForCausalLM"}': "architecture GemmaForCausalLM is not supported|'GemmaForCausalLM'",
-    '{"architectures": 7}': "architectures must be a list of names, got 7",
+    '{"architectures": "LlamaForCausalLM"}': "architectures must be a list of names, got .LlamaForCausalLM",
     '{"architectures": [["x"]]}': r"architecture .*x.* is not supported",
     '{"rms_norm_eps": []}': r"rms_norm_eps must be a number, got \[\]",
     '{"rms_norm_eps": 0}': "rms_norm_eps must be finite and above 0, got 0",
@@ -152,7 +148,3 @@ def test_odd_ids_of_a_generation_config_are_refused(eos, tmp_path):
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": %s}' % eos)
     with pytest.raises(UnsupportedModelError, match="generation_config.json: eos_token_id must be token ids"):
         read_config(tmp_path)
-
-
-def test_an_architecture_named_by_a_string_alone_is_taken():
-    assert LlamaConfig.from_hf_dict({**BASE, "architectures": "LlamaForCausalLM"}).hidden_size == 576

@@ -39,7 +39,6 @@ from .tokenizer import pointer
 # Part of every key: raise it when the converted files change.
 CONVERTER_VERSION = 4
 _SHARD_BYTES = 2 * 1024**3
-_SAMPLE_BYTES = 1024 * 1024
 
 
 def converted_folder(gguf_path: str | Path) -> Path:
@@ -54,14 +53,10 @@ def converted_folder(gguf_path: str | Path) -> Path:
 
 
 def _key(path: Path) -> str:
-    """Return 16 hex digits of version, size, time, first and last megabyte: cheap for files of any size."""
+    """Return 16 hex digits of version, place, size and time: cheap for files of any size."""
     stat = path.stat()
-    digest = hashlib.sha256(f"{CONVERTER_VERSION} {stat.st_size} {stat.st_mtime_ns}".encode())
-    with path.open("rb") as file:
-        digest.update(file.read(_SAMPLE_BYTES))
-        file.seek(max(0, stat.st_size - _SAMPLE_BYTES))
-        digest.update(file.read(_SAMPLE_BYTES))
-    return digest.hexdigest()[:16]
+    known = f"{CONVERTER_VERSION} {path} {stat.st_size} {stat.st_mtime_ns}"
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
 
 
 def _convert(path: Path, folder: Path) -> None:
@@ -129,14 +124,12 @@ class GgufModel:
     `config`: LlamaConfig from the metadata. `names`: Hugging Face tensor names in file order.
     `metadata`: plain Python values by GGUF key.
 
-    Raises FileNotFoundError for a missing file, ModelLoadError for a truncated or damaged one or one that
-    lacks a tensor, UnsupportedModelError for another architecture or an unknown tensor; all name the file.
+    Raises ModelLoadError for a truncated or damaged file or one that lacks a tensor, UnsupportedModelError for another
+    architecture or an unknown tensor; both name the file.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
-            raise FileNotFoundError(f"no GGUF file {self.path}")
         self._reader = _open(self.path)
         self.metadata: dict[str, Any] = {key: f.contents() for key, f in self._reader.fields.items()}
         self._refuse_foreign()
@@ -207,18 +200,9 @@ class GgufModel:
             raise ModelLoadError(f"{self.path}: GGUF metadata lacks {key}")
         return self.metadata[key]
 
-    def _uniform(self, key: str, value: Any) -> int:
-        """Return the one value of all layers. GGUF allows an array of them; other values are not supported."""
-        if isinstance(value, (list, tuple)):
-            if len(set(value)) != 1:
-                raise UnsupportedModelError(f"{self.path}: {key} differs by layer ({value}): not supported")
-            value = value[0]
-        return int(value)
-
     def _read_config(self) -> LlamaConfig:
         meta = self.metadata
-        heads = self._uniform("llama.attention.head_count", self._required("llama.attention.head_count"))
-        kv_heads = meta.get("llama.attention.head_count_kv", heads)
+        heads = int(self._required("llama.attention.head_count"))
         hidden = int(self._required("llama.embedding_length"))
         head_dim = int(meta.get("llama.attention.key_length", hidden // heads))
         rotated = int(meta.get("llama.rope.dimension_count", head_dim))
@@ -232,10 +216,10 @@ class GgufModel:
         config = LlamaConfig(
             vocab_size=int(self._tensors["token_embd.weight"].shape[1]),
             hidden_size=hidden,
-            intermediate_size=self._uniform("llama.feed_forward_length", self._required("llama.feed_forward_length")),
+            intermediate_size=int(self._required("llama.feed_forward_length")),
             num_hidden_layers=int(self._required("llama.block_count")),
             num_attention_heads=heads,
-            num_key_value_heads=self._uniform("llama.attention.head_count_kv", kv_heads),
+            num_key_value_heads=int(meta.get("llama.attention.head_count_kv", heads)),
             head_dim=head_dim,
             max_position_embeddings=int(self._required("llama.context_length")),
             # GGUF holds float32: seven digits bring back 1e-05 from 9.999999747378752e-06.

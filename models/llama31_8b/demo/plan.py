@@ -26,8 +26,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--context", type=int, required=True, metavar="K", help="cached tokens, up to 131072")
     add("--chips", type=int, metavar="N", help="N150 chips (default: those of this machine)")
-    add("--predictor", choices=tuple(HITS), default="budget", help="what a guess reads (%(default)s)")
-    add("--hits", type=float, metavar="R", help="share of the guesses that pass (default: SmolLM2's, 0.95 or 0.19)")
     add("--json", action="store_true", help="print one JSON object")
     return run_command(PROG, lambda: _run(parser.parse_args(argv)), (UserError,))
 
@@ -36,14 +34,13 @@ def _run(args: argparse.Namespace) -> int:
     chips = len(environment.visible_boards()) if args.chips is None else args.chips
     if not chips and args.chips is None:
         raise UserError(f"no Tenstorrent board in {environment.BOARDS}: give --chips N")
-    hits = HITS[args.predictor] if args.hits is None else args.hits
     try:
-        found = layouts(chips, args.context, hits, args.predictor)
+        found = layouts(chips, args.context)
     except ValueError as error:
-        raise UserError(f"--{error}".replace("hit_rate", "hits", 1)) from error
+        raise UserError(f"--{error}") from error
     rows = layout_rows(found)
     if args.json:
-        print(json.dumps({"chips": chips, "context": args.context, "hits": hits, "layouts": rows}))
+        print(json.dumps({"chips": chips, "context": args.context, "hits": HITS["budget"], "layouts": rows}))
         return 0
     print(f"Llama 3.1 8B, {args.context} cached tokens, one user, projected; over: the fastest mesh of one row")
     print(f"{'mesh':6}{'attention':11}{'tokens/s':>8}{'over':>7}")

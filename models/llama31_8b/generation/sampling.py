@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from loguru import logger
 
 from .request import SamplingParams
 
@@ -138,15 +137,6 @@ class SigmoidApproximation:
     def __post_init__(self) -> None:
         if not self.alpha < 0.0 < self.beta:
             raise ValueError(f"sigmoid scaling needs alpha < 0 < beta, got alpha={self.alpha} and beta={self.beta}")
-
-    def announce(self) -> None:
-        """Log, once per run, that what follows is lossy."""
-        logger.warning(
-            "verification is the sigmoid approximation (alpha {:g}, beta {:g}): LOSSY, the output does not "
-            "have the target model's distribution",
-            self.alpha,
-            self.beta,
-        )
 
     def __call__(self, logits: torch.Tensor) -> torch.Tensor:
         """Apply equation 5, element by element, in float64 (the differences that matter are of size 1 / (beta -

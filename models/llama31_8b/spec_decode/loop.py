@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from loguru import logger
 
 from ..config import LlamaConfig
 from ..generation.request import SequenceState, TokenCallback, open_sequences
@@ -258,7 +259,7 @@ class Generator:
         if engine.lossy is not None:
             if sampling.greedy:
                 raise ValueError("sigmoid verification needs a temperature above 0; at 0 verification is an arg-max")
-            engine.lossy.announce()
+            logger.warning("{}: LOSSY, the output does not have the target model's distribution", engine.lossy)
         positions = max(map(len, texts)) + max_new_tokens
         if drafter is not None:
             drafter.check_texts(texts, max_new_tokens, engine)

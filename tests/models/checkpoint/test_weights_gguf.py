@@ -132,7 +132,6 @@ REFUSED = {
     "partial rotary": (dict(metadata={"llama.rope.dimension_count": 32}), "RoPE on 32 of 64 dimensions"),
     "adapter": (dict(metadata={"general.type": "adapter"}), "holds no model but its general.type is 'adapter'"),
     "split": (dict(metadata={"split.count": 3}), "split into 3 GGUF files"),
-    "per-layer heads": (dict(metadata={"llama.attention.head_count_kv": [2, 4]}), r"head_count_kv differs by layer"),
     "layer too many": (
         dict(extra={"blk.2.attn_norm.weight": np.ones(256, np.float32)}),
         "unexpected tensor blk.2.attn_norm",
@@ -140,6 +139,7 @@ REFUSED = {
     "architecture": (dict(architecture="qwen2"), "GGUF architecture 'qwen2' is not supported; supported: 'llama'"),
 }
 DAMAGED = {
+    "per-layer heads": (dict(metadata={"llama.attention.head_count_kv": [2, 4]}), "metadata describe no model .*list"),
     "missing embedding": (dict(drop=("token_embd.weight",)), "tensor token_embd.weight is missing"),
     "key of another type": (dict(metadata={"llama.context_length": "big"}), "metadata describe no model .*'big'"),
     "no heads": (dict(metadata={"llama.attention.head_count": 0}), "metadata describe no model .*zero"),

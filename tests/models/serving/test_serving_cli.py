@@ -38,9 +38,7 @@ def test_requirements_take_an_opencv_for_numpy_below_2(tmp_path):
         (["--plugin", "{folder}"], "is not a clone of github.com/tenstorrent/vllm-tt-plugin"),
         (["--plugin", "{folder}", "--mesh", "3x1"], "no mesh 3x1; supported: 1x1"),
         (["--plugin", "{plugin}", "--threshold", "0.1"], "threshold have no effect with exact attention"),
-        (["--plugin", "{plugin}", "--block-size", "48"], "invalid choice: 48"),
         (["--plugin", "{prefilling}"], "prefills each token (vllm-tt-plugin's issue 66): check out b95c050 or later"),
-        ([], "required: --plugin"),
     ],
 )
 def test_refusals_are_one_line(tmp_path, capsys, options, message):
