@@ -249,7 +249,7 @@ def drafter_for(
     load: Callable[[str], LoadedModel] = load_model,
 ) -> Drafter:
     """Return what drafts for a checkpoint: "ngram", "self", or a smaller checkpoint, which `load` loads. window: of
-    "self". fuzzy: see TorchDraft. Raises ValueError, VocabularyMismatchError, and what `load` raises."""
+    "self". fuzzy: see TorchDraft. Raises ValueError, and what `load` raises."""
     if source == "ngram":
         return drafters.NGramDrafter()
     if source == "self":

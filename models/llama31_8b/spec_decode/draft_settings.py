@@ -74,21 +74,17 @@ class DraftShape:
         return replace(self, length=min(self.length, length, budget - 1), budget=budget)
 
 
-class VocabularyMismatchError(ValueError):
-    """Draft and target do not number their tokens alike; the message gives both sides."""
-
-
 def check_vocabularies(
     target: LlamaConfig, draft: LlamaConfig, target_fingerprint: str | None = None, draft_fingerprint: str | None = None
 ) -> None:
-    """Raise VocabularyMismatchError unless sizes, and fingerprints where both are known, are equal."""
+    """Raise ValueError with both sides unless sizes, and fingerprints where both are known, are equal."""
     if target.vocab_size != draft.vocab_size:
-        raise VocabularyMismatchError(
+        raise ValueError(
             f"the draft model {draft.name} has {draft.vocab_size} token ids and the target {target.name} has "
             f"{target.vocab_size}: a draft model must share the target's tokenizer"
         )
     if target_fingerprint and draft_fingerprint and target_fingerprint != draft_fingerprint:
-        raise VocabularyMismatchError(
+        raise ValueError(
             f"the draft model {draft.name} and the target {target.name} both have {target.vocab_size} "
             f"token ids, but their vocabularies differ (fingerprints {draft_fingerprint[:12]} and "
             f"{target_fingerprint[:12]})"

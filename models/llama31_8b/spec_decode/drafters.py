@@ -29,14 +29,11 @@ class NGramDrafter(Drafter):
 
     Drafts are a function of the text so far, hence point masses to a verifier. With several candidates per node the
     continuations of several occurrences are merged. smallest, largest: sizes of the n-grams looked up, longest first.
-    Raises ValueError.
     """
 
     name = "ngram"
 
     def __init__(self, smallest: int = 2, largest: int = 4) -> None:
-        if not 1 <= smallest <= largest:
-            raise ValueError(f"n-gram sizes need 1 <= smallest <= largest, got {smallest} and {largest}")
         self.sizes = range(largest, smallest - 1, -1)
 
     def check(self, shape: DraftShape, engine: Engine) -> None:
@@ -151,7 +148,6 @@ class ModelDrafter(Drafter):
         self.model = model
 
     def check(self, shape: DraftShape, engine: Engine) -> None:
-        """Raises ValueError, VocabularyMismatchError."""
         check_vocabularies(engine.config, self.model.config)
         if shape.width > engine.config.vocab_size:
             raise ValueError(f"draft width {shape.width} exceeds the vocabulary of {engine.config.vocab_size} ids")

@@ -118,8 +118,6 @@ class TokenTreeBatch:
     @classmethod
     def stack(cls, trees: Sequence[TokenTree], width: int | None = None) -> TokenTreeBatch:
         """Stack one tree per user, padded to `width` nodes, by default to the largest. Raises ValueError."""
-        if not trees:
-            raise ValueError("a batch of trees needs at least one tree, got none")
         largest = max(len(tree) for tree in trees)
         width = largest if width is None else width
         if len(trees) > 1 and largest == width and all(tree is trees[0] for tree in trees):

@@ -15,7 +15,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import TorchEngine, generate, model_drafter, self_drafter
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.results import TokenSpeculationMetrics
-from models.llama31_8b.spec_decode.draft_settings import DraftShape, VocabularyMismatchError
+from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.drafters import NGramDrafter
 from models.llama31_8b.spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
 from models.llama31_8b.spec_decode.tree import TokenTree
@@ -257,34 +257,32 @@ def test_the_lossy_mode_runs_and_says_so(logged):
 
 
 @pytest.mark.parametrize(
-    "drafts, options, error, words",
+    "drafts, options, words",
     [
-        (perfect, {"lossy": SigmoidApproximation()}, ValueError, "temperature above 0"),
+        (perfect, {"lossy": SigmoidApproximation()}, "temperature above 0"),
         (
             lambda: (NGramDrafter(), CHAIN),
             {"lossy": SigmoidApproximation(), "sampling": SamplingParams(1.0)},
-            ValueError,
             "by the ngram drafter has none",
         ),
-        (lambda: (NGramDrafter(), GROWN), {}, ValueError, "no confidence"),
+        (lambda: (NGramDrafter(), GROWN), {}, "no confidence"),
         (
             lambda: (model_drafter(small.resembling(0.1, vocab_size=80)), CHAIN),
             {},
-            VocabularyMismatchError,
             "80 token ids.*64",
         ),
-        (lambda: (self_drafter(model("draft"), 32), CHAIN), {}, ValueError, "for itself, not for another"),
-        (lambda: (self_drafter(model(), 32), DraftShape(2, 65, budget=99)), {}, ValueError, "width 65 exceeds .* 64"),
-        (perfect, {"prompts": [[1], []]}, ValueError, "prompt of user 1 is empty"),
-        (perfect, {"prompts": [[1], [64]]}, ValueError, "prompt of user 1 holds token id 64"),
-        (perfect, {"context": [[1]] * 3}, ValueError, "holds the first 0"),
+        (lambda: (self_drafter(model("draft"), 32), CHAIN), {}, "for itself, not for another"),
+        (lambda: (self_drafter(model(), 32), DraftShape(2, 65, budget=99)), {}, "width 65 exceeds .* 64"),
+        (perfect, {"prompts": [[1], []]}, "prompt of user 1 is empty"),
+        (perfect, {"prompts": [[1], [64]]}, "prompt of user 1 holds token id 64"),
+        (perfect, {"context": [[1]] * 3}, "holds the first 0"),
     ],
 )
-def test_requests_that_cannot_be_served_are_refused_before_any_work(drafts, options, error, words):
+def test_requests_that_cannot_be_served_are_refused_before_any_work(drafts, options, words):
     def worked(done, total):
         raise AssertionError("the request was worked on")
 
-    with pytest.raises(error, match=words):
+    with pytest.raises(ValueError, match=words):
         run(drafts(), on_prefill=worked, **options)
 
 

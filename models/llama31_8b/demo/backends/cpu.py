@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from loguru import logger
 
 from ...checkpoint.load import resolve_source
-from ...spec_decode.draft_settings import DraftShape, VocabularyMismatchError
+from ...spec_decode.draft_settings import DraftShape
 from ..chat import chat, check_chat
 from ..options import DemoOptions, named
 from ..session import Session, run_prompts
@@ -61,9 +61,11 @@ class ReferenceSession(Session):
         self.capacity = options.chat_context(limit) if chat else limit
         self.engine = TorchEngine(loaded.model, policy, capacity=self.capacity if chat else None, on_prefill=self._bar)
         self.drafter, shape = None, DraftShape()
-        with named(""), named(f"--draft {options.drafter}: ", VocabularyMismatchError):
-            if options.drafter != "none":
-                self.drafter, shape = drafter_for(loaded, options.drafter, fuzzy=options.fuzzy), options.draft_shape()
+        if options.drafter != "none":
+            shape = options.draft_shape()
+            with named(f"--draft {options.drafter}: "):
+                self.drafter = drafter_for(loaded, options.drafter, fuzzy=options.fuzzy)
+        with named(""):
             self.generator = Generator(self.engine, self.drafter, shape)
         self.threads = torch.get_num_threads()
 

@@ -15,12 +15,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
 from .step import DecodeStep
+
+if TYPE_CHECKING:
+    from ..alspec.policies import AttentionPolicy
 
 
 class Partial(NamedTuple):
@@ -107,12 +110,6 @@ class Segments(ABC):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor: ...
 
 
-class Policy(Protocol):
-    """What `decode_attention` asks of a policy (../alspec/policies.py)."""
-
-    def attend(self, layer: int, segments: Segments) -> torch.Tensor: ...
-
-
 class OneQuery(Segments):
     """Plain decoding: one query per user, users with equally many cached tokens; segments are slices.
 
@@ -192,7 +189,7 @@ class ManyQueries(Segments):
 
 
 def decode_attention(
-    policy: Policy, layer: int, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep
+    policy: AttentionPolicy, layer: int, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, step: DecodeStep
 ) -> torch.Tensor:
     """Compute the attention of one decode step under a policy.
 

@@ -33,7 +33,6 @@ class KVCache:
         self.values = [torch.empty(shape, dtype=dtype) for _ in range(config.num_hidden_layers)]
         self.capacity = capacity
         self.rows = list(range(batch))  # storage rows this object covers; the user ids of statistics
-        self._whole = True  # rows are all storage rows, in order
         self._lengths = torch.zeros(batch, dtype=torch.int64)
         self._written = [0] * batch  # entries written, committed or not
 
@@ -43,8 +42,8 @@ class KVCache:
 
     @property
     def lengths(self) -> torch.Tensor:
-        """int64 [batch]. A view over some users returns a copy: change it with truncate, keep, commit."""
-        return self._lengths if self._whole else self._lengths[self.rows]
+        """int64 [batch], a copy: change it with truncate, keep, commit."""
+        return self._lengths[self.rows]
 
     def view(self, users: Sequence[int]) -> KVCache:
         """Return a cache over some of these users that shares storage and lengths, so that writes show in both.
@@ -56,7 +55,6 @@ class KVCache:
         other = object.__new__(KVCache)
         other.__dict__.update(self.__dict__)
         other.rows = [self.rows[self._check_user(user)] for user in users]
-        other._whole = other.rows == list(range(len(self._lengths)))
         return other
 
     def user(self, user: int) -> KVCache:
@@ -113,7 +111,7 @@ class KVCache:
         other.keys = [entries[self.rows] for entries in self.keys]
         other.values = [entries[self.rows] for entries in self.values]
         other.capacity = self.capacity
-        other.rows, other._whole = list(range(self.batch)), True
+        other.rows = list(range(self.batch))
         other._lengths = self._lengths[self.rows]
         other._written = [self._written[row] for row in self.rows]
         return other
