@@ -35,12 +35,9 @@ def check_budget(budget: object) -> float:
     return float(budget)
 
 
-class UnsupportedModelError(ValueError):
-    """The checkpoint is not one this project can run; the message names the field and its value."""
-
-
 class ModelLoadError(ValueError):
-    """Weights or tokenizer files are missing, damaged or out of reach; the message names which."""
+    """A checkpoint that this project cannot run, or whose files are missing, damaged or out of reach; the message names
+    the field and its value, or the file."""
 
 
 class ContextLengthError(ValueError):
@@ -64,20 +61,20 @@ class RopeScaling:
 
     def __post_init__(self) -> None:
         if self.rope_type not in SUPPORTED_ROPE_TYPES:
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"RoPE scaling type {self.rope_type!r} is not supported; supported: {', '.join(SUPPORTED_ROPE_TYPES)}"
             )
         if not 1.0 <= self.factor < math.inf:
-            raise UnsupportedModelError(f"RoPE scaling factor must be finite and at least 1, got {self.factor}")
+            raise ModelLoadError(f"RoPE scaling factor must be finite and at least 1, got {self.factor}")
         if self.rope_type == "llama3" and not self.low_freq_factor > 0:
-            raise UnsupportedModelError(f"low_freq_factor must be above 0, got {self.low_freq_factor}")
+            raise ModelLoadError(f"low_freq_factor must be above 0, got {self.low_freq_factor}")
         if self.original_max_position_embeddings < 1:
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 "original_max_position_embeddings must be a positive integer, got "
                 f"{self.original_max_position_embeddings}"
             )
         if self.rope_type == "llama3" and self.high_freq_factor <= self.low_freq_factor:
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"llama3 RoPE scaling needs high_freq_factor > low_freq_factor, "
                 f"got {self.high_freq_factor} and {self.low_freq_factor}"
             )
@@ -111,17 +108,17 @@ class LlamaConfig:
         for key in _SIZES:
             value = getattr(self, key)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UnsupportedModelError(f"{key} must be a positive integer, got {value!r}")
+                raise ModelLoadError(f"{key} must be a positive integer, got {value!r}")
         for key in ("rms_norm_eps", "rope_theta"):
             if not 0 < getattr(self, key) < math.inf:
-                raise UnsupportedModelError(f"{key} must be finite and above 0, got {getattr(self, key)}")
+                raise ModelLoadError(f"{key} must be finite and above 0, got {getattr(self, key)}")
         if self.num_attention_heads % self.num_key_value_heads:
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"num_attention_heads ({self.num_attention_heads}) is not a multiple of "
                 f"num_key_value_heads ({self.num_key_value_heads})"
             )
         if self.head_dim % 2:
-            raise UnsupportedModelError(f"head_dim must be even for RoPE, got {self.head_dim}")
+            raise ModelLoadError(f"head_dim must be even for RoPE, got {self.head_dim}")
 
     def with_layers(self, num_hidden_layers: int) -> LlamaConfig:
         """Return the same shapes at another depth, for tests of large models at small cost."""
@@ -131,46 +128,46 @@ class LlamaConfig:
     def from_hf_dict(cls, data: Mapping[str, Any], name: str = "llama") -> LlamaConfig:
         """Read the mapping of a Hugging Face `config.json`.
 
-        Raises UnsupportedModelError for another architecture, biases, another activation, or a RoPE scaling
+        Raises ModelLoadError for another architecture, biases, another activation, or a RoPE scaling
         that is not implemented, and for missing fields.
         """
         if not isinstance(data, Mapping):
-            raise UnsupportedModelError(f"the config of {name} is not an object but {_shown(data)}")
+            raise ModelLoadError(f"the config of {name} is not an object but {_shown(data)}")
         architectures = data.get("architectures") or []
         if not isinstance(architectures, list):
-            raise UnsupportedModelError(f"architectures must be a list of names, got {_shown(architectures)}")
+            raise ModelLoadError(f"architectures must be a list of names, got {_shown(architectures)}")
         unsupported = [str(a) for a in architectures if a not in SUPPORTED_ARCHITECTURES]
         if unsupported or (not architectures and data.get("model_type") != "llama"):
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"architecture {', '.join(unsupported) or data.get('model_type')!r} is not supported; "
                 f"supported: {', '.join(SUPPORTED_ARCHITECTURES)}"
             )
         for flag in ("attention_bias", "mlp_bias"):
             if data.get(flag):
-                raise UnsupportedModelError(f"{flag}={data[flag]} is not supported: Llama has no biases")
+                raise ModelLoadError(f"{flag}={data[flag]} is not supported: Llama has no biases")
         if data.get("hidden_act", "silu") != "silu":
-            raise UnsupportedModelError(f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'")
+            raise ModelLoadError(f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'")
         for key in ("sliding_window", "attention_chunk_size"):
             if data.get(key) is not None:
-                raise UnsupportedModelError(f"{key}={_shown(data[key])} is not supported: Llama attends to every token")
+                raise ModelLoadError(f"{key}={_shown(data[key])} is not supported: Llama attends to every token")
         if quantisation := data.get("quantization_config") or data.get("compression_config"):
             method = quantisation.get("quant_method") if isinstance(quantisation, Mapping) else None
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"quantization_config: weights quantised by {method or _shown(quantisation)} are not supported; load "
                 "the model's own weights in bfloat16 or float16"
             )
         missing = [key for key in _REQUIRED if key not in data]
         if missing:
-            raise UnsupportedModelError(f"config lacks {', '.join(missing)}")
+            raise ModelLoadError(f"config lacks {', '.join(missing)}")
         for key in _REQUIRED:
             if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
-                raise UnsupportedModelError(f"{key} must be a positive integer, got {_shown(data[key])}")
+                raise ModelLoadError(f"{key} must be a positive integer, got {_shown(data[key])}")
         scaling, theta = _rope(data)
         tied = data.get("tie_word_embeddings")
         if tied is not None and not isinstance(tied, bool):
-            raise UnsupportedModelError(f"tie_word_embeddings must be true or false, got {_shown(tied)}")
+            raise ModelLoadError(f"tie_word_embeddings must be true or false, got {_shown(tied)}")
         if isinstance(data.get("bos_token_id"), list):
-            raise UnsupportedModelError(f"bos_token_id must be one id, got {_shown(data['bos_token_id'])}")
+            raise ModelLoadError(f"bos_token_id must be one id, got {_shown(data['bos_token_id'])}")
         kv_heads, head_dim = data.get("num_key_value_heads"), data.get("head_dim")
         return cls(
             **{key: data[key] for key in _REQUIRED},
@@ -190,7 +187,7 @@ class LlamaConfig:
     def from_pretrained(cls, folder: str | Path) -> LlamaConfig:
         """Read the `config.json` in a local Hugging Face folder.
 
-        Raises FileNotFoundError, and UnsupportedModelError as from_hf_dict does; both name the file.
+        Raises FileNotFoundError, and ModelLoadError as from_hf_dict does; both name the file.
         """
         path = Path(folder) / "config.json"
         if not path.is_file():
@@ -198,11 +195,11 @@ class LlamaConfig:
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:  # of the syntax, the encoding, a number or nesting too large
-            raise UnsupportedModelError(f"{path} is not valid JSON: {error}") from error
+            raise ModelLoadError(f"{path} is not valid JSON: {error}") from error
         try:
             return cls.from_hf_dict(data, name=Path(folder).name)
-        except UnsupportedModelError as error:
-            raise UnsupportedModelError(f"{path}: {error}") from error
+        except ModelLoadError as error:
+            raise ModelLoadError(f"{path}: {error}") from error
 
     def to_hf_dict(self) -> dict[str, Any]:
         """Return a `config.json` mapping that both this class and transformers read back."""
@@ -227,29 +224,29 @@ class LlamaConfig:
 
 def _rope(data: Mapping[str, Any]) -> tuple[RopeScaling, float]:
     """Return the scaling and theta of a config.json. transformers 5 keeps both in `rope_parameters`, older files have
-    `rope_scaling` and `rope_theta`. Raises UnsupportedModelError where a file has both generations and they differ."""
+    `rope_scaling` and `rope_theta`. Raises ModelLoadError where a file has both generations and they differ."""
     found = []
     for name in ("rope_parameters", "rope_scaling"):
         if rope := data.get(name):
             found.append((name, _rope_scaling(rope, data), rope.get("rope_theta")))
     if len(found) == 2 and found[0][1] != found[1][1]:
-        raise UnsupportedModelError(f"rope_parameters give {found[0][1]}, but rope_scaling gives {found[1][1]}")
+        raise ModelLoadError(f"rope_parameters give {found[0][1]}, but rope_scaling gives {found[1][1]}")
     thetas = [("rope_theta", data["rope_theta"])] if data.get("rope_theta") is not None else []
     thetas += [(f"{name}.rope_theta", theta) for name, _, theta in found if theta is not None]
     numbers = {_number({name: value}, name) for name, value in thetas} or {10000.0}
     if len(numbers) > 1:
         said = " but ".join(f"{name} is {value}" for name, value in thetas)
-        raise UnsupportedModelError(f"{said}: which of them holds?")
+        raise ModelLoadError(f"{said}: which of them holds?")
     return found[0][1] if found else RopeScaling(), numbers.pop()
 
 
 def _rope_scaling(rope: Mapping[str, Any], data: Mapping[str, Any]) -> RopeScaling:
     """Return one of the two fields as scaling. data: the whole file, which may hold a part of it."""
     if not isinstance(rope, Mapping):
-        raise UnsupportedModelError(f"rope_scaling must be an object or null, got {_shown(rope)}")
+        raise ModelLoadError(f"rope_scaling must be an object or null, got {_shown(rope)}")
     for place in (rope, data):
         if place.get("partial_rotary_factor") not in (None, 1):
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"partial_rotary_factor={_shown(place['partial_rotary_factor'])} is not supported: RoPE is on all of a "
                 "head"
             )
@@ -261,33 +258,31 @@ def _rope_scaling(rope: Mapping[str, Any], data: Mapping[str, Any]) -> RopeScali
         _number(rope, name)
     outside = data.get(_ORIGINAL)
     if outside is not None and fields.setdefault(_ORIGINAL, outside) != outside:
-        raise UnsupportedModelError(
-            f"{_ORIGINAL} is {_shown(outside)}, but that of the RoPE scaling {fields[_ORIGINAL]}"
-        )
+        raise ModelLoadError(f"{_ORIGINAL} is {_shown(outside)}, but that of the RoPE scaling {fields[_ORIGINAL]}")
     if (positions := fields.get(_ORIGINAL)) is not None:
         if positions != int(_number(fields, _ORIGINAL)):
-            raise UnsupportedModelError(f"{_ORIGINAL} must be a positive integer, got {_shown(positions)}")
+            raise ModelLoadError(f"{_ORIGINAL} must be a positive integer, got {_shown(positions)}")
         fields[_ORIGINAL] = int(positions)
     if missing := [name for name in _NEEDED.get(str(rope_type), ()) if name not in fields]:
-        raise UnsupportedModelError(f"RoPE scaling of type {rope_type} lacks {', '.join(missing)}")
+        raise ModelLoadError(f"RoPE scaling of type {rope_type} lacks {', '.join(missing)}")
     return RopeScaling(rope_type=rope_type, **fields)
 
 
 def _number(data: Mapping[str, Any], key: str) -> float:
     value = data[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UnsupportedModelError(f"{key} must be a number, got {_shown(value)}")
+        raise ModelLoadError(f"{key} must be a number, got {_shown(value)}")
     if not abs(value) < _LARGEST:  # NaN too
-        raise UnsupportedModelError(f"{key} must be a finite number, got {_shown(value)}")
+        raise ModelLoadError(f"{key} must be a finite number, got {_shown(value)}")
     return float(value)
 
 
 def token_ids(data: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    """Return the ids that a JSON file gives `key`: one, a list or none. Raises UnsupportedModelError for others."""
+    """Return the ids that a JSON file gives `key`: one, a list or none. Raises ModelLoadError for others."""
     value = data.get(key)
     ids = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
     if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in ids):
-        raise UnsupportedModelError(f"{key} must be token ids of at least 0, got {_shown(value)}")
+        raise ModelLoadError(f"{key} must be token ids of at least 0, got {_shown(value)}")
     return tuple(ids)
 
 

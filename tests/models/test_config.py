@@ -8,7 +8,7 @@ import math
 import pytest
 
 from models.llama31_8b.checkpoint.tensor_shapes import tensor_shapes
-from models.llama31_8b.config import PRESETS, LlamaConfig, UnsupportedModelError, preset
+from models.llama31_8b.config import PRESETS, LlamaConfig, ModelLoadError, preset
 
 BASE = PRESETS["smollm2-135m"].to_hf_dict()
 LLAMA3 = PRESETS["llama-3.1-8b"].to_hf_dict()["rope_scaling"]
@@ -78,13 +78,13 @@ def test_defaults_of_missing_fields():
     ],
 )
 def test_refused_with_the_field_and_its_value(change, message):
-    with pytest.raises(UnsupportedModelError, match=message):
+    with pytest.raises(ModelLoadError, match=message):
         LlamaConfig.from_hf_dict({**BASE, **change})
 
 
 def test_missing_fields_are_all_named():
     data = {key: value for key, value in BASE.items() if key not in ("vocab_size", "num_attention_heads")}
-    with pytest.raises(UnsupportedModelError, match="config lacks vocab_size, num_attention_heads"):
+    with pytest.raises(ModelLoadError, match="config lacks vocab_size, num_attention_heads"):
         LlamaConfig.from_hf_dict(data)
 
 
@@ -92,7 +92,7 @@ def test_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="no config.json in"):
         LlamaConfig.from_pretrained(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**BASE, "head_dim": 63}))
-    with pytest.raises(UnsupportedModelError, match=f"{tmp_path}/config.json: head_dim must be even for RoPE, got 63"):
+    with pytest.raises(ModelLoadError, match=f"{tmp_path}/config.json: head_dim must be even for RoPE, got 63"):
         LlamaConfig.from_pretrained(tmp_path)
 
 
@@ -125,7 +125,7 @@ ODD = {
 def test_odd_files_are_refused_by_what_they_hold(text, tmp_path):
     odd = json.loads(text)
     (tmp_path / "config.json").write_text(json.dumps({**BASE, **odd} if isinstance(odd, dict) else odd))
-    with pytest.raises(UnsupportedModelError, match=ODD[text]):
+    with pytest.raises(ModelLoadError, match=ODD[text]):
         LlamaConfig.from_pretrained(tmp_path)
 
 
@@ -136,7 +136,7 @@ def test_odd_files_are_refused_by_what_they_hold(text, tmp_path):
 )
 def test_files_that_no_json_parser_takes(content, tmp_path):
     (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(UnsupportedModelError, match="config.json is not valid JSON: "):
+    with pytest.raises(ModelLoadError, match="config.json is not valid JSON: "):
         LlamaConfig.from_pretrained(tmp_path)
 
 
@@ -146,5 +146,5 @@ def test_odd_ids_of_a_generation_config_are_refused(eos, tmp_path):
 
     (tmp_path / "config.json").write_text(json.dumps(BASE))
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": %s}' % eos)
-    with pytest.raises(UnsupportedModelError, match="generation_config.json: eos_token_id must be token ids"):
+    with pytest.raises(ModelLoadError, match="generation_config.json: eos_token_id must be token ids"):
         read_config(tmp_path)

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..config import LlamaConfig, ModelLoadError, RopeScaling, UnsupportedModelError
+from ..config import LlamaConfig, ModelLoadError, RopeScaling
 from ..rope_frequencies import inverse_frequencies
 from .cache import made_once
 from .gguf_tokenizer import build_tokenizer
@@ -124,8 +124,8 @@ class GgufModel:
     `config`: LlamaConfig from the metadata. `names`: Hugging Face tensor names in file order.
     `metadata`: plain Python values by GGUF key.
 
-    Raises ModelLoadError for a truncated or damaged file or one that lacks a tensor, UnsupportedModelError for another
-    architecture or an unknown tensor; both name the file.
+    Raises ModelLoadError, naming the file, for a truncated or damaged one, one that lacks a tensor or has an unknown
+    one, and for another architecture.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -167,7 +167,7 @@ class GgufModel:
             try:
                 value = torch.from_numpy(np.array(gguf.dequantize(source.data, source.tensor_type), dtype=np.float32))
             except NotImplementedError as error:
-                raise UnsupportedModelError(
+                raise ModelLoadError(
                     f"{self.path}: tensor {source.name} is stored as {kind}, which the gguf library cannot dequantise"
                 ) from error
             if kind == "BF16":
@@ -181,16 +181,16 @@ class GgufModel:
     def _refuse_foreign(self) -> None:
         architecture = self.metadata.get("general.architecture")
         if architecture != "llama":
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"{self.path}: GGUF architecture {architecture!r} is not supported; supported: 'llama'"
             )
         if (kind := self.metadata.get("general.type", "model")) != "model":
-            raise UnsupportedModelError(f"{self.path}: the GGUF file holds no model but its general.type is {kind!r}")
+            raise ModelLoadError(f"{self.path}: the GGUF file holds no model but its general.type is {kind!r}")
         experts = self.metadata.get("llama.expert_count", 0)
         if experts:
-            raise UnsupportedModelError(f"{self.path}: mixture of {experts} experts is not supported")
+            raise ModelLoadError(f"{self.path}: mixture of {experts} experts is not supported")
         if self.metadata.get("split.count", 1) > 1:
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"{self.path}: part of a model split into {self.metadata['split.count']} GGUF files; "
                 "join them first with llama.cpp's llama-gguf-split --merge"
             )
@@ -207,9 +207,7 @@ class GgufModel:
         head_dim = int(meta.get("llama.attention.key_length", hidden // heads))
         rotated = int(meta.get("llama.rope.dimension_count", head_dim))
         if rotated != head_dim:
-            raise UnsupportedModelError(
-                f"{self.path}: RoPE on {rotated} of {head_dim} dimensions of a head is not supported"
-            )
+            raise ModelLoadError(f"{self.path}: RoPE on {rotated} of {head_dim} dimensions of a head is not supported")
         if "token_embd.weight" not in self._tensors:
             raise ModelLoadError(f"{self.path}: tensor token_embd.weight is missing")
         bos = meta.get("tokenizer.ggml.bos_token_id")
@@ -249,16 +247,14 @@ class GgufModel:
             original = int(meta.get("llama.rope.scaling.original_context_length", 8192))
             scaling = llama3_scaling_of(factors, config, original)
             if scaling is None:
-                raise UnsupportedModelError(
+                raise ModelLoadError(
                     f"{self.path}: the frequency factors in {ROPE_FREQS} are not llama3 RoPE scaling with "
                     f"low_freq_factor 1, high_freq_factor 4 and original context {original}"
                 )
             return scaling
         if kind in ("none", "", "linear"):
             return RopeScaling() if factor == 1.0 or kind == "none" else RopeScaling("linear", factor=factor)
-        raise UnsupportedModelError(
-            f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3"
-        )
+        raise ModelLoadError(f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3")
 
     def _map_names(self) -> dict[str, str]:
         layers = self.config.num_hidden_layers
@@ -270,7 +266,7 @@ class GgufModel:
             elif block and block[2] in _IN_BLOCK and int(block[1]) < layers:
                 mapped[f"model.layers.{block[1]}.{_IN_BLOCK[block[2]]}.weight"] = name
             elif name != ROPE_FREQS:
-                raise UnsupportedModelError(f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers")
+                raise ModelLoadError(f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers")
         # GGUF lists dimensions fastest first.
         shapes = {hf: tuple(int(n) for n in reversed(self._tensors[name].shape)) for hf, name in mapped.items()}
         check_shapes(self.config, shapes, str(self.path))
@@ -309,16 +305,16 @@ def _open(path: Path) -> Any:
             raise ModelLoadError(f"{path} is not a GGUF file: {why}")
         version = int.from_bytes(file.read(4), "little")
     if version and not version & 0xFFFF:
-        raise UnsupportedModelError(f"{path}: a GGUF file in big-endian byte order; convert it to little-endian")
+        raise ModelLoadError(f"{path}: a GGUF file in big-endian byte order; convert it to little-endian")
     supported = gguf.gguf_reader.READER_SUPPORTED_VERSIONS
     if version and version not in supported:
-        raise UnsupportedModelError(f"{path}: GGUF version {version}; supported: {', '.join(map(str, supported))}")
+        raise ModelLoadError(f"{path}: GGUF version {version}; supported: {', '.join(map(str, supported))}")
     try:
         return gguf.GGUFReader(path)
     # The reader indexes a memory map without checks, so a short file ends in any of these.
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError, TypeError) as error:
         if unknown := re.search(r"(\S+) is not a valid GGMLQuantizationType", str(error)):
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"{path}: tensors of type {unknown[1]}, which the gguf library does not know: a newer version may"
             ) from error
         raise ModelLoadError(f"{path} is a truncated or damaged GGUF file ({error})") from error

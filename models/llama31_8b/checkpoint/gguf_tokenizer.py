@@ -16,7 +16,7 @@ from typing import Any
 from loguru import logger
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
-from ..config import ModelLoadError, UnsupportedModelError
+from ..config import ModelLoadError
 
 # llama.cpp's token types.
 _CONTROL, _USER_DEFINED = 3, 4
@@ -52,12 +52,12 @@ _PRE_TOKENIZERS: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
 def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer, dict[str, Any]]:
     """Return (tokenizer, tokenizer_config) from the `tokenizer.*` metadata of the GGUF file `path`.
 
-    Byte-level BPE ("gpt2") with a known pre-tokenizer. Raises UnsupportedModelError naming any other, and
-    ModelLoadError for missing or inconsistent tables.
+    Byte-level BPE ("gpt2") with a known pre-tokenizer. Raises ModelLoadError naming any other,
+    and for missing or inconsistent tables.
     """
     kind = metadata.get("tokenizer.ggml.model")
     if kind != "gpt2":
-        raise UnsupportedModelError(
+        raise ModelLoadError(
             f"{path}: tokenizer model {kind!r} is not supported in GGUF; supported: 'gpt2' (byte-level BPE). "
             "Load the model from its Hugging Face folder instead"
         )
@@ -113,7 +113,7 @@ def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int], path: P
         logger.warning("{} names no pre-tokenizer: splitting words by GPT-2's rules, which may be wrong", path)
         pre = "gpt-2"
     if pre not in _PRE_TOKENIZERS:
-        raise UnsupportedModelError(
+        raise ModelLoadError(
             f"{path}: pre-tokenizer {pre!r} is not supported in GGUF; supported: "
             f"{', '.join(_PRE_TOKENIZERS)}. Load the model from its Hugging Face folder instead"
         )

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..config import LlamaConfig, ModelLoadError, UnsupportedModelError, token_ids
+from ..config import LlamaConfig, ModelLoadError, token_ids
 from .tensor_shapes import EMBEDDING, LM_HEAD, check_finite, check_shapes, is_weight, tensor_shapes
 from .tokenizer import Tokenizer, pointer, read_json
 
@@ -66,8 +66,8 @@ class Checkpoint:
 
         Raises:
             FileNotFoundError: A path that does not exist.
-            UnsupportedModelError: Another architecture, or quantised weights.
-            ModelLoadError: Damaged, missing or unreachable files, and more context or layers than the model has.
+            ModelLoadError: Another architecture, quantised weights, damaged, missing or unreachable files, and more
+                context or layers than the model has.
         """
         folder, shown = resolve_source(source)
         whole = config = read_config(folder, name=Path(shown).stem if shown.endswith(".gguf") else Path(shown).name)
@@ -136,10 +136,11 @@ def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
     """Read the LlamaConfig of a folder; generation_config.json adds end-of-sequence ids (Llama 3.1 has three)."""
     config = LlamaConfig.from_pretrained(folder)
     generation = Path(folder) / "generation_config.json"
+    data = read_json(generation)
     try:
-        eos = config.eos_token_ids + token_ids(read_json(generation), "eos_token_id")
-    except UnsupportedModelError as error:
-        raise UnsupportedModelError(f"{generation}: {error}") from error
+        eos = config.eos_token_ids + token_ids(data, "eos_token_id")
+    except ModelLoadError as error:
+        raise ModelLoadError(f"{generation}: {error}") from error
     return replace(config, eos_token_ids=tuple(dict.fromkeys(eos)), name=name or config.name)
 
 
@@ -152,9 +153,9 @@ def load_state_dict(
     shape and number format is checked before any weight is read. layers: load only the first ones, and everything
     outside the layers; the config is still the whole checkpoint's.
 
-    Raises FileNotFoundError when there are no safetensors, UnsupportedModelError for quantised weights, ModelLoadError
-    naming the truncated file, the missing, misshapen or unexpected tensor, one with NaN or infinity, or an lm_head that
-    differs from tied embeddings.
+    Raises FileNotFoundError when there are no safetensors, ModelLoadError for quantised weights, a truncated
+    file, a missing, misshapen or unexpected tensor, one with NaN or infinity, or an lm_head that differs from tied
+    embeddings; the message names it.
     """
     import torch
 
@@ -169,7 +170,7 @@ def load_state_dict(
             formats = {name: part.get_dtype() for name, part in slices.items() if part.get_dtype() not in _FORMATS}
         if formats:
             name, stored = next(iter(formats.items()))
-            raise UnsupportedModelError(
+            raise ModelLoadError(
                 f"{file}: tensor {name} is stored as {stored}, which means quantised weights; supported: "
                 f"{', '.join(_FORMATS)}"
             )

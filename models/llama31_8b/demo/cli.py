@@ -14,14 +14,14 @@ from loguru import logger
 
 from runtime_patches.board.command_line import log_to_stderr, run_command
 
-from ..config import ContextLengthError, ModelLoadError, UnsupportedModelError
+from ..config import ContextLengthError, ModelLoadError
 from .options import AUTO, PROG, DemoOptions, UserError, parse, with_attention
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo with these arguments (default: the command line's); return the exit code."""
     log_to_stderr()
-    refusals = (UserError, ModelLoadError, UnsupportedModelError, ContextLengthError)
+    refusals = (UserError, ModelLoadError, ContextLengthError)
     return run_command(PROG, lambda: _run(parse(argv)), refusals)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from runtime_patches.board.command_line import OneLineParser, log_to_stderr, run_command
 
-from ..config import ModelLoadError, UnsupportedModelError
+from ..config import ModelLoadError
 from .options import DemoOptions, UserError, add_option, read_prompt, table
 
 PROG = "llama-alspec hits"
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for one in table():
         if one.name in OPTIONS:
             add_option(parser, one)
-    refusals = (UserError, ModelLoadError, UnsupportedModelError)
+    refusals = (UserError, ModelLoadError)
     return run_command(PROG, lambda: _run(**vars(parser.parse_args(argv))), refusals)
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from models.llama31_8b.checkpoint.gguf_tokenizer import build_tokenizer
 from models.llama31_8b.checkpoint.tokenizer import StopStrings, StreamDecoder, Tokenizer
-from models.llama31_8b.config import ModelLoadError, UnsupportedModelError
+from models.llama31_8b.config import ModelLoadError
 from tests.support.gguf_files import CHAT_TEMPLATE, tiny_vocabulary, tokenizer_tables, write_hf_folder
 
 
@@ -102,30 +102,22 @@ def test_control_tokens_are_those_of_ids_and_template_whatever_their_type(logged
 
 
 REFUSED = {
-    "SentencePiece": (
-        dict(model="llama"),
-        UnsupportedModelError,
-        "tokenizer model 'llama' is not supported in GGUF; supported: 'gpt2' ",
-    ),
-    "pre-tokenizer": (
-        dict(pre="qwen2"),
-        UnsupportedModelError,
-        "pre-tokenizer 'qwen2' is not supported in GGUF; supported: gpt-2, smollm",
-    ),
-    "no tokens": (dict(tokens=None), ModelLoadError, "metadata lacks tokenizer.ggml.tokens"),
-    "no merges": (dict(merges=None), ModelLoadError, "metadata lacks tokenizer.ggml.merges"),
-    "types too short": (dict(token_type=[1, 1]), ModelLoadError, "320 tokens but 2 token types"),
-    "token twice": (dict(tokens=["a", "b", "a"], token_type=[1] * 3), ModelLoadError, "holds 1 tokens twice"),
-    "merge of one": (dict(merges=["th"]), ModelLoadError, "inconsistent tokens and merges"),
-    "merge of nothing": (dict(merges=["x yz"]), ModelLoadError, "inconsistent tokens and merges"),
-    "special out of range": (dict(eos_token_id=999), ModelLoadError, "eos_token_id is 999 but there are 320 tokens"),
+    "SentencePiece": (dict(model="llama"), "tokenizer model 'llama' is not supported in GGUF; supported: 'gpt2' "),
+    "pre-tokenizer": (dict(pre="qwen2"), "pre-tokenizer 'qwen2' is not supported in GGUF; supported: gpt-2, smollm"),
+    "no tokens": (dict(tokens=None), "metadata lacks tokenizer.ggml.tokens"),
+    "no merges": (dict(merges=None), "metadata lacks tokenizer.ggml.merges"),
+    "types too short": (dict(token_type=[1, 1]), "320 tokens but 2 token types"),
+    "token twice": (dict(tokens=["a", "b", "a"], token_type=[1] * 3), "holds 1 tokens twice"),
+    "merge of one": (dict(merges=["th"]), "inconsistent tokens and merges"),
+    "merge of nothing": (dict(merges=["x yz"]), "inconsistent tokens and merges"),
+    "special out of range": (dict(eos_token_id=999), "eos_token_id is 999 but there are 320 tokens"),
 }
 
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused_by_name(case):
-    changes, kind, message = REFUSED[case]
-    with pytest.raises(kind, match=message) as caught:
+    changes, message = REFUSED[case]
+    with pytest.raises(ModelLoadError, match=message) as caught:
         make(**changes)
     assert "test.gguf" in str(caught.value)
 
