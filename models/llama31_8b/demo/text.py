@@ -26,7 +26,8 @@ BY_CALLBACK = "callback"
 def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence[str]) -> list[list[int]]:
     """Return the prompts' ids, in the chat template unless there is none or --raw was given.
 
-    Raises UserError for a prompt that has no tokens, or is longer than the context.
+    Raises UserError for a prompt that has no tokens, is longer than the context, or holds a special token that the
+    tokenizer names and the model does not have.
     """
     tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_position_embeddings
     templated = options.chat_template and bool(tokenizer.chat_template)
@@ -44,6 +45,8 @@ def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence
             raise UserError(f"{name} is empty: it has no tokens")
         if len(ids) > limit:
             raise UserError(f"{name} has {len(ids)} tokens, the context of {checkpoint.source} is {limit}")
+        if max(ids) >= (rows := checkpoint.config.vocab_size):
+            raise UserError(f"{name} holds token id {max(ids)}, {checkpoint.source} has {rows}")
         prompts.append(ids)
     return prompts
 

@@ -10,7 +10,7 @@ import pytest
 
 from models.llama31_8b.demo.__main__ import main as command
 from models.llama31_8b.demo.options import DemoOptions, flag_of, parse, table
-from tests.support.gguf_files import write_hf_folder
+from tests.support.gguf_files import edit_json, write_hf_folder
 from tests.support.machines import refused
 
 
@@ -118,6 +118,9 @@ def test_requests_the_model_cannot_meet(tmp_path, capsys):
     ):
         line = refused(capsys, "--device", "cpu", "--model", str(tmp_path), *arguments, prompt=None)
         assert all(figure in line for figure in figures), line
+    edit_json(tmp_path / "tokenizer_config.json", pad_token="[PAD]")
+    line = refused(capsys, "--device", "cpu", "--model", str(tmp_path), "--prompt", "a [PAD]", "--raw", prompt=None)
+    assert "the prompt holds token id 320" in line and line.endswith("has 320")
     assert refused(capsys, "--device", "cpu", "--model", "absent").startswith("no model absent: neither a folder, nor")
 
 
