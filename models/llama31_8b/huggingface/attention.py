@@ -12,7 +12,7 @@ the guess reads.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -83,11 +83,11 @@ def alspec_attention(
         raise UnsupportedAttentionError(
             f"attention dropout {dropout}: speculation decides at inference; call model.eval()"
         )
-    guess_range, layer = speculation.guess_range, int(module.layer_idx)
+    guess_range, layer = speculation.guess_range, _layer_of(module)
     if attention_mask is None and not speculation.scores_texts:
         _check_position(layer, cached, options.get("position_ids"), speculation)
-    visible = None if attention_mask is None else attention_mask[:, 0, :, :cached].expand(len(query), -1, -1)
     if speculation.by_budget is not None:
+        visible = None if attention_mask is None else attention_mask[:, 0, :, :cached].expand(len(query), -1, -1)
         guess, seen = speculation.by_budget.guess(layer, query, key, value, visible, scaling)
         eligible = seen >= guess_range.bypass_below
     elif cached < guess_range.bypass_below:
@@ -98,17 +98,25 @@ def alspec_attention(
         guess = guess_of_text(query, key, value, guess_range, scaling)
         eligible = torch.arange(1, queries + 1, device=query.device) >= guess_range.bypass_below
         eligible = eligible.expand(len(query), -1)
-    elif visible is None:
+    elif attention_mask is None:
         guess = guess_of_one(query, key, value, guess_range, scaling)
         eligible = torch.ones(len(query), 1, dtype=torch.bool, device=query.device)
     else:
-        guess, eligible = guess_of_rows(query, key, value, visible, guess_range, scaling)
+        geometry = _geometry(attention_mask, len(query), cached, guess_range)
+        guess, eligible = guess_of_rows(query, key, value, geometry, scaling), geometry.eligible
     accepted = accept_guess(guess.flatten(2).flatten(0, 1), exact.flatten(2).flatten(0, 1), speculation.threshold)
     accepted = accepted.view(len(query), queries) & eligible
     if speculation.by_budget is not None:
         speculation.by_budget.decided(accepted)
     speculation.record(layer, accepted, eligible)
     return torch.where(accepted[:, :, None, None], guess, exact), None
+
+
+def _layer_of(module: nn.Module) -> int:
+    layer = getattr(module, "layer_idx", None)
+    if layer is None:
+        raise UnsupportedAttentionError(f"{type(module).__name__} has no layer_idx, so its decisions have no place")
+    return int(layer)
 
 
 def _check(module: nn.Module, mask: torch.Tensor | None, options: dict[str, Any]) -> None:
@@ -152,23 +160,55 @@ def _check_position(
     speculation.last_unmasked = cached
 
 
-def guess_of_rows(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    visible: torch.Tensor,
-    guess_range: GuessRange,
-    scale: float | None,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the guess under a mask, [B, q, H, d], and bool [B, q], queries with at least 2S cached tokens.
+def _geometry(mask: torch.Tensor, rows: int, cached: int, guess_range: GuessRange) -> RowGeometry:
+    """Return a step's geometry, which its mask holds for the other layers."""
+    held: tuple[GuessRange, RowGeometry] | None = getattr(mask, "_alspec_geometry", None)
+    if held is None or held[0] != guess_range:
+        held = guess_range, row_geometry(mask[:, 0, :, :cached].expand(rows, -1, -1), guess_range)
+        mask._alspec_geometry = held
+    return held[1]
 
-    query: [B, H, q, d]; key, value: [B, K, n, d]; visible: bool [B, q, n]. A key's position is its number among those
-    that the row's last query sees, so padding counts nowhere.
+
+class RowGeometry(NamedTuple):
+    """Which keys the guess of each row reads, after left padding or other gaps; worked out once for all layers.
+
+    keys: int64 [B, m], cache slots in order. visible: bool [B, q, m], which of them each query's guess reads.
+    eligible: bool [B, q], queries with at least 2S cached tokens.
     """
-    position = visible[:, -1].cumsum(1) - 1
-    cached = visible.sum(2)
-    reads = visible & guess_range.reads(position[:, None], cached[:, :, None])
-    return grouped_attention(query, key, value, reads, scale), cached >= guess_range.bypass_below
+
+    keys: torch.Tensor
+    visible: torch.Tensor
+    eligible: torch.Tensor
+
+
+def keys_read(guess_range: GuessRange, queries: int) -> int:
+    """Return the most keys that the guesses of `queries` consecutive queries read together."""
+    tail = guess_range.last + (guess_range.alignment - 1 if guess_range.whole_tail else 0)
+    return guess_range.first + tail + queries - 1
+
+
+def row_geometry(mask: torch.Tensor, guess_range: GuessRange) -> RowGeometry:
+    """Return the geometry of the rows under a mask, bool [B, q, n], True where a query sees a key.
+
+    A key's position is its number among those that the row's last query sees, so padding counts nowhere.
+    """
+    position = mask[:, -1].cumsum(1) - 1
+    cached = mask.sum(2)
+    ends = mask & guess_range.reads(position[:, None], cached[:, :, None])  # [B, q, n]
+    count = min(mask.shape[2], keys_read(guess_range, mask.shape[1]))
+    unread = ends.any(1).logical_not().to(torch.uint8)
+    keys = torch.argsort(unread, dim=1, stable=True)[:, :count]
+    visible = ends.gather(2, keys[:, None].expand(-1, mask.shape[1], -1))
+    return RowGeometry(keys, visible, cached >= guess_range.bypass_below)
+
+
+def guess_of_rows(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, geometry: RowGeometry, scale: float | None
+) -> torch.Tensor:
+    """Return the guess under a mask, [B, q, H, d]. query: [B, H, q, d]; key, value: [B, K, n, d]."""
+    slots = geometry.keys[:, None, :, None]
+    read = [part.gather(2, slots.expand(-1, part.shape[1], -1, part.shape[3])) for part in (key, value)]
+    return grouped_attention(query, read[0], read[1], geometry.visible, scale)
 
 
 def guess_of_one(

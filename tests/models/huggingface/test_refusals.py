@@ -37,6 +37,8 @@ def test_model_types_with_other_attention(kind, options, message) -> None:
 def test_attaching_names_the_model_that_cannot_be_served() -> None:
     from transformers import T5Config, T5ForConditionalGeneration
 
+    with pytest.raises(alspec.UnsupportedAttentionError, match="'gemma2' cannot be served: soft caps"):
+        alspec.AttentionSpeculation().attach(tiny_decoder("gemma2"))
     with pytest.raises(
         alspec.UnsupportedAttentionError,
         match="LlamaForCausalLM has attn_implementation='sdpa': load it with attn_implementation='alspec'",
@@ -94,3 +96,11 @@ def test_a_static_cache_without_a_mask() -> None:
 def test_what_a_model_hands_over(options, message) -> None:
     with pytest.raises(alspec.UnsupportedAttentionError, match=message):
         attend(**options)
+
+
+def test_a_module_without_a_place() -> None:
+    class Nameless(torch.nn.Module):
+        is_causal = True
+
+    with pytest.raises(alspec.UnsupportedAttentionError, match="Nameless has no layer_idx"):
+        attend(module=Nameless())
