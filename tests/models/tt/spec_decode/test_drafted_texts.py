@@ -18,7 +18,7 @@ from models.llama31_8b.reference import generate as by_reference
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
-from models.llama31_8b.spec_decode.draft_settings import DraftShape, resolve
+from models.llama31_8b.spec_decode.draft_settings import DraftShape, groups_of
 from models.llama31_8b.spec_decode.drafters import NGramDrafter
 from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt.layer_parallel import LayerAssignment
@@ -153,7 +153,7 @@ def range_of(guess: dict) -> GuessRange:
 def below_the_best(model, text: list[int], drafted: list[int], fuzzy: list[list[int]] | None) -> list[float]:
     """How far the reference's logit of each drafted token behind a text is below the likeliest one's, all but the first
     by a step in these groups of layers."""
-    groups = resolve(model.config.num_hidden_layers, fuzzy)
+    groups = None if fuzzy is None else groups_of(model.config.num_hidden_layers, fuzzy)
     cache, found = model.new_cache(1, len(text) + len(drafted)), []
     logits = model.prefill([text], cache)[0]
     for index, token in enumerate(drafted):
