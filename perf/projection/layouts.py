@@ -61,22 +61,21 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
         row_costs={n: replace(each, flash_decode_ns=attention[n][MIN_CONTEXT]) for n, each in costs.items()},
         attention=attention,
     )
-    beyond = [row["part_receiver"] - times.flash_decode_ns(keys_of(row), KV_HEADS // row["kv_heads"]) for row in pairs]
-    times = replace(times, guess_ns=round(mean(beyond)))
+    times = replace(times, guess_ns=round(mean(row["part_receiver"] - _exact_of_keys(row, times) for row in pairs)))
     return times, {(n, at) for n in CHIP_COUNTS for at in attention[n]}
 
 
 def _attention(ops: Sequence[Row], sweep: Mapping[str, float]) -> dict[int, dict[int, float]]:
-    """Return executed exact attention by chips of a row and context: of layers, of the sweep."""
+    """Return executed exact attention by chips of a row and context: of the sweep, else of layers."""
     found: dict[int, dict[int, float]] = defaultdict(dict)
-    for op in (op for op in ops if op["op"] == "attention" and op["stage"] == LAYER):
-        found[op["tp"]].setdefault(op["context"], op["cycles"])
     for chips in CHIP_COUNTS:
         for context in CONTEXTS:
             shape = {"heads": HEADS // chips, "kv_heads": KV_HEADS // chips, "chunk_size": 256, "context": context}
             name = Configuration.make("flash_decode", variant="exact", **shape).name
             if name in sweep:
-                found[chips].setdefault(context, sweep[name])
+                found[chips][context] = sweep[name]
+    for op in (op for op in ops if op["op"] == "attention" and op["stage"] == LAYER):
+        found[op["tp"]].setdefault(op["context"], op["cycles"])
     return found
 
 
@@ -97,6 +96,12 @@ def executed_pairs() -> list[Row]:
 def keys_of(row: Row) -> int:
     """Return the keys that such a step's guess reads for each head."""
     return TILE * (row["chosen"] + 1) + int(row["chunk_size"])
+
+
+def _exact_of_keys(row: Row, times: Times) -> float:
+    """Return the cycles of exact attention over as many keys as the guess of a pair's step reads: `keys_exact` where the
+    row has it, whose attention is of older kernels than the sweep's."""
+    return row.get("keys_exact") or times.flash_decode_ns(keys_of(row), KV_HEADS // row["kv_heads"])
 
 
 def _costs(chips: int, ops: Sequence[Row], collectives: Mapping[str, float]) -> Costs:
