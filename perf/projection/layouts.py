@@ -99,8 +99,8 @@ def keys_of(row: Row) -> int:
 
 
 def _exact_of_keys(row: Row, times: Times) -> float:
-    """Return the cycles of exact attention over as many keys as the guess of a pair's step reads: `keys_exact` where the
-    row has it, whose attention is of older kernels than the sweep's."""
+    """Return the cycles of exact attention over the keys that a pair's guess reads: `keys_exact` where the row has it,
+    whose kernels are older than the sweep's."""
     return row.get("keys_exact") or times.flash_decode_ns(keys_of(row), KV_HEADS // row["kv_heads"])
 
 
