@@ -40,7 +40,8 @@ def test_a_token_by_parts_is_that_of_the_layers_bench():
     assert {row["tp"] for row in rows} == {1, 2, 4}
     for row in rows:
         token = token_ns(row["context"], None, row["tp"], times)
-        assert token == pytest.approx(row["cycles"], rel=0.015)  # older layers, whose attention took up to 7,500 more
+        older = row["tp"] == 1  # whose attention took 7,000 cycles more in a layer
+        assert token == pytest.approx(row["cycles"], rel=0.01 if older else 1e-3)
 
 
 def test_a_pairs_layer_is_within_three_percent_of_the_executed_ones():
