@@ -70,7 +70,7 @@ def heads_into_cache(device, p: SimpleNamespace) -> Row:
     rotation = tile(
         device, pair_rotation().repeat(1, 1, 2 * p.users, 1), memory=user_shards(device, 2 * p.users, TILE, TILE)
     )
-    angles = rope.user_angles(words(device, [[POSITION] * p.users], "uint32"))
+    angles = rope.row_angles(words(device, [[POSITION] * p.users], "uint32"), ttnn.ROW_MAJOR_LAYOUT)
 
     def stock():
         q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(

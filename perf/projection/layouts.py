@@ -61,7 +61,7 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
         row_costs={n: replace(each, flash_decode_ns=attention[n][MIN_CONTEXT]) for n, each in costs.items()},
         attention=attention,
     )
-    times = replace(times, guess_ns=round(mean(row["part_receiver"] - _exact_of_keys(row, times) for row in pairs)))
+    times = replace(times, guess_ns=round(mean(row["part_receiver"] - exact_of_keys(row, times) for row in pairs)))
     return times, {(n, at) for n in CHIP_COUNTS for at in attention[n]}
 
 
@@ -98,7 +98,7 @@ def keys_of(row: Row) -> int:
     return TILE * (row["chosen"] + 1) + int(row["chunk_size"])
 
 
-def _exact_of_keys(row: Row, times: Times) -> float:
+def exact_of_keys(row: Row, times: Times) -> float:
     """Return the cycles of exact attention over the keys that a pair's guess reads: `keys_exact` where the row has it,
     whose kernels are older than the sweep's."""
     return row.get("keys_exact") or times.flash_decode_ns(keys_of(row), KV_HEADS // row["kv_heads"])

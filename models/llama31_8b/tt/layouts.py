@@ -320,7 +320,7 @@ class ShardedLayout(DecodeLayout):
         return BankedProjection(weight, banked_program(product), source, result)
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
-        return rope.user_angles(positions)
+        return rope.row_angles(positions, ttnn.ROW_MAJOR_LAYOUT)
 
     def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
         keys, values, table = cache.of_layer(layer)

@@ -347,14 +347,10 @@ class Rope:
         rows = (ttnn.transpose(self._rows(positions, table), 1, 2) for table in self.tables)
         return Angles(*(ttnn.interleaved_to_sharded(row, shards) for row in rows))
 
-    def row_angles(self, positions: ttnn.Tensor) -> Angles:
-        """Look up angles, side by side. positions: uint32 [1, rows], ROW_MAJOR."""
-        return Angles(*(self._rows(positions, table) for table in self.tables))
-
-    def user_angles(self, positions: ttnn.Tensor) -> Angles:
-        """Look up angles as `cached_heads` takes them, ROW_MAJOR. positions: uint32 [1, users], ROW_MAJOR."""
-        layout = ttnn.ROW_MAJOR_LAYOUT
-        return Angles(*(ttnn.unsqueeze_to_4D(ttnn.embedding(positions, table, layout=layout)) for table in self.tables))
+    def row_angles(self, positions: ttnn.Tensor, layout: ttnn.Layout = ttnn.TILE_LAYOUT) -> Angles:
+        """Look up angles, side by side. positions: uint32 [1, rows], ROW_MAJOR. layout: of the angles, for
+        `cached_heads` ROW_MAJOR."""
+        return Angles(*(self._rows(positions, table, layout) for table in self.tables))
 
     def decode(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Rotate x: [1, users, heads, head_dim], one core per user."""
@@ -365,5 +361,5 @@ class Rope:
         return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotation, is_decode_mode=False)
 
     @staticmethod
-    def _rows(positions: ttnn.Tensor, table: ttnn.Tensor) -> ttnn.Tensor:
-        return ttnn.unsqueeze_to_4D(ttnn.embedding(positions, table, layout=ttnn.TILE_LAYOUT))
+    def _rows(positions: ttnn.Tensor, table: ttnn.Tensor, layout: ttnn.Layout = ttnn.TILE_LAYOUT) -> ttnn.Tensor:
+        return ttnn.unsqueeze_to_4D(ttnn.embedding(positions, table, layout=layout))
