@@ -29,6 +29,10 @@ HITS = {"budget": 0.95, "ends": 0.19}
 # Cycles, at 1 GHz, of choosing one head's tiles at 64K tokens, executed (perf/data/ops/tile_selection.json), and who
 # does it: both data movement cores of each core.
 SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
+# A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
+# least squares over a projected floor (perf/data/projections/prefill.json).
+PREFILL_FROM = 2048
+PREFILL_NS = {1: (179915.0, 11.7981), 2: (167538.0, 5.9018), 4: (128405.0, 2.9516), 8: (85698.0, 1.7265)}
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,13 @@ def step_ns(hit_rate: float, context: int, chips: int, keys: int | None = None, 
     """Return the nanoseconds of an SP+TP step whose hit rate is a mean over tokens: the line from no hits to all."""
     none, full = (token_ns(context, rate, chips, times, keys) for rate in (0.0, 1.0))
     return none + hit_rate * (full - none)
+
+
+def prefill_ns(tokens: int, tp_chips: int, start: int = 0, layers: int = LAYERS) -> float:
+    """Return the least nanoseconds in which a row of `tp_chips` chips caches a prompt of Llama 3.1 8B in performance
+    precision, of which `start` tokens are cached. layers: of the model's, if not all."""
+    token, pair = PREFILL_NS[tp_chips]
+    return layers / LAYERS * tokens * (token + pair * (start + tokens / 2))
 
 
 class Layout(NamedTuple):

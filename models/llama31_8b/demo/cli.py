@@ -37,15 +37,22 @@ def _run(options: DemoOptions) -> int:
         from .backends import sim
 
         options = sim.with_defaults(options)
+    texts, request = None, None
+    if options.device == "n150" and options.mesh == AUTO:
+        from .backends.n150 import with_mesh
+
+        texts = options.prompt_texts()
+        options, request = with_mesh(options, texts)
     options = with_attention(options)
     options.check_device()
     if options.device == "sim":
         return sim.run(options)
-    texts = options.prompt_texts()
+    if request is None:
+        texts = options.prompt_texts()
     if options.device == "cpu":
         from .backends import cpu
 
         return cpu.run(options, texts)
     from .backends import n150
 
-    return n150.run(options, texts)
+    return n150.run(options, texts, request)

@@ -83,12 +83,14 @@ class DemoOptions:
     layers: int | None = _option(None, _MODEL, "N",
         "use only the first N layers of --model, whose text is nonsense", type=int, minimum=1)
     max_context: int | None = _option(None, _MODEL, "N",
-        f"use at most N tokens of the model's context (default: all; a chat {CHAT_CONTEXT})", type=int, minimum=1)
+        "use at most N tokens of the model's context (default: all, on chips what fits; a chat on the CPU "
+        f"{CHAT_CONTEXT})", type=int, minimum=1)
     device: str = _option(AUTO, _MODEL, "NAME",
         "cpu; n150: boards; sim: simulated N150 that run the code of n150; auto: n150 on a machine with boards and "
         "what they need, else cpu (default)", choices=DEVICES)
     mesh: str | None = _option(None, _CHIPS, "RxC",
-        "chips, such as 1x2; llama-alspec plan compares them (default: $MESH_DEVICE, else 1x1; sim with alspec 2x1)")
+        "chips, such as 1x2; auto: of the boards, what llama-alspec plan finds fastest (default: $MESH_DEVICE, else "
+        "1x1; sim with alspec 2x1)")
     precision: str | None = _option(None, _CHIPS, "NAME",
         f"number formats: {', '.join(PRECISIONS)} (default: performance)", choices=PRECISIONS)
     sample_on: str | None = _option(None, _CHIPS, "PLACE",
@@ -156,7 +158,7 @@ class DemoOptions:
             check_budget(self.budget)
         self._check_prompts()
         self._check_drafting()
-        if self.mesh is not None:
+        if self.mesh is not None and self.mesh != AUTO:
             with named("--mesh: "):
                 MeshShape.parse(self.mesh)
 
@@ -194,6 +196,8 @@ class DemoOptions:
         for name, why in REFUSED[self.device].items():
             if asked := self.flags(name):
                 raise UserError(f"{asked[0]} does not go with --device {self.device}: {why}")
+        if self.mesh == AUTO:  # boards have chosen before
+            raise UserError(f"--mesh {AUTO} counts boards; --device {self.device} takes a mesh such as 2x1")
         if self.drafter != "none" and self.device != "cpu" and (asked := self.flags("top_k", "top_p", "sample_on")):
             how = "on the chips" if asked[0] == "--sample-on" else "against the whole distribution"
             raise UserError(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""`llama-alspec plan --context K`: the speed of each mesh of this machine's chips, the fastest first.
+"""`llama-alspec plan --context K`: the speed of each mesh of this machine's chips, and which one `--mesh auto` takes.
 
 Speeds are a projection: cycles of Llama 3.1 8B's parts on simulated N150, a nanosecond each, and SmolLM2's hits.
 """

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tt_kernels.common.page_table import BLOCKS
@@ -127,6 +128,20 @@ def most_positions(config: LlamaConfig, nodes: int) -> int:
     after it, in whole blocks."""
     step = max(BLOCKS) if nodes else TILE
     return -(-(config.max_position_embeddings + nodes) // step) * step
+
+
+def longest_context(check: Callable[[int], None], most: int, step: int) -> int:
+    """Return the largest multiple of `step` up to `most`, rounded up, for which `check` does not raise DoesNotFit; 0 if
+    it does for all. What more positions need is never less."""
+    low, high = 0, -(-most // step)
+    while low < high:
+        middle = (low + high + 1) // 2
+        try:
+            check(middle * step)
+            low = middle
+        except DoesNotFit:
+            high = middle - 1
+    return low * step
 
 
 def gb(count: int) -> str:

@@ -27,7 +27,7 @@ from models.llama31_8b.tt.mesh import MeshError, MeshShape
 from runtime_patches.board import doctor
 from runtime_patches.board import environment as driver
 from runtime_patches.simulated_n150 import doctor as simulators_doctor
-from tests.support.gguf_files import edit_json, write_gguf, write_hf_folder
+from tests.support.gguf_files import TINY, edit_json, write_gguf, write_hf_folder
 from tests.support.machines import refused
 
 LLAMA = preset("llama-3.1-8b")
@@ -94,6 +94,33 @@ def test_two_rows_speculate_unless_told_otherwise(monkeypatch, mesh, attention):
 def test_a_mesh_this_machine_does_not_have(capsys, monkeypatch, boards, mesh, words, by_option):
     monkeypatch.setenv("MESH_DEVICE", "1x2" if by_option else mesh)
     assert words in refused(capsys, "--device", "n150", *(["--mesh", mesh] if by_option else []))
+
+
+@pytest.mark.parametrize(
+    "given, chosen",
+    [
+        ({}, ("1x2", "exact")),
+        ({"attention": "exact"}, ("1x2", "exact")),
+        ({"attention": "alspec"}, ("2x1", "alspec")),
+        ({"max_new_tokens": 65536}, ("2x2", "alspec")),
+    ],
+)
+def test_auto_takes_the_fastest_mesh_that_attention_and_memory_allow(monkeypatch, boards, tmp_path, given, chosen):
+    """Tensor parallelism; over four chips the model's two key/value heads do not allow it, and at 65,536 tokens two
+    rows of two that speculate are the next."""
+    write_hf_folder(tmp_path, replace(TINY, max_position_embeddings=65536))
+    if "max_new_tokens" in given:
+        for number in (2, 3):
+            boards.set(number, "n150")
+    options = DemoOptions(device="n150", mesh="auto", model=str(tmp_path), chat_template=False, **given)
+    found, _ = n150.with_mesh(options, ["the"])
+    assert (found.mesh, found.attention) == chosen
+    monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
+    if given.get("attention") == "alspec":
+        with pytest.raises(UserError, match="takes two rows of chips, this machine has 1"):
+            n150.with_mesh(options, ["the"])
+    else:
+        assert n150.with_mesh(options, ["the"])[0].mesh == "1x1"
 
 
 # What chips refuse.
@@ -202,6 +229,29 @@ def test_a_cache_that_cannot_be_made_is_one_line(capsys, boards, tmp_path, devic
 # What a run asks of the chips.
 
 
+@pytest.mark.parametrize("users, most", [(1, 73088), (8, 9088)])
+def test_without_a_context_asked_for_the_longest_that_fits_is_taken(users, most):
+    """For texts and conversations; one block more would not fit, and neither does a longer prompt."""
+    options = DemoOptions(max_new_tokens=100000)
+    run = plan(options, users=users)
+    assert (
+        (run.target.capacity, run.limit) == (most, most)
+        and f"{most} positions" in run.notice
+        and "131072" in run.notice
+    )
+    needs = r"needs \d{11} bytes per chip.*; the longest context that fits has " + str(most)
+    with pytest.raises(UserError, match=needs):
+        plan(replace(options, max_context=most + 1), users=users)
+    assert plan(options, prompt=most - 1, users=users).limit == most
+    with pytest.raises(UserError, match=needs):
+        plan(options, prompt=most, users=users)
+    drafted = DemoOptions(draft="ngram")
+    talk, nodes = plan(drafted, prompt=None, users=users), n150.chip_tree_nodes(drafted, users)
+    assert (talk.limit, talk.target.capacity) == (most - nodes, most), "a tree's nodes follow a full conversation"
+    short = plan(DemoOptions(max_new_tokens=20), users=users)
+    assert (short.target.capacity, short.limit, short.notice) == (128, LLAMA.max_position_embeddings, None)
+
+
 @pytest.mark.parametrize(
     "context, prompt, asked, capacity, limit",
     [
@@ -212,8 +262,7 @@ def test_a_cache_that_cannot_be_made_is_one_line(capsys, boards, tmp_path, devic
         (131072, 30000, 30017, 30080, 30017),
         (1030, 1000, None, 1056, 1030),  # whole tiles of a context that is not in blocks
         (50, 40, None, 64, 50),
-        (131072, None, None, 8192, 8192),  # a conversation
-        (1030, None, None, 1056, 1030),
+        (131072, None, None, 131072, 131072),  # a conversation
         (131072, None, 300, 384, 300),
         (131072, None, 20000, 20096, 20000),
     ],
@@ -232,8 +281,10 @@ def test_trees_take_positions_after_the_text_and_a_draft_model_takes_memory():
     assert run.draft.formats(SMALL).of_layer(15).gate_up == "bfloat8_b"
     longer = replace(options, max_new_tokens=40000)
     with pytest.raises(UserError, match=r"llama-3.1-8b with llama-3.2-1b as its draft on 1x1 .* needs \d{11} bytes"):
-        plan(longer, draft=SMALL)
-    assert plan(replace(longer, draft=None)).target.capacity == 40064
+        plan(replace(longer, max_context=131072), draft=SMALL)
+    beside = plan(longer, draft=SMALL)
+    assert beside.notice and beside.limit + beside.target.capacity % 128 < 40000
+    assert not plan(replace(longer, draft=None)).notice
     with pytest.raises(UserError, match="has a context of 131072, this run takes 131095"):
         context = replace(LLAMA, max_position_embeddings=140000)
         more = replace(options, max_new_tokens=131090, max_context=140000)
@@ -243,8 +294,7 @@ def test_trees_take_positions_after_the_text_and_a_draft_model_takes_memory():
 @pytest.mark.parametrize("context", [131072, 1030, 50])
 @pytest.mark.parametrize("drafts", [{"draft": "ngram"}, {"draft": "self"}, {"draft": "a-model", "tree": "3x2"}])
 def test_a_prompt_that_fills_the_context_goes_with_drafts_as_without(context, drafts):
-    """The nodes of a step follow a full context, or a conversation, in the cache of the target and of a draft with the
-    same context."""
+    """The nodes of a step follow a full context, in the cache of the target and of a draft with the same context."""
     options, small = DemoOptions(**drafts), None
     config = replace(LLAMA, max_position_embeddings=context)
     if drafts["draft"] == "a-model":
@@ -252,8 +302,7 @@ def test_a_prompt_that_fills_the_context_goes_with_drafts_as_without(context, dr
     for users in (1, 2):
         for prompt in (context, context - 1, None):
             run, nodes = plan(options, (1, 8), prompt, small, users, config), n150.chip_tree_nodes(options, users)
-            taken = min(context, 8192) if prompt is None else context
-            assert run.limit == taken <= run.target.capacity - nodes
+            assert run.limit == context <= run.target.capacity - nodes and run.notice is None
             assert run.target.capacity <= most_positions(config, 32)
 
 

@@ -12,10 +12,10 @@ import sys
 
 import pytest
 
-from models.llama31_8b.config import ContextLengthError
+from models.llama31_8b.config import ContextLengthError, preset
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.cpu import ReferenceSession
-from models.llama31_8b.demo.backends.n150 import BoardSession
+from models.llama31_8b.demo.backends.n150 import BoardSession, Plan, expected_prefill
 from models.llama31_8b.demo.chat import Conversation
 from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.demo.session import PrefillBar
@@ -26,6 +26,7 @@ from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.settings import ModelSettings
 from tests.support.gguf_files import write_hf_folder
 from tests.support.machines import run_json
 from tests.support.reference_chips import ReferenceChips, stand_in_for_ttnn
@@ -171,7 +172,8 @@ def on_boards(folder, chips_of=1024, **options) -> Conversation:
     chosen = DemoOptions(max_new_tokens=6, chunk_size=32, attention="exact", **options)
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
     generator = Generator(model, sample_on="host", keep_trace=True)
-    return Conversation(BoardSession(loaded, chosen, generator, limit=1000))
+    plan = Plan(MeshShape(1, 1), ModelSettings(), limit=1000)
+    return Conversation(BoardSession(loaded, chosen, generator, plan))
 
 
 @pytest.fixture
@@ -240,6 +242,30 @@ def test_a_terminal_shows_the_progress_of_prompts(capsys, monkeypatch, folder, c
     assert len(counts) == 2
     expected = [(counts[0], sum(counts)), (sum(counts), sum(counts))]
     assert (shown, len(waited)) == ((expected, 2) if terminal else ([], 0))
+
+
+def plan_of(mesh: MeshShape, precision: str = "performance") -> Plan:
+    return Plan(mesh, ModelSettings(precision=precision), limit=131072)
+
+
+def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch, folder, chips):
+    """In the log, before the prompt; of each user's prompt after what is cached. Not for the tiny model of `folder`."""
+    known, one = preset("llama-3.1-8b"), plan_of(MeshShape(1, 1))
+    assert expected_prefill(one, known, [65536], [0]) == (
+        "prefill of 65536 tokens, projected for N150 boards: at least 37.1 s"
+    )
+    later = expected_prefill(one, known, [65536], [65536])
+    both, whole = (expected_prefill(one, known, prompts, [0] * len(prompts)) for prompts in ([65536] * 2, [131072]))
+    assert [told.split()[-2] for told in (later, both, whole)] == ["87.8", "74.3", "124.9"]
+    assert expected_prefill(plan_of(MeshShape(2, 4)), known.with_layers(2), [65536], [0]).endswith(" 0.9 s")
+    assert expected_prefill(one, known, [2047, 10], [0, 0]) is None
+    assert expected_prefill(plan_of(MeshShape(1, 1), "accuracy"), known, [65536], [0]) is None
+    asked = ["--model", folder, "--raw", "--max-new-tokens", "2", "--prompt", PROMPTS[1], *BOARDS]
+    assert cli.main(asked) == 0 and "projected" not in capsys.readouterr().err
+    monkeypatch.setattr("models.llama31_8b.demo.backends.n150.expected_prefill", lambda *asked: f"{asked[2:]}")
+    assert cli.main(asked) == 0
+    (length,) = {tokens for _, _, tokens in chips[0].prefilled}
+    assert f"([{length}], [0])" in capsys.readouterr().err
 
 
 def on_cpu(folder, **options) -> Conversation:

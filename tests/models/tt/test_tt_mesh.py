@@ -7,14 +7,13 @@ Nothing executes; what is allocated, and every program's circular buffers, are t
 """
 
 import re
-from dataclasses import replace
 
 import pytest
 from loguru import logger
 
 from models.llama31_8b.config import preset
 from models.llama31_8b.demo.backends import n150
-from models.llama31_8b.demo.options import DemoOptions, UserError
+from models.llama31_8b.demo.options import DemoOptions
 from models.llama31_8b.serving.cli import TRACE_REGION_BYTES as LARGEST_TRACE_REGION
 from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
@@ -241,25 +240,24 @@ def board(mock_mesh):
 @pytest.mark.mock_mesh
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "users, context, decode_sharding",
+    "users, prompt, decode_sharding",
     [
-        (1, PROMPT + 256, "sharded"),
-        (1, PROMPT + 256, "interleaved"),
-        (1, 71808, "sharded"),
-        (8, 8960, "sharded"),
-        (8, 9088, "interleaved"),
+        (1, PROMPT, "sharded"),
+        (1, PROMPT, "interleaved"),
+        (1, None, "sharded"),
+        (8, None, "sharded"),
+        (8, None, "interleaved"),
     ],
     ids=["32K-sharded", "32K-interleaved", "longest-sharded", "eight users-sharded", "eight users-interleaved"],
 )
-def test_contexts_that_the_demo_takes_build_with_a_whole_prompt(board, users, context, decode_sharding):
-    """Up to the longest ones, a block more than which the demo refuses; prompts fill them, or have 32K tokens."""
-    options = DemoOptions(decode_sharding=decode_sharding, max_context=context)
-    run = n150.plan_run(LLAMA, options, MeshShape(), None, users=users)
-    assert run.target.capacity == context
-    if context < PROMPT or context > PROMPT + 256:
-        with pytest.raises(UserError, match="needs .* bytes per chip"):
-            n150.plan_run(LLAMA, replace(options, max_context=context + 128), MeshShape(), None, users=users)
-    found = board.run(built_and_filled, users, context, min(context - 1, PROMPT), decode_sharding, timeout=580)
-    logger.info("{} users, {} positions, {}: {}", users, context, decode_sharding, found)
+def test_contexts_that_the_demo_chooses_build_with_a_whole_prompt(board, users, prompt, decode_sharding):
+    """prompt: its tokens, 256 more follow; None is the longest prompt that the longest context takes, or 32K."""
+    options = DemoOptions(decode_sharding=decode_sharding, max_new_tokens=256)
+    run = n150.plan_run(LLAMA, options, MeshShape(), prompt, users=users)
+    assert (run.notice is None) == (prompt is not None)
+    tokens = min(prompt or run.limit - 1, PROMPT)
+    found = board.run(built_and_filled, users, run.target.capacity, tokens, decode_sharding, timeout=580)
+    logger.info("{} users, {} positions, {}: {}", users, run.target.capacity, decode_sharding, found)
+    assert run.target.capacity >= (PROMPT if users == 1 else 8192)
     assert found["decoded"] == (1, 1, users, LLAMA.vocab_size) and found["prefilled"][3] == LLAMA.vocab_size
     assert found["dram"] < found["dram_size"] and found["l1"] < found["l1_size"]

@@ -21,14 +21,16 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from tt_kernels.common.page_table import BLOCKS
 
 from ... import simulated
+from ...config import preset
+from ...latency import MAX_CONTEXT, PREFILL_FROM, layouts, prefill_ns
 from ...spec_decode.draft_settings import SELF_WINDOW
-from ...tt.dram_budget import DoesNotFit, budget, most_positions
+from ...tt.dram_budget import DoesNotFit, budget, longest_context, most_positions
 from ...tt.layer_parallel import LayerAssignment
 from ...tt.mesh import TILE, MeshError, MeshShape, check_boards, find_boards
 from ...tt.precision import PrecisionError, precision_config
 from ...tt.settings import ModelSettings, SpeculationError
 from ...tt.sharding import ShardingError, check_sharding_of_rows
-from ..options import DemoOptions, UserError, named
+from ..options import AUTO, DemoOptions, UserError, named, with_attention
 from ..session import OnToken, Session
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from ...tt.generator import Generator
 
 PRECISION, DECODE_SHARDING = "performance", "interleaved"
+_LAYER_SIZES = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
 _OPTION = "--device n150: "  # how its refusals begin
 
 
@@ -49,13 +52,15 @@ class Plan:
     """What a run needs of the chips.
 
     target, draft: of the models; their capacity is in whole blocks as far as the model's context allows, with the nodes
-    of a step after them. limit: positions that a prompt and its continuation may take.
+    of a step after them. limit: positions that a prompt and its continuation may take. notice: what to say if `limit`
+    is the longest context that fits and the model has a longer one.
     """
 
     mesh: MeshShape
     target: ModelSettings
     limit: int
     draft: ModelSettings | None = None
+    notice: str | None = None
 
 
 def choose_device() -> tuple[str, str]:
@@ -84,41 +89,60 @@ def plan_run(
     users: int = 1,
 ) -> Plan:
     """Decide what a run needs. config: the checkpoint's own; prompt_tokens: of the longest prompt, None for a
-    conversation; draft: of a draft model on the same mesh; users: prompts decoded together. Raises UserError if the
-    mesh cannot split the models, a chip cannot hold them with these positions (the message has the bytes needed and
-    present), or the draft's context does not."""
+    conversation; draft: of a draft model on the same mesh; users: prompts decoded together. Without --max-context the
+    limit is the longest context that fits, in whole blocks, if the model's does not. Raises UserError if the mesh
+    cannot split the models, or a chip cannot hold them with the prompt or with --max-context (the message has the bytes
+    needed and present)."""
+    context = config.max_position_embeddings
+    limit = options.max_context or context
     decode_sharding, nodes = options.decode_sharding or DECODE_SHARDING, chip_tree_nodes(options, users)
-    name, own = options.precision or PRECISION, None
-    limit = options.max_context or config.max_position_embeddings
-    positions = options.chat_context(limit)
-    if prompt_tokens is not None:
-        positions = min(prompt_tokens + options.max_new_tokens, limit)
-    # A step over trees writes all their nodes after the sequence.
-    capacity = -(-(positions + nodes) // max(BLOCKS)) * max(BLOCKS)
-    capacity = min(capacity, most_positions(config, nodes))
-    with named(_OPTION, MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError):
-        check_sharding_of_rows(decode_sharding, users * max(nodes, 1))
-        precision = precision_config(name, config.num_hidden_layers)
+    name, drafts, layers, notice = options.precision or PRECISION, None, None, None
+    for_users = "" if users == 1 else f" for each of {users} users"
+
+    def wanted(limit: int) -> int:
+        """A step over trees writes all their nodes after the sequence."""
+        return (limit if prompt_tokens is None else min(prompt_tokens + options.max_new_tokens, limit)) + nodes
+
+    def capacity_for(positions: int) -> int:
+        return min(-(-positions // max(BLOCKS)) * max(BLOCKS), most_positions(config, nodes))
+
+    def check_memory(positions: int) -> None:
+        capacity = capacity_for(positions)
         held, what = budget(config, mesh, precision, capacity, users, decode_sharding, nodes), config.name
-        if draft is not None:
-            if positions > draft.max_position_embeddings:
+        if draft is not None and drafts is not None:
+            if positions - nodes > draft.max_position_embeddings:
                 raise DoesNotFit(
                     f"--draft: {draft.name} has a context of {draft.max_position_embeddings}, this run takes "
-                    f"{positions} positions"
+                    f"{positions - nodes} positions"
                 )
-            drafts, layers = precision_config(name, draft.num_hidden_layers), _layer_parallel(options, draft, mesh)
-            own = ModelSettings(users, capacity, name, layer_assignment=layers)
             held = held.beside(budget(draft, mesh, drafts, capacity, users, nodes=nodes))
             what += f" with {draft.name} as its draft"
             if layers is not None:
                 held = held.beside(layers.extra(drafts, capacity, users))
                 what += f", {options.fuzzy} of its layers in parallel,"
-        for_users = "" if users == 1 else f" for each of {users} users"
-        held.check(f"{what} on {mesh} with a cache of {capacity} positions for {positions + nodes}{for_users}")
+        held.check(f"{what} on {mesh} with a cache of {capacity} positions for {positions}{for_users}")
+
+    with named(_OPTION, MeshError, PrecisionError, ShardingError, DoesNotFit, SpeculationError):
+        precision = precision_config(name, config.num_hidden_layers)
+        check_sharding_of_rows(decode_sharding, users * max(nodes, 1))
+        if draft is not None:
+            drafts = precision_config(name, draft.num_hidden_layers)
+            layers = _layer_parallel(options, draft, mesh)
+        try:
+            check_memory(wanted(limit))
+        except DoesNotFit as error:
+            longest = longest_context(check_memory, wanted(limit), max(BLOCKS)) - nodes
+            if options.max_context is not None or longest <= (prompt_tokens or 0):
+                fits = f"; the longest context that fits has {longest} positions" if longest > 0 else ""
+                raise DoesNotFit(f"{error}{fits}") from error
+            limit = longest
+            notice = f"a context of {limit} positions{for_users} is the longest that fits; {config.name} has {context}"
+        capacity = capacity_for(wanted(limit))
         attention = replace(options, attention=options.attention or "exact").attention_settings()
         attention.check(mesh, users, capacity)
     target = ModelSettings(users, capacity, name, attention, decode_sharding)
-    return Plan(mesh, target, limit if prompt_tokens is not None else positions, own)
+    own = None if draft is None else ModelSettings(users, capacity, name, layer_assignment=layers)
+    return Plan(mesh, target, limit, own, notice)
 
 
 def chip_tree_nodes(options: DemoOptions, users: int = 1) -> int:
@@ -173,29 +197,85 @@ def check_chips() -> int:
     return len(driver.visible_boards())
 
 
-def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
+@dataclass(frozen=True)
+class Request:
+    """A checkpoint without its weights, and the prompts' ids, None for a chat."""
+
+    target: Checkpoint
+    prompts: list[list[int]] | None
+
+    @classmethod
+    def read(cls, options: DemoOptions, texts: Sequence[str] | None) -> Request:
+        """Open the model and encode `texts`. Raises UserError, and what Checkpoint.open raises."""
+        from ...checkpoint.cache import make_cache_folder
+        from ...checkpoint.load import Checkpoint
+        from ..chat import check_chat
+        from ..text import encode_prompts
+
+        make_cache_folder(project_cache_dir())
+        target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
+        if texts is None:
+            check_chat(target)
+            return cls(target, None)
+        return cls(target, encode_prompts(target, options, texts))
+
+    def plan(self, options: DemoOptions, mesh: MeshShape, draft: LlamaConfig | None = None) -> Plan:
+        """See plan_run."""
+        longest, users = (None, 1) if self.prompts is None else (max(map(len, self.prompts)), len(self.prompts))
+        whole = self.target.whole.max_position_embeddings
+        own = replace(self.target.config, max_position_embeddings=whole)
+        return plan_run(own, options, mesh, longest, draft, users)
+
+    def context(self, options: DemoOptions) -> int:
+        """Return the tokens that the longest text will have, or that a chat may have."""
+        limit = self.target.config.max_position_embeddings
+        if self.prompts is None:
+            return options.chat_context(limit)
+        return min(max(map(len, self.prompts)) + options.max_new_tokens, limit)
+
+
+def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> tuple[DemoOptions, Request]:
+    """Return the options of --mesh auto with the mesh of this machine's chips that `latency.layouts` finds fastest of
+    those that --attention and the model allow, and the request for `run`. texts: the prompts, None for a chat, whose
+    context counts.
+
+    Raises UserError where no mesh holds the model, with why the fastest one does not.
+    """
+    chips = check_chips()
+    request = Request.read(options, texts)
+    context = request.context(options)
+    why = f"--mesh {AUTO}: --attention {options.attention} takes two rows of chips, this machine has {chips}"
+    for layout in layouts(chips, min(context, MAX_CONTEXT), guess=options.predictor):
+        if options.attention is not None and (options.attention == "alspec") != (layout.rows == 2):
+            continue
+        chosen = with_attention(replace(options, mesh=str(layout)))
+        try:
+            request.plan(chosen, MeshShape(layout.rows, layout.columns))
+        except UserError as error:
+            why = str(error)
+            continue
+        logger.info(
+            f"--mesh {AUTO}: {layout} of {chips} chips, {layout.tokens_per_s:.0f} tokens/s projected for Llama 3.1 8B "
+            f"and {context} tokens"
+        )
+        return chosen, request
+    raise UserError(why)
+
+
+def run(options: DemoOptions, texts: Sequence[str] | None, request: Request | None = None) -> int:
     """Generate on boards for the prompts `texts`, or chat without any, shown and reported as on the CPU; return the
-    exit code. Raises UserError, before any device work or if the boards do not open, and what Checkpoint.open
-    raises."""
+    exit code. request: of `with_mesh`, by default read here. Raises UserError, before any device work or if the boards
+    do not open."""
     with named(_OPTION):
         mesh = MeshShape.choose(options.mesh)
         if not simulated.on_simulated_chips():
             mesh.check_board(check_chips())
-    from ...checkpoint.cache import make_cache_folder
-    from ...checkpoint.load import Checkpoint
     from ...tt.weights import HostWeights
-    from ..chat import check_chat
-    from ..text import encode_prompts
 
-    make_cache_folder(project_cache_dir())
-    target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
-    if texts is None:
-        check_chat(target)
-    prompts = None if texts is None else encode_prompts(target, options, texts)
-    longest, users = (None, 1) if prompts is None else (max(map(len, prompts)), len(prompts))
+    request = request or Request.read(options, texts)
+    target = request.target
     draft = _draft(options, target)
-    whole = replace(target.config, max_position_embeddings=target.whole.max_position_embeddings)
-    plan = plan_run(whole, options, mesh, longest, None if draft is None else draft.config, users)
+    plan = request.plan(options, mesh, None if draft is None else draft.config)
     _announce(plan, options, target.source)
     weights = [HostWeights.read(target.folder, target.whole, mesh, plan.target, options.layers)]
     if draft is not None and plan.draft is not None:
@@ -207,7 +287,7 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
         decode_sharding=plan.target.decode_sharding,
     )
     with open_mesh(mesh) as device:
-        return _serve(plan, device, target, used, weights, prompts)
+        return _serve(plan, device, target, used, weights, request.prompts)
 
 
 def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
@@ -220,6 +300,8 @@ def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
         f"{settings.decode_sharding} decode sharding{users}",
         shown,
     )
+    if plan.notice is not None:
+        logger.info("{}", plan.notice)
     if plan.draft is not None and (layers := plan.draft.layer_assignment) is not None:
         saved = "" if plan.mesh.tp > 1 else "; one chip runs them one after another, which saves no time"
         logger.info("layer-parallel drafts: {} groups of up to {} layers{}", len(layers.groups), layers.size, saved)
@@ -246,7 +328,7 @@ def _serve(
         elif options.draft_kind == "self":
             drafter = self_drafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
         generator = Generator(model, options.draft_shape(), drafter)
-    session = BoardSession(checkpoint, options, generator, plan.limit)
+    session = BoardSession(checkpoint, options, generator, plan)
     code = chat(session) if prompts is None else run_prompts(session, prompts)
     generator.engine.release()
     return code
@@ -281,14 +363,27 @@ def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
         mesh.close(device)
 
 
+def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], cached: Sequence[int]) -> str | None:
+    """Return what a prefill will take at least on N150 boards, None for short prompts, and for models and precisions
+    of which nothing is projected. config: of the layers that run. prompts: tokens of each; cached: those before it."""
+    known = preset("llama-3.1-8b")
+    same = all(getattr(config, size) == getattr(known, size) for size in _LAYER_SIZES)
+    if plan.target.precision != PRECISION or not same or max(prompts) < PREFILL_FROM:
+        return None
+    row, layers = plan.mesh.tp, config.num_hidden_layers
+    spans = zip(prompts, cached, strict=True)
+    seconds = sum(prefill_ns(tokens, row, before, layers) for tokens, before in spans) / 1e9
+    return f"prefill of {sum(prompts)} tokens, projected for N150 boards: at least {seconds:.1f} s"
+
+
 class BoardSession(Session):
     """A session on boards that the caller opens and closes."""
 
-    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, limit: int) -> None:
-        """limit: tokens that a prompt and its text may have."""
+    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, plan: Plan) -> None:
         super().__init__()
-        self.checkpoint, self.options, self.generator, self.context_limit = checkpoint, options, generator, limit
-        self.capacity = min(generator.engine.capacity - generator.engine.spare, limit)
+        self.checkpoint, self.options, self.generator, self.plan = checkpoint, options, generator, plan
+        self.context_limit = plan.limit
+        self.capacity = min(generator.engine.capacity - generator.engine.spare, plan.limit)
         self.warm_up = (0, 0.0)
         self._counted: list[Any] = []
         if sys.stderr.isatty():  # to count, the host waits for each chunk
@@ -297,6 +392,10 @@ class BoardSession(Session):
     def generate(
         self, prompts: Sequence[Sequence[int]], on_token: OnToken, context: Sequence[Sequence[int]] | None = None
     ) -> GenerationResult:
+        cached = [0] * len(prompts) if context is None else [*map(len, context)]
+        expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)
+        if expected is not None:
+            logger.info("{}", expected)
         result = super().generate(prompts, on_token, context)
         assert self.warm_up is not None
         tokens, seconds = self.warm_up
