@@ -1,28 +1,16 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attention-level speculation inside the model, on a mesh of two rows in a worker."""
-
-from typing import NamedTuple
+"""Attention-level speculation inside the model, on a mesh of two rows in a worker; and what the reference's ranks know
+for guesses by a budget."""
 
 import torch
-from loguru import logger
 
-from tests.support.alspec_reference import Fault
+from models.llama31_8b.reference.alspec.budget import BudgetGuess, tiles_by_budget
+from models.llama31_8b.reference.model.step import GuessRange
 from tests.support.tt_programs import half_split, of_chips
 
 # Cycles of the 1 GHz clock that a row waits for the other: the host launches chip after chip.
 TIMEOUT_S = 0.02
-
-
-class Part(NamedTuple):
-    """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: counts and attention
-    weights are forgotten before, as for a new prompt or a conversation turn. fault: before it."""
-
-    threshold: float
-    tokens: list[list[int]]
-    positions: list[list[int]]
-    anew: bool = False
-    fault: Fault | None = None
 
 
 def build_pair(
@@ -46,9 +34,9 @@ def build_pair(
     from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
-    from tt_kernels.speculative_flash_decode.op import GuessRange
+    from tt_kernels.speculative_flash_decode import guess_range
 
-    guess = {"predictor": "ends"} if ends is None else {"guess_range": GuessRange(*ends)}
+    guess = {"predictor": "ends"} if ends is None else {"guess_range": guess_range.GuessRange(*ends)}
     if budget is not None:
         guess = {"predictor": "budget", "budget": budget}
     chosen = AttentionSettings("alspec", chunk_size, threshold, timeout_s=timeout_s, program=program, **guess)
@@ -89,73 +77,6 @@ def caches_of(model) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
 def words_of(tensors) -> list[list[torch.Tensor]]:
     """By layer and chip the words of chosen tiles or masses, int64 [users, the chip's kv heads, words]."""
     return [[chip.long() & 0xFFFFFFFF for chip in of_chips(layer)] for layer in tensors]
-
-
-def put_masses(pair, fault: Fault, after: list) -> None:
-    """Make the masses of two chips what they become by `fault`. after: by step, what `words_of` gave of them."""
-    import ttnn
-
-    for layer, (tensor, chips) in enumerate(zip(pair.by_budget.masses, words_of(pair.by_budget.masses), strict=True)):
-        for (rank, user), words in fault.items():
-            chips[rank][user] = after[words][layer][rank][user] if isinstance(words, int) else torch.tensor(words)
-        bits = torch.cat(chips).to(torch.int32)
-        mapper = ttnn.ShardTensorToMesh(pair.mesh, dim=0)
-        host = ttnn.from_torch(bits, dtype=tensor.dtype, layout=tensor.layout, mesh_mapper=mapper)
-        ttnn.copy_host_to_device_tensor(host, tensor)
-
-
-def decode_parts(
-    mesh, config, state, prefilled, guess: dict, capacity: int, parts: list[Part], workers: int | None = None
-) -> dict:
-    """Run parts behind prompts; a simulated prefill takes as long as six steps. Returns
-
-    - "steps": of each the logits of all chips, float32 [users, vocab], the priorities of both ranks after each layer,
-      and of a guess by a budget "chosen" and "masses" as of `words_of`;
-    - "outcomes": what is counted since the last part that began anew, of each part;
-    - "caches", as of `caches_of`, after each part;
-    - "forgotten": the masses after a reset at the end;
-    - "alone": with `workers` per head (else by shapes) also the logits of the last step by every chip alone, with exact
-      attention over the same tiles;
-    - "guarded", as of `guarded`.
-
-    prefilled: keys and values as of `load_cache`. guess: chunk_size, and budget or ends, as of `build_pair`.
-    """
-    from tt_kernels.speculative_flash_decode.op import ProgramConfig
-
-    users = len(parts[0].positions[0])
-    # By shapes a chip alone has more cores, and other sums.
-    program = None if workers is None else ProgramConfig(workers_per_head=workers, key_chunk=guess["chunk_size"])
-    model, pair = build_pair(mesh, config, state, users=users, capacity=capacity, program=program, **guess)
-    load_cache(model, *prefilled)
-
-    told: dict = {"steps": [], "outcomes": [], "caches": []}
-    for part in parts:
-        pair.threshold = part.threshold
-        if part.anew:
-            pair.reset()
-        if part.fault is not None:
-            put_masses(pair, part.fault, [step["masses"] for step in told["steps"]])
-        for tokens, positions in zip(part.tokens, part.positions, strict=True):
-            out = model.decode(model.step_inputs(tokens, positions))
-            model.check()
-            logits = [chip[0, 0, :users].float() for chip in of_chips(out)]
-            found = {"logits": logits, "priorities": pair.last_priorities()}
-            logger.info("step {}: {}", len(told["steps"]), found["priorities"])
-            if pair.by_budget is not None:
-                found |= {name: words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
-            told["steps"].append(found)
-        told["outcomes"].append(pair.statistics())
-        told["caches"].append(caches_of(model))
-    if program is not None:
-        tiles = None if pair.by_budget is None else pair.by_budget.chosen
-        exact = attention_alone()(guess["chunk_size"], False, pair.guess_range, tiles, program)
-        last = model.step_inputs(parts[-1].tokens[-1], parts[-1].positions[-1])
-        alone = model.with_attention(exact).decode(last)
-        told["alone"] = [chip[0, 0, :users].float() for chip in of_chips(alone)]
-    pair.reset()
-    if pair.by_budget is not None:
-        told["forgotten"] = words_of(pair.by_budget.masses)
-    return told | ({"guarded": guarded(model, pair.attention_pairs, 8)} if model.mesh_shape.chips == 2 else {})
 
 
 def attention_alone() -> type:
@@ -212,3 +133,26 @@ def end_second_chip_in(model, state, status: int) -> None:
         states, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0)
     )
     ttnn.copy_host_to_device_tensor(host, state.state)
+
+
+def own_masses(by_budget: BudgetGuess, layers: int, users: int) -> list:
+    """By layer, rank and user, the masses [kv_heads, tiles] that the rank knows, None without a pass."""
+
+    def known(rank: int, layer: int, user: int) -> torch.Tensor | None:
+        found = by_budget.known(rank, layer, user)
+        return None if found is None else found.clone()
+
+    return [[[known(rank, layer, user) for user in range(users)] for rank in (0, 1)] for layer in range(layers)]
+
+
+def chosen_tiles(masses: torch.Tensor, guess_range: GuessRange, tokens: int) -> list[int]:
+    """Return the tiles that are chosen for a head's guess with so many cached tokens. masses: [tiles]."""
+    assert guess_range.budget is not None
+    end = torch.tensor(guess_range.tail_start(tokens) // 32)
+    chosen = tiles_by_budget(masses, guess_range.budget, guess_range.first // 32, end)
+    return chosen.nonzero().flatten().tolist()
+
+
+def bits_of(words: torch.Tensor) -> list[int]:
+    """Return the tiles whose bits are set in a head's words."""
+    return [32 * at + bit for at, word in enumerate(words.tolist()) for bit in range(32) if word >> bit & 1]

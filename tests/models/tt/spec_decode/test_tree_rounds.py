@@ -14,7 +14,6 @@ from loguru import logger
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import SamplingParams
-from models.llama31_8b.reference.alspec.budget import TILE
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
@@ -22,8 +21,16 @@ from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.reference.spec_decode.draft_verification import verify_greedy
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tiny import TINY, tiny_for
-from tests.models.tt.pair_programs import build_pair, caches_of, end_second_chip_in, load_cache, put_masses, words_of
-from tests.support.alspec_reference import Fault, bits_of, chosen_tiles, own_masses, poison, put_known, wrap_sums
+from tests.models.tt.pair_programs import (
+    bits_of,
+    build_pair,
+    caches_of,
+    chosen_tiles,
+    end_second_chip_in,
+    load_cache,
+    own_masses,
+    words_of,
+)
 from tests.support.tt_programs import GRID, SMALLEST, build, check_close, of_chips
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
@@ -35,12 +42,10 @@ NODES = 8  # a step's, one of them padding
 
 
 class RoundPlan(NamedTuple):
-    """threshold: of the round. hits: by user, how many drafted tokens of the path are right; None skips the user.
-    fault: before it."""
+    """threshold: of the round. hits: by user, how many drafted tokens of the path are right; None skips the user."""
 
     threshold: float
     hits: list[int | None]
-    fault: Fault | None = None
 
 
 @dataclass
@@ -59,7 +64,6 @@ class Round:
     priorities: list[list[list[int]]]
     known: list | None = None
     after: list | None = None
-    fault: Fault | None = None
 
 
 class _Together(ALSpecAttention):
@@ -94,8 +98,6 @@ def plan_rounds(model: ReferenceLlama, cache, roots: list[int], plans: list[Roun
     for plan in plans:
         active = [user for user in range(users) if plan.hits[user] is not None]
         view, before, known = cache.view(active), cache.lengths.tolist(), policy.by_budget
-        if plan.fault is not None:
-            put_known(known, plan.fault, [])
         batch = TokenTreeBatch.shared(TokenTree.from_parents(PARENTS), len(active))
         tokens = torch.zeros(len(active), len(PARENTS), dtype=torch.int64)
         tokens[:, 0] = torch.tensor([roots[user] for user in active])
@@ -147,9 +149,8 @@ def plan_rounds(model: ReferenceLlama, cache, roots: list[int], plans: list[Roun
         masses = [None, None]
         if known is not None:
             masses[0] = own_masses(known, layers, users)
-            wrap_sums(policy.by_budget, masses[0])
             masses[1] = own_masses(policy.by_budget, layers, users)
-        rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities, *masses, plan.fault))
+        rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities, *masses))
     return rounds, margin, gap
 
 
@@ -202,8 +203,6 @@ def tree_rounds(mesh, config, prefilled, guess: dict | None, capacity: int, roun
     for number, planned in enumerate(rounds):
         if pair is not None:
             pair.threshold = planned.threshold
-        if planned.fault is not None:
-            put_masses(pair, planned.fault, [])
         step.load(planned.drafts, planned.lengths)
         verified = traced()
         model.check()
@@ -287,10 +286,8 @@ SEED, THRESHOLD, PROMPTS = 354, 0.5, (231, 226)
 EXACT_SEED, ROW_SEED = 14, 10
 LEAST_MARGIN, LEAST_GAP, MAX_ERROR, MASS_ERROR = 0.05, 0.08, 0.15, 0.02
 # Right tokens of the trees of two users by round, of which one may skip; searched for.
-HITS = [[3, 1], [None, 2], [2, 0], [None, 0], [3, 1], [0, None], [0, None], [3, None]]
-TAKEN = [[False, False], [True, False], [True, True], [True, True]]  # by round and layer
-TAKEN += [[False, True], [True, True], [True, True], [True, True]]
-POISONED = 4  # a round; unharmed, its guess is taken in both layers
+HITS = [[3, 1], [None, 2], [2, 0], [None, 0], [3, 1], [0, None]]
+TAKEN = [[False, False], [True, False], *[[True, True]] * 4]  # by round and layer
 
 
 class Planned(NamedTuple):
@@ -346,10 +343,8 @@ def test_two_chips_of_a_row_share_the_heads_of_a_tree(sim_mesh):
 @pytest.mark.parametrize("rounds", [3, pytest.param(len(HITS), marks=pytest.mark.slow)])
 def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, rounds):
     """Decisions, accepted tokens, counts, chosen tiles, attention weights and the caches of both rows: the first round
-    runs eagerly, the others replay one trace. Poisoned weights cost guesses alone."""
+    runs eagerly, the others replay one trace."""
     plans = [RoundPlan(THRESHOLD, row) for row in HITS[:rounds]]
-    if rounds > POISONED:
-        plans[POISONED] = plans[POISONED]._replace(fault=poison(CAPACITY // TILE))
     planned, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, plans)
     assert taken == TAKEN[:rounds]
     told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
