@@ -158,7 +158,7 @@ def test_either_chip_sends(sim_mesh, case):
     assert decided == [hit, KEPT, [YIELDED, YIELDED], hit]
 
 
-@pytest.mark.parametrize("case, sender", [(ONE, 0), (ONE, 1), (TREES, 1)], ids=["1-0", "1-1", "20-1"])
+@pytest.mark.parametrize("case, sender", [(ONE, 1), (TREES, 0)], ids=["1", "20"])
 def test_a_cut_cable_leaves_the_layer_to_the_sender(sim_mesh, case, sender):
     """In the call before which it is cut, and in the next one; no token leaves."""
     worker, parts = sim_mesh((2, 1), GRID), case.random(7)

@@ -71,7 +71,7 @@ def test_a_compute_kernel_is_skipped_on_its_three_riscs_unless_it_opted_out(gate
     calls = [
         launch("count", view, counters, inside=gate(YIELDED)),
         launch("count", view, counters, inside=gate(YIELDED), defines=[("SGDC_UNGATED", "1")]),
-        launch("count", view, counters, inside=gate(YIELDED), head="#define SGDC_UNGATED 1\n"),
+        launch("count", view, counters, inside=gate(YIELDED), source="count_ungated.cpp"),
         launch("count", view, counters),
     ]
     counted = [found["rows"][0, 0, :, 0].tolist() for found in run_ops(gated(), calls)]
