@@ -7,7 +7,7 @@ cheap to test; models use the ops between chips."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tt_kernels.common.attention_program import Decoded, ProgramConfig, Rank, Tensors, empty_outputs
@@ -126,20 +126,20 @@ def speculative_flash_decode_pair(
     """
     import ttnn
 
-    problems = [
-        problem_of(r.q, r.k, r.v, r.cur_pos, r.priority, chunk_size, guess_range, None, r.chosen, r.tile_masses)
+    given = [
+        Tensors(
+            r.q, r.k, r.v, r.cur_pos, priority=r.priority, gathered=r.gathered, chosen=r.chosen, masses=r.tile_masses
+        )
         for r in inputs
     ]
+    problems = [problem_of(tensors, chunk_size, guess_range) for tensors in given]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two ranks of the same shapes, got {problems}")
     configs = [rank.program_config for rank in inputs]
     settings = settings_of(inputs[0].q, threshold, scale, True, configs[0])
     refuse_in_region(f"{OP}_pair")
     outputs = [empty_outputs(rank.q, problems[0].users) for rank in inputs]
-    tensors = [
-        Tensors(r.q, r.k, r.v, r.cur_pos, *out, r.priority, r.gathered, None, r.chosen, r.tile_masses)
-        for r, out in zip(inputs, outputs, strict=True)
-    ]
+    tensors = [replace(own, **out._asdict()) for own, out in zip(given, outputs, strict=True)]
     for rank in inputs:
         check_rank(rank.priority, rank.gathered, rank.timeout_s)
 

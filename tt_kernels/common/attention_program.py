@@ -22,7 +22,7 @@ from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.priority import check_priority_tensor
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs
-from tt_kernels.common.tensor_facts import UnsupportedError, unsupported_if_refused
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts
 
 if TYPE_CHECKING:
     import ttnn
@@ -62,15 +62,6 @@ def check_config(config: Any, kind: type = ProgramConfig) -> None:
         raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
 
 
-def check_devices(named: Mapping[str, ttnn.Tensor], priority: ttnn.Tensor | None = None) -> None:
-    """Raise UnsupportedError unless tensors, of which "q" is one, are on one mesh; and for a wrong priority tensor."""
-    if priority is not None:
-        unsupported_if_refused(check_priority_tensor, priority)
-        named = {**named, "priority": priority}
-    for name, tensor in named.items():
-        unsupported_if_refused(check_on_device, name, tensor, named["q"].device())
-
-
 def empty_outputs(q: ttnn.Tensor, users: int) -> Decoded:
     """Allocate the outputs of a call in DRAM."""
     import ttnn
@@ -95,15 +86,15 @@ SEMAPHORES = {"sem_arrived": 0, "sem_credit": 1, "sem_delivery": 2}  # an op has
 
 @dataclass(frozen=True)
 class Tensors:
-    """The device tensors of one rank. positions: of each user's first query. exact: the output. guess, distance_sq and
-    norm_sq are None without speculation; priority, gathered (both ranks' priorities), pages (the page table), chosen
-    and masses (guess_range.py), and intervals (of token trees) where they are not used."""
+    """The device tensors of one rank. positions: of each user's first query. exact: the output, None before there is
+    one. guess, distance_sq and norm_sq are None without speculation; priority, gathered (both ranks' priorities), pages
+    (the page table), chosen and masses (guess_range.py), and intervals (of token trees) where they are not used."""
 
     q: Any
     k: Any
     v: Any
     positions: Any
-    exact: Any
+    exact: Any = None
     guess: Any = None
     distance_sq: Any = None
     norm_sq: Any = None
@@ -118,6 +109,19 @@ class Tensors:
         """List those that exist, as ttnn.generic_op takes them: inputs, then outputs."""
         names = "q k v positions intervals pages chosen priority gathered masses guess distance_sq norm_sq exact"
         return [tensor for name in names.split() if (tensor := getattr(self, name)) is not None]
+
+    def facts(self, positions: str) -> dict[str, TensorFacts]:
+        """Return what the checks need to know of the inputs that exist, by the names of the ops' arguments. positions:
+        their name. Errors: UnsupportedError, also for tensors on several meshes and a wrong priority tensor."""
+        named = {"q": self.q, "k": self.k, "v": self.v, positions: self.positions, "intervals": self.intervals}
+        named |= {"page_table": self.pages, "chosen": self.chosen, "tile_masses": self.masses}
+        known = {name: facts(name, tensor) for name, tensor in named.items() if tensor is not None}
+        if self.priority is not None:
+            check_priority_tensor(self.priority)
+        for name, tensor in (named | {"priority": self.priority}).items():
+            if tensor is not None:
+                check_on_device(name, tensor, self.q.device())
+        return known
 
     def address(self, name: str) -> int:
         """Return where a tensor is, 0 for one that does not exist."""

@@ -57,10 +57,10 @@ def core_list(cores: ttnn.CoreRangeSet) -> list[tuple[int, int]]:
 
 
 def check_on_device(name: str, tensor: ttnn.Tensor, device: ttnn.MeshDevice) -> None:
-    """Raise ValueError if the device tensor `tensor` is on another mesh than `device`."""
+    """Raise UnsupportedError if the device tensor `tensor` is on another mesh than `device`."""
     found = tensor.device()
     if found.id() != device.id():
-        raise ValueError(
+        raise UnsupportedError(
             f"{name} is on mesh {found.id()} of shape {tuple(found.shape)}, not on mesh {device.id()} of "
             f"shape {tuple(device.shape)}"
         )

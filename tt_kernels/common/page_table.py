@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tt_kernels.common.attention_checks import TILE
-from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, check_words
 
 BLOCKS = (32, 64, 128)
 _LINE = 64
@@ -43,10 +43,9 @@ class Paging(NamedTuple):
 def check_page_table(table: TensorFacts, users: int, cache: TensorFacts) -> Paging:
     """Check a page table for caches of `cache`'s shape, and return their Paging. Errors: UnsupportedError."""
     shape = table.shape
-    if not table.on_device or not table.interleaved or (table.dtype, table.layout) != ("INT32", "ROW_MAJOR"):
-        raise UnsupportedError(f"page_table must be INT32 ROW_MAJOR, interleaved on the device, it is {table}")
     if len(shape) != 2 or shape[0] != users or shape[1] < 1:
         raise UnsupportedError(f"page_table must be ({users}, blocks of a user), its shape is {shape}")
+    check_words("page_table", table, "INT32", shape)
     if cache.shape[2] not in BLOCKS:
         sizes = ", ".join(map(str, BLOCKS))
         raise UnsupportedError(f"a paged cache has blocks of {sizes} tokens, this one of {cache.shape[2]}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import DeviceState, MeshState, PeerError
+from tt_kernels.common.tensor_facts import UnsupportedError
 
 if TYPE_CHECKING:
     import ttnn
@@ -122,10 +123,11 @@ class ChipPairs(Pairs, MeshState):
 
 
 def timeout_words(seconds: float) -> list[int]:
-    """Return `seconds` as the kernels take it: cycles of the 1 GHz clock in two words, low first."""
+    """Return `seconds` as the kernels take it: cycles of the 1 GHz clock in two words, low first. Errors:
+    UnsupportedError."""
     number = isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and math.isfinite(seconds)
     if not number or not 1 <= seconds * CLOCK_HZ < 1 << 64:
-        raise ValueError(f"a timeout is a positive, finite number of seconds, not {seconds!r}")
+        raise UnsupportedError(f"a timeout is a positive, finite number of seconds, not {seconds!r}")
     cycles = int(seconds * CLOCK_HZ)
     return [cycles & 0xFFFFFFFF, cycles >> 32]
 

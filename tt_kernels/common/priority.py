@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from tt_kernels.common.tensor_facts import check_words, facts
+
 if TYPE_CHECKING:
     import ttnn
 
@@ -53,21 +55,7 @@ def check_users(users: int) -> int:
     return users
 
 
-def check_priority_tensor(tensor: ttnn.Tensor, name: str = "priority") -> None:
-    """Raise ValueError unless `tensor` is a priority tensor: uint32 [1, 1, 1, MAX_USERS], row-major, interleaved on the
-    device."""
-    import ttnn
-
-    if not isinstance(tensor, ttnn.Tensor):
-        raise ValueError(f"{name} must be a ttnn.Tensor, not {type(tensor).__module__}.{type(tensor).__name__}")
-    if not tensor.is_allocated():
-        raise ValueError(f"{name} has been deallocated")
-    shape = tuple(tensor.shape)
-    found = (shape, tensor.dtype, tensor.layout)
-    wanted = ((1, 1, 1, MAX_USERS), ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT)
-    if found != wanted or tensor.is_sharded() or tensor.storage_type() != ttnn.StorageType.DEVICE:
-        place = "sharded" if tensor.is_sharded() else str(tensor.storage_type())
-        raise ValueError(
-            f"{name} must be uint32, row-major, interleaved on device, {wanted[0]}; it is "
-            f"{tensor.dtype}, {tensor.layout}, {place}, {shape}"
-        )
+def check_priority_tensor(tensor: ttnn.Tensor) -> None:
+    """Raise UnsupportedError unless `tensor` is a priority tensor: uint32 [1, 1, 1, MAX_USERS], row-major, interleaved
+    on the device."""
+    check_words("priority", facts("priority", tensor), "UINT32", (1, 1, 1, MAX_USERS))

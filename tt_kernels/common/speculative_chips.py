@@ -12,7 +12,7 @@ from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.kernel import Values
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS
-from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.region import refuse_in_region
 
@@ -160,19 +160,8 @@ def check_rank(priority: ttnn.Tensor | None, gathered: ttnn.Tensor, timeout_s: f
     """Raise UnsupportedError for what a rank with a peer cannot run with."""
     if priority is None:
         raise UnsupportedError("a peer needs this rank's priorities: give priority=")
-    check_gathered(facts("peer.gathered", gathered))
-    unsupported_if_refused(timeout_words, timeout_s)
-
-
-def check_gathered(found: TensorFacts) -> None:
-    """Raise UnsupportedError unless the tensor is one as device_exchange returns it."""
-    wanted = ((1, 1, 2, MAX_USERS), "UINT32", "ROW_MAJOR", True, True)
-    if (found.shape, found.dtype, found.layout, found.on_device, found.interleaved) != wanted:
-        raise UnsupportedError(
-            f"peer.gathered must be UINT32 ROW_MAJOR {wanted[0]}, interleaved, on device; it is "
-            f"{found.dtype} {found.layout} {found.shape}, interleaved: {found.interleaved}, "
-            f"on device: {found.on_device}"
-        )
+    check_words("peer.gathered", facts("peer.gathered", gathered), "UINT32", (1, 1, 2, MAX_USERS))
+    timeout_words(timeout_s)
 
 
 def _check_tp_group(tp_group: TpGroup | None, peer: Peer | None, device: ttnn.MeshDevice) -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,18 @@ class UnsupportedError(ValueError):
 
 @dataclass(frozen=True)
 class TensorFacts:
-    """shape; dtype, layout: names of ttnn values; on_device; interleaved."""
+    """shape; dtype, layout: names of ttnn values; on_device; interleaved. As a string: what an error says of it."""
 
     shape: tuple[int, ...]
     dtype: str
     layout: str = "TILE"
     on_device: bool = True
     interleaved: bool = True
+
+    def __str__(self) -> str:
+        form = "interleaved" if self.interleaved else "sharded"
+        place = "on the device" if self.on_device else "in host memory"
+        return f"{self.dtype} {self.layout} {self.shape}, {form} {place}"
 
 
 def facts(name: str, tensor: ttnn.Tensor) -> TensorFacts:
@@ -47,6 +52,13 @@ def facts(name: str, tensor: ttnn.Tensor) -> TensorFacts:
 def facts_or_none(name: str, tensor: ttnn.Tensor | None) -> TensorFacts | None:
     """Return the `facts` of a tensor that may be absent. Errors: UnsupportedError."""
     return None if tensor is None else facts(name, tensor)
+
+
+def check_words(name: str, found: TensorFacts, dtype: str, shape: Sequence[int]) -> None:
+    """Raise UnsupportedError unless a tensor is `dtype` of this shape, ROW_MAJOR and interleaved on the device."""
+    wanted = TensorFacts(tuple(shape), dtype, "ROW_MAJOR")
+    if found != wanted:
+        raise UnsupportedError(f"{name} must be {wanted}, it is {found}")
 
 
 MAX_USERS = 32  # a row each, one tile high
@@ -126,11 +138,3 @@ def result_memory(memory_config: Any) -> Any:
         raise UnsupportedError(f"memory_config must be a ttnn.MemoryConfig, it is a {type(memory_config).__qualname__}")
     check_result_memory(memory_config.memory_layout.name, memory_config.buffer_type.name)
     return memory_config
-
-
-def unsupported_if_refused(check: Any, *values: Any) -> None:
-    """Call a check that several ops share; its ValueError becomes an UnsupportedError of this one."""
-    try:
-        check(*values)
-    except ValueError as error:
-        raise UnsupportedError(str(error)) from error

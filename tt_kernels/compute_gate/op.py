@@ -219,14 +219,10 @@ def opening_program(cores: ttnn.CoreRangeSet) -> Any:
 
 def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[Any, list[Any]]:
     """Check the arguments; return the program that sets the gates and the tensors it reads and writes."""
-    import ttnn
-
     require_patched()
-    if not isinstance(priority, ttnn.Tensor):
-        raise ValueError(f"priority is a ttnn.Tensor, not {_kind(priority)}")
     check_priority_tensor(priority)
     if log is not None and not isinstance(log, OutcomeLog):
-        raise ValueError(f"log is an OutcomeLog, not {_kind(log)}")
+        raise ValueError(f"log is an OutcomeLog, not {log!r}")
     users = check_users((MAX_USERS if log is None else log.users) if users is None else users)
     if log is not None:
         _check_log(log, priority.device(), users, layer)
@@ -254,10 +250,6 @@ def _check_axis(axis: Any, device: ttnn.MeshDevice) -> None:
             f"shared_gate_axis={axis}: the chips along that axis are the two ranks of a pair, whose gates differ; a "
             "cross-chip op along it would hang the pair"
         )
-
-
-def _kind(value: Any) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _kernel(cores: ttnn.CoreRangeSet, defines: Any, **arguments: Any) -> Any:

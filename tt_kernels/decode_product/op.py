@@ -23,7 +23,6 @@ from tt_kernels.common.tensor_facts import (
     check_user_heads,
     check_user_rows,
     facts,
-    unsupported_if_refused,
     width_shards,
 )
 
@@ -93,7 +92,7 @@ def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
         raise UnsupportedError(f"x may have {FACE_ROWS} users, got {rows.shape[2]}")
     check_factors(rows, other)
     device = x.device()
-    unsupported_if_refused(check_on_device, "weight", weight, device)
+    check_on_device("weight", weight, device)
     inputs, outputs = other.shape[2:]
     columns = weight.memory_config().shard_spec.shape[1] // TILE
     split = Split.of(inputs // TILE, -(-outputs // TILE), columns, other.dtype)

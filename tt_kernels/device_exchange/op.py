@@ -22,12 +22,11 @@ from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_c
 from tt_kernels.common.kernel import UNGATED_DEFINE, Core, Values, kernel_descriptor, require_ungated
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
+from tt_kernels.common.tensor_facts import facts
 from tt_kernels.compute_gate.region import refuse_in_region
 
 if TYPE_CHECKING:
     import ttnn
-
-    pass
 
 KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB, _ROWS_CB = 0, 1
@@ -255,17 +254,11 @@ class DeviceExchange:
 
     def _check(self, tensors: Sequence[Any], priority: ttnn.Tensor) -> None:
         """Raise ValueError for one rank's inputs that cannot be exchanged."""
-        import ttnn
-
         if len(tensors) > MAX_TENSORS:
             raise ValueError(f"an exchange takes up to {MAX_TENSORS} tensors, not {len(tensors)}")
         for name, part in (*(("tensor", tensor) for tensor in tensors), ("priority", priority)):
-            if not isinstance(part, ttnn.Tensor):
-                raise ValueError(f"{name} is a ttnn.Tensor, not {part!r}")
-            if not part.is_allocated():
-                raise ValueError(f"{name} has been deallocated")
-            if part.storage_type() != ttnn.StorageType.DEVICE:
-                raise ValueError(f"{name} must be on the device, not {part.storage_type()}")
+            if not facts(name, part).on_device:
+                raise ValueError(f"{name} must be on the device, it is in host memory")
             check_on_device(name, part, self.pairs.device)
             if part.volume() == 0:
                 raise ValueError(f"the {name} is empty, of shape {tuple(part.shape)}: there is nothing to exchange")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
 from tt_kernels.speculative_sampling.program import RESULT_HEAD
 
 if TYPE_CHECKING:
@@ -151,14 +151,8 @@ def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:
     import ttnn
 
     for name, tensor in tensors.items():
-        if not isinstance(tensor, ttnn.Tensor) or tensor.storage_type() != ttnn.StorageType.DEVICE:
-            raise UnsupportedError(f"{name} must be a ttnn.Tensor on the device, not {type(tensor).__qualname__}")
-        if tuple(tensor.shape) != shape:
-            raise UnsupportedError(f"{name} must be {list(shape)}, its shape is {list(tensor.shape)}")
-        if tensor.dtype not in (ttnn.int32, ttnn.uint32):
-            raise UnsupportedError(f"{name} must hold 32-bit integers, it is {tensor.dtype}")
-        if tensor.layout != ttnn.ROW_MAJOR_LAYOUT or tensor.is_sharded():
-            raise UnsupportedError(f"{name} must be ROW_MAJOR and interleaved, it is {tensor.layout}")
+        found = facts(name, tensor)
+        check_words(name, found, "INT32" if found.dtype == "INT32" else "UINT32", shape)
         if name not in _ANYWHERE and tensor.memory_config().buffer_type != ttnn.BufferType.DRAM:
             raise UnsupportedError(f"{name} must be in DRAM, it is in {tensor.memory_config().buffer_type}")
 

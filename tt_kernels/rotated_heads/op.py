@@ -15,9 +15,9 @@ from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
     check_user_rows,
+    check_words,
     facts,
     facts_or_none,
-    unsupported_if_refused,
     width_shards,
 )
 from tt_kernels.tree_cache.checks import Problem, check_caches
@@ -86,13 +86,10 @@ def _check(fused: Any, cos: Any, sin: Any, heads: Any, kv_heads: Any) -> int:
     users = check_user_rows("fused", fused).shape[2]
     for name, tensor in (("cos", cos), ("sin", sin)):
         found = facts(name, tensor)
-        unsupported_if_refused(check_on_device, name, tensor, fused.device())
-        form = (found.dtype, found.layout, found.interleaved, found.shape[:-1])
-        if form != ("BFLOAT16", "ROW_MAJOR", True, (1, 1, users)) or found.shape[-1] not in HEAD_DIMS:
-            raise UnsupportedError(
-                f"{name} must be BFLOAT16 ROW_MAJOR, interleaved, {users} users of {HEAD_DIMS[0]} or {HEAD_DIMS[1]} "
-                f"columns, got {found.dtype} {found.layout} {found.shape}"
-            )
+        check_on_device(name, tensor, fused.device())
+        if found.shape[-1] not in HEAD_DIMS:
+            raise UnsupportedError(f"{name} must have {HEAD_DIMS[0]} or {HEAD_DIMS[1]} columns, it is {found}")
+        check_words(name, found, "BFLOAT16", (1, 1, users, found.shape[-1]))
     head_dim, all_heads = cos.shape[3], heads + 2 * kv_heads
     if sin.shape[3] != head_dim or fused.shape[3] != all_heads * head_dim:
         raise UnsupportedError(
@@ -115,7 +112,7 @@ def _check_caches(
     problem = check_caches(caches, 1, facts("positions", positions), found["page_table"], "positions")
     for name, tensor in tensors.items():
         if tensor is not None:
-            unsupported_if_refused(check_on_device, name, tensor, fused.device())
+            check_on_device(name, tensor, fused.device())
     shape = (problem.users, problem.kv_heads, problem.head_dim)
     if shape != (fused.shape[2], *heads):
         raise UnsupportedError(

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from tt_kernels.common.attention_checks import MAX_SCALE as MAX_SCALE
-from tt_kernels.common.attention_checks import MIN_SCALE as MIN_SCALE
 from tt_kernels.common.attention_checks import (
     TILE,
     AttentionShape,
@@ -17,8 +16,7 @@ from tt_kernels.common.attention_checks import (
     check_scale,
     is_number,
 )
-from tt_kernels.common.attention_checks import check_fidelity as check_fidelity
-from tt_kernels.common.page_table import check_page_table
+from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
@@ -57,9 +55,9 @@ def check_problem(
     tile_masses: TensorFacts | None = None,
 ) -> Problem:
     """Check the inputs and return their Problem. Errors: UnsupportedError."""
-    check_attention_tensors(q, k, v, {"cur_pos": cur_pos})
+    check_attention_tensors(q, k, v)
     one, users, query_heads, head_dim = q.shape
-    cache_users, kv_heads, max_tokens, cache_dim = k.shape
+    cache_users, max_tokens = k.shape[0], k.shape[2]
     if one != 1:
         raise UnsupportedError(f"q must be [1, users, heads, head_dim] with one token per user, its shape is {q.shape}")
     paging = None if page_table is None else check_page_table(page_table, users, k)
@@ -67,26 +65,41 @@ def check_problem(
         max_tokens = paging.capacity
     elif cache_users != users:
         raise UnsupportedError(f"q has {users} users {q.shape}, the caches have {cache_users} {k.shape}")
-    if cache_dim != head_dim:
-        raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
     check_positions("cur_pos", cur_pos, users)
     if not 1 <= query_heads <= MAX_QUERY_HEADS:
         raise UnsupportedError(f"1 to {MAX_QUERY_HEADS} query heads are supported, q has {query_heads}")
-    check_heads(query_heads, kv_heads, head_dim, max_tokens)
+    shape = checked_shape(users, query_heads, head_dim, k, max_tokens, paging, chosen, tile_masses)
     check_chunk(chunk_size, max_tokens)
     if guess_range is not None:
         check_guess_range(guess_range, max_tokens)
+    return Problem(**shape, chunk_size=chunk_size, guess_range=guess_range)
+
+
+def checked_shape(
+    users: int,
+    query_heads: int,
+    head_dim: int,
+    k: TensorFacts,
+    max_tokens: int,
+    paging: Paging | None,
+    chosen: TensorFacts | None,
+    tile_masses: TensorFacts | None,
+) -> dict[str, Any]:
+    """Check the heads of queries and caches, bitmaps and masses; return the fields of AttentionShape. Errors:
+    UnsupportedError."""
+    kv_heads, cache_dim = k.shape[1], k.shape[3]
+    if cache_dim != head_dim:
+        raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
+    check_heads(query_heads, kv_heads, head_dim, max_tokens)
     if chosen is not None:
         check_chosen(chosen, users, kv_heads, max_tokens)
     if tile_masses is not None:
         check_tile_masses(tile_masses, users, kv_heads, max_tokens)
-    sizes = (users, query_heads, kv_heads, head_dim, max_tokens)
-    return Problem(
-        *(*sizes, k.dtype, chunk_size, guess_range),
-        with_chosen=chosen is not None,
-        with_masses=tile_masses is not None,
-        paging=paging,
-    )
+    return {
+        **{"users": users, "query_heads": query_heads, "kv_heads": kv_heads, "head_dim": head_dim},
+        **{"max_tokens": max_tokens, "cache_dtype": k.dtype, "paging": paging},
+        **{"with_chosen": chosen is not None, "with_masses": tile_masses is not None},
+    }
 
 
 def check_chunk(chunk_size: int, max_tokens: int) -> None:

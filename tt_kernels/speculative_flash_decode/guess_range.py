@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.attention_checks import TILE
-from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, check_words
 
 if TYPE_CHECKING:
     import torch
@@ -102,15 +102,9 @@ def chosen_rows(tiles: Sequence[Sequence[Sequence[int]]], max_tokens: int) -> to
 
 def check_tile_masses(found: TensorFacts, users: int, kv_heads: int, max_tokens: int) -> None:
     """Raise UnsupportedError unless the masses have a word for each tile of 32 tokens of each key/value head."""
-    _check_words("tile_masses", found, (users, kv_heads, max_tokens // TILE))
+    check_words("tile_masses", found, "UINT32", (users, kv_heads, max_tokens // TILE))
 
 
 def check_chosen(found: TensorFacts, users: int, kv_heads: int, max_tokens: int) -> None:
     """Raise UnsupportedError unless there is a bitmap as above for each key/value head."""
-    _check_words("chosen", found, (users, kv_heads, chosen_words(max_tokens)))
-
-
-def _check_words(name: str, found: TensorFacts, shape: tuple[int, ...]) -> None:
-    wanted = (shape, "UINT32", "ROW_MAJOR", True, True)
-    if (found.shape, found.dtype, found.layout, found.on_device, found.interleaved) != wanted:
-        raise UnsupportedError(f"{name} must be UINT32 ROW_MAJOR {shape}, interleaved on the device, it is {found}")
+    check_words("chosen", found, "UINT32", (users, kv_heads, chosen_words(max_tokens)))

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tt_kernels.common.attention_checks import check_fidelity
 from tt_kernels.common.attention_program import SEMAPHORES as COMMON_SEMAPHORES
 from tt_kernels.common.attention_program import (
     Decoded,
@@ -18,7 +20,6 @@ from tt_kernels.common.attention_program import (
     Settings,
     Tensors,
     check_config,
-    check_devices,
     empty_like_query,
     empty_outputs,
 )
@@ -28,9 +29,9 @@ from tt_kernels.common.cores import grid_cores, noc_core_of
 from tt_kernels.common.cores import l1_free as l1_free
 from tt_kernels.common.kernel import Core, Values, float_bits, require_ungated
 from tt_kernels.common.speculative_chips import ChipArgs, Peer, check_chips, gathered_of, mesh_program
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, facts_or_none, result_memory
+from tt_kernels.common.tensor_facts import UnsupportedError, result_memory
 from tt_kernels.common.tp_group import TpGroup
-from tt_kernels.speculative_flash_decode.checks import Problem, check_fidelity, check_numbers, check_problem
+from tt_kernels.speculative_flash_decode.checks import Problem, check_numbers, check_problem
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.work_split import INDICES, choose_work_split
 
@@ -108,12 +109,12 @@ def speculative_flash_decode(
     What the caches hold past the position does not matter. Errors: UnsupportedError (a ValueError) and
     GatedRegionError, before any launch.
     """
-    gathered = gathered_of(peer)
-    problem = problem_of(q, k, v, cur_pos, priority, chunk_size, guess_range, page_table, chosen, tile_masses)
+    others = {"priority": priority, "gathered": gathered_of(peer), "pages": page_table, "chosen": chosen}
+    given = Tensors(q, k, v, cur_pos, **others, masses=tile_masses)
+    problem = problem_of(given, chunk_size, guess_range)
     settings = settings_of(q, threshold, scale, True, program_config)
     outputs = empty_outputs(q, problem.users)
-    tensors = Tensors(q, k, v, cur_pos, *outputs, priority, gathered, page_table, chosen, tile_masses)
-    launch(problem, tensors, settings, program_config or ProgramConfig(), peer, tp_group)
+    launch(problem, replace(given, **outputs._asdict()), settings, program_config or ProgramConfig(), peer, tp_group)
     return outputs
 
 
@@ -134,8 +135,8 @@ def flash_decode(
     Arguments, shapes and errors are those of `speculative_flash_decode`. memory_config: of the result, interleaved in
     L1 or DRAM (default). Returns exact, bfloat16 [1, users, heads, head_dim], TILE.
     """
-    problem = problem_of(q, k, v, cur_pos, None, chunk_size, None, page_table)
-    return _one_result(problem, q, k, v, cur_pos, page_table, scale, program_config, memory_config)
+    given = Tensors(q, k, v, cur_pos, pages=page_table)
+    return _one_result(given, problem_of(given, chunk_size), scale, program_config, memory_config)
 
 
 def guess_flash_decode(
@@ -159,30 +160,18 @@ def guess_flash_decode(
     guess, bfloat16 [1, users, heads, head_dim], TILE: the exact result below 2 * chunk_size cached tokens (first + last
     of the guess_range).
     """
-    problem = problem_of(q, k, v, cur_pos, None, chunk_size, guess_range, page_table, chosen)
-    return _one_result(
-        problem, q, k, v, cur_pos, page_table, scale, program_config, memory_config, chosen, guess_alone=True
-    )
+    given = Tensors(q, k, v, cur_pos, pages=page_table, chosen=chosen)
+    problem = problem_of(given, chunk_size, guess_range)
+    return _one_result(given, problem, scale, program_config, memory_config, guess_alone=True)
 
 
 def _one_result(
-    problem: Any,
-    q: ttnn.Tensor,
-    k: ttnn.Tensor,
-    v: ttnn.Tensor,
-    cur_pos: ttnn.Tensor,
-    page_table: Any,
-    scale: Any,
-    config: ProgramConfig | None,
-    memory: Any,
-    chosen: ttnn.Tensor | None = None,
-    guess_alone: Any = False,
+    given: Tensors, problem: Problem, scale: Any, config: ProgramConfig | None, memory: Any, guess_alone: bool = False
 ) -> ttnn.Tensor:
     """Run the kernels with speculation compiled out."""
-    settings = settings_of(q, 0.0, scale, False, config, guess_alone)
-    result = empty_like_query(q, result_memory(memory))
-    tensors = Tensors(q, k, v, cur_pos, result, pages=page_table, chosen=chosen)
-    launch(problem, tensors, settings, config or ProgramConfig(), None)
+    settings = settings_of(given.q, 0.0, scale, False, config, guess_alone)
+    result = empty_like_query(given.q, result_memory(memory))
+    launch(problem, replace(given, exact=result), settings, config or ProgramConfig(), None)
     return result
 
 
@@ -221,33 +210,9 @@ def launch(
     ttnn.generic_op(tensors.all(), program)
 
 
-def problem_of(
-    q: ttnn.Tensor,
-    k: ttnn.Tensor,
-    v: ttnn.Tensor,
-    cur_pos: ttnn.Tensor,
-    priority: ttnn.Tensor | None,
-    chunk_size: int,
-    guess_range: GuessRange | None = None,
-    page_table: ttnn.Tensor | None = None,
-    chosen: ttnn.Tensor | None = None,
-    tile_masses: ttnn.Tensor | None = None,
-) -> Problem:
+def problem_of(given: Tensors, chunk_size: int, guess_range: GuessRange | None = None) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
-    named = {"q": q, "k": k, "v": v, "cur_pos": cur_pos}
-    optional = {"page_table": page_table, "chosen": chosen, "tile_masses": tile_masses}
-    problem = check_problem(
-        facts("q", q),
-        facts("k", k),
-        facts("v", v),
-        facts("cur_pos", cur_pos),
-        chunk_size,
-        guess_range,
-        *(facts_or_none(name, tensor) for name, tensor in optional.items()),
-    )
-    named |= {name: tensor for name, tensor in optional.items() if tensor is not None}
-    check_devices(named, priority)
-    return problem
+    return check_problem(**given.facts("cur_pos"), chunk_size=chunk_size, guess_range=guess_range)
 
 
 def split_of(

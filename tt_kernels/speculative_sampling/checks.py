@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, check_words
 
 MAX_NODES = 32
 MAX_USERS = 256
@@ -42,7 +42,8 @@ def check_problem(
     for name, facts in (("target_logits", target), ("draft_logits", draft)):
         if facts is None:
             continue
-        _check_placed(name, facts)
+        if not facts.on_device or not facts.interleaved:
+            raise UnsupportedError(f"{name} must be interleaved on the device, it is {facts}")
         if facts.dtype != "BFLOAT16" or facts.layout not in ("ROW_MAJOR", "TILE"):
             raise UnsupportedError(f"{name} must be bfloat16, ROW_MAJOR or TILE; it is {facts.dtype}, {facts.layout}")
         if len(facts.shape) != 3:
@@ -54,9 +55,9 @@ def check_problem(
         )
     users, nodes, vocab = target.shape
     check_limits(users, nodes, vocab)
-    check_rows("tokens", tokens, "UINT32", users, nodes)
-    check_rows("parents", parents, "INT32", users, nodes)
-    check_rows("uniforms", uniforms, "UINT32", users, nodes)
+    check_words("tokens", tokens, "UINT32", (users, nodes))
+    check_words("parents", parents, "INT32", (users, nodes))
+    check_words("uniforms", uniforms, "UINT32", (users, nodes))
     return Problem(users, nodes, vocab, draft is not None, target.layout == "TILE")
 
 
@@ -66,16 +67,6 @@ def check_limits(users: int, nodes: int, vocab: int) -> None:
     for name, (found, limit) in limits.items():
         if type(found) is not int or not 1 <= found <= limit:
             raise UnsupportedError(f"{name} must be from 1 to {limit}, got {found!r}")
-
-
-def check_rows(name: str, facts: TensorFacts, dtype: str, users: int, nodes: int) -> None:
-    """Raise UnsupportedError unless a tensor is [users, nodes] of `dtype`, ROW_MAJOR."""
-    _check_placed(name, facts)
-    if (facts.shape, facts.dtype, facts.layout) != ((users, nodes), dtype, "ROW_MAJOR"):
-        raise UnsupportedError(
-            f"{name} must be {dtype} [{users}, {nodes}], ROW_MAJOR; it is {facts.dtype} {list(facts.shape)}, "
-            f"{facts.layout}"
-        )
 
 
 def check_temperature(value: Any) -> float:
@@ -107,8 +98,3 @@ def check_sigmoid(alpha: float, beta: float) -> tuple[float, float]:
             f"alpha={alpha!r} and beta={beta!r}"
         )
     return float(alpha), float(beta)
-
-
-def _check_placed(name: str, facts: TensorFacts) -> None:
-    if not facts.on_device or not facts.interleaved:
-        raise UnsupportedError(f"{name} must be interleaved on the device")

@@ -11,21 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tt_kernels.common.cores import check_on_device, grid_cores, l1_free, noc_core_of
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
-from tt_kernels.speculative_sampling.checks import (
-    check_limits,
-    check_problem,
-    check_rows,
-    check_sigmoid,
-    check_temperature,
-)
-from tt_kernels.speculative_sampling.program import (
-    RESULT_HEAD,
-    Rule,
-    build_program,
-    choose_work_split,
-    greedy_program,
-)
+from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
+from tt_kernels.speculative_sampling.checks import check_limits, check_problem, check_sigmoid, check_temperature
+from tt_kernels.speculative_sampling.program import RESULT_HEAD, Rule, build_program, choose_work_split, greedy_program
 
 if TYPE_CHECKING:
     import ttnn
@@ -172,7 +160,7 @@ def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, grid: Any, c
     )
     device = named["target_logits"].device()
     for name, tensor in named.items():
-        unsupported_if_refused(check_on_device, name, tensor, device)
+        check_on_device(name, tensor, device)
     split = choose_work_split(grid_cores(device, grid, (0, 0)), problem.users, problem.vocab, cores_per_user)
     result = _empty_result(device, problem.users, problem.nodes)
     tensors = {
@@ -203,10 +191,10 @@ def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax
         raise UnsupportedError(f"tokens must be [users, nodes], their shape is {shape}")
     check_limits(*shape, vocab)
     for name, dtype in (("tokens", "UINT32"), ("parents", "INT32"), ("target_argmax", "UINT32")):
-        check_rows(name, checked[name], dtype, *shape)
+        check_words(name, checked[name], dtype, shape)
     device = tokens.device()
     for name, tensor in named.items():
-        unsupported_if_refused(check_on_device, name, tensor, device)
+        check_on_device(name, tensor, device)
     result = _empty_result(device, *shape)
     tensors = {"parents": parents, "tokens": tokens, "choices": target_argmax, "result": result}
     ttnn.generic_op([*named.values(), result], greedy_program(*shape, vocab, tensors))

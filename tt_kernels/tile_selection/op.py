@@ -19,7 +19,7 @@ from tt_kernels.common.attention_checks import check_positions
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, unsupported_if_refused
+from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
     check_chosen,
@@ -70,7 +70,7 @@ def select_tiles(
         check_tile_masses(facts(f"masses[{layer}]", mass), users, kv_heads, 32 * cache_tiles)
         check_chosen(facts(f"chosen[{layer}]", rows), users, kv_heads, 32 * cache_tiles)
     for name, tensor in (("masses", masses[0]), ("chosen", chosen[0]), ("cur_pos", cur_pos)):
-        unsupported_if_refused(check_on_device, name, tensor, device)
+        check_on_device(name, tensor, device)
     ttnn.generic_op([*masses, cur_pos, *chosen], _program(masses, chosen, cur_pos, guess_range, budget))
 
 

@@ -20,6 +20,7 @@ from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
 from tt_kernels.common.peer import ChipPairs, PeerError
+from tt_kernels.common.tensor_facts import check_words, facts
 from tt_kernels.common.tp_group import TpChips
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def guard_result(result: ttnn.Tensor, pairs: Sequence[ChipPairs | TpChips]) -> N
 
     result: int32 [users, words], ROW_MAJOR, interleaved. Otherwise as `guard_tokens`.
     """
-    _guard("result", result, "int32", pairs, words=1)
+    _guard("result", result, "INT32", pairs, words=1)
 
 
 def guard_tokens(tokens: Any, pairs: Sequence[ChipPairs | TpChips]) -> None:
@@ -92,7 +93,7 @@ def guard_tokens(tokens: Any, pairs: Sequence[ChipPairs | TpChips]) -> None:
     shape = tuple(getattr(tokens, "shape", ()))
     if shape and (len(shape) != 2 or shape[0] != 1):
         raise ValueError(f"tokens must be [1, users], their shape is {shape}")
-    _guard("tokens", tokens, "uint32", pairs)
+    _guard("tokens", tokens, "UINT32", pairs)
 
 
 def _guard(
@@ -101,10 +102,8 @@ def _guard(
     """Overwrite the first `words` words (default: all) of each row with FAILED and the others with 0."""
     import ttnn
 
-    if not isinstance(tensor, ttnn.Tensor) or tensor.storage_type() != ttnn.StorageType.DEVICE:
-        raise ValueError(f"{name} must be a ttnn.Tensor on the device, not {type(tensor).__qualname__}")
-    if tensor.dtype != getattr(ttnn, dtype) or tensor.layout != ttnn.ROW_MAJOR_LAYOUT or tensor.is_sharded():
-        raise ValueError(f"{name} must be {dtype}, ROW_MAJOR and interleaved, got {tensor.dtype}, {tensor.layout}")
+    found = facts(name, tensor)
+    check_words(name, found, dtype, found.shape)
     if not pairs or not all(isinstance(pair, (ChipPairs, TpChips)) for pair in pairs):
         raise ValueError(f"pairs must be a list of ChipPairs and TpGroup, not {pairs!r}")
     for pair in pairs:

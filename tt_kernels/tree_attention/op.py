@@ -20,7 +20,6 @@ from tt_kernels.common.attention_program import (
     Settings,
     Tensors,
     check_config,
-    check_devices,
     empty_like_query,
     empty_outputs,
     empty_program,
@@ -28,7 +27,7 @@ from tt_kernels.common.attention_program import (
 from tt_kernels.common.cores import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.kernel import float_bits, require_ungated
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, check_chips, gathered_of, mesh_program
-from tt_kernels.common.tensor_facts import UnsupportedError, facts, facts_or_none
+from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_chunk, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
@@ -95,34 +94,16 @@ def tree_attention(
     checked there: `check_intervals` and `check_room` do it on the host. What the caches hold after prefix + nodes does
     not matter. Errors: UnsupportedError (a ValueError), before any launch.
     """
-    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table)
-    output = empty_like_query(q)
-    launch(problem, Tensors(q, k, v, prefix, output, pages=page_table, intervals=intervals), scale, program_config)
+    given = Tensors(q, k, v, prefix, pages=page_table, intervals=intervals)
+    problem, output = problem_of(given, program_config), empty_like_query(q)
+    launch(problem, replace(given, exact=output), scale, program_config)
     return output
 
 
-def problem_of(
-    q: ttnn.Tensor,
-    k: ttnn.Tensor,
-    v: ttnn.Tensor,
-    prefix: ttnn.Tensor,
-    intervals: Any,
-    program_config: Any,
-    page_table: Any = None,
-    priority: ttnn.Tensor | None = None,
-    chosen: ttnn.Tensor | None = None,
-    tile_masses: ttnn.Tensor | None = None,
-) -> Problem:
+def problem_of(given: Tensors, program_config: Any) -> Problem:
     """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
     check_config(program_config, ProgramConfig)
-    named = {"q": q, "k": k, "v": v, "prefix": prefix, "intervals": intervals}
-    optional = {"page_table": page_table, "chosen": chosen, "tile_masses": tile_masses}
-    problem = check_problem(
-        *(facts(name, tensor) for name, tensor in named.items()),
-        *(facts_or_none(name, tensor) for name, tensor in optional.items()),
-    )
-    check_devices(named | {name: tensor for name, tensor in optional.items() if tensor is not None}, priority)
-    return problem
+    return check_problem(**given.facts("prefix"))
 
 
 def launch(
@@ -207,8 +188,9 @@ def speculative_tree_attention(
     [1, 1, 1, users], ROW_MAJOR, all in DRAM. Errors: UnsupportedError (a ValueError) and GatedRegionError, before any
     launch.
     """
-    gathered = gathered_of(peer)
-    problem = problem_of(q, k, v, prefix, intervals, program_config, page_table, priority, chosen, tile_masses)
+    others = {"priority": priority, "gathered": gathered_of(peer), "pages": page_table, "chosen": chosen}
+    given = Tensors(q, k, v, prefix, **others, masses=tile_masses, intervals=intervals)
+    problem = problem_of(given, program_config)
     if guess_range is None:
         check_chunk(chunk_size, problem.max_tokens)
         guess_range = GuessRange.both_ends(chunk_size)
@@ -217,7 +199,7 @@ def speculative_tree_attention(
     check_chips(OP, peer, tp_group, priority, q.device())
 
     decoded = empty_outputs(q, problem.users)
-    tensors = Tensors(q, k, v, prefix, *decoded, priority, gathered, page_table, chosen, tile_masses, intervals)
+    tensors = replace(given, **decoded._asdict())
     launch(replace(problem, guess=guess_range), tensors, scale, program_config, threshold, peer, tp_group)
     return decoded
 

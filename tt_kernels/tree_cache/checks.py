@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tt_kernels.common.attention_checks import CACHE_DTYPES, TILE
 from tt_kernels.common.page_table import Paging, users_and_capacity
-from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, check_words
 
 MAX_NODES = 256
 # The addresses of all caches are runtime arguments, of which a kernel takes 341 words.
@@ -77,34 +77,16 @@ def check_caches(
         raise UnsupportedError(f"nodes must be an integer from 1 to {MAX_NODES}, got {nodes!r}")
     if nodes > capacity:
         raise UnsupportedError(f"{nodes} nodes do not fit caches of {capacity} positions")
-    check_integers(prefix_name, prefix, (users,))
+    check_words(prefix_name, prefix, "INT32", (users,))
     block_float = first.dtype == "BFLOAT8_B"
     return Problem(len(caches), users, kv_heads, capacity, head_dim, nodes, block_float, paging)
 
 
 def check_new(name: str, new: TensorFacts, problem: Problem, cache_dtype: str) -> None:
     """Check new keys or values. Errors: UnsupportedError."""
-    shape = (1, problem.kv_heads, problem.users * problem.nodes, problem.head_dim)
-    if not new.on_device or not new.interleaved or new.layout != "TILE":
-        raise UnsupportedError(f"{name} must be interleaved on the device in TILE layout, they are {new}")
-    if new.shape != shape or new.dtype != cache_dtype:
-        raise UnsupportedError(
-            f"{name} must be {cache_dtype} {shape} (one row per node), they are {new.dtype} {new.shape}"
-        )
-
-
-def check_integers(name: str, tensor: TensorFacts, shape: Sequence[int]) -> None:
-    """Raise UnsupportedError unless a tensor is int32 of `shape`, ROW_MAJOR and interleaved on the device."""
-    if (
-        not tensor.on_device
-        or not tensor.interleaved
-        or tensor.layout != "ROW_MAJOR"
-        or tensor.dtype != "INT32"
-        or tensor.shape != tuple(shape)
-    ):
-        raise UnsupportedError(
-            f"{name} must be INT32 {tuple(shape)}, ROW_MAJOR and interleaved on the device, it is {tensor}"
-        )
+    wanted = TensorFacts((1, problem.kv_heads, problem.users * problem.nodes, problem.head_dim), cache_dtype)
+    if new != wanted:
+        raise UnsupportedError(f"{name} must be {wanted} (one row per node), they are {new}")
 
 
 def check_path(path: TensorFacts, problem: Problem, first_column: int) -> None:
@@ -113,7 +95,7 @@ def check_path(path: TensorFacts, problem: Problem, first_column: int) -> None:
         raise UnsupportedError(
             f"path must be [users, columns] with its nodes from a column on, it is {path.shape} from {first_column!r}"
         )
-    check_integers("path", path, (problem.users, path.shape[1]))
+    check_words("path", path, "INT32", (problem.users, path.shape[1]))
     if first_column + problem.nodes > path.shape[1]:
         raise UnsupportedError(
             f"path has {path.shape[1]} columns, {problem.nodes} from column {first_column} on are read"

@@ -53,26 +53,6 @@ def make_policy(
     return StockAttention(mesh, config, block)
 
 
-def depths(enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
-    """Count each node's ancestors from its visiting times. enter, leave: integers [users, nodes], enter a permutation
-    of 0 .. nodes - 1, leave inclusive -> int64 [users, nodes], 0 for roots."""
-    found = torch.zeros(enter.shape, dtype=torch.int64)
-    for user, (entered, left) in enumerate(zip(enter.tolist(), leave.tolist(), strict=True)):
-        open_until: list[int] = []  # of the ancestors of the node that is visited
-        for node in sorted(range(len(entered)), key=entered.__getitem__):
-            while open_until and open_until[-1] < entered[node]:
-                open_until.pop()
-            found[user, node] = len(open_until)
-            open_until.append(left[node])
-    return found
-
-
-def node_positions(prefixes: Sequence[int], enter: torch.Tensor, leave: torch.Tensor) -> torch.Tensor:
-    """Return each node's position in its text, int64 [users, nodes]; 0 for skipped users (a prefix of -1)."""
-    start = torch.tensor(list(prefixes))[:, None]
-    return torch.where(start < 0, 0, start + depths(enter, leave))
-
-
 class TtLlama:
     """All layers of a model on a mesh, with its KV cache. Build it by `from_checkpoint` or `from_state_dict`, which
     check the settings."""
@@ -366,10 +346,10 @@ class TtLlama:
             )
         if not ((tokens >= 0) & (tokens < self.config.vocab_size)).all():
             raise ValueError(f"tokens must be below {self.config.vocab_size}, they are {tokens.tolist()}")
-        for times in zip(enter, leave, strict=True):
-            check_intervals(*times)
+        ancestors = torch.tensor([check_intervals(*times) for times in zip(enter, leave, strict=True)])
         check_room(prefixes, shape[1], self.capacity)
-        angles = node_positions(prefixes, enter, leave)
+        start = torch.tensor(list(prefixes))[:, None]
+        angles = torch.where(start < 0, 0, start + ancestors)  # 0 for skipped users
         return StepInputs(
             self.put_integers(tokens.reshape(1, -1), "uint32", on_device),
             self.put_integers(torch.tensor(list(prefixes)), "int32", on_device),

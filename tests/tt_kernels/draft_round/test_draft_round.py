@@ -103,5 +103,5 @@ def test_what_is_no_chain_is_refused():
     from tt_kernels.draft_round.op import Chain, append_token
 
     rows = torch.zeros(1, 4)
-    with pytest.raises(UnsupportedError, match="chain.rows must be a ttnn.Tensor on the device, not Tensor"):
+    with pytest.raises(UnsupportedError, match="chain.rows must be a ttnn.Tensor, it is a Tensor"):
         append_token(torch.zeros(1, 1), 2, Chain(rows, rows, rows, rows))

@@ -122,13 +122,13 @@ def test_one_trace_takes_new_rows_and_positions_and_is_skipped_by_the_gate(sim_d
 def test_what_is_refused_is_named(mock_mesh):
     good, _ = case(*CASES[1])
     fused, cos, sin = good.arguments[:3]
-    rows = "cos must be BFLOAT16 ROW_MAJOR, interleaved, 3 users of 64 or 128 columns"
+    rows = "cos must be BFLOAT16 ROW_MAJOR (1, 1, 3, 128), interleaved on the device, it is BFLOAT16"
     heads, rest = "2 + 2 x 3 heads of 128 do not fit fused (1, 1, 3, 768) and sin (1, 1, 3, 128)", (2, 2)
     calls = {
         "heads must be 1 to 32, got 0": (fused, cos, sin, 0, 2),
         "kv_heads must be 1 to 32, got 2.0": (fused, cos, sin, 2, 2.0),
-        f"{rows}, got BFLOAT16 TILE (1, 1, 3, 128)": (fused, In(cos.values), sin, *rest),
-        f"{rows}, got BFLOAT16 ROW_MAJOR (1, 1, 2, 128)": (
+        f"{rows} TILE (1, 1, 3, 128)": (fused, In(cos.values), sin, *rest),
+        f"{rows} ROW_MAJOR (1, 1, 2, 128)": (
             fused,
             In(cos.values[:, :, :2], layout="ROW_MAJOR"),
             sin,
@@ -152,7 +152,7 @@ def test_what_is_refused_is_named(mock_mesh):
             few,
             at,
         ),
-        "positions must be INT32 (3,), ROW_MAJOR and interleaved": (cache, cache, words([0, 1])),
+        "positions must be INT32 ROW_MAJOR (3,), interleaved on the device": (cache, cache, words([0, 1])),
         "caches of 3 users and 1 heads of 128 do not take keys of 3 users and 2 heads of 128": (few, few, at),
     }
     made |= {said: Call(OP, *row, *given, **good.options) for said, given in caches.items()}
