@@ -78,22 +78,20 @@ class ChipPairs(Pairs, MeshState):
     """Every pair of neighbouring chips along `pair_axis` of a mesh; that axis has two chips.
 
     The chip at index 0 of the axis is speculative rank 0. core: (x, y) of the exchange core, the same on every chip.
-    link: which Ethernet link between the two chips.
+    Of several Ethernet links between the two chips the first is taken.
 
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
     defines = (("PEER_LINK_FABRIC", "1"),)
 
-    def __init__(
-        self, mesh: ttnn.MeshDevice, pair_axis: int = 0, core: tuple[int, int] = (0, 0), link: int = 0
-    ) -> None:
+    def __init__(self, mesh: ttnn.MeshDevice, pair_axis: int = 0, core: tuple[int, int] = (0, 0)) -> None:
         check_fabric()
         shape = tuple(mesh.shape)
         if pair_axis not in range(len(shape)) or shape[pair_axis] != 2:
             raise ValueError(f"pairs along axis {pair_axis} need a mesh with 2 chips there; its shape is {shape}")
         check_core(mesh, core)
-        self.pair_axis, self.shape, self.core, self.link = pair_axis, shape, core, link
+        self.pair_axis, self.shape, self.core = pair_axis, shape, core
         _live.add(self)
         self.make_state(mesh, single_cores(core), 1)
 
@@ -119,7 +117,7 @@ class ChipPairs(Pairs, MeshState):
         nodes = [
             self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place)) for place in (coordinate, self.peer(coordinate))
         ]
-        return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, self.link, program, core)]
+        return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, 0, program, core)]
 
 
 def timeout_words(seconds: float) -> list[int]:

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends, and what a layer leaves in the priorities: the one reference of the rules in kernels/priority.hpp."""
+"""Who sends: the one reference of the rules in kernels/priority.hpp."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_GUESS, UNKNOWN, YIELDED
+from tt_kernels.common.priority import UNKNOWN, YIELDED
 
 
 class NobodyError(ValueError):
@@ -35,12 +35,3 @@ def sender(priorities: Sequence[Sequence[int]], users: int) -> int:
     if first == second == YIELDED:
         raise NobodyError("both ranks have priority 0")
     return 0 if sends(first, second, 0) else 1
-
-
-def after_verification(priorities: Sequence[Sequence[int]], users: int, accepted: Sequence[bool]) -> list[list[int]]:
-    """Return both ranks' priorities after a layer (algorithm 2): the sender's by acceptance, the receiver's
-    HOLDS_GUESS."""
-    holder = sender(priorities, users)
-    rows = [[HOLDS_GUESS] * users, [HOLDS_GUESS] * users]
-    rows[holder] = [YIELDED if passed else HOLDS_EXACT for passed in accepted]
-    return rows

@@ -45,8 +45,7 @@ class TpChips(MeshState):
     """State on one core of every chip of the TP groups along `tp_axis` of a mesh, 2 to MAX_CHIPS chips each, and that
     core's links to the chips of its group.
 
-    core: (x, y), the same on every chip. link: which Ethernet link between two chips. timeout_s: how long a chip waits
-        for another, in seconds at 1 GHz.
+    core: (x, y), the same on every chip. timeout_s: how long a chip waits for another, in seconds at 1 GHz.
 
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
@@ -59,7 +58,6 @@ class TpChips(MeshState):
         mesh: ttnn.MeshDevice,
         tp_axis: int = 1,
         core: tuple[int, int] = (0, 0),
-        link: int = 0,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         check_fabric()
@@ -69,7 +67,7 @@ class TpChips(MeshState):
                 f"TP groups along axis {tp_axis} need a mesh with 2 to {MAX_CHIPS} chips there; its shape is {shape}"
             )
         check_core(mesh, core)
-        self.tp_axis, self.shape, self.core, self.link = tp_axis, shape, core, link
+        self.tp_axis, self.shape, self.core = tp_axis, shape, core
         self.chips, self.timeout_s, self.timeout = shape[tp_axis], timeout_s, timeout_words(timeout_s)
         self.make_state(mesh, single_cores(core), 1)
 
@@ -84,11 +82,9 @@ class TpChips(MeshState):
         """Return the index of a chip in its TP group."""
         return coordinate[self.tp_axis]
 
-    def link_args(
-        self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor, link: int | None = None
-    ) -> list[int]:
+    def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor, link: int = 0) -> list[int]:
         """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`. link:
-        which Ethernet link, that of all chips by default."""
+        which Ethernet link between two chips."""
         import ttnn
 
         core = ttnn.CoreCoord(*self.core)
@@ -101,7 +97,7 @@ class TpChips(MeshState):
             flags.append(int(0 <= place[self.tp_axis] < self.chips))
             if flags[-1]:
                 node = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
-                found = ttnn.setup_fabric_connection(here, node, self.link if link is None else link, program, core)
+                found = ttnn.setup_fabric_connection(here, node, link, program, core)
                 connections += [there.x, there.y, 1, *found]
         return [*flags, *connections]
 

@@ -59,12 +59,6 @@ class DeviceCounters:
     last: tuple[int, ...] = field(repr=False)
     """The priorities after the last call, one per user."""
 
-    @property
-    def hit_rate(self) -> float | None:
-        """Accepted guesses over all guesses this chip made as the sender; None if it made none."""
-        made = self.accepted + self.rejected
-        return self.accepted / made if made else None
-
 
 class OutcomeLog:
     """A row of counters per layer in one device tensor: uint32 [1, 1, layers, ROW_WORDS], row-major, DRAM.
@@ -92,11 +86,6 @@ class OutcomeLog:
         else:
             host = ttnn.from_torch(zeros, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, mesh_mapper=mapper)
             ttnn.copy_host_to_device_tensor(host, self.tensor)
-
-    def check_layer(self, layer: int) -> int:
-        if type(layer) is not int or not 0 <= layer < self.layers:
-            raise ValueError(f"layer must be from 0 to {self.layers - 1}, not {layer!r}")
-        return layer
 
     def read(self) -> list[list[DeviceCounters]]:
         """Return the counters of every chip (row-major over the mesh), by layer. Waits for the device."""
@@ -235,7 +224,8 @@ def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[A
 def _check_log(log: OutcomeLog, device: ttnn.MeshDevice, users: int, layer: int | None) -> None:
     if layer is None:
         raise ValueError("a log needs the layer to count in: give layer=")
-    log.check_layer(layer)
+    if type(layer) is not int or not 0 <= layer < log.layers:
+        raise ValueError(f"layer must be from 0 to {log.layers - 1}, not {layer!r}")
     if log.users != users:
         raise ValueError(f"the log counts {log.users} users, the gate {users}")
     check_on_device("the log", log.tensor, device)
