@@ -87,7 +87,7 @@ class AllReduce(TpChips):
         super().__init__(mesh, tp_axis, core, timeout_s=timeout_s)
         self.links = self._links_between_neighbours()
         self.users, self.columns = users, columns
-        free = [each for each in grid_cores(mesh, None, (0, 0)) if each != core]
+        free = [each for each in grid_cores(mesh) if each != core]
         most = min(len(free), MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS)
         count = max(n for n in range(1, most + 1) if columns // TILE % n == 0)
         self.workers, self.tiles = free[:count], columns // TILE // count

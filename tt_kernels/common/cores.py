@@ -87,7 +87,7 @@ def noc_core_of(device: ttnn.MeshDevice) -> Any:
     return noc_core
 
 
-def grid_cores(device: ttnn.MeshDevice, grid: tuple[int, int] | None, origin: Core) -> tuple[Core, ...]:
+def grid_cores(device: ttnn.MeshDevice, grid: tuple[int, int] | None = None, origin: Core = (0, 0)) -> tuple[Core, ...]:
     """List the cores of a grid of (columns, rows) from `origin` (default: the rest of the chip), row by row. Errors:
     UnsupportedError."""
     size = device.compute_with_storage_grid_size()

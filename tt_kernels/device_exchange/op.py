@@ -106,7 +106,7 @@ class DeviceExchange:
     def _helpers(self, tensors: Sequence[Any], cores: Sequence[Core]) -> dict[Core, list[Core]]:
         """Return the helpers of each exchange core, of each as many: none where few rows are packed or the grid has no
         other cores."""
-        free = [core for core in grid_cores(self.pairs.device, None, (0, 0)) if core not in cores]
+        free = [core for core in grid_cores(self.pairs.device) if core not in cores]
         tiles = sum(tensor.buffer_num_pages() for tensor in _packed(tensors))
         count = min(MAX_HELPERS, tiles // TILES_PER_HELPER, len(free) // len(cores))
         return {core: free[place * count : (place + 1) * count] for place, core in enumerate(cores)}

@@ -50,7 +50,7 @@ def gated_product(x: ttnn.Tensor, block: int) -> Any:
         tiles = [block // TILE] * len(cores)
     else:
         total = -(-rows // TILE) * columns // TILE
-        cores = list(grid_cores(device, None, (0, 0))[:total])
+        cores = list(grid_cores(device)[:total])
         count = len(cores)
         tiles = [total // count + (index < total % count) for index in range(count)]
     product = ttnn.empty([1, 1, rows, columns], x.dtype, x.layout, device, memory)

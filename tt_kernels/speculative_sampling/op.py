@@ -90,7 +90,6 @@ def speculative_sampling(
     uniforms: ttnn.Tensor,
     *,
     temperature: float = 1.0,
-    grid: tuple[int, int] | None = None,
     cores_per_user: int | None = None,
 ) -> Verified:
     """Verify drafted tokens exactly: whatever the draft, the tokens have the target's distribution.
@@ -102,15 +101,15 @@ def speculative_sampling(
         replacement; None for children that were chosen, not drawn (point masses). A logit of -inf is no chance.
     uniforms: uint32 [users, nodes], ROW_MAJOR, in units of 2^-32 (uniforms.uniform_words): one per node, in column 0
         that of the bonus token.
-    grid: (columns, rows) of cores, default all. cores_per_user: how many of them a user's vocabulary is split over; by
-        default as many as there are, each with at least four tiles of 1024 ids.
+    cores_per_user: how many cores a user's vocabulary is split over; by default as many as there are, each with at
+        least four tiles of 1024 ids.
 
     Errors: UnsupportedError before any launch. Logits with NaN or +inf at a visited node, and trees and tokens out of
     range, end in a status: `Verified.check()`.
     """
     rule = Rule(1.0 / check_temperature(temperature))
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, grid, cores_per_user)
+    return _verify(drafted, draft_logits, rule, cores_per_user)
 
 
 def lossy_sigmoid_sampling(
@@ -123,7 +122,6 @@ def lossy_sigmoid_sampling(
     alpha: float = -1e3,
     beta: float = 1e3,
     temperature: float = 1.0,
-    grid: tuple[int, int] | None = None,
     cores_per_user: int | None = None,
 ) -> Verified:
     """Verify LOSSILY: the tokens do not have the target's distribution (section 3.2.2 of the paper, equation 5).
@@ -142,10 +140,10 @@ def lossy_sigmoid_sampling(
     if draft_logits is None:
         raise UnsupportedError("draft_logits are None: the sigmoid approximation compares logits with the draft's")
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, Rule(sharpness, scaling), grid, cores_per_user)
+    return _verify(drafted, draft_logits, Rule(sharpness, scaling), cores_per_user)
 
 
-def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, grid: Any, cores_per_user: int | None) -> Verified:
+def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, cores_per_user: int | None) -> Verified:
     """Run a verification. drafted: the arguments of `speculative_sampling` except draft_logits, by name."""
     import ttnn
 
@@ -161,7 +159,7 @@ def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, grid: Any, c
     device = named["target_logits"].device()
     for name, tensor in named.items():
         check_on_device(name, tensor, device)
-    split = choose_work_split(grid_cores(device, grid, (0, 0)), problem.users, problem.vocab, cores_per_user)
+    split = choose_work_split(grid_cores(device), problem.users, problem.vocab, cores_per_user)
     result = _empty_result(device, problem.users, problem.nodes)
     tensors = {
         "target": named["target_logits"],

@@ -89,7 +89,7 @@ def _program(
         for mass, rows in zip(masses, chosen, strict=True)
         for item in range(users * kv_heads)
     ]
-    cores = grid_cores(masses[0].device(), None, (0, 0))
+    cores = grid_cores(masses[0].device())
     sizes = (64, 4 * tiles, 4 * chosen_words(32 * tiles), 4 * tiles)
     kernels, buffers = [], []
     # Both data movement cores of each core, the second ones where there are more heads than cores.

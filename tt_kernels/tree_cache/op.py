@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import word_buffer
-from tt_kernels.common.cores import check_on_device
+from tt_kernels.common.cores import check_on_device, grid_cores
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.tensor_facts import facts, facts_or_none
@@ -96,8 +96,7 @@ def _launch(
     for tensor in (*caches, *others):
         check_on_device("a tensor of the call", tensor, device)
     committing = path is not None
-    grid = device.compute_with_storage_grid_size()
-    cores = [(x, y) for y in range(grid.y) for x in range(grid.x)][: problem.jobs]
+    cores = grid_cores(device)[: problem.jobs]
     tile_bytes = _TILE_BYTES[problem.block_float]
     prefix_bytes = _aligned(prefix.buffer_aligned_page_size())
     path_bytes = _aligned(path.buffer_aligned_page_size()) if committing else 0

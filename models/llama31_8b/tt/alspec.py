@@ -110,7 +110,6 @@ class PairAlspec(AttentionPolicy):
         settings.check(mesh_shape, users, capacity)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
         self.chunk_size, self.threshold = settings.chunk_size, settings.threshold
-        self.guess_range = settings.guess_range
         self.program, self.tree_program = settings.program, settings.tree_program
         timeout_s = DEFAULT_TIMEOUT_S if settings.timeout_s is None else settings.timeout_s
         self._scale = config.head_dim**-0.5
@@ -123,7 +122,7 @@ class PairAlspec(AttentionPolicy):
         beside = (core[0] - 1, core[1]) if core[0] else (0, core[1] - 1)
         self.tp_group = TpGroup(mesh, TP_AXIS, beside, timeout_s=timeout_s) if mesh_shape.tp > 1 else None
         self.log = OutcomeLog(mesh, config.num_hidden_layers, users)
-        self.by_budget = None
+        self.guess_range, self.by_budget = None, None
         if settings.guess == "budget":
             self.guess_range = GuessRange(TILE, self.chunk_size, whole_tail=True)
             self.by_budget = BudgetTiles(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
-from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 
 from ..config import BUDGET, DEFAULT_PREDICTOR, PREDICTORS, LlamaConfig, check_budget
 from .layer_parallel import LayerAssignment
@@ -38,13 +37,12 @@ class AttentionSettings:
     threshold: a guess is accepted if |guess - exact| < threshold * |exact| over all heads of a user; infinity acts as
         1e6, the op's maximum, which accepts every finite guess of a nonzero result.
     predictor: what the guess reads: `budget`, the default: one tile of first tokens, the last ones, and between them
-        the tiles that held this part, `budget`, of the attention weight of earlier steps; or `ends`. guess_range: what
-        it reads instead of either, without chosen tiles.
+        the tiles that held this part, `budget`, of the attention weight of earlier steps; or `ends`.
     timeout_s: how long a chip waits for another before it gives up, in seconds at 1 GHz; None for the ops' default.
     program, tree_program: core assignments of the attention ops, chosen by them for None.
 
-    Raises ValueError for another policy or predictor, a predictor beside another policy or a guess range, and a budget
-    out of range or of another predictor; `check` does the rest.
+    Raises ValueError for another policy or predictor, a predictor beside another policy, and a budget out of range or
+    of another predictor; `check` does the rest.
     """
 
     policy: str = "exact"
@@ -52,7 +50,6 @@ class AttentionSettings:
     threshold: float = 0.10
     predictor: str | None = None
     budget: float = BUDGET
-    guess_range: GuessRange | None = None
     timeout_s: float | None = None
     program: ProgramConfig | None = None
     tree_program: TreeProgramConfig | None = None
@@ -65,17 +62,14 @@ class AttentionSettings:
                 raise ValueError(f"no predictor {self.predictor!r}; predictors: {', '.join(PREDICTORS)}")
             if self.policy != "alspec":
                 raise ValueError(f"predictor {self.predictor!r} needs alspec, which verifies, not {self.policy}")
-            if self.guess_range is not None:
-                raise ValueError(f"predictor {self.predictor!r} beside {self.guess_range}")
         check_budget(self.budget)
         if self.budget != BUDGET and self.guess != "budget":
             raise ValueError(f"budget {self.budget} needs alspec with predictor 'budget', got {self.guess!r}")
 
     @property
     def guess(self) -> str | None:
-        """What the guess of alspec reads, one of PREDICTORS; None for another policy and a guess range."""
-        own = self.policy == "alspec" and self.guess_range is None
-        return (self.predictor or DEFAULT_PREDICTOR) if own else None
+        """What the guess of alspec reads, one of PREDICTORS; None for another policy."""
+        return (self.predictor or DEFAULT_PREDICTOR) if self.policy == "alspec" else None
 
     @property
     def named(self) -> tuple[str, int, float, str | None, float]:

@@ -23,22 +23,17 @@ def build_pair(
     chunk_size=32,
     threshold=0.1,
     decode_sharding="interleaved",
-    ends=None,
     budget=None,
     timeout_s=TIMEOUT_S,
     program=None,
 ):
-    """(TtLlama that speculates, its PairAlspec). Its guess reads the ends by default; by a budget; or `ends`, (first,
-    last) tokens in whole tiles, the tail with those that are not cached yet."""
+    """(TtLlama that speculates, its PairAlspec). Its guess reads the ends, or by a budget."""
     from models.llama31_8b.tt.alspec import PairAlspec
     from models.llama31_8b.tt.mesh import MeshShape
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
-    from tt_kernels.speculative_flash_decode import guess_range
 
-    guess = {"predictor": "ends"} if ends is None else {"guess_range": guess_range.GuessRange(*ends)}
-    if budget is not None:
-        guess = {"predictor": "budget", "budget": budget}
+    guess = {"predictor": "ends"} if budget is None else {"predictor": "budget", "budget": budget}
     chosen = AttentionSettings("alspec", chunk_size, threshold, timeout_s=timeout_s, program=program, **guess)
     pair = PairAlspec(mesh, MeshShape(*mesh.shape), config, chosen, users, capacity)
     settings = ModelSettings(users, capacity, "bfloat16", pair, decode_sharding)

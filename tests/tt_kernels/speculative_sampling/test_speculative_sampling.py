@@ -398,7 +398,7 @@ def test_what_does_not_fit_is_refused_before_any_launch_with_the_values_found(mo
     given = {
         "a vocabulary of 1000000 needs 40": (1_000_000, {"cores_per_user": 1}),
         "vocab must be from 1 to 1048576, got 1100000": (1_100_000, {}),
-        "2 cores per user needs these and a hub, (0, 0)": (2048, {"grid": (1, 1), "cores_per_user": 2}),
+        "64 cores per user needs these and a hub, (7, 7)": (65536, {"cores_per_user": 64}),
         "cores_per_user must be from 1 to 1, ": (64, {"cores_per_user": 2}),
         "alpha=1.0 and beta=1000.0": (64, {"op": SIGMOID, "alpha": 1.0}),
     }

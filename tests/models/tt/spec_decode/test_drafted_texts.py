@@ -40,7 +40,7 @@ class Case:
     drafter: "ngram"; "model", of the same weights' first `draft_layers`, in groups `fuzzy`, if any, which run in
     parallel; or "self". drafts: the reference's, and how many of their tokens are accepted. plain: whether the text is
     that of plain decoding. replays: of traces, None if any will do. threshold: of a pair's acceptance, whose guess
-    reads by `guess`, as of `build_pair`; None for exact attention. decisions: of the pair, hits and others.
+    reads BY_BUDGET; None for exact attention. decisions: of the pair, hits and others.
     """
 
     drafter: str
@@ -58,7 +58,6 @@ class Case:
     ends: str = "length"
     replays: int | None = None
     threshold: float | None = None
-    guess: dict | None = None
     decisions: tuple[int, int] | None = None
 
     def on_its_mesh(self) -> Case:
@@ -83,9 +82,9 @@ def written(mesh, case: Case) -> dict:
     if case.threshold is None:
         model, reference = build(mesh, config, users=users, capacity=case.capacity)
     else:
-        model, _ = build_pair(mesh, config, state, capacity=case.capacity, threshold=case.threshold, **case.guess)
+        model, _ = build_pair(mesh, config, state, capacity=case.capacity, threshold=case.threshold, **BY_BUDGET)
         reference = ReferenceLlama.from_state_dict(config, state)
-        policy = ALSpecAttention(case.threshold, range_of(case.guess))
+        policy = ALSpecAttention(case.threshold, GuessRange.by_budget(**BY_BUDGET))
     small = small_reference = drafter = None
     form, theirs = case.shape, NGramDrafter()
     if case.drafter == "model":
@@ -145,11 +144,6 @@ def written(mesh, case: Case) -> dict:
     return told
 
 
-def range_of(guess: dict) -> GuessRange:
-    """The reference's of what `build_pair` takes."""
-    return GuessRange(*guess["ends"]) if "ends" in guess else GuessRange.by_budget(guess["chunk_size"], guess["budget"])
-
-
 def below_the_best(model, text: list[int], drafted: list[int], fuzzy: list[list[int]] | None) -> list[float]:
     """How far the reference's logit of each drafted token behind a text is below the likeliest one's, all but the first
     by a step in these groups of layers."""
@@ -200,21 +194,11 @@ CASES = {
         "model", LONG, 24, DraftShape(4), (5, 17), mesh=(1, 2), draft_layers=2, fuzzy=[[0, 1]]
     ),
     "chains of a row": Case("model", LONG, 9, DraftShape(2), (5, 2), mesh=(1, 2), replays=5),
-    # A tree's guess is accepted, and changes the text.
-    "pair, self": Case(
-        *("self", [prompt(66, 166)], 4, DraftShape(2), (1, 2), SMALLEST, (2, 1)),
-        *(GREEDY, 128),
-        plain=False,
-        threshold=0.58,
-        guess={"chunk_size": 32, "ends": (32, 32)},
-        decisions=(1, 0),
-    ),
     # A model drafts on both rows, its rounds stay on the chips, and nothing is accepted: the plain text.
     "pair, chains at threshold 0": Case(
         *("model", [prompt(130, 11)], 7, DraftShape(2), (2, 4), SMALLEST, (2, 1)),
         *(GREEDY, 192),
         threshold=0.0,
-        guess=BY_BUDGET,
         decisions=(0, 2),
     ),
     # Hits after the first step, by its attention weights, change the text.
@@ -223,7 +207,6 @@ CASES = {
         *(GREEDY, 192),
         plain=False,
         threshold=0.5,
-        guess=BY_BUDGET,
         decisions=(3, 1),
     ),
 }

@@ -246,7 +246,7 @@ def guarded_results(model) -> list:
     return told
 
 
-def step_with_a_cut_cable(mesh, config, state, ends: tuple[int, int], capacity: int, timeout_s: float) -> list:
+def step_with_a_cut_cable(mesh, config, state, capacity: int, timeout_s: float) -> list:
     """Two steps over a chain of three nodes behind a cache of zeros, the second after the cable was cut, as of
     `as_told`."""
     import os
@@ -254,7 +254,7 @@ def step_with_a_cut_cable(mesh, config, state, ends: tuple[int, int], capacity: 
     from models.llama31_8b.tt.spec_decode.tree_step import TreeStep
     from runtime_patches.simulated_n150.links import Links
 
-    model, _ = build_pair(mesh, config, state, capacity=capacity, chunk_size=ends[0], ends=ends, timeout_s=timeout_s)
+    model, _ = build_pair(mesh, config, state, capacity=capacity, timeout_s=timeout_s)
     step, told = TreeStep(model, 3, GREEDY), []
     for cut in (False, True):
         step.load({0: (TokenTree.chain(3), [1, 2, 3])}, [capacity - 3])
@@ -280,7 +280,6 @@ def as_told(model, verified) -> tuple:
 LIMIT_S = 1700
 CHUNK_SIZE, BUDGET, CAPACITY = 32, 0.75, 256
 RANGE, BY_BUDGET = GuessRange.by_budget(CHUNK_SIZE, BUDGET), {"chunk_size": CHUNK_SIZE, "budget": BUDGET}
-ENDS = CHUNK_SIZE, CHUNK_SIZE
 # Prompts for which outcomes differ and nothing is near a border: while a row knows nothing of a layer, guesses miss.
 SEED, THRESHOLD, PROMPTS = 354, 0.5, (231, 226)
 EXACT_SEED, ROW_SEED = 14, 10
@@ -388,7 +387,7 @@ def test_a_step_whose_cable_is_cut_emits_no_token(sim_mesh):
     state = random_state_dict(SMALLEST, 0)
     try:
         (whole, outcome), (broken, message) = worker.run(
-            step_with_a_cut_cable, SMALLEST, state, ENDS, 96, 1e-3, timeout=LIMIT_S
+            step_with_a_cut_cable, SMALLEST, state, 96, 1e-3, timeout=LIMIT_S
         )
     finally:
         worker.kill()  # routers do not recover
