@@ -319,7 +319,7 @@ class KernelSet:
 
         def values(rank: Rank) -> Values:
             numbers = rank.tensors.addresses("distance_sq", "norm_sq", "priority")
-            return {**self.control(rank), **numbers, **({} if rank.chip.tp is None else rank.chip.tp.values())}
+            return {**self.control(rank), **numbers, **({} if rank.chip.tp is None else rank.chip.tp.values)}
 
         tp, accessors = self.chip.tp, self.control_accessors() | self.verdict_accessors()
         defines = () if tp is None else tp.defines
@@ -338,12 +338,9 @@ class KernelSet:
                 per_core[core] = {
                     **self.control(rank),
                     **rank.tensors.addresses("guess", "distance_sq", "norm_sq", "priority"),
-                    "state": peer.state,
-                    "timeout": peer.timeout,
                     "deciding_core": self.noc_core_or_none(rank.assignment.decider),
-                    "peer_exact": peer.exact.buffer_address(),
-                    "link": peer.link,
+                    **peer.values,
                 }
         accessors = {"output": self.tensors.exact} | self.control_accessors() | self.verdict_accessors()
-        defines = self.chip.peer.all_defines()
+        defines = self.chip.peer.defines
         return [self.kernel("exchange.cpp", ttnn.WriterConfigDescriptor(), accessors, per_core, defines)]

@@ -38,54 +38,22 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class PeerArgs:
-    """What a rank's exchange core needs to know about its peer. state: address of the session state, the same on both;
-    exact: the peer's output tensor; timeout: two words of cycles; link: runtime arguments of the PeerLink."""
+class OtherChips:
+    """What a core that talks to other chips needs: defines of its kernel, and runtime arguments by name."""
 
     defines: Sequence[tuple[str, str]]
-    max_write: int
-    state: int
-    exact: Any
-    timeout: Sequence[int]
-    link: Sequence[int]
-
-    def all_defines(self) -> list[tuple[str, str]]:
-        """Return those of the exchange kernel (kernels/guess_exchange.hpp)."""
-        return [*self.defines, ("PEER_MAX_WRITE", str(self.max_write))]
-
-
-@dataclass(frozen=True)
-class TpArgs:
-    """What a chip's deciding core needs to know about its TP group. state: address of the session state, the same on
-    all chips; rank: the chip's index among `chips`; timeout: two words of cycles; links: runtime arguments of
-    tp::Links."""
-
-    defines: Sequence[tuple[str, str]]
-    state: int
-    rank: int
-    chips: int
-    timeout: Sequence[int]
-    links: Sequence[int]
-
-    def values(self) -> Values:
-        """Return the runtime arguments by name (kernels/guess_verdict.hpp)."""
-        return {
-            "tp_state": self.state,
-            "tp_rank": self.rank,
-            "tp_chips": self.chips,
-            "tp_timeout": self.timeout,
-            "tp_links": self.links,
-        }
+    values: Values
 
 
 @dataclass(frozen=True)
 class ChipArgs:
-    """One chip's place. sp_rank: 0 or 1; rank 0 sends when the priorities are equal. peer: the other rank, tp: the TP
-    group that shares the users' heads; None where there is none."""
+    """One chip's place. sp_rank: 0 or 1; rank 0 sends when the priorities are equal. peer: the other rank, for the
+    exchange core (kernels/guess_exchange.hpp); tp: the TP group that shares the users' heads, for the deciding core
+    (kernels/guess_verdict.hpp); None where there is none."""
 
     sp_rank: int = 0
-    peer: PeerArgs | None = None
-    tp: TpArgs | None = None
+    peer: OtherChips | None = None
+    tp: OtherChips | None = None
 
 
 ALONE = ChipArgs()
@@ -116,17 +84,18 @@ def mesh_program(
             sp_rank, link = peer.pairs.sp_rank(place), peer.pairs.link_args(place, program)
             peers = peer_args(peer.pairs, exact, peer.timeout_s, link)
         if tp_group is not None:
-            state, links = tp_group.state.buffer_address(), tp_group.link_args(place, program)
-            tp_rank = tp_group.tp_rank(place)
-            tp = TpArgs(tp_group.defines, state, tp_rank, tp_group.chips, tp_group.timeout, links)
+            numbers: dict[str, Any] = {"tp_state": tp_group.state.buffer_address(), "tp_rank": tp_group.tp_rank(place)}
+            numbers |= {"tp_chips": tp_group.chips, "tp_timeout": tp_group.timeout}
+            tp = OtherChips(tp_group.defines, numbers | {"tp_links": tp_group.link_args(place, program)})
         programs[ttnn.MeshCoordinateRange(here, here)] = fill(program, ChipArgs(sp_rank, peers, tp))
     return programs
 
 
-def peer_args(pairs: ChipPairs | Any, peer_exact: Any, timeout_s: float, link: Sequence[int]) -> PeerArgs:
+def peer_args(pairs: ChipPairs | Any, peer_exact: Any, timeout_s: float, link: Sequence[int]) -> OtherChips:
     """Return what an exchange core needs. peer_exact: the peer's output tensor; link: arguments of its PeerLink."""
-    state = pairs.state.buffer_address()
-    return PeerArgs(pairs.defines, pairs.max_write(), state, peer_exact, timeout_words(timeout_s), link)
+    values: dict[str, Any] = {"state": pairs.state.buffer_address(), "timeout": timeout_words(timeout_s)}
+    values |= {"peer_exact": peer_exact.buffer_address(), "link": link}
+    return OtherChips([*pairs.defines, ("PEER_MAX_WRITE", str(pairs.max_write()))], values)
 
 
 def gathered_of(peer: Peer | None) -> Any:

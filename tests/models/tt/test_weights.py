@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a checkpoint's names, shapes and RoPE order to the matrices of the chips, and their cache on disk."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -156,30 +154,3 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
         WeightCache(tmp_path).save("a", fail)
     assert "\n" not in str(raised.value) and "backtrace" not in str(raised.value)
     assert not list(tmp_path.glob("*.tensorbin")) and WeightCache(tmp_path).find("a") is None
-
-
-def test_caches_that_fill_one_entry_at_once(tmp_path):
-    """A file lock holds between two handles of one process as between processes."""
-    start = threading.Barrier(3)
-
-    def slowly(file: Path, content: bytes) -> None:
-        with file.open("wb") as stream:
-            for at in range(0, len(content), 5000):
-                stream.write(content[at : at + 5000])
-                stream.flush()
-
-    def fill() -> None:
-        cache = WeightCache(tmp_path)
-        start.wait()
-        for number in range(20):
-            content = bytes([number]) * 100_000
-            cache.save(str(number), lambda file, content=content: slowly(file, content))
-
-    with ThreadPoolExecutor(3) as pool:
-        for filled in [pool.submit(fill) for _ in range(3)]:
-            filled.result()
-    cache = WeightCache(tmp_path)
-    for number in range(20):
-        found = cache.find(str(number))
-        assert found is not None and found.read_bytes() == bytes([number]) * 100_000
-    assert not list(tmp_path.glob("*.partial*"))
