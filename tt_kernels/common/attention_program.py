@@ -112,16 +112,19 @@ class Tensors:
 
     def facts(self, positions: str) -> dict[str, TensorFacts]:
         """Return what the checks need to know of the inputs that exist, by the names of the ops' arguments. positions:
-        their name. Errors: UnsupportedError, also for tensors on several meshes and a wrong priority tensor."""
+        their name. Errors: UnsupportedError."""
         named = {"q": self.q, "k": self.k, "v": self.v, positions: self.positions, "intervals": self.intervals}
         named |= {"page_table": self.pages, "chosen": self.chosen, "tile_masses": self.masses}
-        known = {name: facts(name, tensor) for name, tensor in named.items() if tensor is not None}
+        return {name: facts(name, tensor) for name, tensor in named.items() if tensor is not None}
+
+    def check_devices(self) -> None:
+        """Raise UnsupportedError unless all inputs, which are on devices, are on one mesh; and for a wrong priority
+        tensor."""
         if self.priority is not None:
             check_priority_tensor(self.priority)
-        for name, tensor in (named | {"priority": self.priority}).items():
-            if tensor is not None:
+        for name in "k v positions intervals pages chosen masses priority".split():
+            if (tensor := getattr(self, name)) is not None:
                 check_on_device(name, tensor, self.q.device())
-        return known
 
     def address(self, name: str) -> int:
         """Return where a tensor is, 0 for one that does not exist."""

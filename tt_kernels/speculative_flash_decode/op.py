@@ -212,7 +212,9 @@ def launch(
 
 def problem_of(given: Tensors, chunk_size: int, guess_range: GuessRange | None = None) -> Problem:
     """Check the tensors of a call and return their shapes. Errors: UnsupportedError."""
-    return check_problem(**given.facts("cur_pos"), chunk_size=chunk_size, guess_range=guess_range)
+    problem = check_problem(**given.facts("cur_pos"), chunk_size=chunk_size, guess_range=guess_range)
+    given.check_devices()
+    return problem
 
 
 def split_of(

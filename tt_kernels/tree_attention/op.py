@@ -103,7 +103,9 @@ def tree_attention(
 def problem_of(given: Tensors, program_config: Any) -> Problem:
     """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
     check_config(program_config, ProgramConfig)
-    return check_problem(**given.facts("prefix"))
+    problem = check_problem(**given.facts("prefix"))
+    given.check_devices()
+    return problem
 
 
 def launch(
