@@ -146,7 +146,8 @@ class GenerationResult:
     "length" (max_new_tokens), "context" (the model's context is full) or "callback". prefill_seconds ends with each
     user's first token, no decode token: decode_tokens counts the rest. statistics: the attention policy's,
     None for policies without speculation. speculation: of drafts, None without a drafter; prefill_seconds then includes
-    the draft model's. texts: of the new tokens, where a tokenizer is at hand.
+    the draft model's. texts: of the new tokens, where a tokenizer is at hand. warm_up_tokens, warm_up_seconds: of the
+    decoded ones, those of steps that compiled programs or recorded a trace.
     """
 
     token_ids: list[list[int]]
@@ -158,6 +159,8 @@ class GenerationResult:
     statistics: AttentionStatistics | None = None
     speculation: TokenSpeculationMetrics | None = None
     texts: list[str] = field(default_factory=list)
+    warm_up_tokens: int = 0
+    warm_up_seconds: float = 0.0
 
     @property
     def prefill_tokens_per_second(self) -> float:

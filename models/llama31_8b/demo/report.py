@@ -20,7 +20,7 @@ from ..tiny import of_random_weights
 from .text import BY_CALLBACK
 
 if TYPE_CHECKING:
-    from ..results import GenerationResult
+    from ..results import AttentionStatistics, GenerationResult
     from .session import Session
 
 # Counts of the attention policy that the report and the JSON object show.
@@ -34,6 +34,7 @@ class RunReport:
         context: Cached tokens at the end, of the longest text.
         statistics: Of the attention policy, None where it verifies nothing.
         decode_tokens, decode_seconds: Of all users, the steps that compile included.
+        warm_up_tokens, warm_up_seconds: Of these steps alone.
         first_token_seconds: From the prompt to its first token, with weights loaded; None for a chat.
         users: Texts side by side.
         speculation: Figures of token-level speculation, None without a drafter.
@@ -41,11 +42,15 @@ class RunReport:
     """
 
     def __init__(self, session: Session, results: Sequence[GenerationResult], context: int) -> None:
-        self.session, self.context, self.statistics = session, context, session.statistics
+        self.session, self.context = session, context
+        counted: list[Any] = [result.statistics for result in results if result.statistics is not None]
+        self.statistics: AttentionStatistics | None = type(counted[0]).merged(counted) if counted else None
         self.prefill_tokens = sum(result.prefill_tokens for result in results)
         self.prefill_seconds = sum(result.prefill_seconds for result in results)
         self.decode_tokens = sum(result.decode_tokens for result in results)
         self.decode_seconds = sum(result.decode_seconds for result in results)
+        self.warm_up_tokens = sum(result.warm_up_tokens for result in results)
+        self.warm_up_seconds = sum(result.warm_up_seconds for result in results)
         self.first_token_seconds = results[0].prefill_seconds if len(results) == 1 else None
         self.users = max((len(result.token_ids) for result in results), default=1)
         drafted = [result.speculation for result in results if result.speculation is not None]
@@ -61,9 +66,8 @@ class RunReport:
 
     @property
     def decode_tokens_per_s(self) -> float | None:
-        tokens, seconds = self.session.warm_up or (0, 0.0)
-        counted = self.decode_tokens - tokens
-        return counted / (self.decode_seconds - seconds) if counted > 0 else None
+        counted = self.decode_tokens - self.warm_up_tokens
+        return counted / (self.decode_seconds - self.warm_up_seconds) if counted > 0 else None
 
     @property
     def hit_rate(self) -> float | None:
@@ -77,7 +81,6 @@ class RunReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the measured part of the --json object."""
-        tokens, seconds = self.session.warm_up or (0, 0.0)
         predictor = self.session.options.predictor
         return {
             "prefill_tokens": self.prefill_tokens,
@@ -85,8 +88,8 @@ class RunReport:
             "time_to_first_token_s": self.first_token_seconds,
             "decode_tokens": self.decode_tokens,
             "decode_tokens_per_s": self.decode_tokens_per_s,
-            "warm_up_tokens": tokens,
-            "warm_up_s": seconds,
+            "warm_up_tokens": self.warm_up_tokens,
+            "warm_up_s": self.warm_up_seconds,
             "hit_rate": self.hit_rate,
             "hit_rate_per_layer": self.statistics.hit_rate_per_layer if self.statistics else [],
             **{name: getattr(self.statistics, name, 0) for name in _COUNTS},
@@ -187,19 +190,18 @@ def print_estimate(hit_rate: float, context: int, console: Console, predictor: s
 
 
 def _speeds(report: RunReport) -> Table:
-    warm_up, threads, statistics = report.session.warm_up, report.session.threads, report.statistics
+    warm_up, threads, statistics = report.warm_up_tokens, report.session.threads, report.statistics
     table = Table.grid(padding=(0, 2))
     table.add_row("model", Text(report.session.checkpoint.source))
-    included = "" if warm_up is None else ", compilation included"
+    included = ", compilation included" if warm_up else ""
     table.add_row("prefill", f"{_rate(report.prefill_tokens_per_s)}  ({report.prefill_tokens} tokens{included})")
     if report.first_token_seconds is not None:
         table.add_row("first token", f"after {report.first_token_seconds:.2f} s{included}")
-    tokens, seconds = warm_up or (0, 0.0)
-    counted = f"{report.decode_tokens - tokens} tokens"
+    counted = f"{report.decode_tokens - warm_up} tokens"
     counted += f" of {report.users} users" if report.users > 1 else ""
     counted += f", {threads} threads" if threads is not None else ""
-    if warm_up is not None:
-        counted += f"; the first {tokens}, which compile, left out: {seconds:.2f} s"
+    if warm_up:
+        counted += f"; the first {warm_up}, which compile, left out: {report.warm_up_seconds:.2f} s"
     table.add_row("decode", f"{_rate(report.decode_tokens_per_s)}  ({counted})")
     if statistics is not None:
         rate = "none verified" if statistics.hit_rate is None else f"[bold]{statistics.hit_rate:.1%}[/bold]"

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -17,7 +17,7 @@ from .text import EndAtToken, TextsPrinter
 
 if TYPE_CHECKING:
     from ..checkpoint.load import Checkpoint
-    from ..results import AttentionStatistics, GenerationResult
+    from ..results import GenerationResult
     from ..spec_decode.loop import Generator
 
 OnToken = Callable[[int, int], bool]
@@ -46,38 +46,34 @@ class PrefillBar:
         self._bar = None
 
 
-class Session(ABC):
-    """A loaded model and what it counted over all of its texts.
+@dataclass
+class Session:
+    """A loaded model and what is asked of it, on any backend.
 
     checkpoint: the model's. generator: its loop. capacity: tokens that a prompt, what is cached before it, and its text
-    may take. warm_up: decoded tokens of the steps that compiled programs, and their seconds; None where nothing is
-    compiled. threads: of torch, None where it does not run the model.
+    may take. threads: of torch, None where it does not run the model. bar: shows prompts' progress while open.
     """
 
     checkpoint: Checkpoint
     options: DemoOptions
     generator: Generator
     capacity: int
-    warm_up: tuple[int, float] | None = None
     threads: int | None = None
-    context_limit: int | None = None
-
-    def __init__(self) -> None:
-        self._bar = PrefillBar()
+    bar: PrefillBar = field(default_factory=PrefillBar)
 
     def generate(
         self, prompts: Sequence[Sequence[int]], on_token: OnToken, context: Sequence[Sequence[int]] | None = None
     ) -> GenerationResult:
         """Generate a text per prompt. context: for each user the first of the ids that the cache holds, after which its
         prompt goes; the rest of the cache is forgotten. Texts that KeyboardInterrupt ends count nowhere."""
-        with self._bar:
+        with self.bar:
             return self.generator.generate(
                 prompts,
                 max_new_tokens=self.options.max_new_tokens,
                 sampling=self.options.sampling(),
                 eos_token_ids=self.checkpoint.tokenizer.eos_token_ids,
                 on_token=on_token,
-                context_limit=self.context_limit,
+                context_limit=self.capacity,
                 context=context,
             )
 
@@ -85,11 +81,6 @@ class Session(ABC):
     def cached(self) -> int:
         """Return the tokens of the first user in the cache."""
         return len(self.generator.cached_ids(0))
-
-    @property
-    @abstractmethod
-    def statistics(self) -> AttentionStatistics | None:
-        """Counts over all texts; None where nothing speculates."""
 
 
 def run_prompts(session: Session, prompts: Sequence[Sequence[int]]) -> int:

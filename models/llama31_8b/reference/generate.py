@@ -56,7 +56,6 @@ class TorchEngine(Engine):
 
     def open(self, texts: int, positions: int, draws: Draws) -> None:
         self.policy.reset()
-        self._counted = 0 if self.policy.statistics is None else self.policy.statistics.step_count
         self.draws = draws
         if self.cache.batch != texts or not self._keeps:
             wanted = self.capacity if self._keeps else min(positions, self.capacity)
@@ -120,9 +119,7 @@ class TorchEngine(Engine):
             statistics.keep_queries(row, nodes)
 
     def end(self, whole: bool) -> None:
-        """Forget what an interrupted call has counted."""
-        if not whole and self.policy.statistics is not None:
-            self.policy.statistics.forget_after(self._counted)
+        """Nothing to release."""
 
     def statistics(self) -> AttentionStatistics | None:
         return self.policy.statistics

@@ -303,6 +303,8 @@ class Generator:
             decode_seconds=time.perf_counter() - decoding,
             statistics=engine.statistics(),
             speculation=None if drafter is None else self._metrics,
+            warm_up_tokens=self.warm_up_tokens,
+            warm_up_seconds=self.warm_up_seconds,
         )
 
     def _decode(self, sequences: Sequence[SequenceState]) -> None:

@@ -85,7 +85,7 @@ def text_pass(
     if exact_scores is not None and len(exact_scores) != len(ids):
         raise ValueError(f"scores of {len(exact_scores)} tokens for a text of {len(ids)}")
     cache = model.new_cache(1, len(ids)) if cache is None else cache
-    first = 0 if policy is None or policy.statistics is None else policy.statistics.step_count
+    first = 0 if policy is None or policy.statistics is None else len(policy.statistics.steps)
     tokens = torch.as_tensor(ids, dtype=torch.int64)
     following = torch.cat((tokens[1:], tokens[:1]))
     states = torch.cat(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ...checkpoint.load import Checkpoint
     from ...config import LlamaConfig
-    from ...results import AttentionStatistics, GenerationResult
+    from ...results import GenerationResult
     from ...spec_decode.loop import Drafter
     from ...tt.generator import Generator
 
@@ -380,14 +380,11 @@ class BoardSession(Session):
     """A session on boards that the caller opens and closes."""
 
     def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, plan: Plan) -> None:
-        super().__init__()
-        self.checkpoint, self.options, self.generator, self.plan = checkpoint, options, generator, plan
-        self.context_limit = plan.limit
-        self.capacity = min(generator.engine.capacity - generator.engine.spare, plan.limit)
-        self.warm_up = (0, 0.0)
-        self._counted: list[Any] = []
+        capacity = min(generator.engine.capacity - generator.engine.spare, plan.limit)
+        super().__init__(checkpoint, options, generator, capacity)
+        self.plan = plan
         if sys.stderr.isatty():  # to count, the host waits for each chunk
-            generator.engine.on_prefill = self._bar
+            generator.engine.on_prefill = self.bar
 
     def generate(
         self, prompts: Sequence[Sequence[int]], on_token: OnToken, context: Sequence[Sequence[int]] | None = None
@@ -396,15 +393,4 @@ class BoardSession(Session):
         expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)
         if expected is not None:
             logger.info("{}", expected)
-        result = super().generate(prompts, on_token, context)
-        assert self.warm_up is not None
-        tokens, seconds = self.warm_up
-        self.warm_up = tokens + self.generator.warm_up_tokens, seconds + self.generator.warm_up_seconds
-        if result.statistics is not None:
-            self._counted.append(result.statistics)
-        return result
-
-    @property
-    def statistics(self) -> AttentionStatistics | None:
-        """Return the sums over all texts; the chips count from zero in each."""
-        return type(self._counted[0]).merged(self._counted) if self._counted else None
+        return super().generate(prompts, on_token, context)

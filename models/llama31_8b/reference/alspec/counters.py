@@ -48,14 +48,12 @@ class SpeculationCounters(AttentionStatistics):
         counted[row] = False
         counted[row, list(queries)] = True
 
-    @property
-    def step_count(self) -> int:
-        """Decode steps recorded."""
-        return len(self.steps)
-
-    def forget_after(self, count: int) -> None:
-        """Keep the first `count` steps only."""
-        del self.steps[count:]
+    @classmethod
+    def merged(cls, parts: Sequence[SpeculationCounters]) -> SpeculationCounters:
+        """Return the steps of several texts as those of one."""
+        found = cls()
+        found.steps = [step for part in parts for step in part.steps]
+        return found
 
     def reset(self) -> None:
         """Forget everything recorded."""

@@ -35,7 +35,7 @@ class AttentionPolicy(ABC):
             raise ValueError(f"{self.name} attention has no verified steps for a budget to go by: {self.guess_range}")
 
     def reset(self) -> None:
-        """Forget what steps of earlier texts left, but for `statistics`; called before each generation."""
+        """Forget what steps of earlier texts left, and count anew; called before each generation."""
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
         """Prepare a decode step; called once before its layers."""
@@ -105,6 +105,7 @@ class ALSpecAttention(AttentionPolicy):
         self.by_budget = None if self.guess_range.budget is None else BudgetGuess(self.guess_range)
 
     def reset(self) -> None:
+        self.statistics = SpeculationCounters()
         if self.by_budget is not None:
             self.by_budget.reset()
 
