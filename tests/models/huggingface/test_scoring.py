@@ -20,7 +20,7 @@ PREDICTORS = {
     "alignment 1": GuessRange.both_ends(48, 1),
     "short tail": GuessRange(32, 32, 32),
     "unequal ends": GuessRange(16, 80, 16, whole_tail=True),
-    "block of 144": GuessRange(48, 48, 48, whole_tail=True),
+    "alignment 48": GuessRange(48, 48, 48, whole_tail=True),
 }
 
 
@@ -49,7 +49,7 @@ def test_a_text_at_once_decides_as_step_by_step(kind: str, threshold: float, bud
 @pytest.mark.parametrize("tokens", [50, 300, 1111])
 def test_guesses_of_all_positions(name: str, tokens: int, monkeypatch) -> None:
     """By windows and by flex_attention's tiles (not compiled here), against a dense softmax over the keys."""
-    monkeypatch.setattr(text_attention, "BLOCKS_AT_ONCE", 3)
+    monkeypatch.setattr(text_attention, "BLOCK", 144)
     guess_range, generator = PREDICTORS[name], torch.Generator().manual_seed(4)
     query = torch.randn(2, 4, tokens, 8, generator=generator)
     key, value = (torch.randn(2, 2, tokens, 8, generator=generator) for _ in range(2))
