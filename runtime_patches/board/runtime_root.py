@@ -90,7 +90,7 @@ def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | by
                         f"{key} is replaced by {owner[key]} and by {source}, with different contents"
                     )
                 merged[key], owner[key] = leaf, owner.get(key, source)
-    _check_nesting(merged, owner)
+    _check_nesting(owner)
     return merged
 
 
@@ -127,14 +127,7 @@ def build_runtime_root(
             f"the patches were made for ttnn {', '.join(SUPPORTED_VERSIONS)}; {source} is ttnn {version}. "
             f"Install a supported one: pip install ttnn=={SUPPORTED_VERSIONS[0]}"
         )
-    files: dict[str, Path | bytes] = {}
-    for path, content in overlays.items():
-        key = _checked_path(path)
-        for name, leaf in _leaves(key, content):
-            if name in files:
-                raise RuntimeRootError(f"{name} is named by more than one overlay")
-            files[name] = leaf
-    _check_nesting(files, {})
+    files = merge_overlays(overlays=overlays)
     _check_against_package(files, source)
     digests = overlay_digests(files)
 
@@ -211,12 +204,13 @@ def _digests(path: str, content: Path | bytes) -> dict[str, str]:
     return found
 
 
-def _check_nesting(files: Mapping[str, object], owner: Mapping[str, str]) -> None:
-    for path in files:
+def _check_nesting(owner: Mapping[str, str]) -> None:
+    """Raise RuntimeRootError for a file below another. owner: the source of each."""
+    for path in owner:
         for parent in PurePosixPath(path).parents:
-            if (folder := str(parent)) in files:
-                by = f" ({owner[folder]} and {owner[path]})" if owner else ""
-                raise RuntimeRootError(f"the overlay {folder} is a file and {path} is below it{by}")
+            if (folder := str(parent)) in owner:
+                by = f"({owner[folder]} and {owner[path]})"
+                raise RuntimeRootError(f"the overlay {folder} is a file and {path} is below it {by}")
 
 
 def _check_against_package(files: Mapping[str, object], source: Path) -> None:

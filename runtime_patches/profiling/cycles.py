@@ -80,23 +80,19 @@ def cycle_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
     return {HEADER: original + include, ADDED_HEADER: (_HERE / "cycles.hpp").read_bytes()}
 
 
-def measure(
-    device, run: Callable[[], object], grid: tuple[int, int] | None = None
-) -> dict[tuple[int, int], CoreCycles]:
+def measure(device, run: Callable[[], object]) -> dict[tuple[int, int], CoreCycles]:
     """Run `run`, wait for the device, and return the cycles of the programs it launched.
 
-    device: an open device of a process started as the module says. grid: (columns, rows) of the cores to read, default
-    all compute cores. Returns {(x, y): CoreCycles} of the cores that ran a kernel. Errors: RuntimeRootError when the
-    runtime root of this process does not count cycles.
+    device: an open device of a process started as the module says. Returns {(x, y): CoreCycles} of the cores that ran a
+    kernel. Errors: RuntimeRootError when the runtime root of this process does not count cycles; ValueError for a mesh
+    of several chips.
     """
     if device.get_num_devices() != 1:
         raise ValueError(f"measure is for one chip, and these are {device.get_num_devices()}: measure_chips")
-    return measure_chips([device], run, grid)[0]
+    return measure_chips([device], run)[0]
 
 
-def measure_chips(
-    devices: Sequence, run: Callable[[], object], grid: tuple[int, int] | None = None
-) -> list[dict[tuple[int, int], CoreCycles]]:
+def measure_chips(devices: Sequence, run: Callable[[], object]) -> list[dict[tuple[int, int], CoreCycles]]:
     """Do as `measure` for the chips of several devices; return each mesh's chips in its own order, one mesh after the
     other.
 
@@ -106,14 +102,7 @@ def measure_chips(
     import ttnn
 
     _check_root()
-    sizes = []
-    for device in devices:
-        size = device.compute_with_storage_grid_size()
-        columns, rows = grid or (size.x, size.y)
-        if not (1 <= columns <= size.x and 1 <= rows <= size.y):
-            raise ValueError(f"the grid {columns}x{rows} is not within the device's {size.x}x{size.y}")
-        sizes.append((columns, rows))
-    collectors = [_Collector(device, *size) for device, size in zip(devices, sizes, strict=True)]
+    collectors = [_Collector(device) for device in devices]
     for collector in collectors:
         collector.collect()  # clears what ran before
     for device in devices:
@@ -121,10 +110,7 @@ def measure_chips(
     run()
     for device in devices:
         ttnn.synchronize_device(device)
-    found = []
-    for collector, (columns, _) in zip(collectors, sizes, strict=True):
-        found += [_decode(pages, columns) for pages in collector.collect()]
-    return found
+    return [_decode(pages, collector.columns) for collector in collectors for pages in collector.collect()]
 
 
 def _check_root() -> None:
@@ -143,9 +129,12 @@ def _check_root() -> None:
 class _Collector:
     """The program that copies the words of every core into a tensor, a page per core, and clears them."""
 
-    def __init__(self, device, columns: int, rows: int):
+    def __init__(self, device):
         import ttnn
 
+        size = device.compute_with_storage_grid_size()
+        self.columns = columns = size.x
+        rows = size.y
         self._tensor = ttnn.empty(
             [columns * rows, _PAGE_BYTES // 4],
             ttnn.uint32,

@@ -84,12 +84,6 @@ def idle(device) -> dict:
     return measure(device, lambda: None)
 
 
-def too_large(device):
-    from runtime_patches.profiling.cycles import measure
-
-    return measure(device, lambda: None, grid=(9, 1))
-
-
 @pytest.fixture
 def counting(sim_device):
     """A simulated chip (or the board) whose kernels count their cycles."""
@@ -128,12 +122,6 @@ def test_runs_add_up_and_collecting_clears(counting):
     assert (once[0, 0].brisc.runs, twice[0, 0].brisc.runs) == (1, 2)
     assert 1.8 < twice[0, 0].brisc.cycles / once[0, 0].brisc.cycles < 2.2
     assert device.run(idle) == {}, "no kernel ran since the last collection"
-
-
-@pytest.mark.sim
-def test_a_grid_beyond_the_device_is_refused(counting):
-    with pytest.raises(ValueError, match="9x1"):
-        counting().run(too_large)
 
 
 @pytest.mark.sim
