@@ -128,9 +128,10 @@ class DemoOptions:
         "smaller model of the same vocabulary: a folder, a .gguf file or a hub id (default: self when another option "
         "of this group is given, else none)", nargs="?", const="self")
     draft_length: int | None = _option(None, _DRAFTS, "N",
-        "draft N tokens ahead (4)", type=int)
+        "draft N tokens ahead (4; --tree auto 5)", type=int)
     tree: str | None = _option(None, _DRAFTS, "DEPTHxWIDTH",
-        "draft a tree, such as 4x2: the likeliest 1 + DEPTH * WIDTH nodes, up to WIDTH after each (default: a chain)")
+        "draft a tree, such as 4x2: the likeliest 1 + DEPTH * WIDTH nodes, up to WIDTH after each; auto, on the CPU: "
+        "one of 32 nodes that grows where the draft is confident (default: a chain)")
     fuzzy: int | None = _option(None, _DRAFTS, "N",
         "draft with N layers in parallel, and calibrate the draft's cache after each step", type=int)
     json: bool = _option(False, _OUTPUT, None, "print one JSON object on standard output when done")
@@ -181,6 +182,8 @@ class DemoOptions:
             raise UserError(f"{asked[0]} needs a drafter, got --draft none")
         if self.drafter == "ngram" and self.fuzzy is not None:
             raise UserError("--fuzzy runs layers of a draft model in parallel; --draft ngram has no model")
+        if self.drafter == "ngram" and self.tree == AUTO:
+            raise UserError("--tree auto grows by a draft model's confidence; --draft ngram has none")
         if self.fuzzy is not None and self.fuzzy < 1:
             raise UserError(f"--fuzzy takes a number of layers, 1 (sequential) or more, got {self.fuzzy}")
 

@@ -204,18 +204,24 @@ class TorchDraft:
         return TorchScores(list(tokens), logits)
 
     def level(
-        self, forest: TokenTree, tokens: Mapping[int, Sequence[int]], positions: Mapping[int, int], span: slice
+        self,
+        forests: Mapping[int, TokenTree],
+        tokens: Mapping[int, Sequence[int]],
+        positions: Mapping[int, int],
+        span: slice,
     ) -> TorchScores:
+        batch = TokenTreeBatch.stack(list(forests.values()))
+        parts = {name: getattr(batch, name)[:, : span.stop] for name in ("parents", "enter", "leave", "depth")}
         logits = self.model.forward(
-            torch.tensor(list(tokens.values())),
+            torch.tensor([list(given[span]) for given in tokens.values()]),
             self._view,
             policy=self.policy,
-            tree=forest,
+            tree=TokenTreeBatch(**parts, counts=batch.counts),
             layer_groups=self.layer_groups,
             commit=False,
             logits="all",
         )
-        return TorchScores(list(tokens), logits[:, span])
+        return TorchScores(list(tokens), logits)
 
     def end(self) -> None:
         """Nothing to release."""

@@ -27,12 +27,13 @@ SELF_WINDOW = 256
 class DraftShape:
     """How far and how wide to draft.
 
-    length: tokens ahead (depth of a tree). width: candidates per node (1: a chain). budget: rows of one verification
-    pass, the root included. Raises ValueError.
+    length: tokens ahead (depth of a tree). width: candidates per node (1: a chain). grown: tree grown by confidence
+    instead of a fixed one. budget: rows of one verification pass, the root included. Raises ValueError.
     """
 
     length: int = 4
     width: int = 1
+    grown: bool = False
     budget: int = DEFAULT_TREE_BUDGET
 
     def __post_init__(self) -> None:
@@ -48,17 +49,19 @@ class DraftShape:
 
     @classmethod
     def parse(cls, tree: str | None, length: int | None = None) -> DraftShape:
-        """Return the shape that the demo's options ask for: tree None (a chain) or "DEPTHxWIDTH": 1 + DEPTH * WIDTH
-        nodes, at most 32, on every backend; it sets the length as well. Raises ValueError for other texts, or a depth
-        that contradicts `length`."""
+        """Return the shape that the demo's options ask for: tree None (a chain), "auto" (grown, 4 candidates per node)
+        or "DEPTHxWIDTH": 1 + DEPTH * WIDTH nodes, at most 32, on every backend; it sets the length as well.
+        Raises ValueError for other texts, or a depth that contradicts `length`."""
         if tree is None:
             return cls(4 if length is None else length)
+        if tree == "auto":
+            return cls(5 if length is None else length, 4, True)
         match = re.fullmatch(r"(\d+)x(\d+)", tree)
         if not match or 0 in (depth := int(match[1]), width := int(match[2])):
-            raise ValueError(f"tree must be DEPTHxWIDTH with both at least 1 (such as 4x2), got {tree!r}")
+            raise ValueError(f"tree must be DEPTHxWIDTH with both at least 1 (such as 4x2) or 'auto', got {tree!r}")
         if length is not None and length != depth:
             raise ValueError(f"tree {tree} has depth {depth}, but the draft length is given as {length}")
-        return cls(depth, width, min(DEFAULT_TREE_BUDGET, 1 + depth * width))
+        return cls(depth, width, False, min(DEFAULT_TREE_BUDGET, 1 + depth * width))
 
     @property
     def most_nodes(self) -> int:

@@ -21,7 +21,7 @@ from ..config import LlamaConfig
 from ..generation.sampling import Draws, inverse_cdf, warp_logits
 from .draft_settings import DraftShape, check_vocabularies
 from .loop import Drafter, Drafts, Engine
-from .tree import TokenTree, fixed_shape, merge_sequences
+from .tree import ConfidenceTree, TokenTree, fixed_shape, merge_sequences
 
 
 class NGramDrafter(Drafter):
@@ -35,6 +35,10 @@ class NGramDrafter(Drafter):
 
     def __init__(self, smallest: int = 2, largest: int = 4) -> None:
         self.sizes = range(largest, smallest - 1, -1)
+
+    def check(self, shape: DraftShape, engine: Engine) -> None:
+        if shape.grown:
+            raise ValueError("an n-gram draft has no confidence to grow a tree by: use a chain or DEPTHxWIDTH")
 
     def draft(
         self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int], shape: DraftShape, draws: Draws
@@ -114,15 +118,19 @@ class DraftModel(Protocol):
         """Run a draft step of one token per user, layer-parallel if the model is; return what follows it."""
 
     def level(
-        self, forest: TokenTree, tokens: Mapping[int, Sequence[int]], positions: Mapping[int, int], span: slice
+        self,
+        forests: Mapping[int, TokenTree],
+        tokens: Mapping[int, Sequence[int]],
+        positions: Mapping[int, int],
+        span: slice,
     ) -> Scores:
-        """Pass a forest whose roots are the children of each user's root; return what follows one level's nodes.
+        """Pass a level of trees whose roots' children are a forest's roots; return what follows its nodes.
 
         Args:
-            forest: a tree's inner nodes without the root.
-            tokens: of its nodes, by user; those of later levels mean nothing yet, and are seen by none that counts.
-            positions: where each user's first node goes.
-            span: the level's nodes.
+            forests: the trees' inner nodes without the root, those of later levels perhaps with them.
+            tokens: of the forests' nodes; those after the level mean nothing yet.
+            positions: where each forest's first node goes.
+            span: the level's nodes; those before them have been passed at the same positions.
         """
 
     def end(self) -> None:
@@ -130,9 +138,9 @@ class DraftModel(Protocol):
 
 
 class ModelDrafter(Drafter):
-    """Draft with a model: chains, or trees of the `width` likeliest tokens after each node. Chains are drawn if texts
-    are and the model's logits are at hand; otherwise, and in trees, tokens are picked, and drafts are point masses to
-    an exact verifier."""
+    """Draft with a model: chains, trees of the `width` likeliest tokens after each node, or trees that grow where the
+    model is most confident. Chains are drawn if texts are and the model's logits are at hand; otherwise, and in trees,
+    tokens are picked, and drafts are point masses to an exact verifier."""
 
     name = "model"
 
@@ -178,6 +186,8 @@ class ModelDrafter(Drafter):
         # The draft's own cache may be nearer its end than the target's.
         shape = shape.within(shape.length, max(2, self.model.capacity - max(ends.values()) + 1))
         roots = {user: text[-1] for user, text in texts.items()}
+        if shape.grown:
+            return self._grown(roots, ends, scores, shape, draws)
         if shape.width == 1:
             return self._chain(roots, ends, scores, shape, draws)
         return self._fixed(roots, ends, scores, shape, draws)
@@ -229,8 +239,42 @@ class ModelDrafter(Drafter):
             if nodes and form.forest is not None:
                 inner = {user: [given[node] for node in form.inner] for user, given in tokens.items()}
                 span = slice(slots[nodes[0]], slots[nodes[-1]] + 1)
-                scores = self.model.level(form.forest, inner, ends, span)
+                scores = self.model.level(dict.fromkeys(roots, form.forest), inner, ends, span)
         return Drafts(dict.fromkeys(roots, form.tree), tokens, logits)
+
+    def _grown(
+        self, roots: Mapping[int, int], ends: Mapping[int, int], scores: Scores, shape: DraftShape, draws: Draws
+    ) -> Drafts:
+        users, batch = list(roots), len(roots)
+        growing = ConfidenceTree(torch.tensor(list(roots.values())), shape.length, shape.width, shape.budget)
+        passed = torch.zeros(batch, 1, dtype=torch.int64)  # nodes the model has seen, root first
+        by_node: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for depth in range(shape.length):
+            logits = scores.logits
+            if logits is None:
+                raise ValueError("a model without logits has no confidence to grow a tree by")
+            by_node.append((growing.frontier, logits))
+            growing.expand(torch.log_softmax(logits.float(), dim=-1))
+            seen = passed.shape[1] - 1
+            # The last level is a leaf level, and the draft's cache may be nearer its end than the tree's depth.
+            full = seen + growing.frontier.shape[1] + max(ends.values()) > self.model.capacity
+            if depth + 1 == shape.length or full:
+                break
+            passed = torch.cat([passed, growing.frontier], dim=1)
+            # Parents as columns of `passed`, the root being -1: its entry is committed.
+            above = growing.parents.gather(1, passed[:, 1:])
+            columns = (above.unsqueeze(-1) == passed.unsqueeze(1)).int().argmax(-1) - 1
+            forests = {user: TokenTree.from_parents(row) for user, row in zip(users, columns.tolist())}
+            tokens = dict(zip(users, growing.tokens.gather(1, passed[:, 1:]).tolist()))
+            scores = self.model.level(forests, tokens, ends, slice(seen, passed.shape[1] - 1))
+        trees, ids, kept = growing.finish()
+        drafts = Drafts(dict(zip(users, trees)), dict(zip(users, ids.tolist())))
+        if not draws.sampling.greedy:
+            nodes, values = (torch.cat(parts, dim=1) for parts in zip(*by_node))
+            # Leaves match nothing and get row 0, which no verifier reads.
+            rows = (kept.unsqueeze(-1) == nodes.unsqueeze(1)).int().argmax(-1)
+            drafts.logits = values[torch.arange(batch).unsqueeze(1), rows]
+        return drafts
 
 
 class SelfDrafter(ModelDrafter):

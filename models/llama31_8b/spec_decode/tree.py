@@ -256,12 +256,62 @@ def fixed_shape(depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET) -
     return TreeShape(tree, rank, levels)
 
 
+class ConfidenceTree:
+    """Trees grown level by level where the draft is most confident, for a batch of users (EAGLE-2).
+
+    Every level expands the `branching` most probable nodes of the level before it into their `branching` most
+    probable children; probability is the product along the path. At the end the `budget` most probable nodes
+    of all levels are kept, and a node's ancestors always are with it. The choice depends on the draft's
+    distributions only, never on drawn tokens, so the children are deterministic candidates to the verifier
+    (point masses).
+    """
+
+    def __init__(self, root_tokens: torch.Tensor, depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET):
+        batch = root_tokens.shape[0]
+        self.depth, self.branching, self.budget = depth, branching, budget
+        self.tokens = root_tokens.reshape(batch, 1).clone()
+        self.parents = torch.full((batch, 1), -1)
+        self.scores = torch.zeros(batch, 1, dtype=torch.float64)
+        #: [batch, F] nodes whose children come next.
+        self.frontier = torch.zeros(batch, 1, dtype=torch.int64)
+
+    def expand(self, log_probabilities: torch.Tensor) -> None:
+        """Add the children of the frontier and move it on to the best of them.
+
+        Shape: log_probabilities [batch, F, vocab], the draft's distribution after each frontier node.
+        """
+        batch, width, vocab = log_probabilities.shape
+        children = min(self.branching, vocab)
+        best, tokens = log_probabilities.double().topk(children, dim=-1)
+        scores = (self.scores.gather(1, self.frontier).unsqueeze(-1) + best).reshape(batch, -1)
+        first = self.tokens.shape[1]
+        self.tokens = torch.cat([self.tokens, tokens.reshape(batch, -1)], dim=1)
+        self.parents = torch.cat([self.parents, self.frontier.repeat_interleave(children, dim=1)], dim=1)
+        self.scores = torch.cat([self.scores, scores], dim=1)
+        order = torch.sort(scores, dim=1, descending=True, stable=True).indices[:, : self.branching]
+        self.frontier = first + torch.sort(order, dim=1).values
+
+    def finish(self) -> tuple[list[TokenTree], torch.Tensor, torch.Tensor]:
+        """Return the kept trees: (trees, tokens [batch, N], kept [batch, N] node numbers during growth, increasing)."""
+        batch, total = self.tokens.shape
+        keep = min(self.budget, total)
+        # Stable: on equal scores the earlier node wins, and an ancestor is earlier and never less probable.
+        kept = torch.sort(self.scores, dim=1, descending=True, stable=True).indices[:, :keep].sort(dim=1).values
+        renumber = torch.full((batch, total), -1).scatter(1, kept, torch.arange(keep).expand(batch, -1))
+        old_parents = self.parents.gather(1, kept)
+        parents = torch.where(old_parents < 0, old_parents, renumber.gather(1, old_parents.clamp(min=0)))
+        trees = [TokenTree.from_parents(row) for row in parents.tolist()]
+        return trees, self.tokens.gather(1, kept), kept
+
+
 MOST_ROWS = 32  # of a draft model's pass on chips: one tile
 
 
 def check_draft_passes(shape: DraftShape, users: int) -> int:
     """Return the nodes per user of a draft model's exact pass: the tokens that a round decides, or a tree's nodes with
-    children. Raises ValueError for more than 32 rows."""
+    children. Raises ValueError for grown trees and for more than 32 rows."""
+    if shape.grown:
+        raise ValueError("a draft model on chips drafts trees of a fixed shape, none grown by confidence")
     nodes = shape.length + 1
     if shape.width > 1:
         # Towards the end of a text drafts are shorter, within as many nodes.

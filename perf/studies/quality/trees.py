@@ -39,7 +39,7 @@ VALUES = (
     *("steps", "hit_rate", "tokens_per_step", "exact_tokens_per_step", "divergence", "loss", "agreement"),
     *("pass_rate_by_depth", "hit_rate_by_layer", "seconds"),
 )
-SHAPES = {4: DraftShape(3, 1, 4), 16: DraftShape(6, 4, 16), 64: DraftShape(10, 4, 64)}
+SHAPES = {4: DraftShape(3, 1, False, 4), 16: DraftShape(6, 4, True, 16), 64: DraftShape(10, 4, True, 64)}
 WINDOW = 32
 STEPS = 8  # of a window, every SPACING tokens up to its end
 SPACING = 24

@@ -144,6 +144,7 @@ def test_what_chips_do_not_do_is_refused(capsys, boards, device, arguments, word
     [
         ({"draft": "self", "tree": "2x2"}, "--tree: on chips"),
         ({"draft": "self", "fuzzy": 2}, "--fuzzy: on chips"),
+        ({"draft": "a", "tree": "auto"}, "none grown by confidence"),
         ({"draft": "a", "tree": "2x2", "fuzzy": 2}, "--fuzzy 2 with --tree 2x2 would change nothing"),
         ({"draft": "a", "draft_length": 1, "fuzzy": 2}, "--draft-length 1 would change nothing"),
         ({"draft": "a", "fuzzy": 15}, "--fuzzy 15: .* from 1 to 14 for a model of 16 layers"),

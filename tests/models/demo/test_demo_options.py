@@ -43,6 +43,7 @@ REFUSED = [
     ("--fuzzy 0", "--fuzzy", "got 0"),
     ("--draft none --tree 4x2", "--tree", "--draft none"),
     ("--draft ngram --fuzzy 2", "--fuzzy", "--draft ngram"),
+    ("--draft ngram --tree auto", "--tree auto", "--draft ngram"),
     ("--stop \udcff", "--stop", "0xff"),
     ("--stop=", "--stop", "one character"),
     ("--prompt-file x", "--prompt-file", "--prompt"),

@@ -221,6 +221,7 @@ DRAFTS = {
     "self": ["--draft", "self"],
     "self by default": ["--draft", "--draft-length", "3"],
     "self implied": ["--tree", "3x2"],
+    "grown": ["--tree", "auto"],
     "ngram": ["--draft", "ngram"],
     "ngram tree": ["--draft", "ngram", "--tree", "4x2"],
 }

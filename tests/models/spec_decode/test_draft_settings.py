@@ -50,13 +50,15 @@ def test_strategies_cover_every_layer_once(layers, size):
         ("5x3", 5, DraftShape(5, 3, budget=16)),
         ("4x1", None, DraftShape(4, 1, budget=5)),
         ("4x9", None, DraftShape(4, 9, budget=32)),
+        ("auto", None, DraftShape(5, 4, True)),
+        ("auto", 6, DraftShape(6, 4, True)),
     ],
 )
 def test_tree_options(text, length, expected):
     assert DraftShape.parse(text, length) == expected
 
 
-@pytest.mark.parametrize("text", ["4", "4x", "x4", "0x2", "2x0", "4x2x2", "-1x2", "auto", "4 x 2"])
+@pytest.mark.parametrize("text", ["4", "4x", "x4", "0x2", "2x0", "4x2x2", "-1x2", "Auto", "4 x 2"])
 def test_bad_tree_options_are_refused(text):
     with pytest.raises(ValueError, match=text.replace("-", ".")):
         DraftShape.parse(text)

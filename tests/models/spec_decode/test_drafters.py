@@ -16,7 +16,11 @@ from models.llama31_8b.spec_decode.draft_settings import DraftShape
 from models.llama31_8b.spec_decode.drafters import NGramDrafter, continuations
 from tests.models.spec_decode import speculation_models as small
 
-SHAPES = {"chain": DraftShape(4), "tree": DraftShape(3, 2, budget=12)}
+SHAPES = {
+    "chain": DraftShape(4),
+    "tree": DraftShape(3, 2, budget=12),
+    "grown": DraftShape(3, 2, grown=True, budget=8),
+}
 PROMPTS = [small.prompts(1, n, seed=n)[0] for n in (20, 33, 27)]
 GREEDY = SamplingParams()
 

@@ -43,19 +43,22 @@ def made(kind: str):
     return make[kind]()
 
 
-CHAIN, TREE = DraftShape(4), DraftShape(3, 3, budget=16)
+CHAIN, TREE, GROWN = DraftShape(4), DraftShape(3, 3, budget=16), DraftShape(3, 3, grown=True, budget=12)
 #: By name what drafts for a model of this kind, and in which shape.
 DRAFTS = {
     "chain": lambda kind: (model_drafter(model("draft")), CHAIN),
     "chain-fuzzy2": lambda kind: (model_drafter(model("draft"), fuzzy=2), CHAIN),
     "tree": lambda kind: (model_drafter(model("draft")), TREE),
     "tree-fuzzy3": lambda kind: (model_drafter(model("draft"), fuzzy=3), TREE),
+    "grown": lambda kind: (model_drafter(model("draft")), GROWN),
+    "grown-fuzzy4": lambda kind: (model_drafter(model("draft"), fuzzy=4), GROWN),
     "self-chain": lambda kind: (self_drafter(model(kind), 32), CHAIN),
     "self-tree-fuzzy2": lambda kind: (self_drafter(model(kind), 32, fuzzy=2), TREE),
+    "self-grown": lambda kind: (self_drafter(model(kind), 32), GROWN),
     "ngram-chain": lambda kind: (NGramDrafter(smallest=1), DraftShape(6)),
     "ngram-tree": lambda kind: (NGramDrafter(smallest=1), DraftShape(4, 3)),
 }
-FEW = ("tree", "self-chain", "ngram-tree")
+FEW = ("tree", "grown", "self-chain", "ngram-tree")
 
 
 def run(drafts, prompts=PROMPTS, kind="ordinary", **options):
@@ -84,7 +87,7 @@ def plain_of_many(kind: str) -> list[list[int]]:
     [
         *(("ordinary", name) for name in DRAFTS),
         # Twins of tokens, 1e-4 apart: one wrong token in 144 would show.
-        *(("close", name) for name in ("chain-fuzzy2", "self-tree-fuzzy2")),
+        *(("close", name) for name in ("chain-fuzzy2", "self-grown")),
     ],
 )
 def test_greedy_output_is_the_plain_output(kind, name):
@@ -160,7 +163,7 @@ def test_texts_end_where_the_context_does_with_drafts_as_without(name, lengths):
     assert result.finish_reason == ["length" if length == 9 else "context" for length in lengths]
 
 
-@pytest.mark.parametrize("shape", [CHAIN, DraftShape(3, 2)])
+@pytest.mark.parametrize("shape", [CHAIN, DraftShape(3, 2), GROWN])
 @pytest.mark.parametrize("sampling", [SamplingParams(), SamplingParams(0.8, seed=4)])
 def test_texts_beyond_a_draft_models_context_go_on_without_drafts(shape, sampling, logged):
     """A long prompt ends soon, and its neighbour is then drafted for; another text grows beyond the draft's context."""
@@ -244,13 +247,13 @@ def test_what_an_interrupted_round_leaves_can_be_continued():
 
 
 def test_the_lossy_mode_runs_and_says_so(logged):
-    for shape in (DraftShape(4), DraftShape(3, 2)):
+    for shape in (DraftShape(4), DraftShape(3, 2), DraftShape(3, 2, grown=True)):
         drafts = model_drafter(model("near draft")), shape
         result = run(drafts, sampling=SamplingParams(1.0, seed=1), lossy=SigmoidApproximation())
         assert [len(ids) for ids in result.token_ids] == [24] * 3
         # Nearly everything is accepted: that is what makes it lossy.
         assert result.speculation.mean_acceptance_length > 1 + 0.95 * shape.length * 0.9
-    assert sum("LOSSY" in line for line in logged) == 2
+    assert sum("LOSSY" in line for line in logged) == 3
 
 
 @pytest.mark.parametrize(
@@ -262,6 +265,7 @@ def test_the_lossy_mode_runs_and_says_so(logged):
             {"lossy": SigmoidApproximation(), "sampling": SamplingParams(1.0)},
             "by the ngram drafter has none",
         ),
+        (lambda: (NGramDrafter(), GROWN), {}, "no confidence"),
         (
             lambda: (model_drafter(small.resembling(0.1, vocab_size=80)), CHAIN),
             {},

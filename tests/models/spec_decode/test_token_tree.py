@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """Token trees: the interval mask against the dense ancestor mask, merging, padding, bad parent arrays,
-and fixed shapes."""
+fixed shapes, and trees grown by confidence."""
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.llama31_8b.spec_decode.tree import (
+    ConfidenceTree,
     TokenTree,
     TokenTreeBatch,
     fixed_shape,
@@ -121,3 +122,35 @@ def test_fixed_shape_prefers_first_candidates():
     # Kept to full depth: the spine (3 nodes); then the cheapest others: (1) of cost 2, one of (0,1)/(1,0) of
     # cost 3.
     assert shape.tree.parents.tolist() == [-1, 0, 0, 1, 1, 3] and shape.rank.tolist() == [0, 0, 1, 0, 1, 0]
+
+
+def grow(table: torch.Tensor, root: int, depth: int, branching: int, budget: int):
+    """A draft whose next-token log-probabilities depend on the last token only: table [vocab, vocab]."""
+    tree = ConfidenceTree(torch.tensor([root]), depth, branching, budget)
+    for _ in range(depth):
+        tree.expand(table[tree.tokens.gather(1, tree.frontier)])
+    trees, tokens, kept = tree.finish()
+    return TokenTreeBatch.stack(trees), tokens, kept
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_grown_tree_holds_the_most_probable_paths(seed):
+    vocab, depth, branching, budget = 5, 3, 5, 12
+    table = torch.log_softmax(3 * torch.randn(vocab, vocab, generator=torch.Generator().manual_seed(seed)), -1)
+    trees, tokens, _ = grow(table, 0, depth, branching, budget)
+    parents = trees.parents[0].tolist()
+    paths = {tuple(tokens[0, n] for n in path_to(parents, node)[1:]): node for node in range(trees.width)}
+    assert len(paths) == budget
+
+    def score(path):
+        return sum(float(table[a, b]) for a, b in zip((0, *path), path))
+
+    # With branching = vocab the first level is complete and each level expands its 5 best, so every path
+    # whose ancestors are all among the 5 best of their level is a candidate: brute force over exactly those.
+    candidates, frontier = [], [()]
+    for _ in range(depth):
+        level = [(*path, t) for path in frontier for t in range(vocab)]
+        candidates += level
+        frontier = sorted(level, key=score, reverse=True)[:branching]
+    best = sorted(candidates, key=score, reverse=True)[: budget - 1]
+    assert {tuple(int(t) for t in p) for p in paths} == {(), *best}

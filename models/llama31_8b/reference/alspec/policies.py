@@ -110,10 +110,13 @@ class ALSpecAttention(AttentionPolicy):
             self.by_budget.reset()
 
     def begin_step(self, step: DecodeStep, layers: int) -> None:
-        """Raises ValueError for a tree of more than QUERY_BLOCK nodes: it is decided as a whole."""
-        if step.tree is not None and step.tokens > QUERY_BLOCK:
+        """Raises ValueError for a tree that is written in several steps or has more than QUERY_BLOCK nodes: it is
+        decided as a whole."""
+        whole = step.tokens <= QUERY_BLOCK and not step.earlier
+        if step.tree is not None and not whole:
             raise ValueError(
-                f"attention-level speculation decides a tree of at most {QUERY_BLOCK} nodes, got {step.tokens}"
+                f"attention-level speculation decides a tree of at most {QUERY_BLOCK} nodes in one step, got "
+                f"{step.tokens} tokens after {step.earlier} earlier nodes"
             )
         if self.by_budget is not None:
             self.by_budget.begin_step(step)

@@ -197,7 +197,7 @@ def decode_attention(
     capacity, d], the step's own entries written. Returns [b, T, h * d], float32.
     """
     kv_heads, head_dim = keys.shape[1], keys.shape[3]
-    if step.tokens == 1:
+    if step.tokens == 1 and not step.earlier:
         outs = []
         for group in step.groups:
             users, n = group.end - group.start, group.length + 1

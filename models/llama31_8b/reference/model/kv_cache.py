@@ -116,19 +116,25 @@ class KVCache:
         other._written = [self._written[row] for row in self.rows]
         return other
 
-    def reserve(self, tokens: int) -> None:
+    def reserve(self, tokens: int, earlier: int = 0) -> None:
         """Check that `tokens` more entries fit for each user, and note them as written.
 
-        Raises ContextLengthError naming the user, the lengths and the capacity.
+        earlier: uncommitted entries that they follow. Raises ContextLengthError naming the user, the lengths and the
+        capacity, and ValueError when fewer than `earlier` entries were written.
         """
         lengths = self.lengths.tolist()
         for row, length in zip(self.rows, lengths):
-            if length + tokens > self.capacity:
+            if length + earlier + tokens > self.capacity:
                 raise ContextLengthError(
-                    f"user {row}: {length} cached + {tokens} new tokens exceed the cache capacity of {self.capacity}"
+                    f"user {row}: {length} cached + {earlier + tokens} new tokens exceed the cache capacity "
+                    f"of {self.capacity}"
+                )
+            if earlier and self._written[row] < length + earlier:
+                raise ValueError(
+                    f"user {row}: {earlier} uncommitted entries expected, {self._written[row] - length} were written"
                 )
         for row, length in zip(self.rows, lengths):
-            self._written[row] = length + tokens
+            self._written[row] = length + earlier + tokens
 
     def _check_user(self, user: int) -> int:
         if not 0 <= user < self.batch:

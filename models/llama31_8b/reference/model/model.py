@@ -191,7 +191,8 @@ class ReferenceLlama(nn.Module):
 
         tokens: int64 [batch, T]. Positions are length + t, or length + depth in a tree.
         policy: the attention policy of a decode step; None, as in prefill, is exact attention in one softmax.
-        tree: intervals by which new tokens see each other; all see the committed tokens.
+        tree: intervals by which new tokens see each other; all see the committed tokens. With more nodes than tokens,
+        the tokens are its last nodes, written after the entries of the earlier ones, which are uncommitted.
         layer_groups: consecutive layers whose attentions all read the hidden state that enters the group, MLPs staying
         sequential (EasySpec, algorithm 2); must cover all layers once, in order.
         commit: False leaves cache.lengths, for KVCache.keep or commit to advance.
@@ -208,9 +209,10 @@ class ReferenceLlama(nn.Module):
         groups = [[layer] for layer in range(layers)] if layer_groups is None else check_groups(layers, layer_groups)
         self._check_ids(tokens)
         batch, count = tokens.shape
+        earlier = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
         guess_range = GuessRange(1, 1, 1) if policy is None else policy.guess_range
         step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, guess_range)
-        cache.reserve(count)
+        cache.reserve(count, earlier)
         cos, sin = rotary_rows(self._frequencies, step.positions, self.dtype)
         if policy is not None:
             policy.begin_step(step, layers)
@@ -254,7 +256,8 @@ class ReferenceLlama(nn.Module):
         for group in step.groups:
             users = slice(group.start, group.end)
             rows = slice(group.storage, group.storage + group.end - group.start)
-            slots = slice(group.length, group.length + count)
+            start = group.length + step.earlier
+            slots = slice(start, start + count)
             keys[rows, :, slots] = rotated[users, :, heads:].transpose(1, 2)
             values[rows, :, slots] = qkv[users, :, heads + kv_heads :].transpose(1, 2)
         query = rotated[:, :, :heads]

@@ -115,6 +115,7 @@ class DecodeStep:
 
     cached: int64 [batch, T], tokens that each query attends to along its own path, itself included: its logical
     position + 1. eligible: bool [batch, T], those that do not bypass speculation; a tree's nodes all as its root.
+    earlier: nodes of the tree that earlier steps wrote.
     """
 
     def __init__(
@@ -129,8 +130,11 @@ class DecodeStep:
         self.lengths, self.users, self.tokens = list(lengths), list(users), tokens
         self.guess_range = guess_range
         self.tree = None if tree is None else _tree_tensors(tree, len(users), tokens)
+        self.earlier = 0 if self.tree is None else self.tree[0].shape[1] - tokens
         start = torch.tensor(self.lengths)[:, None]
-        self.positions = start + (torch.arange(tokens)[None, :] if self.tree is None else self.tree[2])
+        self.positions = start + (
+            torch.arange(tokens)[None, :] if self.tree is None else self.tree[2][:, self.earlier :]
+        )
         self.cached = self.positions + 1
         deciding = self.cached if self.tree is None else (start + 1).expand(-1, tokens)
         self.eligible = deciding >= guess_range.bypass_below
@@ -153,11 +157,11 @@ class DecodeStep:
         if self.tree is None:
             raise ValueError("a step without a tree has no nodes")
         enter, leave, _ = (values[row] for values in self.tree)
-        return (enter >= enter[0]) & (leave <= leave[0])
+        return ((enter >= enter[0]) & (leave <= leave[0]))[self.earlier :]
 
     def slots(self, row: int, block: slice) -> int:
         """Return how many cache slots the block's queries can see: in a chain none after it, in a tree all."""
-        return self.lengths[row] + (block.stop if self.tree is None else self.tokens)
+        return self.lengths[row] + (block.stop if self.tree is None else self.earlier + self.tokens)
 
     def visible(self, row: int, block: slice) -> torch.Tensor:
         """Return bool [t, n]: which cache slots each query of the block sees."""
@@ -180,7 +184,8 @@ class DecodeStep:
             torch.le(torch.arange(slots - length)[None, :], queries, out=visible[:, length:])
         else:
             enter, leave, _ = (values[row] for values in self.tree)
-            visible[:, length:] = interval_mask(enter, leave, block.start, block.stop)
+            own = slice(self.earlier + block.start, self.earlier + block.stop)
+            visible[:, length:] = interval_mask(enter, leave, own.start, own.stop)
         return visible
 
     def _ends(self, row: int, block: slice) -> torch.Tensor:
@@ -201,7 +206,16 @@ class DecodeStep:
 
 
 def _tree_tensors(tree: TokenTree | TokenTreeBatch, batch: int, tokens: int) -> tuple[torch.Tensor, ...]:
-    shape = tuple(tree.enter.shape)
-    if shape not in ((tokens,), (batch, tokens)):
-        raise ValueError(f"the tree has shape {list(shape)}; expected [{tokens}] or [{batch}, {tokens}], as the tokens")
-    return tuple(part.to(torch.int64).expand(batch, tokens) for part in (tree.enter, tree.leave, tree.depth))
+    tensors: list[torch.Tensor] = []
+    for name in ("enter", "leave", "depth"):
+        values = torch.as_tensor(getattr(tree, name)).to(torch.int64)
+        nodes = values.shape[-1] if values.ndim else 0
+        if nodes < tokens or tuple(values.shape) not in ((nodes,), (batch, nodes)):
+            raise ValueError(
+                f"tree.{name} has shape {list(values.shape)}; expected [{tokens}] or [{batch}, {tokens}] as "
+                "the tokens, or more nodes when earlier ones are in the cache"
+            )
+        if tensors and nodes != tensors[0].shape[1]:
+            raise ValueError(f"tree.{name} has {nodes} nodes and tree.enter {tensors[0].shape[1]}")
+        tensors.append(values.expand(batch, nodes))
+    return tuple(tensors)

@@ -134,7 +134,7 @@ class ChipDraft:
         if self.itself is not None:
             if target is not self.itself:
                 raise ValueError("a model drafts for itself, not for another")
-            if shape.width > 1:
+            if shape.width > 1 or shape.grown:
                 raise ValueError(f"a model that drafts for itself drafts chains, not {shape}")
             return
         if (draft.users, draft.capacity) != (target.users, target.capacity):
@@ -187,11 +187,16 @@ class ChipDraft:
         return self._chain.follow(tokens, positions)
 
     def level(
-        self, forest: TokenTree, tokens: Mapping[int, Sequence[int]], positions: Mapping[int, int], span: slice
+        self,
+        forests: Mapping[int, TokenTree],
+        tokens: Mapping[int, Sequence[int]],
+        positions: Mapping[int, int],
+        span: slice,
     ) -> Ranked:
+        """Pass all nodes again; those of later levels are seen by none that counts."""
         if self._exact is None:
             raise RuntimeError("trees need `begin`")
-        return self._exact.follow(dict.fromkeys(tokens, forest), tokens, positions, dict.fromkeys(tokens, span))
+        return self._exact.follow(forests, tokens, positions, dict.fromkeys(forests, span))
 
     def end(self) -> None:
         for steps in (self._exact, self._chain):

@@ -217,7 +217,8 @@ def test_the_ends_of_the_threshold_are_exact_and_sink_attention_bit_for_bit(mode
 
 def test_what_is_no_tree_step_is_named() -> None:
     tree = TokenTree.from_parents([-1] + [0] * 256)
-    with pytest.raises(ValueError, match="a tree of at most 256 nodes, got 257"):
-        ALSpecAttention(0.5, RANGE).begin_step(DecodeStep([40], [0], 257, tree, RANGE), 1)
+    for tokens, earlier in ((257, 0), (3, 254)):
+        with pytest.raises(ValueError, match=f"one step, got {tokens} tokens after {earlier} earlier nodes"):
+            ALSpecAttention(0.5, RANGE).begin_step(DecodeStep([40], [0], tokens, tree, RANGE), 1)
     with pytest.raises(ValueError, match="a step without a tree has no nodes"):
         DecodeStep([40], [0], 2).nodes(0)

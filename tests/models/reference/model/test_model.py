@@ -95,7 +95,7 @@ BAD_CALLS = [
     (lambda model, cache: model.forward(ONE, cache, logits="some"), "got 'some'"),
     (lambda model, cache: model.forward(ONE, cache, layer_groups=[[0], [2]]), r"layers 0 to 2 once.*\[\[0\], \[2\]\]"),
     (lambda model, cache: model.forward(ONE, cache, layer_groups=[[1, 0], [2]]), "in order"),
-    (lambda model, cache: model.forward(ONE.expand(2, 2), cache, tree=TokenTree.chain(1)), "the tree has shape"),
+    (lambda model, cache: model.forward(ONE.expand(2, 2), cache, tree=TokenTree.chain(1)), "tree.enter has shape"),
     (
         lambda model, cache: model.forward(ONE.expand(2, 51), cache),
         r"0 cached \+ 51 new tokens exceed .* capacity of 50",

@@ -57,6 +57,7 @@ def distributions(name: str, params: SamplingParams) -> list[torch.Tensor]:
 LOOPS = {
     "chain-fuzzy": (500, lambda: model_drafter(model("draft"), fuzzy=2), DraftShape(2)),
     "tree": (500, lambda: model_drafter(model("draft")), DraftShape(2, 2, budget=7)),
+    "grown": (500, lambda: model_drafter(model("draft")), DraftShape(2, 3, grown=True, budget=6)),
     "ngram": (800, lambda: NGramDrafter(smallest=1), DraftShape(2, 2)),
 }
 

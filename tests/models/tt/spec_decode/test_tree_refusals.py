@@ -42,6 +42,7 @@ def llama(users: int = 1, capacity: int = 256, config=CONFIG, refuse: str | None
         (llama(), DraftShape(20, 2, budget=40), "up to 32 nodes.*has 40"),
         (llama(users=9), DraftShape(3), "up to 8 users.*has 9"),
         (llama(capacity=32), DraftShape(31), "32 positions has no room for trees of 32 nodes"),
+        (llama(), DraftShape(5, 4, grown=True), "no confidence to grow a tree by"),
     ],
 )
 def test_what_no_step_over_trees_does(model, shape, words):
@@ -74,6 +75,7 @@ def test_a_request_is_checked_before_the_model_works(prompts, sampling, words):
 @pytest.mark.parametrize(
     "draft, shape, words",
     [
+        (llama(), DraftShape(5, 4, grown=True), "trees of a fixed shape, none grown"),
         (llama(parallel=2), DraftShape(3, 2), "exact passes alone: 2 layers in parallel"),
         (llama(), DraftShape(1, 33, budget=64), "rank 32 candidates per node, .* has 33"),
         (llama(config=preset("smollm2-135m")), DraftShape(3), "49152 token ids and the target .* has 128256"),
