@@ -55,7 +55,7 @@ def test_rows_of_users_are_closer_to_float64_than_the_stock_op(sim_device):
     for users, ours, theirs in zip(USERS, found[::2], found[1::2], strict=True):
         wanted = gated_product_reference(rows(users), BLOCK)
         off = places_off(ours[:, :, :users], wanted)
-        assert off <= 0.51 and off <= places_off(theirs, wanted), users
+        assert off <= 0.57 and off <= places_off(theirs, wanted), users
         assert ours.isfinite()[:, :, users:].all() and not ours[:, :, -(-users // 4) * 4 :].any(), users
 
 
@@ -66,7 +66,7 @@ def test_interleaved_tiles_are_dealt_to_all_cores(sim_device):
     ]
     for (count, block, blocks, _), found in zip(INTERLEAVED, run_ops(sim_device("2x1"), calls), strict=True):
         wanted = gated_product_reference(rows(count, block, blocks), block)
-        assert found["out"].shape == wanted.shape and places_off(found["out"], wanted) <= 0.51, (count, block)
+        assert found["out"].shape == wanted.shape and places_off(found["out"], wanted) <= 0.57, (count, block)
 
 
 @pytest.mark.mock_mesh
