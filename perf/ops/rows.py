@@ -17,8 +17,9 @@ from models.llama31_8b.tt.kv_cache import KVCache, PagedKVCache
 from models.llama31_8b.tt.layouts import Rows, in_l1
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.modules import RMSNorm, Rope, pair_rotation, user_shards
+from models.llama31_8b.tt.precision import TILE_BYTES
 from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards, hidden_shards
-from perf.lib.chip import one_after_the_other, timed_launch
+from perf.lib.chip import BYTES_PER_CYCLE, one_after_the_other, timed_launch
 from perf.lib.data_file import Row
 from perf.lib.tensors import tile, words
 from perf.ops.families import BLOCK, measurable
@@ -125,7 +126,7 @@ def silu_and_product(device, p: SimpleNamespace) -> Row:
 
 def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
     """The ops of a layer of Llama 3.1 8B besides products and attention, as the model calls them. a_layer: how often a
-    layer runs it."""
+    layer runs it. bytes: that it moves. of_dram_64: how much of the DRAM's rate 64 such cores would take."""
     torch.manual_seed(0)
     config, chip = preset("llama-3.1-8b").with_layers(1), MeshShape(1, 1)
     layout, rope = Rows(device, chip, config), Rope(device, chip, config, p.rows, 1)
@@ -139,21 +140,31 @@ def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
     angles = layout.angles(rope, words(device, [list(range(p.rows))], "uint32"))
     q, k, v = layout.split(fused)
     places = [{k.shape[1]: words(device, cache.places(0, 0, p.rows))} for cache in (plain, paged)]
-    launches: dict[str, tuple[int, Callable[[], Any]]] = {
-        "norm": (2, lambda: layout.norm(norm, x)),
-        "create heads": (1, lambda: layout.split(fused)),
-        "rotate queries and keys": (1, lambda: [rope.prefill(part, angles) for part in (q, k)]),
-        "fill a plain cache": (1, lambda: plain.fill(0, k, v, places[0])),
-        "fill a paged cache": (0, lambda: paged.fill(0, k, v, places[1])),
-        "concatenate heads": (1, lambda: layout.join(q)),
-        "add to the residual": (2, lambda: ttnn.add(x, x, memory_config=x.memory_config())),
-        "gated product": (1, lambda: gated_product(gate_up, block)),
+    # How often a layer runs it, and the tiles of bfloat16 and of bfloat8_b that one tile high of all columns moves.
+    hidden, heads, cached = (
+        width // TILE for width in (config.hidden_size, columns, 2 * layout.kv_heads * layout.head_dim)
+    )
+    fill = (1, cached, 3 * cached)  # converted, then copied
+    launches: dict[str, tuple[tuple[int, int, int], Callable[[], Any]]] = {
+        "norm": ((2, 2 * hidden, 0), lambda: layout.norm(norm, x)),
+        "create heads": ((1, 2 * heads, 0), lambda: layout.split(fused)),
+        "rotate queries and keys": (
+            (1, 2 * heads - cached, 0),
+            lambda: [rope.prefill(part, angles) for part in (q, k)],
+        ),
+        "fill a plain cache": (fill, lambda: plain.fill(0, k, v, places[0])),
+        "fill a paged cache": ((0, *fill[1:]), lambda: paged.fill(0, k, v, places[1])),
+        "concatenate heads": ((1, 2 * hidden, 0), lambda: layout.join(q)),
+        "add to the residual": ((2, 3 * hidden, 0), lambda: ttnn.add(x, x, memory_config=x.memory_config())),
+        "gated product": ((1, 3 * config.intermediate_size // TILE, 0), lambda: gated_product(gate_up, block)),
     }
     timeline, rows = Timeline(device), []
-    for name, (count, launch) in launches.items():
+    for name, ((count, wide, narrow), launch) in launches.items():
         timeline.start()
         launch()
         programs = timeline.stop()[0]
         rows.append(measurable({"cycles": sum(program.end - program.start for program in programs)}))
         rows[-1] |= {"op": name, "programs": len(programs), "a_layer": count}
+        size = p.rows // TILE * (wide * TILE_BYTES["bfloat16"] + narrow * TILE_BYTES["bfloat8_b"])
+        rows[-1] |= {"bytes": size, "of_dram_64": 64 * size / BYTES_PER_CYCLE / rows[-1]["cycles"]}
     return rows

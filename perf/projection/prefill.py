@@ -154,12 +154,12 @@ def attention_cycles(heads: int, rows: int, start: int) -> float:
 
 def other_cycles(rows: int, tp: int) -> float:
     """Return the cycles of a layer's other ops on 64 cores of one of `tp` chips."""
-    tiles = rows / TILE / CORES  # high, of a core
-    return sum(
-        row["a_layer"] * row["cycles"] * (math.ceil(tiles) if row["op"] in BY_ROWS else tiles / tp)
-        for row in read_rows("ops/prefill_parts.json")
-        if row["rows"] == TILE
-    )
+    high, total = rows / TILE, 0.0
+    for row in (row for row in read_rows("ops/prefill_parts.json") if row["rows"] == TILE):
+        took = row["cycles"] * (math.ceil(high / CORES) if row["op"] in BY_ROWS else high / CORES / tp)
+        moved = row["bytes"] * high / (1 if row["op"] == "norm" else tp)
+        total += row["a_layer"] * max(took, moved / BYTES_PER_CYCLE)
+    return total
 
 
 def collective_cycles(rows: int, tp: int, hidden: int) -> float:
