@@ -32,7 +32,7 @@ SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
 # A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
 # least squares over a projected floor (perf/data/projections/prefill.json).
 PREFILL_FROM = 2048
-PREFILL_NS = {1: (179915.0, 11.7981), 2: (167538.0, 5.9018), 4: (128405.0, 2.9516), 8: (85698.0, 1.7265)}
+PREFILL_NS = {1: (181215.0, 11.7981), 2: (168364.0, 5.9018), 4: (128995.0, 2.9516), 8: (86466.0, 1.7265)}
 
 
 @dataclass(frozen=True)
