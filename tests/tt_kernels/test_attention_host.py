@@ -27,7 +27,7 @@ from tt_kernels.common.attention_split import (
     most_tiles,
 )
 from tt_kernels.common.circular_buffers import l1_bytes
-from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, UNKNOWN, YIELDED
+from tt_kernels.common.priority import UNKNOWN, YIELDED
 from tt_kernels.common.reference import NobodyError, sender, sends
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode import checks as flash_checks
@@ -35,7 +35,6 @@ from tt_kernels.speculative_flash_decode import work_split as flash
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.reference import (
     guess_positions,
-    sender_priorities,
     speculative_flash_decode_reference,
 )
 from tt_kernels.tree_attention import checks as tree_checks
@@ -73,14 +72,7 @@ def test_the_reference_is_the_models_segmented_attention(position):
     torch.testing.assert_close(found.exact.view(1, -1).float(), segments.exact(), atol=1e-5, rtol=1e-5)
 
 
-# ------------------------------------------------------------------------------ decisions, and who sends
-
-
-def test_outcomes_are_strict_and_count_bypassed_users_apart():
-    distance, norm = torch.tensor([0.0, 0.0, 0.25, 0.0, 1.0]), torch.ones(5)
-    positions, expected = [-1, 62, 63, 63, 127], [YIELDED, HOLDS_EXACT_UNVERIFIED, HOLDS_EXACT, YIELDED, HOLDS_EXACT]
-    assert sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.5) == expected
-    assert sender_priorities(distance, norm, positions, chunk_size=32, threshold=0.0)[3] == HOLDS_EXACT
+# ------------------------------------------------------------------------------ who sends
 
 
 def test_the_rows_alone_decide_who_sends():
