@@ -15,10 +15,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import Core, check_core, check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.device_state import zero_words
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.common.tensor_facts import UnsupportedError, check_tiles
@@ -278,14 +277,7 @@ class AllReduce(TpChips):
         cores = self.workers[:: self.together]
         shard = ttnn.ShardSpec(core_set(*cores), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
         memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
-        landing = ttnn.from_torch(
-            torch.zeros(1, 1, len(cores), words, dtype=torch.int32),
-            dtype=ttnn.uint32,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=self.device,
-            memory_config=memory,
-            mesh_mapper=ttnn.ReplicateTensorToMesh(self.device),
-        )
+        landing = zero_words(self.device, (1, 1, len(cores), words), memory)
         ttnn.synchronize_device(self.device)  # else this write could reach a chip after another's rows
         return landing
 
