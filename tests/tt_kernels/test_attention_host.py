@@ -184,22 +184,6 @@ def test_the_kernels_workers_read_the_cache_once_and_the_references_guess_first(
             assert not guess.whole_tail or seen[-guess.last :] == list(range(tokens - guess.last, tokens)), case
 
 
-def test_workers_that_merge_have_less_of_the_rest(tmp_path):
-    """By two tiles for each level of merges; the reducer, which emits the guess, by two more."""
-    body = r"""
-        const attention::GuessRange guess{uint32_t(in[1]), uint32_t(in[1]), true};
-        const attention::EvenSplit split(attention::Ends(32 * in[0], guess), in[2]);
-        for (uint32_t worker = 0; worker < in[2]; ++worker) std::printf("%u ", split.part(worker).middle.size());
-    """
-    wanted = {
-        (180, 32, 8): [10, 15, 16, 15, 14, 15, 16, 15],
-        (64, 4, 7): [4, 8, 8, 7, 10, 9, 10],
-        (32, 4, 7): [0, 4, 4, 4, 4, 4, 4],  # the reducer has enough with the guess
-        (70, 32, 8): [0, 1, 1, 1, 1, 1, 1, 0],  # too little for all
-    }
-    assert run_header(tmp_path, f"{KERNELS}/chunk_split.hpp", 3, body, wanted) == list(wanted.values())
-
-
 def test_a_trees_workers_have_the_room_that_masses_take(tmp_path):
     """No worker has more tiles of a head than weights have room, nor more masked chunks than times."""
     body = r"""

@@ -9,23 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.tree_attention.reference import speculative_tree_attention_reference
+from tt_kernels.tree_attention.reference import SpeculatedTrees, speculative_tree_attention_reference
 
 TILE = 32
-
-
-class Decoded(NamedTuple):
-    """exact, guess: float64 [1, b, h, d], zeros for skipped users. distance_sq, norm_sq: float64 [b]."""
-
-    exact: torch.Tensor
-    guess: torch.Tensor
-    distance_sq: torch.Tensor
-    norm_sq: torch.Tensor
 
 
 def guess_positions(
@@ -64,8 +54,9 @@ def speculative_flash_decode_reference(
     scale: float | None = None,
     guess_range: GuessRange | None = None,
     chosen: Sequence[Sequence[Sequence[int]]] | None = None,
-) -> Decoded:
-    """Compute decode attention and its guess (ALSpec paper, section 4.1): those of a tree that is its root.
+) -> SpeculatedTrees:
+    """Compute decode attention and its guess (ALSpec paper, section 4.1): those of a tree that is its root, exact and
+    guess as [1, b, h, d].
 
     q: [1, b, h, d]. k, v: [b, k, s, d]. cur_pos: the position of each user's query, -1 for a user to skip. scale:
         default 1 / sqrt(d). distance_sq is ||guess - exact||^2 and norm_sq ||exact||^2 over all heads of a user.
@@ -75,8 +66,7 @@ def speculative_flash_decode_reference(
     found = speculative_tree_attention_reference(
         q.transpose(1, 2), k, v, cur_pos, roots, guess, 0.0, scale=scale, chosen=chosen
     )
-    results = found.exact.transpose(1, 2), found.guess.transpose(1, 2)
-    return Decoded(*results, found.distance_sq, found.norm_sq)
+    return found._replace(exact=found.exact.transpose(1, 2), guess=found.guess.transpose(1, 2))
 
 
 def tile_masses_reference(
