@@ -6,7 +6,7 @@ In each layer:
 
     exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
     gathered = exchange(residual, priority, fused)      # in place where the priority is lower
-    exchange.check()                                    # when the host wants to know: did a rank give up on its peer?
+    exchange.pairs.check()                              # when the host wants to know: did a rank give up on its peer?
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class DeviceExchange:
         priority: each chip's own priorities, uint32 [1, 1, 1, MAX_USERS].
 
         The rank with the highest priority over its users sends; on a tie above 0, rank 0. If both are 0, nobody holds
-        the result: nothing is copied and `check` raises. A rank that gave up once does nothing until `pairs.reset()`.
+        the result: nothing is copied and `pairs.check()` raises. A rank that gave up once does nothing until
+        `pairs.reset()`.
         Errors: ValueError, and GatedRegionError inside skip_compute.
         """
         import ttnn
@@ -74,10 +75,6 @@ class DeviceExchange:
         given = [*tensors, priority, self._landing, self.gathered]
         ttnn.generic_op(given, self.mesh_program(tensors, priority))
         return self.gathered
-
-    def check(self) -> None:
-        """Raise PeerError if a rank gave up. Waits for the device."""
-        self.pairs.check()
 
     def mesh_program(self, tensors: Any, priority: ttnn.Tensor) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call."""
