@@ -18,7 +18,6 @@ from runtime_patches.simulated_n150.testing.tensors import correlation
 from tests.support.run_op import Call, In, Make, priorities, run_ops, words
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, chosen_rows
-from tt_kernels.speculative_flash_decode.reference import sender_priorities, speculative_flash_decode_reference
 from tt_kernels.tree_attention.reference import speculative_tree_attention_reference
 
 CHIP = "4x2"
@@ -176,14 +175,7 @@ class Wanted(NamedTuple):
 def wanted(
     case: Case, q, k, v, at, parents=None, guess_range: GuessRange = BOTH, threshold=0.1, scale=None, chosen=None
 ) -> Wanted:
-    """Return what the references of the ops say; chosen: tiles that the guess reads besides."""
-    if not case.trees:
-        found = speculative_flash_decode_reference(
-            q.transpose(1, 2), k, v, at, chunk_size=32, scale=scale, guess_range=guess_range, chosen=chosen
-        )
-        numbers = found.distance_sq, found.norm_sq
-        held = sender_priorities(*numbers, at, chunk_size=32, threshold=threshold, guess_range=guess_range)
-        return Wanted(found.exact[0].transpose(0, 1), found.guess[0].transpose(0, 1), *numbers, held)
+    """Return what the reference says, of one token as of a tree's root; chosen: tiles that the guess reads besides."""
     trees = parents or case.parents()
     tree = speculative_tree_attention_reference(q, k, v, at, trees, guess_range, threshold, scale=scale, chosen=chosen)
     held = [

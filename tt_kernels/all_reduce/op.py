@@ -15,10 +15,9 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
-from tt_kernels.common.cores import Core, check_core, check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.device_state import zero_words
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.common.tensor_facts import UnsupportedError, check_tiles
@@ -49,11 +48,11 @@ class AllReduce(TpChips):
     the buffers in which the other chips' rows land.
 
     users: rows in use, 1 to MAX_USERS. columns: of a row, a multiple of 32.
-    core: (x, y) of the link core, the last of the grid by default. Workers are on the first others, row by row.
-        timeout_s: how long a chip waits for another, in seconds at 1 GHz. Chips send over the Ethernet links between
-        two chips in turn, in the order of their ranks.
+    timeout_s: how long a chip waits for another, in seconds at 1 GHz. The link core is the last of the grid, workers
+        are the first ones, row by row. Chips send over the Ethernet links between two chips in turn, in the order of
+        their ranks.
 
-    Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
+    Needs FABRIC_1D. Errors: ValueError for another fabric or another shape.
     """
 
     STATE_WORDS = 16  # sizeof(tp::Calls), rounded up to 64 bytes
@@ -70,7 +69,6 @@ class AllReduce(TpChips):
         users: int,
         columns: int,
         tp_axis: int = 1,
-        core: Core | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         import ttnn
@@ -82,9 +80,8 @@ class AllReduce(TpChips):
         grid = mesh.compute_with_storage_grid_size()
         if grid.x * grid.y < 2:
             raise ValueError(f"an all-reduce needs a core beside its link core; the grid is {grid.x}x{grid.y}")
-        core = (grid.x - 1, grid.y - 1) if core is None else core
-        check_core(mesh, core)
-        super().__init__(mesh, tp_axis, core, timeout_s=timeout_s)
+        core = (grid.x - 1, grid.y - 1)
+        super().__init__(mesh, tp_axis, core, timeout_s)
         self.links = self._links_between_neighbours()
         self.users, self.columns = users, columns
         free = [each for each in grid_cores(mesh) if each != core]
@@ -111,17 +108,14 @@ class AllReduce(TpChips):
         residual: ttnn.Tensor | None = None,
         norm: ttnn.Tensor | None = None,
         epsilon: float = 1e-5,
-        memory_config: ttnn.MemoryConfig | None = None,
-        norm_memory_config: ttnn.MemoryConfig | None = None,
     ) -> Reduced:
-        """Return the sum over each TP group, and with `norm` its RMS norm.
+        """Return the sum over each TP group, and with `norm` its RMS norm, both in the memory of `partial`.
 
         Args:
             partial: each chip's partial sums, bfloat16 [1, 1, users, columns], TILE, interleaved or sharded.
             residual: is added to the sum; as `partial`, the same on all chips of a TP group.
             norm: weights of the norm, bfloat16 [1, 1, 1, columns], TILE, interleaved or sharded.
             epsilon: is added to the mean of the squares.
-            memory_config, norm_memory_config: of the sum and of its norm; that of `partial` by default.
 
         The chips' parts are added in chip order, then the residual, in float32, and rounded once; so all chips of a
         group have the same bits. The norm is that of the sum before it was rounded. Padding rows of the results are
@@ -133,13 +127,8 @@ class AllReduce(TpChips):
 
         refuse_in_region("all_reduce", self.tp_axis)
         self._check(partial, residual, norm, epsilon)
-        shape, device = list(partial.shape), self.device
-
-        def empty(memory: Any) -> Any:
-            memory = partial.memory_config() if memory is None else memory
-            return ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory)
-
-        out = Reduced(empty(memory_config), None if norm is None else empty(norm_memory_config))
+        form = (list(partial.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, self.device, partial.memory_config())
+        out = Reduced(ttnn.empty(*form), None if norm is None else ttnn.empty(*form))
         tensors = {"partial": partial, "residual": residual, "weights": norm, "sum": out.sum, "normed": out.normed}
         given = [tensor for tensor in (partial, residual, norm) if tensor is not None]
         results = [tensor for tensor in (out.normed, out.sum) if tensor is not None]
@@ -278,14 +267,7 @@ class AllReduce(TpChips):
         cores = self.workers[:: self.together]
         shard = ttnn.ShardSpec(core_set(*cores), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
         memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
-        landing = ttnn.from_torch(
-            torch.zeros(1, 1, len(cores), words, dtype=torch.int32),
-            dtype=ttnn.uint32,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=self.device,
-            memory_config=memory,
-            mesh_mapper=ttnn.ReplicateTensorToMesh(self.device),
-        )
+        landing = zero_words(self.device, (1, 1, len(cores), words), memory)
         ttnn.synchronize_device(self.device)  # else this write could reach a chip after another's rows
         return landing
 

@@ -14,6 +14,23 @@ if TYPE_CHECKING:
     import ttnn
 
 
+def zero_words(
+    device: ttnn.MeshDevice, shape: Sequence[int], memory: ttnn.MemoryConfig | None = None, on_device: bool = True
+) -> ttnn.Tensor:
+    """Return zeros, uint32 of this shape, ROW_MAJOR, the same on every chip. memory: DRAM by default. on_device: else
+    they stay in host memory, to be copied."""
+    import ttnn
+
+    place: dict[str, Any] = {"device": device, "memory_config": memory} if on_device else {}
+    return ttnn.from_torch(
+        torch.zeros(*shape, dtype=torch.int32),
+        dtype=ttnn.uint32,
+        layout=ttnn.ROW_MAJOR_LAYOUT,
+        mesh_mapper=ttnn.ReplicateTensorToMesh(device),
+        **place,
+    )
+
+
 class PeerError(RuntimeError):
     """A call ended without a chip it needed, or with one in another state."""
 
@@ -47,27 +64,21 @@ class DeviceState(ABC):
         import ttnn
 
         shard = ttnn.ShardSpec(cores, [1, self.STATE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
-        self._memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
-        self._rows, self.device = rows, device
-        self.state = ttnn.from_torch(memory_config=self._memory, device=device, **self._blank())
+        memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
+        self.device = device
+        self.state = zero_words(device, (1, 1, rows, self.STATE_WORDS), memory)
         # Else a chip could begin a call before this write reaches another chip, and the write would erase its message.
         ttnn.synchronize_device(device)
         if self.state.buffer_address() % 32:
             raise RuntimeError(f"the state is at {self.state.buffer_address():#x}, not 32-byte aligned")
-
-    def _blank(self) -> dict[Any, Any]:
-        import ttnn
-
-        zeros = torch.zeros(1, 1, self._rows, self.STATE_WORDS, dtype=torch.int32)
-        mapper = ttnn.ReplicateTensorToMesh(self.device)
-        return {"tensor": zeros, "dtype": ttnn.uint32, "layout": ttnn.ROW_MAJOR_LAYOUT, "mesh_mapper": mapper}
 
     def reset(self) -> None:
         """Forget all calls and failures. No call may be under way on any chip."""
         import ttnn
 
         ttnn.synchronize_device(self.device)
-        ttnn.copy_host_to_device_tensor(ttnn.from_torch(**self._blank()), self.state)
+        zeros = zero_words(self.device, tuple(self.state.shape), on_device=False)
+        ttnn.copy_host_to_device_tensor(zeros, self.state)
         ttnn.synchronize_device(self.device)
 
     def read_words(self) -> list[list[int]]:

@@ -19,11 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import all_worker_cores, check_on_device, core_list
+from tt_kernels.common.device_state import zero_words
 from tt_kernels.common.kernel import kernel_descriptor, require_ungated
 from tt_kernels.common.peer import is_pair_axis
 from tt_kernels.common.priority import (
@@ -70,22 +69,14 @@ class OutcomeLog:
         if type(layers) is not int or layers < 1:
             raise ValueError(f"layers must be a positive integer, not {layers!r}")
         self.layers, self.users, self.device = layers, check_users(users), device
-        self.tensor: Any = None
-        self.reset()
+        self.tensor = zero_words(device, (1, 1, layers, ROW_WORDS))
 
     def reset(self) -> None:
         """Set all counters to zero, at the same address."""
         import ttnn
 
-        zeros = torch.zeros(1, 1, self.layers, ROW_WORDS, dtype=torch.int32)
-        mapper = ttnn.ReplicateTensorToMesh(self.device)
-        if self.tensor is None:
-            self.tensor = ttnn.from_torch(
-                zeros, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=self.device, mesh_mapper=mapper
-            )
-        else:
-            host = ttnn.from_torch(zeros, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, mesh_mapper=mapper)
-            ttnn.copy_host_to_device_tensor(host, self.tensor)
+        zeros = zero_words(self.device, tuple(self.tensor.shape), on_device=False)
+        ttnn.copy_host_to_device_tensor(zeros, self.tensor)
 
     def read(self) -> list[list[DeviceCounters]]:
         """Return the counters of every chip (row-major over the mesh), by layer. Waits for the device."""

@@ -6,7 +6,7 @@ In each layer:
 
     exchange = DeviceExchange(ChipPairs(mesh, pair_axis=0), users=1)
     gathered = exchange(residual, priority, fused)      # in place where the priority is lower
-    exchange.check()                                    # when the host wants to know: did a rank give up on its peer?
+    exchange.pairs.check()                              # when the host wants to know: did a rank give up on its peer?
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.device_state import zero_words
 from tt_kernels.common.kernel import UNGATED_DEFINE, Core, Values, kernel_descriptor, require_ungated
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
@@ -62,7 +61,8 @@ class DeviceExchange:
         priority: each chip's own priorities, uint32 [1, 1, 1, MAX_USERS].
 
         The rank with the highest priority over its users sends; on a tie above 0, rank 0. If both are 0, nobody holds
-        the result: nothing is copied and `check` raises. A rank that gave up once does nothing until `pairs.reset()`.
+        the result: nothing is copied and `pairs.check()` raises. A rank that gave up once does nothing until
+        `pairs.reset()`.
         Errors: ValueError, and GatedRegionError inside skip_compute.
         """
         import ttnn
@@ -75,10 +75,6 @@ class DeviceExchange:
         given = [*tensors, priority, self._landing, self.gathered]
         ttnn.generic_op(given, self.mesh_program(tensors, priority))
         return self.gathered
-
-    def check(self) -> None:
-        """Raise PeerError if a rank gave up. Waits for the device."""
-        self.pairs.check()
 
     def mesh_program(self, tensors: Any, priority: ttnn.Tensor) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call."""
@@ -234,23 +230,11 @@ class DeviceExchange:
         return [ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0) for number in numbers]
 
     def _make_gathered(self) -> Any:
-        return self._words(2, MAX_USERS)
+        return zero_words(self.pairs.device, (1, 1, 2, MAX_USERS))
 
     def _make_landing(self) -> Any:
-        return self._words(-(-LANDING_BYTES // self._packet_bytes), self._packet_bytes // 4)
-
-    def _words(self, pages: int, words: int) -> Any:
-        """Return zeros in DRAM, the same on every chip."""
-        import ttnn
-
-        device = self.pairs.device
-        return ttnn.from_torch(
-            torch.zeros(1, 1, pages, words, dtype=torch.int32),
-            dtype=ttnn.uint32,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=device,
-            mesh_mapper=ttnn.ReplicateTensorToMesh(device),
-        )
+        pages = -(-LANDING_BYTES // self._packet_bytes)
+        return zero_words(self.pairs.device, (1, 1, pages, self._packet_bytes // 4))
 
     def _check(self, tensors: Sequence[Any], priority: ttnn.Tensor) -> None:
         """Raise ValueError for one rank's inputs that cannot be exchanged."""

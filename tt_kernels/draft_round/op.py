@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set
@@ -44,29 +44,29 @@ class Decided(NamedTuple):
     [1, users * nodes], their positions. last: int32 [users], the index of the last decided token; row: uint32 [1,
     users], its index among all users' nodes."""
 
-    tokens: ttnn.Tensor
-    cached: ttnn.Tensor
-    angles: ttnn.Tensor
-    last: ttnn.Tensor
-    row: ttnn.Tensor
+    tokens: Any
+    cached: Any
+    angles: Any
+    last: Any
+    row: Any
 
 
 class DraftStep(NamedTuple):
     """What the draft's step reads, shaped as StepInputs: uint32 [1, users], int32 [users], uint32 [1, users]."""
 
-    token: ttnn.Tensor
-    position: ttnn.Tensor
-    angle: ttnn.Tensor
+    token: Any
+    position: Any
+    angle: Any
 
 
 class Chain(NamedTuple):
     """What the target's step and its verification read. tokens, angles: uint32 [1, users * nodes]; prefix: int32
     [users], -1 for a user to skip; rows: uint32 [users, nodes], the tokens again."""
 
-    tokens: ttnn.Tensor
-    prefix: ttnn.Tensor
-    angles: ttnn.Tensor
-    rows: ttnn.Tensor
+    tokens: Any
+    prefix: Any
+    angles: Any
+    rows: Any
 
 
 def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: Chain) -> None:

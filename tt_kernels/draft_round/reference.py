@@ -1,39 +1,12 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ops of a round do, on torch tensors; shapes and names are those of op.py, integers int64."""
+"""What the ops of a round do, on torch tensors in op.py's tuples; integers are int64."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 
-
-class Decided(NamedTuple):
-    """What a verification decided, as `op.Decided` holds it on the device."""
-
-    tokens: torch.Tensor
-    cached: torch.Tensor
-    angles: torch.Tensor
-    last: torch.Tensor
-    row: torch.Tensor
-
-
-class DraftStep(NamedTuple):
-    """The inputs of a draft model's step: int [1, users] each."""
-
-    token: torch.Tensor
-    position: torch.Tensor
-    angle: torch.Tensor
-
-
-class Chain(NamedTuple):
-    """The chains drafted so far, as the next verification reads them."""
-
-    tokens: torch.Tensor
-    prefix: torch.Tensor
-    angles: torch.Tensor
-    rows: torch.Tensor
+from tt_kernels.draft_round.op import Chain, Decided, DraftStep
 
 
 def begin_chain_reference(decided: Decided, choices: torch.Tensor, nodes: int) -> tuple[DraftStep, Chain]:

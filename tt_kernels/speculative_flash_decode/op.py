@@ -233,7 +233,6 @@ def split_of(
         l1_free(device),
         speculate=settings.speculate,
         guess_alone=settings.guess_alone,
-        peer=exchange is not None,
         exchange=exchange,
         decider=decider,
         workers_per_head=config.workers_per_head,

@@ -9,23 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 
-from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
+from tt_kernels.tree_attention.reference import SpeculatedTrees, speculative_tree_attention_reference
 
 TILE = 32
-
-
-class Decoded(NamedTuple):
-    """exact, guess: float64 [1, b, h, d], zeros for skipped users. distance_sq, norm_sq: float64 [b]."""
-
-    exact: torch.Tensor
-    guess: torch.Tensor
-    distance_sq: torch.Tensor
-    norm_sq: torch.Tensor
 
 
 def guess_positions(
@@ -64,32 +54,19 @@ def speculative_flash_decode_reference(
     scale: float | None = None,
     guess_range: GuessRange | None = None,
     chosen: Sequence[Sequence[Sequence[int]]] | None = None,
-) -> Decoded:
-    """Compute decode attention and its guess (ALSpec paper, section 4.1).
+) -> SpeculatedTrees:
+    """Compute decode attention and its guess (ALSpec paper, section 4.1): those of a tree that is its root, exact and
+    guess as [1, b, h, d].
 
     q: [1, b, h, d]. k, v: [b, k, s, d]. cur_pos: the position of each user's query, -1 for a user to skip. scale:
         default 1 / sqrt(d). distance_sq is ||guess - exact||^2 and norm_sq ||exact||^2 over all heads of a user.
     chosen: tiles that the guess reads besides, by user and key/value head.
     """
-    _, users, heads, head_dim = q.shape
-    kv_heads = k.shape[1]
-    scale = 1 / math.sqrt(head_dim) if scale is None else scale
-    exact = torch.zeros(1, users, heads, head_dim, dtype=torch.float64)
-    guess = torch.zeros_like(exact)
-    for user, position in enumerate(cur_pos):
-        if position < 0:
-            continue
-        cached = position + 1
-        queries = q[0, user].double().view(kv_heads, heads // kv_heads, head_dim)
-        keys, values = k[user, :, :cached].double(), v[user, :, :cached].double()
-        scores = scale * queries @ keys.mT
-        tiles = [()] * kv_heads if chosen is None else chosen[user]
-        seen = [guess_positions(position, chunk_size, guess_range, each) for each in tiles]
-        hidden = ~torch.stack(seen)[:, None]
-        exact[0, user] = (scores.softmax(-1) @ values).view(heads, head_dim)
-        guess[0, user] = (scores.masked_fill(hidden, -math.inf).softmax(-1) @ values).view(heads, head_dim)
-    distance_sq = (guess - exact).square().sum((0, 2, 3))
-    return Decoded(exact, guess, distance_sq, exact.square().sum((0, 2, 3)))
+    roots, guess = [[-1]] * len(cur_pos), guess_range or GuessRange.both_ends(chunk_size)
+    found = speculative_tree_attention_reference(
+        q.transpose(1, 2), k, v, cur_pos, roots, guess, 0.0, scale=scale, chosen=chosen
+    )
+    return found._replace(exact=found.exact.transpose(1, 2), guess=found.guess.transpose(1, 2))
 
 
 def tile_masses_reference(
@@ -108,31 +85,3 @@ def tile_masses_reference(
             for tile in range(-(-(position + 1) // TILE)):
                 found[user, :, tile] = weights[:, tile * TILE : (tile + 1) * TILE].sum(-1)
     return found
-
-
-def sender_priorities(
-    distance_sq: torch.Tensor,
-    norm_sq: torch.Tensor,
-    cur_pos: Sequence[int],
-    *,
-    chunk_size: int,
-    threshold: float,
-    guess_range: GuessRange | None = None,
-) -> list[int]:
-    """Return the sender's priority of each user after verification: YIELDED where ||guess - exact|| < threshold *
-    ||exact|| (strictly: threshold 0 accepts nothing), else HOLDS_EXACT; HOLDS_EXACT_UNVERIFIED with fewer than 2 *
-    chunk_size cached tokens; YIELDED for a skipped user, who keeps no rank at work."""
-    found = []
-    for distance, norm, position in zip(distance_sq.tolist(), norm_sq.tolist(), cur_pos, strict=True):
-        if position < 0:
-            found.append(YIELDED)
-        elif position + 1 < (2 * chunk_size if guess_range is None else guess_range.bypass_below):
-            found.append(HOLDS_EXACT_UNVERIFIED)
-        else:
-            found.append(YIELDED if distance < threshold**2 * norm else HOLDS_EXACT)
-    return found
-
-
-def receiver_priorities(cur_pos: Sequence[int]) -> list[int]:
-    """Return the receiver's priority of each user once the guess has arrived."""
-    return [YIELDED if position < 0 else HOLDS_GUESS for position in cur_pos]

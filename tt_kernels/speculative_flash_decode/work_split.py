@@ -171,7 +171,6 @@ def choose_work_split(
     *,
     speculate: bool,
     guess_alone: bool = False,
-    peer: bool,
     exchange: Core | None = None,
     decider: Core | None = None,
     workers_per_head: int | None = None,
@@ -206,7 +205,7 @@ def choose_work_split(
 
     def made(workers: int, key_tiles: int) -> dict[str, Buffer]:
         rounds = -(-problem.items // min(problem.items, max(len(cores) // workers, 1)))
-        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=peer, rounds=rounds)
+        return make_buffers(problem, workers, key_tiles, speculate=speculate, peer=exchange is not None, rounds=rounds)
 
     def bytes_of(workers: int, key_tiles: int) -> int:
         return max(l1_bytes(made(workers, key_tiles)).values())

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import ttnn
 
+from tt_kernels.common.device_state import zero_words
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs
 from tt_kernels.common.priority import INITIAL, priority_row
 from tt_kernels.common.tp_group import TpGroup
@@ -247,9 +248,9 @@ class BudgetTiles:
     ) -> None:
         self.guess_range, self.budget = guess_range, budget
         masses, chosen = (users, kv_heads, capacity // TILE), (users, kv_heads, chosen_words(capacity))
-        self.masses = [_zeros(mesh, masses) for _ in range(layers)]
-        self.chosen = [_zeros(mesh, chosen) for _ in range(layers)]
-        self._no_mass = _zeros(mesh, masses)
+        self.masses = [zero_words(mesh, masses) for _ in range(layers)]
+        self.chosen = [zero_words(mesh, chosen) for _ in range(layers)]
+        self._no_mass = zero_words(mesh, masses)
 
     def select(self, positions: ttnn.Tensor) -> None:
         """Choose the tiles of a step with these positions, int32 [users]."""
@@ -259,13 +260,3 @@ class BudgetTiles:
         """Forget all weights, as after a prompt. No step may be running."""
         for masses in self.masses:
             ttnn.copy(self._no_mass, masses)
-
-
-def _zeros(mesh: ttnn.MeshDevice, shape: tuple[int, ...]) -> ttnn.Tensor:
-    return ttnn.from_torch(
-        torch.zeros(shape, dtype=torch.int32),
-        dtype=ttnn.uint32,
-        layout=ttnn.ROW_MAJOR_LAYOUT,
-        device=mesh,
-        mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-    )

@@ -12,9 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_flash_decode.checks import check_problem
-
 from ..config import LlamaConfig
 from .mesh import TILE, MeshShape
 from .precision import TILE_BYTES, LayerPrecision, PrecisionConfig
@@ -28,7 +25,6 @@ _BLOCKS_IN_FLIGHT = 3
 MAX_BLOCK = 7  # tiles of the inner dimension that the stock product adds up at once, in bfloat16
 NORM_CORES, REDUCED_CORES = 32, 8  # of the residual, at most: where the norm is an op, and where an all-reduce takes it
 HEAD_TILES = 1008  # columns of a block of the LM head, in tiles: 84 per bank, of which two rows of tiles fit
-FLASH_DECODE, STOCK = "flash_decode", "scaled_dot_product_attention_decode"
 
 
 class ShardingError(ValueError):
@@ -94,7 +90,6 @@ class ShardedDecodeConfig:
     hidden: what the MLP's gate and up are multiplied to; the same cores hold both before, side by side.
     """
 
-    users: int
     hidden_size: int
     qkv_columns: int
     normed: Shards
@@ -102,8 +97,6 @@ class ShardedDecodeConfig:
     merged: Shards
     hidden: Shards
     head_columns: int
-
-    name = "sharded"
 
     @classmethod
     def of(cls, config: LlamaConfig, mesh: MeshShape, users: int) -> ShardedDecodeConfig:
@@ -123,7 +116,6 @@ class ShardedDecodeConfig:
                 f"sharded decode steps need a core each for every user's queries and keys: {users} users, {cores} cores"
             )
         return cls(
-            users=users,
             hidden_size=config.hidden_size,
             qkv_columns=joined * head_dim,
             normed=_shards(config.hidden_size, NORM_CORES if tp == 1 else REDUCED_CORES),
@@ -132,20 +124,6 @@ class ShardedDecodeConfig:
             hidden=hidden_shards(config, mesh),
             head_columns=mesh.padded_vocab(config) // tp,
         )
-
-    def exact_attention(self, kv_cache: str) -> str:
-        """Choose FLASH_DECODE if it supports the shapes, which takes 0.71 to 0.90 of the stock op's cycles with 1 to 8
-        users, else STOCK. kv_cache: the cache's dtype."""
-        heads, head_dim = self.merged.cores, self.merged.columns
-        q = TensorFacts((1, self.users, heads, head_dim), "BFLOAT16")
-        # The length does not matter: a cache holds whole tiles.
-        shape = (self.users, (self.fused.cores - heads) // 2, TILE, head_dim)
-        cache = TensorFacts(shape, kv_cache.upper())
-        try:
-            check_problem(q, cache, cache, TensorFacts((self.users,), "INT32", "ROW_MAJOR"), TILE)
-        except UnsupportedError:
-            return STOCK
-        return FLASH_DECODE
 
     def qkv(self, dtype: str) -> MatmulConfig:
         return _product("qkv", self.hidden_size, self.qkv_columns, dtype, self.normed, self.fused)

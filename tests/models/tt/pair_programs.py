@@ -1,13 +1,18 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
 """Attention-level speculation inside the model, on a mesh of two rows in a worker; and what the reference's ranks know
-for guesses by a budget."""
+for guesses by a budget, faults included."""
 
 import torch
 
 from models.llama31_8b.reference.alspec.budget import BudgetGuess, tiles_by_budget
 from models.llama31_8b.reference.model.step import GuessRange
 from tests.support.tt_programs import half_split, of_chips
+from tt_kernels.speculative_flash_decode.guess_range import MASS_UNIT
+
+# By rank and user, what the masses of each layer become: a word for each tile of the cache; or, of an int, what they
+# were after that step.
+Fault = dict[tuple[int, int], "list[int] | int"]
 
 # Cycles of the 1 GHz clock that a row waits for the other: the host launches chip after chip.
 TIMEOUT_S = 0.02
@@ -74,6 +79,19 @@ def words_of(tensors) -> list[list[torch.Tensor]]:
     return [[chip.long() & 0xFFFFFFFF for chip in of_chips(layer)] for layer in tensors]
 
 
+def put_masses(pair, fault: Fault, after: list) -> None:
+    """Make the masses of two chips what they become by `fault`. after: by step, what `words_of` gave of them."""
+    import ttnn
+
+    for layer, (tensor, chips) in enumerate(zip(pair.by_budget.masses, words_of(pair.by_budget.masses), strict=True)):
+        for (rank, user), words in fault.items():
+            chips[rank][user] = after[words][layer][rank][user] if isinstance(words, int) else torch.tensor(words)
+        bits = torch.cat(chips).to(torch.int32)
+        mapper = ttnn.ShardTensorToMesh(pair.mesh, dim=0)
+        host = ttnn.from_torch(bits, dtype=tensor.dtype, layout=tensor.layout, mesh_mapper=mapper)
+        ttnn.copy_host_to_device_tensor(host, tensor)
+
+
 def attention_alone() -> type:
     """An AttentionPolicy, which needs ttnn."""
     from models.llama31_8b.tt.attention_policies import AttentionPolicy
@@ -138,6 +156,38 @@ def own_masses(by_budget: BudgetGuess, layers: int, users: int) -> list:
         return None if found is None else found.clone()
 
     return [[[known(rank, layer, user) for user in range(users)] for rank in (0, 1)] for layer in range(layers)]
+
+
+def poison(tiles: int) -> Fault:
+    """The worst that words can hold: every bit set, one tile that outweighs all, nothing, and the sign bit."""
+    most = 2**32 - 1
+    one = [most if tile == 1 else 0 for tile in range(tiles)]
+    return {(0, 0): [most] * tiles, (0, 1): one, (1, 0): [0] * tiles, (1, 1): [2**31] * tiles}
+
+
+def put_known(by_budget: BudgetGuess, fault: Fault, after: list) -> None:
+    """Make what the ranks know of users that have had a guess what it becomes by `fault`. after: by step, what
+    `own_masses` were."""
+    for (layer, user), own in by_budget._own.items():
+        for rank in (0, 1):
+            words = fault.get((rank, user))
+            if words is None:
+                continue
+            known = after[words][layer][rank][user] if isinstance(words, int) else torch.tensor([words]) * MASS_UNIT
+            own[rank] = 0
+            if known is not None:
+                tiles = min(own.shape[-1], known.shape[-1])
+                own[rank, :, :tiles] = known[:, :tiles]
+
+
+def wrap_sums(by_budget: BudgetGuess, known: list) -> None:
+    """Make averages after a step what words of 32 bits give: half of a sum that has wrapped. known: as of `own_masses`,
+    before it."""
+    for (layer, user), own in by_budget._own.items():
+        for rank in (0, 1):
+            before = known[layer][rank][user]
+            if before is not None and not torch.equal(own[rank, :, : before.shape[-1]], before):
+                own[rank] %= 2**31 * MASS_UNIT
 
 
 def chosen_tiles(masses: torch.Tensor, guess_range: GuessRange, tokens: int) -> list[int]:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention-level speculation between two simulated chips, and two rows of two, with guesses by a budget: decisions,
 counts, chosen tiles, masses, tokens and caches are those of the reference, in which each rank knows its own exact
-passes."""
+passes. Lost, stale and poisoned masses cost hits, never a wrong result."""
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from loguru import logger
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
+from models.llama31_8b.reference.alspec.budget import TILE
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.attention import Segments
 from models.llama31_8b.reference.model.kv_cache import KVCache
@@ -20,6 +22,7 @@ from models.llama31_8b.reference.model.model import ReferenceLlama
 from models.llama31_8b.reference.model.step import GuessRange
 from models.llama31_8b.tiny import TINY, tiny_for
 from tests.models.tt.pair_programs import (
+    Fault,
     attention_alone,
     bits_of,
     build_pair,
@@ -28,7 +31,11 @@ from tests.models.tt.pair_programs import (
     guarded,
     load_cache,
     own_masses,
+    poison,
+    put_known,
+    put_masses,
     words_of,
+    wrap_sums,
 )
 from tests.support.tt_programs import check_close, figures, of_chips
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
@@ -45,8 +52,8 @@ MASS_ERROR = 0.02
 @dataclass(frozen=True)
 class Case:
     """tp: chips of each of the two rows. seed, prompt_seed: of weights and prompts, searched for, as random texts have
-    near ties. parts: users, number of steps, threshold, and whether a turn begins. workers: per head, by shapes for
-    None. text: the tokens of all users by step, where they are not the likeliest ones."""
+    near ties. parts: users, number of steps, threshold, whether a turn begins, and a fault before. workers: per head,
+    by shapes for None. text: the tokens of all users by step, where they are not the likeliest ones."""
 
     config: LlamaConfig
     tp: int
@@ -63,21 +70,30 @@ class Case:
 THRESHOLD, STEPS = 0.3, 8
 TEXT = (
     *((8, 32), (13, 40), (13, 20), (51, 65), (93, 0), (55, 75), (21, 21), (43, 29)),
-    *((64, 41), (85, 22)),
+    *((64, 41), (85, 22), (26, 22), (55, 50), (56, 16), (79, 62)),
 )
+POISON = poison(CAPACITY // TILE)
+LOST, LATE = 0, 1  # users
 SHORT = Case(
-    *(TINY, 1, 0, 47, 2, (([0, 1], 2, THRESHOLD, True), ([0], 1, 0.0, False))),
+    *(TINY, 1, 0, 47, 2, (([0, 1], 2, THRESHOLD, True, None), ([0], 1, 0.0, False, None))),
     workers=1,
     text=TEXT,
 )
+PARTS = (
+    ([0, 1], STEPS, THRESHOLD, True, None),
+    ([0, 1], 1, THRESHOLD, False, {(0, LOST): [0] * (CAPACITY // TILE), (0, LATE): 1}),
+    ([0, 1], 2, THRESHOLD, False, POISON),
+    ([0], 2, 0.0, True, None),
+    ([0], 1, 0.0, False, POISON),
+)
 WHOLE = Case(
-    *(TINY, 1, 0, 47, 2, (([0, 1], STEPS, THRESHOLD, True), ([0], 2, 0.0, True))),
+    *(TINY, 1, 0, 47, 2, PARTS),
     workers=1,
     text=TEXT,
 )
 # Each chip of a row chooses the tiles of its own head, and the row decides over both. No decision is within a fifth of
 # the threshold, and no choice of tiles turns on less than 2 % of a mass.
-ROWS = Case(tiny_for(2, vocab_size=64, hidden_size=128), 2, 1, 12, 1, (([0], 4, 0.2, True),))
+ROWS = Case(tiny_for(2, vocab_size=64, hidden_size=128), 2, 1, 12, 1, (([0], 4, 0.2, True, None),))
 
 
 class OneRankForAll(ALSpecAttention):
@@ -90,23 +106,26 @@ class OneRankForAll(ALSpecAttention):
 
 class Part(NamedTuple):
     """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: counts and attention
-    weights are forgotten before, as for a new prompt or a conversation turn."""
+    weights are forgotten before, as for a new prompt or a conversation turn. fault: before it."""
 
     threshold: float
     tokens: list[list[int]]
     positions: list[list[int]]
     anew: bool = False
+    fault: Fault | None = None
 
 
 class Step(NamedTuple):
     """One step of the reference. known: of each layer, rank and user before it, the masses [kv_heads, tiles]; after:
-    likewise after it. hits: of each layer and user that took part, None where bypassed."""
+    likewise after it. hits: of each layer and user that took part, None where bypassed; unharmed: likewise, had there
+    been no fault."""
 
     users: list[int]
     logits: torch.Tensor
     known: list
     after: list
     hits: list[list[bool | None]]
+    unharmed: list[list[bool | None]]
 
 
 class Expected(NamedTuple):
@@ -144,6 +163,8 @@ def decode_parts(mesh, expected: Expected) -> dict:
         pair.threshold = part.threshold
         if part.anew:
             pair.reset()
+        if part.fault is not None:
+            put_masses(pair, part.fault, [step["masses"] for step in told["steps"]])
         for tokens, positions in zip(part.tokens, part.positions, strict=True):
             out = model.decode(model.step_inputs(tokens, positions))
             model.check()
@@ -181,16 +202,25 @@ def on_the_reference(case: Case) -> Expected:
     cache = model.new_cache(case.users, CAPACITY)
     chosen = [int(row.argmax()) for row in model.prefill(prompts, cache)]
     prefilled = [[layer[:].clone() for layer in part] for part in (cache.keys, cache.values)]
+
+    def step(users: list[int], policy: ALSpecAttention, cache: KVCache) -> tuple[torch.Tensor, list]:
+        tokens = torch.tensor([[chosen[user]] for user in users])
+        logits = model.forward(tokens, cache.view(users), policy=policy)[:, 0]
+        return logits.float(), policy.statistics.steps[-1].accepted[:, :, 0].tolist()
+
     sizes = (case.config.num_hidden_layers, case.users)
     nobody = [-1] * (case.users - 1)
     before = model.prefill([prompts[0][: BYPASSED_AT + 1]], model.new_cache(1, CAPACITY))
-    bypassed = Step([0], before, [], [], [[None]] * sizes[0])
+    bypassed = Step([0], before, [], [], [[None]] * sizes[0], [[None]] * sizes[0])
     parts = [Part(case.parts[0][2], [[prompts[0][BYPASSED_AT], *[0] * len(nobody)]], [[BYPASSED_AT, *nobody]])]
     steps, policy = [bypassed], OneRankForAll(0.0, RANGE)
-    for users, count, threshold, anew in case.parts:
+    for users, count, threshold, anew, fault in case.parts:
         policy.threshold = threshold
+        whole = None if fault is None else deepcopy((policy, cache))
         if anew:
             policy.by_budget.reset()
+        if fault is not None:
+            put_known(policy.by_budget, fault, [step.after for step in steps])
         tokens, positions = [], []
         for _ in range(count):
             known = own_masses(policy.by_budget, *sizes)
@@ -198,21 +228,29 @@ def on_the_reference(case: Case) -> Expected:
                 chosen = list(case.text[len(steps) - 1])
             tokens.append(list(chosen))
             positions.append([int(cache.lengths[user]) if user in users else -1 for user in range(case.users)])
-            given = torch.tensor([[chosen[user]] for user in users])
-            logits = model.forward(given, cache.view(users), policy=policy)[:, 0].float()
+            unharmed = None if whole is None else step(users, *whole)[1]
+            logits, hits = step(users, policy, cache)
+            wrap_sums(policy.by_budget, known)
             for user, row in zip(users, logits, strict=True):
                 chosen[user] = int(row.argmax())
-            hits = policy.statistics.steps[-1].accepted[:, :, 0].tolist()
-            steps.append(Step(users, logits, known, own_masses(policy.by_budget, *sizes), hits))
-        parts.append(Part(threshold, tokens, positions, anew))
+            after = own_masses(policy.by_budget, *sizes)
+            steps.append(Step(users, logits, known, after, hits, unharmed or hits))
+        parts.append(Part(threshold, tokens, positions, anew, fault))
     return Expected(case, prefilled, parts, steps, cache)
 
 
 @pytest.mark.parametrize("case", [SHORT, WHOLE, ROWS], ids=["short", "whole", "rows"])
-def test_the_case_has_hits_and_misses(case):
-    steps = on_the_reference(case).steps[1 : 1 + case.parts[0][1]]
-    hits = [hit for step in steps for layer in step.hits for hit in layer]
+def test_the_case_has_hits_and_misses_and_faults_cost_hits(case):
+    def hits_of(steps: list[list[list[bool | None]]]) -> list[bool | None]:
+        return [hit for step in steps for layer in step for hit in layer]
+
+    steps = on_the_reference(case).steps[1:]
+    hits = hits_of([step.hits for step in steps[: case.parts[0][1]]])
     assert hits.count(False) >= 3 and hits.count(True) >= 3
+    harmed = [step for step in steps if step.unharmed is not step.hits]
+    assert len(harmed) == sum(part[1] for part in case.parts if part[4] is not None)
+    found, unharmed = (hits_of([getattr(step, name) for step in harmed]).count(True) for name in ("hits", "unharmed"))
+    assert not harmed or found < unharmed
 
 
 @pytest.fixture(scope="module")
@@ -289,7 +327,8 @@ def test_chosen_tiles_and_masses_are_the_references(found, expected):
 @pytest.mark.sim
 @pytest.mark.timeout(3100)
 def test_at_threshold_zero_a_pair_has_the_bits_of_one_chips_exact_attention(found, expected):
-    """Over the same chosen tiles, which order the sums; rank 0, whose tiles count, is the sender of both layers."""
+    """Over the same chosen tiles, which order the sums, poison's too; rank 0, whose tiles count, is the sender of both
+    layers."""
     if expected.case is ROWS:
         pytest.skip("decides at its threshold alone")
     assert expected.steps[-1].hits == [[False], [False]]

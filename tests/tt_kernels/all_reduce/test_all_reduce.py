@@ -235,7 +235,6 @@ def test_what_is_refused_is_named(mock_mesh):
         "TP groups along axis 0 need a mesh with 2 to 8 chips there; its shape is (1, 2)": Call(
             OP, 1, 128, tp_axis=0, device=True
         ),
-        "core (8, 0) is outside the grid": Call(OP, 1, 128, core=(8, 0), device=True),
         "a timeout is a positive, finite number of seconds, not -1": Call(OP, 1, 128, timeout_s=-1, device=True),
         "partial must be (1, 1, 3, 128), it is BFLOAT16 TILE (1, 1, 2, 128)": call(zeros[:, :, :2]),
         "partial must be bfloat16 TILE on the device, it is FLOAT32": call(dtype="float32"),

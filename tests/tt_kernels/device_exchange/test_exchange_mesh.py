@@ -131,7 +131,7 @@ def new_pairs(mesh, earlier, tensors, row) -> None:
     alone(earlier, tensors, row, (0, 1))
     exchange = DeviceExchange(ChipPairs(mesh, 1), users=1, timeout_s=50 * PATIENCE_S)
     exchange(tensors[0], row, tensors[1])
-    exchange.check()
+    exchange.pairs.check()
 
 
 def check_whole(worker) -> None:

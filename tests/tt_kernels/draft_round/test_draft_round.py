@@ -9,12 +9,8 @@ import torch
 
 from tests.support.run_op import Call, In, Make, run_ops, words
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.draft_round.reference import (
-    Decided,
-    append_token_reference,
-    begin_chain_reference,
-    take_result_reference,
-)
+from tt_kernels.draft_round.op import Decided
+from tt_kernels.draft_round.reference import append_token_reference, begin_chain_reference, take_result_reference
 
 OP = "tt_kernels.draft_round.op"
 FIELDS = {

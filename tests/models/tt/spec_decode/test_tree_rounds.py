@@ -14,6 +14,7 @@ from loguru import logger
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.config import LlamaConfig
 from models.llama31_8b.generation.sampling import SamplingParams
+from models.llama31_8b.reference.alspec.budget import TILE
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.model.kv_cache import KVCache
 from models.llama31_8b.reference.model.model import ReferenceLlama
@@ -22,6 +23,7 @@ from models.llama31_8b.reference.spec_decode.draft_verification import verify_gr
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tiny import TINY, tiny_for
 from tests.models.tt.pair_programs import (
+    Fault,
     bits_of,
     build_pair,
     caches_of,
@@ -29,7 +31,11 @@ from tests.models.tt.pair_programs import (
     end_second_chip_in,
     load_cache,
     own_masses,
+    poison,
+    put_known,
+    put_masses,
     words_of,
+    wrap_sums,
 )
 from tests.support.tt_programs import GRID, SMALLEST, build, check_close, of_chips
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
@@ -42,10 +48,12 @@ NODES = 8  # a step's, one of them padding
 
 
 class RoundPlan(NamedTuple):
-    """threshold: of the round. hits: by user, how many drafted tokens of the path are right; None skips the user."""
+    """threshold: of the round. hits: by user, how many drafted tokens of the path are right; None skips the user.
+    fault: before it."""
 
     threshold: float
     hits: list[int | None]
+    fault: Fault | None = None
 
 
 @dataclass
@@ -64,6 +72,7 @@ class Round:
     priorities: list[list[list[int]]]
     known: list | None = None
     after: list | None = None
+    fault: Fault | None = None
 
 
 class _Together(ALSpecAttention):
@@ -98,6 +107,8 @@ def plan_rounds(model: ReferenceLlama, cache, roots: list[int], plans: list[Roun
     for plan in plans:
         active = [user for user in range(users) if plan.hits[user] is not None]
         view, before, known = cache.view(active), cache.lengths.tolist(), policy.by_budget
+        if plan.fault is not None:
+            put_known(known, plan.fault, [])
         batch = TokenTreeBatch.shared(TokenTree.from_parents(PARENTS), len(active))
         tokens = torch.zeros(len(active), len(PARENTS), dtype=torch.int64)
         tokens[:, 0] = torch.tensor([roots[user] for user in active])
@@ -149,8 +160,9 @@ def plan_rounds(model: ReferenceLlama, cache, roots: list[int], plans: list[Roun
         masses = [None, None]
         if known is not None:
             masses[0] = own_masses(known, layers, users)
+            wrap_sums(policy.by_budget, masses[0])
             masses[1] = own_masses(policy.by_budget, layers, users)
-        rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities, *masses))
+        rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities, *masses, plan.fault))
     return rounds, margin, gap
 
 
@@ -203,6 +215,8 @@ def tree_rounds(mesh, config, prefilled, guess: dict | None, capacity: int, roun
     for number, planned in enumerate(rounds):
         if pair is not None:
             pair.threshold = planned.threshold
+        if planned.fault is not None:
+            put_masses(pair, planned.fault, [])
         step.load(planned.drafts, planned.lengths)
         verified = traced()
         model.check()
@@ -285,8 +299,10 @@ SEED, THRESHOLD, PROMPTS = 354, 0.5, (231, 226)
 EXACT_SEED, ROW_SEED = 14, 10
 LEAST_MARGIN, LEAST_GAP, MAX_ERROR, MASS_ERROR = 0.05, 0.08, 0.15, 0.02
 # Right tokens of the trees of two users by round, of which one may skip; searched for.
-HITS = [[3, 1], [None, 2], [2, 0], [None, 0], [3, 1], [0, None]]
-TAKEN = [[False, False], [True, False], *[[True, True]] * 4]  # by round and layer
+HITS = [[3, 1], [None, 2], [2, 0], [None, 0], [3, 1], [0, None], [0, None], [3, None]]
+TAKEN = [[False, False], [True, False], [True, True], [True, True]]  # by round and layer
+TAKEN += [[False, True], [True, True], [True, True], [True, True]]
+POISONED = 4  # a round; unharmed, its guess is taken in both layers
 
 
 class Planned(NamedTuple):
@@ -342,8 +358,10 @@ def test_two_chips_of_a_row_share_the_heads_of_a_tree(sim_mesh):
 @pytest.mark.parametrize("rounds", [3, pytest.param(len(HITS), marks=pytest.mark.slow)])
 def test_one_trace_serves_all_trees_and_outcomes(sim_mesh, rounds):
     """Decisions, accepted tokens, counts, chosen tiles, attention weights and the caches of both rows: the first round
-    runs eagerly, the others replay one trace."""
+    runs eagerly, the others replay one trace. Poisoned weights cost guesses alone."""
     plans = [RoundPlan(THRESHOLD, row) for row in HITS[:rounds]]
+    if rounds > POISONED:
+        plans[POISONED] = plans[POISONED]._replace(fault=poison(CAPACITY // TILE))
     planned, taken = plan(TINY, 0, SEED, PROMPTS, CAPACITY, plans)
     assert taken == TAKEN[:rounds]
     told = sim_mesh((2, 1), "2x2", dispatch="fast").run(
