@@ -63,7 +63,7 @@ inline void prepare() {
     TTI_SFPNOP;
     TTI_SFPMAD(p_sfpu::LREG3, p_sfpu::LREG2, p_sfpu::LREG6, p_sfpu::LREG3, 0);
     TTI_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_FLOATA, start);
-    TTI_SFPSETEXP(0, p_sfpu::LREG3, p_sfpu::LREG1, exponent_of_result);  // e
+    TTI_SFPSETEXP(0, p_sfpu::LREG3, p_sfpu::LREG1, exponent_of_result);         // e
     TTI_SFPMAD(p_sfpu::LREG1, p_sfpu::LREG7, p_sfpu::LREG2, p_sfpu::LREG2, 0);  // y
     TTI_SFPMAD(p_sfpu::LREG1, p_sfpu::LCONST_neg1, p_sfpu::LCONST_neg1, p_sfpu::LREG3, 0);
     TTI_SFPSETCC(0, p_sfpu::LREG0, 0, sfpi::SFPSETCC_MOD1_LREG_GTE0);
