@@ -7,7 +7,8 @@ Every call ends with the status of the fault on each rank. All of the op's are h
 only device_exchange gives: this op takes its priorities from there, and rank 0 sends on any tie.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -172,53 +173,130 @@ def test_a_fault_of_a_member_is_told_and_leaves_the_layer_to_one_rank(sim_device
 # ------------------------------------------------------------------------------ faults between chips
 
 LINKED = Case(1, 2, 1, 64, 96, workers=1, grid=(2, 2))
+ONE = {0: [[HOLDS_EXACT], [YIELDED]], 1: [[YIELDED], [HOLDS_EXACT]]}  # by who sends
+SOON_S = 2e-5
+REGISTERS = 0xFFB00000  # from here on packets are the routers' own credits
+LATENCY = 6000  # of a cable so slow that each packet can be met on its way
 
 
-def linked_call(pairs: Make, sender: int = 0, patience_s: float = 1e-4, links=(), reset: bool = True) -> Call:
-    """Return a call of two chips that a chip sends, which accepts every guess."""
-    known = gathered(*([HOLDS_EXACT if row == sender else YIELDED] for row in (0, 1)))
-    peer = Make("tt_kernels.common.speculative_chips:Peer", pairs, known, patience_s)
-    options = {"threshold": HIT, "priority": priorities(BEFORE), "peer": peer}
-    call = LINKED.call("speculate", LINKED.inputs(*LINKED.random(7)), [95], **options)
-    call.links, call.reset = links, reset
-    return call
+class Step(NamedTuple):
+    """One call."""
+
+    sender: int = 0
+    patience_s: float = 1e-4
+    reset: bool = True
+    links: Sequence[tuple[str, dict]] = ()
 
 
-def chip_pairs() -> Make:
-    return Make("tt_kernels.common.peer:ChipPairs", 0, EXCHANGE, device=True)
+def run_steps(worker, *steps: Step) -> list[dict[str, Any]]:
+    """Run steps on one pair, whatever becomes of them."""
+    inputs, pairs = LINKED.inputs(*LINKED.random(7)), Make("tt_kernels.common.peer:ChipPairs", 0, EXCHANGE, device=True)
+    calls = []
+    for step in steps:
+        peer = Make("tt_kernels.common.speculative_chips:Peer", pairs, gathered(*ONE[step.sender]), step.patience_s)
+        call = LINKED.call("speculate", inputs, [95], threshold=HIT, priority=priorities(BEFORE), peer=peer)
+        call.links, call.reset = step.links, step.reset
+        calls.append(call)
+    return run_ops(worker, calls)
 
 
-def check_linked(found: dict[str, Any], sender: int = 0, status: int = 0, call: int = 1) -> None:
-    """Assert that the receiver has the sender's guess; or with a status that both gave up with it in that call, and
-    the sender keeps its own results."""
-    told = [f"chip ({chip}, 0) gave up in call {call}: {REASONS[status]}" for chip in (0, 1) if status]
+class Ending(NamedTuple):
+    """What a call ends in. statuses, priorities: of both chips; calls: that gave up; exact: chips with their own
+    results; guess: the chip that has its peer's guess."""
+
+    statuses: tuple[int, int]
+    priorities: tuple[int, int]
+    exact: tuple[int, ...]
+    guess: int | None = None
+    calls: tuple[int, int] = (1, 1)
+
+
+WHOLE = {0: Ending((0, 0), (YIELDED, HOLDS_GUESS), (0,), 1), 1: Ending((0, 0), (HOLDS_GUESS, YIELDED), (1,), 0)}
+NOT_MET = Ending((1, 1), (HOLDS_EXACT, YIELDED), (0,))  # chip 0 sends
+LATE = Ending((8, 2), (HOLDS_EXACT, YIELDED), (0,))
+
+
+def check_ending(found: dict[str, Any], ends: Ending) -> None:
+    told = [
+        f"chip ({chip}, 0) gave up in call {ends.calls[chip]}: {REASONS[status]}"
+        for chip, status in enumerate(ends.statuses)
+        if status
+    ]
     assert found["errors"] == {"ChipPairs": "; ".join(told) or None}
-    held = [int(found["priority"][chip, 0].flatten()[0]) for chip in (sender, 1 - sender)]
-    assert held == ([HOLDS_EXACT, YIELDED] if status else [YIELDED, HOLDS_GUESS])
+    held = [found["priority"][chip, 0].flatten()[0] for chip in (0, 1)]
+    assert held == list(ends.priorities)
     right = wanted(LINKED, *LINKED.random(7), [95])
-    for part in ("exact", "guess"):
-        mine = LINKED.rows(found[part][sender, 0]).double()
-        torch.testing.assert_close(mine, getattr(right, part), atol=0.03, rtol=0.02, msg=part)
-    if not status:
-        assert torch.equal(found["exact"][1 - sender, 0], found["guess"][sender, 0])
+    for chip in ends.exact:
+        for part in ("exact", "guess"):
+            mine = LINKED.rows(found[part][chip, 0]).double()
+            torch.testing.assert_close(mine, getattr(right, part), atol=0.03, rtol=0.02, msg=f"{chip} {part}")
+    if ends.guess is not None:
+        assert torch.equal(found["exact"][ends.guess, 0], found["guess"][1 - ends.guess, 0])
+
+
+@contextmanager
+def whole_again(worker) -> Iterator[None]:
+    """Afterwards the mesh closes and opens again, and carries a guess."""
+    try:
+        yield
+        worker.links.mend()
+        worker.reopen()
+        check_ending(run_steps(worker, Step(1))[0], WHOLE[1])
+    except BaseException:
+        worker.kill()
+        raise
+
+
+@pytest.fixture(scope="module")
+def landings(sim_mesh) -> tuple[int, int, int]:
+    """Return the cycles from the launch until the two have arrived, the guess is there, and its acknowledgement."""
+    worker = sim_mesh((2, 1), GRID)
+    (found,) = run_steps(worker, Step(links=[("delay", {"latency": LATENCY}), ("record", {})]))
+    worker.links.mend()
+    check_ending(found, WHOLE[0])
+    packets = [packet for packet in found["deliveries"] if packet.address < REGISTERS]
+    guess = [packet.cycle for packet in packets if packet.bytes > 2048]
+    arrivals = [packet.cycle for packet in packets if packet.cycle < guess[0]]
+    assert len(arrivals) == 2 and len(guess) == 1 and packets[-1].source.startswith("chip 1")
+    return tuple(cycle - found["start"] for cycle in (max(arrivals), guess[0], packets[-1].cycle))
+
+
+@pytest.mark.parametrize(
+    ("landing", "late", "ends"),
+    [
+        pytest.param(0, False, NOT_MET, marks=pytest.mark.slow),
+        (1, False, LATE),
+        (2, False, Ending((8, 0), (HOLDS_EXACT, HOLDS_GUESS), (0,), 1)),
+        pytest.param(0, True, NOT_MET, marks=pytest.mark.slow),
+        (1, True, LATE),
+    ],
+    ids=["arrivals lost", "guess lost", "acknowledgement lost", "arrivals late", "guess late"],
+)
+def test_what_is_on_its_way_is_lost_or_late(sim_mesh, landings, landing, late, ends):
+    """A cut loses it. Late: from before it is sent on packets take 60,000 cycles, and the others wait for 30,000."""
+    worker = sim_mesh((2, 1), GRID)
+    if late:
+        # The guess leaves a cable's time before it lands; it may well be later than the arrivals have come.
+        start = 0 if landing == 0 else landings[1] - LATENCY - LATENCY // 2
+        fault = ("delay", {"latency": 60_000, "in_cycles": start})
+    else:
+        fault = ("cut", {"in_cycles": landings[landing] - LATENCY // 2})
+    with whole_again(worker):
+        (found,) = run_steps(worker, Step(0, 3e-5, links=[("delay", {"latency": LATENCY}), fault]))
+        check_ending(found, ends)
+        assert late or any(state.lost for state in worker.links.states())
 
 
 def test_a_cut_after_a_call_is_for_the_next_which_ends_until_the_link_takes_no_more(sim_mesh):
     """Before each of these calls the cable is cut already. What is lost is never taken back, so that in the end the
-    router has no room. Afterwards the mesh closes and opens again, and carries a guess."""
-    worker, pairs, soon_s = sim_mesh((2, 1), GRID), chip_pairs(), 2e-5
-    cut = linked_call(pairs, patience_s=soon_s, links=[("cut", {})], reset=False)
-    try:
-        calls = [linked_call(pairs), cut, *(linked_call(pairs, patience_s=soon_s) for _ in range(10))]
-        first, *others = run_ops(worker, calls)
-        check_linked(first)
+    router has no room."""
+    worker = sim_mesh((2, 1), GRID)
+    with whole_again(worker):
+        steps = [Step(0), Step(0, SOON_S, links=[("cut", {})], reset=False), *[Step(0, SOON_S)] * 10]
+        first, *others = run_steps(worker, *steps)
+        check_ending(first, WHOLE[0])
+        check_ending(others[0], NOT_MET._replace(calls=(2, 2)))
         statuses = [max(state.status for state in found["states"]["ChipPairs"]) for found in others]
-        assert statuses == sorted(statuses) and statuses[0] == 1 and {*statuses} == {1, 3}
-        for number, (found, status) in enumerate(zip(others, statuses, strict=True)):
-            check_linked(found, status=status, call=1 if number else 2)
-        worker.links.mend()
-        worker.reopen()
-        check_linked(run_ops(worker, [linked_call(chip_pairs(), 1)])[0], 1)
-    except BaseException:
-        worker.kill()
-        raise
+        assert statuses == sorted(statuses) and {*statuses} == {1, 3}
+        for found, status in zip(others[1:], statuses[1:], strict=True):
+            check_ending(found, NOT_MET._replace(statuses=(status, status)))

@@ -81,7 +81,7 @@ def test_exchanges_with_random_roles(sim_mesh, rows_in_use):
 
 VALUES = (1.0, 2.0)
 PATIENCE_S = 2e-5  # 20,000 cycles
-ARRIVED = "did not arrive"
+ARRIVED, LATE_DATA, NO_PACKET = "did not arrive", "its data did not", "the fabric link took no packet"
 SENT, KEPT = [[VALUES[0]], [VALUES[0]]], [[VALUES[0]], [VALUES[1]]]
 
 
@@ -154,6 +154,19 @@ def test_a_cut_is_reported_by_both_members_and_the_mesh_opens_again(sim_mesh):
     assert before == (None, SENT)
     assert message.count("gave up in call 2") == 2 and ARRIVED in message and held == KEPT
     assert all(state.lost for state in worker.links.states() if state.link == 1)
+    check_whole(worker)
+
+
+@pytest.mark.parametrize("after", [600, 1200, 1800, 2600])
+def test_a_cut_during_an_exchange_ends_it(sim_mesh, after):
+    """Whatever had got through by then: it ends, and a rank that did not get the data says so."""
+    worker = sim_mesh((1, 2))
+    ((message, held),) = run_exchanges(worker, [[("cut", {"in_cycles": after})]])
+    if message is None:
+        assert held == SENT
+    else:
+        assert any(reason in message for reason in (ARRIVED, LATE_DATA, NO_PACKET))
+        assert held[0] == [VALUES[0]] and "chip (0, 1)" in message
     check_whole(worker)
 
 
