@@ -244,7 +244,7 @@ def prefill_attention(device, p: SimpleNamespace) -> Row:
         ttnn.transformer.chunked_scaled_dot_product_attention,
         *(queries, keys, values, words(device, table)),
         chunk_start_idx_tensor=words(device, [p.start]),
-        program_config=attention_program(device, p.size, p.size),
+        program_config=attention_program(device, p.size, p.keys),
         compute_kernel_config=kernel_config("bfloat8_b"),
     )
     result, cycles = timed_once(device, chunked)
@@ -256,8 +256,8 @@ def prefill_attention(device, p: SimpleNamespace) -> Row:
     scores = (q @ k.mT / HEAD_DIM**0.5).masked_fill(~visible, float("-inf"))
     pairs = p.heads * int(visible.sum())
     busy = 2 * pairs * HEAD_DIM / TILE**3 * TILE_CYCLES[FIDELITY["bfloat8_b"]] / (cores.x * cores.y)
-    chunks = sum(-(-(p.start + last) // p.size) for last in range(p.size, p.tokens + 1, p.size))
-    read = 2 * p.heads * chunks * p.size * HEAD_DIM // TILE**2 * TILE_BYTES["bfloat8_b"]
+    chunks = sum(-(-(p.start + last) // p.keys) for last in range(p.size, p.tokens + 1, p.size))
+    read = 2 * p.heads * chunks * p.keys * HEAD_DIM // TILE**2 * TILE_BYTES["bfloat8_b"]
     return measurable({"cycles": cycles}) | {
         "of_peak": busy / cycles,
         "flops_per_cycle": 4 * pairs * HEAD_DIM / cycles / (cores.x * cores.y),

@@ -313,10 +313,12 @@ FAMILIES: dict[str, Family] = {
         apart=True,
     ),
     "prefill_attention": Family(
-        about="a prefill chunk's attention by the queries and keys that a core takes at once",
-        options={"tokens": 256, "start": 0, "size": 256, "heads": 1, "cores": "1x1"},
-        choices={"size": (32, 64, 128, 256), "cores": ("1x1", "2x2")},
-        points={"default": ["start=0,1024 size=128,256"]},
+        about="a prefill chunk's attention by the queries (size) and keys that a core takes at once",
+        options={"tokens": 256, "start": 0, "size": 256, "keys": 256, "heads": 1, "cores": "1x1"},
+        choices={"size": (32, 64, 128, 256), "keys": (32, 64, 128, 256, 512), "cores": ("1x1", "2x2")},
+        points={
+            "default": ["start=0,1024 size=128 keys=128", "start=0,1024", "start=768,1792 size=128,256 keys=512"],
+        },
         chip=lambda point: Chip(point.cores, timed=True),
         measure="attention.prefill_attention",
         apart=True,

@@ -19,7 +19,7 @@ import numpy as np
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, LayerPrecision, bytes_of, precision_config
-from models.llama31_8b.tt.prefill import PREFILL_CHUNK, all_cores_read, attention_size, padded_rows, row_blocks
+from models.llama31_8b.tt.prefill import PREFILL_CHUNK, all_cores_read, attention_sizes, padded_rows, row_blocks
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES
 from perf.lib.data_file import Row
 from perf.projection.published import ALL_GATHER, REDUCE_SCATTER, collective_ns, read_rows
@@ -131,24 +131,24 @@ def product_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
 
 
 @cache
-def _attention(size: int) -> tuple[float, float]:
-    """Return a program's start, and the cycles of `size` queries with as many keys."""
-    found = [row for row in read_rows("ops/prefill_attention.json") if row["size"] == size]
-    return _line([(_pairs(row["tokens"], row["start"], size), row["cycles"]) for row in found[:2]])
+def _attention(queries: int, keys: int) -> tuple[float, float]:
+    """Return a program's start, and the cycles of so many queries with so many keys."""
+    rows = [r for r in read_rows("ops/prefill_attention.json") if (r["size"], r["keys"]) == (queries, keys)]
+    return _line([(_pairs(row["tokens"], row["start"], queries, keys), row["cycles"]) for row in rows[:2]])
 
 
-def _pairs(tokens: int, start: int, size: int) -> int:
+def _pairs(tokens: int, start: int, queries: int, keys: int) -> int:
     """Count the pieces of queries and keys of a head's chunk that attention multiplies."""
-    return sum((start + end) // size for end in range(size, tokens + 1, size))
+    return sum(-(-(start + end) // keys) for end in range(queries, tokens + 1, queries))
 
 
 def attention_cycles(heads: int, rows: int, start: int) -> float:
     """Return the cycles of a chunk's attention on 64 cores, which have whole pieces of a head's queries each."""
-    size = attention_size(rows, start, heads, CORES)
-    begin, piece = _attention(size)
-    pairs = heads * _pairs(rows, start, size)
-    longest = (start + rows) // size
-    read = 2 * pairs * bytes_of(size * preset("llama-3.1-8b").head_dim, "bfloat8_b")
+    queries, keys = attention_sizes(rows, start, heads, CORES)
+    begin, piece = _attention(queries, keys)
+    pairs = heads * _pairs(rows, start, queries, keys)
+    longest = -(-(start + rows) // keys)
+    read = 2 * pairs * bytes_of(keys * preset("llama-3.1-8b").head_dim, "bfloat8_b")
     return max(begin + piece * max(pairs / CORES, longest), read / BYTES_PER_CYCLE)
 
 

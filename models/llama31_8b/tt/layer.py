@@ -59,10 +59,10 @@ class ChunkInputs(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A prefill chunk. piece: how many queries and keys a core attends with at once; it divides rows and start."""
+    """A prefill chunk. sizes: how many queries a core attends with at once, and with how many keys."""
 
     inputs: ChunkInputs
-    piece: int
+    sizes: tuple[int, int]
 
 
 class Attention:
@@ -100,7 +100,7 @@ class Attention:
             *cache.blocks(self.layer),
             chunk.inputs.pages,
             chunk_start_idx_tensor=chunk.inputs.start,
-            program_config=attention_program(layout.mesh, chunk.piece, chunk.piece),
+            program_config=attention_program(layout.mesh, *chunk.sizes),
             compute_kernel_config=kernel_config("bfloat8_b"),
         )
         return ttnn.reshape(out, (1, layout.heads, tokens, layout.head_dim))

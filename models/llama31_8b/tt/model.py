@@ -5,6 +5,7 @@ chunks."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -29,7 +30,7 @@ from .layer_parallel import Stage
 from .layouts import Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
 from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
-from .prefill import attention_size, padded_rows
+from .prefill import ATTENTION_KEYS, PREFILL_CHUNK, attention_sizes, padded_rows
 from .settings import AttentionSettings, ModelSettings
 from .sharding import check_sharding_of_rows
 from .spec_decode.layer_parallel_step import LayerGroups, ParallelStage, Refill, Write
@@ -246,7 +247,7 @@ class TtLlama:
                 f"a chunk of {len(tokens)} tokens from position {start} is empty, does not start a tile "
                 f"of {TILE} positions, or exceeds the cache of {self.capacity}"
             )
-        rows, piece = self.chunk_shape(len(tokens), start)
+        rows, sizes = self.chunk_shape(len(tokens), start)
         padded = list(tokens) + [0] * (rows - len(tokens))
         stages = [] if self.groups is None else self.groups.parallel_stages
         places = {
@@ -261,13 +262,13 @@ class TtLlama:
             places,
             self.put_integers(torch.tensor([0, 0, (len(tokens) - 1) // TILE * TILE, 0]), "int32", on_device),
         )
-        return Chunk(inputs, piece)
+        return Chunk(inputs, sizes)
 
-    def chunk_shape(self, tokens: int, start: int) -> tuple[int, int]:
-        """Return the rows of a chunk of so many tokens, padding included, and how many a core attends with at once:
-        chunks that have these in common run the same programs."""
+    def chunk_shape(self, tokens: int, start: int) -> tuple[int, tuple[int, int]]:
+        """Return the rows of a chunk of so many tokens, padding included, and the sizes of its attention: chunks that
+        have these in common run the same programs."""
         rows, grid = min(padded_rows(tokens), self.capacity - start), self.mesh.compute_with_storage_grid_size()
-        return rows, attention_size(rows, start, self.rows.heads, grid.x * grid.y)
+        return rows, attention_sizes(rows, start, self.rows.heads, grid.x * grid.y)
 
     def cache_chunk(self, chunk: Chunk, last: bool, gather_logits: bool = True) -> ttnn.Tensor | None:
         """Run a chunk through the layers. last: return the logits of its last token's tile, bfloat16 [1, 1, 32, vocab],
@@ -404,6 +405,7 @@ def cache_prompt(
 
 
 def kept_prefix(model: TtLlama, cached: int) -> int:
-    """Round `cached` down to whole blocks of the cache: a chunk that starts inside a block would be attended to in
-    smaller pieces, which need programs of their own."""
-    return cached // model.cache.block * model.cache.block
+    """Round `cached` down to whole blocks of the cache, of a long prefix also to what attention takes of it at once:
+    from elsewhere on a chunk would be attended to in smaller pieces, which need programs of their own."""
+    block = model.cache.block if cached < PREFILL_CHUNK else math.lcm(model.cache.block, ATTENTION_KEYS)
+    return cached // block * block

@@ -14,7 +14,9 @@ from .mesh import TILE
 
 PREFILL_CHUNK = 2048  # tokens: an 8B model's rows then take 0.27 GB of a chip, of the 0.5 GB that budgets reserve
 ROW_STEP = 128
-ATTENTION_CHUNK = 256  # queries and keys that a core attends with at once, at most
+# What a core attends with at once, at most. With 512 keys a piece of 256 x 256 takes 6.6 % less than with 256, but more
+# keys of a prompt's first chunk are hidden ones (perf.ops prefill_attention).
+ATTENTION_QUERIES, ATTENTION_KEYS = 256, 512
 BLOCK_TILES = 8  # of a side of a block: a core's blocks take 0.5 MB of its L1
 # Rows up to which all cores read a weight from its banks (`banked_product`). It takes 0.35 of the cycles of stock
 # `minimal_matmul` with 128 rows and 0.87 with 512 (perf.ops prefill_product); more were not executed.
@@ -32,11 +34,17 @@ def padded_rows(count: int) -> int:
     return next((size for size in (TILE, 2 * TILE) if count <= size), -(-count // ROW_STEP) * ROW_STEP)
 
 
-def attention_size(tokens: int, start: int, heads: int, cores: int) -> int:
-    """Return how many queries and keys a core attends with at once, of a chunk of so many heads: what divides the chunk
-    and its start, halved where pieces of ATTENTION_CHUNK would leave cores without one."""
-    size = math.gcd(ATTENTION_CHUNK, tokens, start)
-    return size // 2 if size == ATTENTION_CHUNK and heads * tokens < size * cores else size
+def attention_sizes(tokens: int, start: int, heads: int, cores: int) -> tuple[int, int]:
+    """Return how many queries a core attends with at once, and with how many keys, of a chunk of so many heads.
+
+    Queries divide the chunk and its start, and are half of ATTENTION_QUERIES where so many would leave cores without
+    any. Keys are as many; where the chunk ends at PREFILL_CHUNK tokens or later, as many of ATTENTION_KEYS as divide
+    its end, beyond which a cache may hold anything.
+    """
+    queries, end = math.gcd(ATTENTION_QUERIES, tokens, start), start + tokens
+    if queries == ATTENTION_QUERIES and heads * tokens < queries * cores:
+        queries //= 2
+    return queries, max(queries, math.gcd(ATTENTION_KEYS, end)) if end >= PREFILL_CHUNK else queries
 
 
 def all_cores_read(rows: int, dtype: str) -> bool:

@@ -58,7 +58,7 @@ class TracedStep(Generic[Result]):
 class TracedPrefill:
     """Cache chunks of prompts as TtLlama.prefill does: those of `rows` tokens, padding included, by a trace that the
     second of them captures. Others run eagerly, and so do starts from which attention takes smaller pieces than from
-    0, as programs differ by piece. With `eager` all do.
+    0, which need other programs. With `eager` all do.
 
     Until `close` a trace may be held; lasting tensors must not be where it writes. Logits of a trace are overwritten by
     its next replay.
