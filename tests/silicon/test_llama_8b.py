@@ -4,7 +4,7 @@
 n150`.
 
 The last two need the checkpoint, named by $HF_MODEL. What runs here runs on the simulated chip too, at tiny
-shapes: the first one in test_tt_model.py, the others in test_silicon_bodies.py.
+shapes: the first two in test_tt_model.py, the others in test_silicon_bodies.py.
 """
 
 import os
@@ -19,7 +19,7 @@ from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
-from tests.support.tt_programs import check_rows, prefill_and_decode
+from tests.support.tt_programs import check_rows, modules, prefill_and_decode
 
 pytestmark = [pytest.mark.silicon, pytest.mark.timeout(3600)]
 LLAMA = preset("llama-3.1-8b")
@@ -37,6 +37,17 @@ def checkpoint() -> str:
     if not source:
         pytest.skip("needs a Llama 3.1 8B checkpoint: set HF_MODEL to its folder")
     return source
+
+
+@PRECISIONS
+def test_every_module_at_full_shapes(sim_device, precision):
+    found = sim_device(options=TRACE).run(modules, LLAMA, precision, timeout=3000)
+    for name, row in found.items():
+        logger.info("{} {}: {}", precision, name, row)
+    assert len(found) == 10
+    four_bits = {name for name in found if name.startswith("mlp") and precision == "performance"}
+    least = {name: MIN_PCC_OF_FOUR_BITS if name in four_bits else MIN_PCC for name in found}
+    assert {name: row["pcc"] for name, row in found.items() if not row["pcc"] >= least[name]} == {}
 
 
 def check_two_layers(worker, precision: str) -> None:

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""A small Llama in TT-NN on the simulated chip against the reference: logits, caches, users and lengths of prompts; and
-the cache of weights."""
+"""A small Llama in TT-NN on the simulated chip against the reference: modules, logits, caches, users, lengths of
+prompts; and the cache of weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from tests.support.tt_programs import (
     check_rows,
     figures,
     half_split,
+    modules,
     prefill_and_decode,
     prompt,
 )
@@ -124,6 +125,14 @@ def test_weight_cache_is_reused(sim_device, tmp_path):
     counts = {name: (found["converted"], found["reused"]) for name, found in told.items()}
     assert all(found["equal"] for found in told.values()), told
     assert counts == {"first": (3, 0), "second": (0, 3), "one gone": (1, 2)}
+
+
+def test_every_module_agrees_with_the_reference(sim_device):
+    found = sim_device("2x1").run(modules, TINY, "bfloat16", timeout=1200)
+    for name, row in found.items():
+        logger.info("{}: {}", name, row)
+    assert len(found) == 10
+    assert {name: row["pcc"] for name, row in found.items() if not row["pcc"] >= MIN_PCC} == {}
 
 
 ONE_LAYER = TINY.with_layers(1)
