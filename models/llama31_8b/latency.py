@@ -32,7 +32,7 @@ SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
 # A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
 # least squares over a projected floor (perf/data/projections/prefill.json).
 PREFILL_FROM = 2048
-PREFILL_NS = {1: (181215.0, 11.7981), 2: (168364.0, 5.9018), 4: (128995.0, 2.9516), 8: (86466.0, 1.7265)}
+PREFILL_NS = {1: (182532.0, 11.0187), 2: (169030.0, 5.5119), 4: (128806.0, 2.7566), 8: (85988.0, 1.3959)}
 
 
 @dataclass(frozen=True)
