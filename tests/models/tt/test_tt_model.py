@@ -25,6 +25,7 @@ from tests.support.tt_programs import (
     build,
     cache_figures,
     check_rows,
+    compared,
     figures,
     half_split,
     modules,
@@ -136,6 +137,36 @@ def test_every_module_agrees_with_the_reference(sim_device):
 
 
 ONE_LAYER = TINY.with_layers(1)
+LONG, START, END = replace(ONE_LAYER, max_position_embeddings=2304), 1792, 2048
+
+
+def end_of_a_long_prompt(mesh) -> tuple[tuple[int, int], dict]:
+    """In the worker: the sizes by which a chunk attends to random keys and values before it, behind which everything is
+    NaN; and its last logits, compared."""
+    from models.llama31_8b.tt.model import read
+
+    model, reference = build(mesh, LONG, capacity=2304)
+    generator = torch.Generator().manual_seed(0)
+    shape = LONG.num_key_value_heads, model.capacity, LONG.head_dim
+    keys, values = torch.randn(2, *shape, generator=generator).bfloat16().float()
+    for content in (keys, values):
+        content[:, END:] = torch.nan
+    load_cache(model, [keys], [values])
+    cache = reference.new_cache(1, END)
+    cache.keys[0][:, :, :START], cache.values[0][:, :, :START] = keys[:, :START], values[:, :START]
+    cache.reserve(START)
+    cache.commit(START)
+    tokens = prompt(END - START, 3)
+    chunk = model.chunk(tokens, 0, START)
+    got = read(model.cache_chunk(chunk, last=True))[0, 0, -1, : LONG.vocab_size].float()
+    return chunk.sizes, compared(got, reference.forward(torch.tensor([tokens]), cache)[0, -1])
+
+
+def test_the_end_of_a_long_prompt_attends_to_512_keys_at_once(sim_device):
+    sizes, row = sim_device("2x1").run(end_of_a_long_prompt, timeout=1200)
+    assert sizes == (256, 512)
+    check_rows("last token", [row])
+    assert row["token"] == row["reference_token"]
 
 
 def one_step(mesh, positions: list[int]) -> dict:
