@@ -13,6 +13,7 @@ from typing import Any
 
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
+_LARGEST = 1e300  # of a number in a config.json; JSON has integers that no float holds
 _ROPE_FIELDS = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 _ORIGINAL = _ROPE_FIELDS[-1]
 _NEEDED = {"linear": _ROPE_FIELDS[:1], "llama3": _ROPE_FIELDS}
@@ -118,11 +119,6 @@ class LlamaConfig:
             )
         if self.head_dim % 2:
             raise ModelLoadError(f"head_dim must be even for RoPE, got {self.head_dim}")
-        if not isinstance(self.tie_word_embeddings, bool):
-            raise ModelLoadError(f"tie_word_embeddings must be true or false, got {self.tie_word_embeddings!r}")
-        for one in (*self.eos_token_ids, 0 if self.bos_token_id is None else self.bos_token_id):
-            if isinstance(one, bool) or not isinstance(one, int) or one < 0:
-                raise ModelLoadError(f"bos_token_id and eos_token_id must be token ids of at least 0, got {one!r}")
 
     def with_layers(self, num_hidden_layers: int) -> LlamaConfig:
         """Return the same shapes at another depth, for tests of large models at small cost."""
@@ -135,7 +131,11 @@ class LlamaConfig:
         Raises ModelLoadError for another architecture, biases, another activation, or a RoPE scaling
         that is not implemented, and for missing fields.
         """
+        if not isinstance(data, Mapping):
+            raise ModelLoadError(f"the config of {name} is not an object but {_shown(data)}")
         architectures = data.get("architectures") or []
+        if not isinstance(architectures, list):
+            raise ModelLoadError(f"architectures must be a list of names, got {_shown(architectures)}")
         unsupported = [str(a) for a in architectures if a not in SUPPORTED_ARCHITECTURES]
         if unsupported or (not architectures and data.get("model_type") != "llama"):
             raise ModelLoadError(
@@ -149,30 +149,37 @@ class LlamaConfig:
             raise ModelLoadError(f"hidden_act={data['hidden_act']!r} is not supported; supported: 'silu'")
         for key in ("sliding_window", "attention_chunk_size"):
             if data.get(key) is not None:
-                raise ModelLoadError(f"{key}={data[key]!r} is not supported: Llama attends to every token")
+                raise ModelLoadError(f"{key}={_shown(data[key])} is not supported: Llama attends to every token")
         if quantisation := data.get("quantization_config") or data.get("compression_config"):
             method = quantisation.get("quant_method") if isinstance(quantisation, Mapping) else None
             raise ModelLoadError(
-                f"quantization_config: weights quantised by {method or quantisation} are not supported; load "
+                f"quantization_config: weights quantised by {method or _shown(quantisation)} are not supported; load "
                 "the model's own weights in bfloat16 or float16"
             )
         missing = [key for key in _REQUIRED if key not in data]
         if missing:
             raise ModelLoadError(f"config lacks {', '.join(missing)}")
+        for key in _REQUIRED:
+            if isinstance(data[key], bool) or not isinstance(data[key], int) or data[key] < 1:
+                raise ModelLoadError(f"{key} must be a positive integer, got {_shown(data[key])}")
         scaling, theta = _rope(data)
         tied = data.get("tie_word_embeddings")
+        if tied is not None and not isinstance(tied, bool):
+            raise ModelLoadError(f"tie_word_embeddings must be true or false, got {_shown(tied)}")
+        if isinstance(data.get("bos_token_id"), list):
+            raise ModelLoadError(f"bos_token_id must be one id, got {_shown(data['bos_token_id'])}")
         kv_heads, head_dim = data.get("num_key_value_heads"), data.get("head_dim")
         return cls(
             **{key: data[key] for key in _REQUIRED},
             num_key_value_heads=data["num_attention_heads"] if kv_heads is None else kv_heads,
             head_dim=data["hidden_size"] // data["num_attention_heads"] if head_dim is None else head_dim,
             max_position_embeddings=data.get("max_position_embeddings", 2048),
-            rms_norm_eps=float(data.get("rms_norm_eps", 1e-6)),
+            rms_norm_eps=_number({"rms_norm_eps": 1e-6, **data}, "rms_norm_eps"),
             rope_theta=theta,
             rope_scaling=scaling,
-            tie_word_embeddings=False if tied is None else tied,
-            bos_token_id=data.get("bos_token_id"),
-            eos_token_ids=token_ids(data.get("eos_token_id")),
+            tie_word_embeddings=bool(tied),
+            bos_token_id=next(iter(token_ids(data, "bos_token_id")), None),
+            eos_token_ids=token_ids(data, "eos_token_id"),
             name=name,
         )
 
@@ -180,19 +187,19 @@ class LlamaConfig:
     def from_pretrained(cls, folder: str | Path) -> LlamaConfig:
         """Read the `config.json` in a local Hugging Face folder.
 
-        Raises FileNotFoundError, and ModelLoadError as from_hf_dict does, and for values of another type; both name the
-        file.
+        Raises FileNotFoundError, and ModelLoadError as from_hf_dict does; both name the file.
         """
         path = Path(folder) / "config.json"
         if not path.is_file():
             raise FileNotFoundError(f"no config.json in {folder}: not a Hugging Face model folder")
-        data = read_json(path)
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:  # of the syntax, the encoding, a number or nesting too large
+            raise ModelLoadError(f"{path} is not valid JSON: {error}") from error
         try:
             return cls.from_hf_dict(data, name=Path(folder).name)
         except ModelLoadError as error:
             raise ModelLoadError(f"{path}: {error}") from error
-        except (AttributeError, OverflowError, TypeError, ValueError, ZeroDivisionError) as error:
-            raise ModelLoadError(f"{path} describes no model ({error})") from error
 
     def to_hf_dict(self) -> dict[str, Any]:
         """Return a `config.json` mapping that both this class and transformers read back."""
@@ -218,13 +225,15 @@ class LlamaConfig:
 def _rope(data: Mapping[str, Any]) -> tuple[RopeScaling, float]:
     """Return the scaling and theta of a config.json. transformers 5 keeps both in `rope_parameters`, older files have
     `rope_scaling` and `rope_theta`. Raises ModelLoadError where a file has both generations and they differ."""
-    given = [(name, data[name]) for name in ("rope_parameters", "rope_scaling") if data.get(name)]
-    found = [(name, _rope_scaling(rope, data), rope.get("rope_theta")) for name, rope in given]
+    found = []
+    for name in ("rope_parameters", "rope_scaling"):
+        if rope := data.get(name):
+            found.append((name, _rope_scaling(rope, data), rope.get("rope_theta")))
     if len(found) == 2 and found[0][1] != found[1][1]:
         raise ModelLoadError(f"rope_parameters give {found[0][1]}, but rope_scaling gives {found[1][1]}")
     thetas = [("rope_theta", data["rope_theta"])] if data.get("rope_theta") is not None else []
     thetas += [(f"{name}.rope_theta", theta) for name, _, theta in found if theta is not None]
-    numbers = {float(value) for _, value in thetas} or {10000.0}
+    numbers = {_number({name: value}, name) for name, value in thetas} or {10000.0}
     if len(numbers) > 1:
         said = " but ".join(f"{name} is {value}" for name, value in thetas)
         raise ModelLoadError(f"{said}: which of them holds?")
@@ -233,37 +242,54 @@ def _rope(data: Mapping[str, Any]) -> tuple[RopeScaling, float]:
 
 def _rope_scaling(rope: Mapping[str, Any], data: Mapping[str, Any]) -> RopeScaling:
     """Return one of the two fields as scaling. data: the whole file, which may hold a part of it."""
+    if not isinstance(rope, Mapping):
+        raise ModelLoadError(f"rope_scaling must be an object or null, got {_shown(rope)}")
     for place in (rope, data):
-        if (part := place.get("partial_rotary_factor")) not in (None, 1):
-            raise ModelLoadError(f"partial_rotary_factor={part!r} is not supported: RoPE is on all of a head")
+        if place.get("partial_rotary_factor") not in (None, 1):
+            raise ModelLoadError(
+                f"partial_rotary_factor={_shown(place['partial_rotary_factor'])} is not supported: RoPE is on all of a "
+                "head"
+            )
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     if rope_type in ("default", None):
         return RopeScaling()
     fields = {name: rope[name] for name in _ROPE_FIELDS if name in rope}
+    for name in fields:
+        _number(rope, name)
     outside = data.get(_ORIGINAL)
     if outside is not None and fields.setdefault(_ORIGINAL, outside) != outside:
-        raise ModelLoadError(f"{_ORIGINAL} is {outside!r}, but that of the RoPE scaling {fields[_ORIGINAL]!r}")
+        raise ModelLoadError(f"{_ORIGINAL} is {_shown(outside)}, but that of the RoPE scaling {fields[_ORIGINAL]}")
+    if (positions := fields.get(_ORIGINAL)) is not None:
+        if positions != int(_number(fields, _ORIGINAL)):
+            raise ModelLoadError(f"{_ORIGINAL} must be a positive integer, got {_shown(positions)}")
+        fields[_ORIGINAL] = int(positions)
     if missing := [name for name in _NEEDED.get(str(rope_type), ()) if name not in fields]:
         raise ModelLoadError(f"RoPE scaling of type {rope_type} lacks {', '.join(missing)}")
     return RopeScaling(rope_type=rope_type, **fields)
 
 
-def token_ids(value: Any) -> tuple[int, ...]:
-    """Return what a JSON file has in a field of ids: one, a list or none."""
-    return tuple(value) if isinstance(value, (list, tuple)) else () if value is None else (value,)
+def _number(data: Mapping[str, Any], key: str) -> float:
+    value = data[key]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ModelLoadError(f"{key} must be a number, got {_shown(value)}")
+    if not abs(value) < _LARGEST:  # NaN too
+        raise ModelLoadError(f"{key} must be a finite number, got {_shown(value)}")
+    return float(value)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file, {} where there is no file. Raises ModelLoadError for anything else."""
-    if not path.is_file():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # of the syntax, the encoding, a number or nesting too large
-        raise ModelLoadError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ModelLoadError(f"{path} holds {type(found).__name__}, not an object")
-    return found
+def token_ids(data: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    """Return the ids that a JSON file gives `key`: one, a list or none. Raises ModelLoadError for others."""
+    value = data.get(key)
+    ids = value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+    if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in ids):
+        raise ModelLoadError(f"{key} must be token ids of at least 0, got {_shown(value)}")
+    return tuple(ids)
+
+
+def _shown(value: Any) -> str:
+    """Shorten a value of a JSON file for a message of one line."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _LLAMA31_ROPE = RopeScaling("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)

@@ -102,35 +102,49 @@ def test_unknown_preset_lists_what_exists():
 
 
 ODD = {
-    "[]": "holds list, not an object",
-    "[" * 100_000: "config.json is not valid JSON: ",
-    '{"rope_scaling": "llama3"}': "describes no model .*'str' object",
-    '{"rope_scaling": {"rope_type": "linear", "factor": "8"}}': "describes no model .*'str'",
-    '{"architectures": "LlamaForCausalLM"}': "architecture .L, l, .* is not supported",
-    '{"rms_norm_eps": []}': "describes no model .*'list'",
+    "[]": r"the config of .* is not an object but \[\]",
+    '{"rope_scaling": "llama3"}': 'rope_scaling must be an object or null, got "llama3"',
+    '{"rope_scaling": {"rope_type": "linear", "factor": "8"}}': 'factor must be a number, got "8"',
+    '{"architectures": "LlamaForCausalLM"}': "architectures must be a list of names, got .LlamaForCausalLM",
+    '{"architectures": [["x"]]}': r"architecture .*x.* is not supported",
+    '{"rms_norm_eps": []}': r"rms_norm_eps must be a number, got \[\]",
     '{"rms_norm_eps": 0}': "rms_norm_eps must be finite and above 0, got 0",
-    '{"rope_theta": NaN}': "rope_theta must be finite and above 0, got nan",
+    '{"rope_theta": NaN}': "rope_theta must be a finite number, got NaN",
+    '{"rope_theta": 1%s}' % ("0" * 400): r"rope_theta must be a finite number, got 10{56}\.\.\.",
     json.dumps({"rope_scaling": {**LLAMA3, "low_freq_factor": 0}}): "low_freq_factor must be above 0",
+    '{"rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 0.5}}': "positive integer, got 0.5",
     '{"head_dim": ""}': "head_dim must be a positive integer, got ''",
-    '{"tie_word_embeddings": "false"}': "tie_word_embeddings must be true or false, got 'false'",
-    '{"eos_token_id": "2"}': "must be token ids of at least 0, got '2'",
-    '{"bos_token_id": [1]}': r"must be token ids of at least 0, got \[1\]",
+    '{"tie_word_embeddings": "false"}': 'tie_word_embeddings must be true or false, got "false"',
+    '{"eos_token_id": "2"}': 'eos_token_id must be token ids of at least 0, got "2"',
+    '{"eos_token_id": [[2]]}': r"eos_token_id must be token ids of at least 0, got \[\[2\]\]",
+    '{"bos_token_id": [1]}': r"bos_token_id must be one id, got \[1\]",
 }
 
 
-@pytest.mark.parametrize("number", range(len(ODD)))
-def test_odd_files_are_refused_by_what_they_hold(number, tmp_path):
-    text, message = list(ODD.items())[number]
-    whole = text if text.startswith("[") else json.dumps({**BASE, **json.loads(text)})
-    (tmp_path / "config.json").write_text(whole)
-    with pytest.raises(ModelLoadError, match=message):
+@pytest.mark.parametrize("text", ODD)
+def test_odd_files_are_refused_by_what_they_hold(text, tmp_path):
+    odd = json.loads(text)
+    (tmp_path / "config.json").write_text(json.dumps({**BASE, **odd} if isinstance(odd, dict) else odd))
+    with pytest.raises(ModelLoadError, match=ODD[text]):
         LlamaConfig.from_pretrained(tmp_path)
 
 
-def test_odd_ids_of_a_generation_config_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    "content",
+    [b'{"a": "\xe9"}', b"\xef\xbb\xbf{}", b"[" * 100_000, b'{"a": 1' + b"0" * 5000 + b"}"],
+    ids=["Latin-1", "byte order mark", "nested too deep", "an integer too long"],
+)
+def test_files_that_no_json_parser_takes(content, tmp_path):
+    (tmp_path / "config.json").write_bytes(content)
+    with pytest.raises(ModelLoadError, match="config.json is not valid JSON: "):
+        LlamaConfig.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("eos", ['"2"', "[[2]]", "true"])
+def test_odd_ids_of_a_generation_config_are_refused(eos, tmp_path):
     from models.llama31_8b.checkpoint.load import read_config
 
     (tmp_path / "config.json").write_text(json.dumps(BASE))
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": "2"}')
-    with pytest.raises(ModelLoadError, match=r"generation_config.json: .* must be token ids of at least 0, got '2'"):
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": %s}' % eos)
+    with pytest.raises(ModelLoadError, match="generation_config.json: eos_token_id must be token ids"):
         read_config(tmp_path)

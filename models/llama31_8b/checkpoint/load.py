@@ -18,9 +18,9 @@ from safetensors import SafetensorError, safe_open
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..config import LlamaConfig, ModelLoadError, read_json, token_ids
+from ..config import LlamaConfig, ModelLoadError, token_ids
 from .tensor_shapes import EMBEDDING, LM_HEAD, check_finite, check_shapes, is_weight, tensor_shapes
-from .tokenizer import Tokenizer, pointer
+from .tokenizer import Tokenizer, pointer, read_json
 
 if TYPE_CHECKING:
     import torch
@@ -136,12 +136,12 @@ def read_config(folder: str | Path, name: str | None = None) -> LlamaConfig:
     """Read the LlamaConfig of a folder; generation_config.json adds end-of-sequence ids (Llama 3.1 has three)."""
     config = LlamaConfig.from_pretrained(folder)
     generation = Path(folder) / "generation_config.json"
-    more = token_ids(read_json(generation).get("eos_token_id"))
+    data = read_json(generation)
     try:
-        eos = tuple(dict.fromkeys((*config.eos_token_ids, *more)))
-        return replace(config, eos_token_ids=eos, name=name or config.name)
-    except (ModelLoadError, TypeError) as error:
+        eos = config.eos_token_ids + token_ids(data, "eos_token_id")
+    except ModelLoadError as error:
         raise ModelLoadError(f"{generation}: {error}") from error
+    return replace(config, eos_token_ids=tuple(dict.fromkeys(eos)), name=name or config.name)
 
 
 def load_state_dict(

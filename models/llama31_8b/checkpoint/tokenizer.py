@@ -128,6 +128,19 @@ def pointer(path: Path) -> str | None:
     return "it is a Git LFS pointer, not the file itself: fetch it with `git lfs pull`"
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object of a JSON file, {} where there is no file. Raises ModelLoadError for anything else."""
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelLoadError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ModelLoadError(f"{path} holds {type(found).__name__}, not an object")
+    return found
+
+
 class StopStrings:
     """A token callback of `generate` that returns True, which ends the text, once a stop string is complete.
 

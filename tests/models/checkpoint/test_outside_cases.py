@@ -121,7 +121,7 @@ NORM = "model.layers.1.input_layernorm.weight"
 REFUSED: dict[str, tuple[Edit, str]] = {
     "another head beside tied embeddings": (config(tie_word_embeddings=True), "lm_head.weight differs .*tie_word_emb"),
     "AWQ": (config(quantization_config={"quant_method": "awq", "bits": 4}), "quantised by awq"),
-    "compressed tensors": (config(compression_config={"format": "int"}), "quantised by {'format': 'int'}"),
+    "compressed tensors": (config(compression_config={"format": "int"}), 'quantised by {"format": "int"}'),
     "int8": (
         tensors(lambda state: state.update({NORM: state[NORM].to(torch.int8)})),
         f"{NORM} is stored as I8, which means quantised weights; supported: F64, F32, F16, BF16",
