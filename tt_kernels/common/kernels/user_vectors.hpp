@@ -26,18 +26,15 @@ constexpr uint32_t vectors_of(uint32_t users, uint32_t first) {
     return (rows + band_rows - 1) / band_rows * band_vectors;
 }
 
-// Calls visit() for each `step` vectors that hold users, with sfpi::dst_reg[0] at the first of them. step 0: for each
-// vector, and visit() itself leaves it at the next one.
+// Calls visit() for each `step` vectors that hold users, with sfpi::dst_reg[0] at the first of them; visit() leaves it at
+// the next ones.
 template <uint32_t users, uint32_t step, typename Visit>
 sfpi_inline void for_each(Visit visit) {
     constexpr uint32_t faces = users > face_rows ? 4 : 2;
     for (uint32_t face = 0; face < faces; ++face) {
         const uint32_t vectors = face < 2 ? vectors_of(users, 0) : vectors_of(users, face_rows);
-        for (uint32_t i = 0; i < vectors; i += step == 0 ? 1 : step) {
+        for (uint32_t i = 0; i < vectors; i += step) {
             visit();
-            if constexpr (step > 0) {
-                sfpi::dst_reg += step;
-            }
         }
         for (uint32_t i = vectors; i < face_vectors; ++i) {
             sfpi::dst_reg++;

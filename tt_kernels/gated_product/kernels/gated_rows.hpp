@@ -86,7 +86,7 @@ inline void prepare() {
 
 template <uint32_t users>
 inline void multiply() {
-    user_vectors::for_each<users, 0>([] { lltt::replay(0, slots); });
+    user_vectors::for_each<users, 1>([] { lltt::replay(0, slots); });
 }
 
 }  // namespace gated_rows::vector

@@ -29,6 +29,7 @@ inline void rotate() {
         const sfpi::vFloat c = sfpi::dst_reg[cos * stride], s = sfpi::dst_reg[sin * stride];
         user_vectors::store(0, even * c - odd * s);
         user_vectors::store(1, odd * c + even * s);
+        sfpi::dst_reg += 2;
     });
 }
 
