@@ -72,6 +72,11 @@ def measurable(row: Row, *names: str) -> Row:
     return row
 
 
+def norm_of_part(tp: int) -> str:
+    """Return the name that `prefill_parts` gives the norm of one of `tp` chips' columns."""
+    return f"norm a part of {tp}"
+
+
 MAX_CONTEXT = 131072  # Llama 3.1's
 CHUNK, NODES, GUESS = 128, 16, 128
 

@@ -22,7 +22,7 @@ from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards, hidden_sh
 from perf.lib.chip import BYTES_PER_CYCLE, one_after_the_other, timed_launch
 from perf.lib.data_file import Row
 from perf.lib.tensors import tile, words
-from perf.ops.families import BLOCK, measurable
+from perf.ops.families import BLOCK, measurable, norm_of_part
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.cores import Core, core_set
@@ -124,9 +124,17 @@ def silu_and_product(device, p: SimpleNamespace) -> Row:
     return measurable(row) | {"of_stock": row["ours"] / row["stock"]}
 
 
+def _norm_a_part(device, rows: int, columns: int, tp: int) -> Callable[[], Any]:
+    x, squares, weight = (tile(device, (1, 1, *shape)) for shape in ((rows, columns), (rows, TILE * tp), (1, columns)))
+    norm = RMSNorm(weight, 1e-5)
+    norm.part = weight
+    return lambda: [norm.squares(x), norm.by_squares(x, squares, ttnn.bfloat8_b)]
+
+
 def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
-    """The ops of a layer of Llama 3.1 8B besides products and attention, as the model calls them. a_layer: how often a
-    layer runs it. bytes: that it moves. of_dram_64: how much of the DRAM's rate 64 such cores would take."""
+    """The ops of a layer of Llama 3.1 8B besides products and attention, as the model calls them; norms of one of 2, 4
+    and 8 chips' columns without the gather of squares between their ops. a_layer: how often a layer of one chip runs
+    it. bytes: that it moves. of_dram_64: how much of the DRAM's rate 64 such cores would take."""
     torch.manual_seed(0)
     config, chip = preset("llama-3.1-8b").with_layers(1), MeshShape(1, 1)
     layout, rope = Rows(device, chip, config), Rope(device, chip, config, p.rows, 1)
@@ -158,6 +166,9 @@ def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
         "add to the residual": ((2, 3 * hidden, 0), lambda: ttnn.add(x, x, memory_config=x.memory_config())),
         "gated product": ((1, 3 * config.intermediate_size // TILE, 0), lambda: gated_product(gate_up, block)),
     }
+    for tp in (2, 4, 8):
+        part = 2 * hidden // tp + 1 + tp, hidden // tp  # read twice, beside the squares
+        launches[norm_of_part(tp)] = (0, *part), _norm_a_part(device, p.rows, config.hidden_size // tp, tp)
     timeline, rows = Timeline(device), []
     for name, ((count, wide, narrow), launch) in launches.items():
         timeline.start()

@@ -19,9 +19,17 @@ import numpy as np
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, LayerPrecision, bytes_of, precision_config
-from models.llama31_8b.tt.prefill import PREFILL_CHUNK, all_cores_read, attention_sizes, padded_rows, row_blocks
+from models.llama31_8b.tt.prefill import (
+    PREFILL_CHUNK,
+    all_cores_read,
+    attention_sizes,
+    padded_rows,
+    row_blocks,
+    sent_format,
+)
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES
 from perf.lib.data_file import Row
+from perf.ops.families import norm_of_part
 from perf.projection.published import ALL_GATHER, REDUCE_SCATTER, collective_ns, read_rows
 from perf.step.shapes import head_pieces
 
@@ -32,7 +40,7 @@ SHORT, WIDE, LONG = 128, 6144, 1024
 TOKENS = (128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 PARTS = ("products", "attention", "others", "collectives", "head")
 # Ops that give a core whole rows of tiles; the others share all tiles among the cores.
-BY_ROWS = ("norm", "create heads", "concatenate heads")
+BY_ROWS, NORMS = ("create heads", "concatenate heads"), 2  # norms of a layer: they too
 ASSUMPTIONS = (
     "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 rows by banked_product, of two "
     "to eight tiles of rows per core by minimal_matmul, attention, the other ops of a layer, and the LM head of a "
@@ -154,31 +162,42 @@ def attention_cycles(heads: int, rows: int, start: int) -> float:
 
 def other_cycles(rows: int, tp: int) -> float:
     """Return the cycles of a layer's other ops on 64 cores of one of `tp` chips."""
-    high, total = rows / TILE, 0.0
+    high, total, norm = rows / TILE, 0.0, "norm" if _sent(rows, tp) == "bfloat16" else norm_of_part(tp)
     for row in (row for row in read_rows("ops/prefill_parts.json") if row["rows"] == TILE):
-        took = row["cycles"] * (math.ceil(high / CORES) if row["op"] in BY_ROWS else high / CORES / tp)
-        moved = row["bytes"] * high / (1 if row["op"] == "norm" else tp)
-        total += row["a_layer"] * max(took, moved / BYTES_PER_CYCLE)
+        is_norm, count = row["op"].startswith("norm"), row["a_layer"]
+        took = row["cycles"] * (math.ceil(high / CORES) if is_norm or row["op"] in BY_ROWS else high / CORES / tp)
+        moved = row["bytes"] * high / (1 if is_norm else tp)
+        total += (NORMS * (row["op"] == norm) if is_norm else count) * max(took, moved / BYTES_PER_CYCLE)
     return total
+
+
+def _sent(rows: int, tp: int) -> str:
+    """Return the format in which `tp` chips send so many rows of a prefill, in performance precision."""
+    return "bfloat16" if tp == 1 else sent_format(rows, precision_config("performance", 1).collectives)
 
 
 def collective_cycles(rows: int, tp: int, hidden: int) -> float:
-    """Return the nanoseconds of a layer's two gathers and two reductions of bfloat16 rows."""
+    """Return the nanoseconds of a layer's two gathers and two reductions of rows, and of two gathers of their squares
+    where rows are normed before they are gathered."""
     if tp == 1:
         return 0.0
-    size, total = 2 * rows * hidden, 0.0
-    for collective in (ALL_GATHER, REDUCE_SCATTER):
-        known = sorted(
-            row["bytes"]
-            for row in read_rows("ethernet_2026_09.csv")
-            if (row["collective"], row["chips"]) == (collective, tp)
-        )
-        if size <= known[-1]:
-            total += 2 * collective_ns(collective, tp, size)
-        else:
-            start, slope = _line([(at, collective_ns(collective, tp, at)) for at in (known[0], known[-1])])
-            total += 2 * (start + slope * size)
-    return total
+    sent = _sent(rows, tp)
+    size = bytes_of(rows * hidden, sent)
+    squares = 0.0 if sent == "bfloat16" else _collective_ns(ALL_GATHER, tp, bytes_of(rows * TILE * tp, "bfloat16"))
+    return 2 * (squares + _collective_ns(ALL_GATHER, tp, size) + _collective_ns(REDUCE_SCATTER, tp, size))
+
+
+def _collective_ns(collective: str, tp: int, size: int) -> float:
+    """Return the published nanoseconds of a collective, beyond the largest size by a line through both ends."""
+    known = sorted(
+        row["bytes"]
+        for row in read_rows("ethernet_2026_09.csv")
+        if (row["collective"], row["chips"]) == (collective, tp)
+    )
+    if size <= known[-1]:
+        return collective_ns(collective, tp, size)
+    start, slope = _line([(at, collective_ns(collective, tp, at)) for at in (known[0], known[-1])])
+    return start + slope * size
 
 
 def products_of(config: LlamaConfig, formats: LayerPrecision, tp: int) -> list[tuple[int, int, str]]:

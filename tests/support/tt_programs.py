@@ -91,7 +91,8 @@ def build(
     fuzzy=None,
     decode_sharding="interleaved",
 ):
-    """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. fuzzy: the layer groups of a
+    """(TtLlama, ReferenceLlama) with the same random weights, without a weight cache. precision: a preset's name, or
+    formats. fuzzy: the layer groups of a
     draft model, see LayerAssignment.make."""
     from models.llama31_8b.tt.model import TtLlama
 
@@ -99,7 +100,7 @@ def build(
     settings = ModelSettings(
         users=users,
         capacity=capacity,
-        precision=precision_config(precision, config.num_hidden_layers),
+        precision=precision_config(precision, config.num_hidden_layers) if isinstance(precision, str) else precision,
         decode_sharding=decode_sharding,
         layer_assignment=None if fuzzy is None else LayerAssignment.make(config, MeshShape(*mesh.shape), fuzzy),
     )

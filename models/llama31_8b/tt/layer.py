@@ -165,15 +165,16 @@ class DecoderLayer:
         """Return the layer's normed input, for which a residual without it is gathered."""
         if entering.normed is not None:
             return entering.normed
+        if step.on_input is None:
+            return step.layout.normed(self.attention_norm, entering.x)
         gathered = step.layout.gather(entering.x)
-        if step.on_input is not None:
-            step.on_input(self.attention.layer, gathered)
+        step.on_input(self.attention.layer, gathered)
         return step.layout.norm(self.attention_norm, gathered)
 
     def _mlp(self, entering: Residual, layout: Rows, following: RMSNorm | None = None) -> Residual:
         x, normed = entering
         if normed is None:
-            normed = layout.norm(self.mlp_norm, layout.gather(x))
+            normed = layout.normed(self.mlp_norm, x)
         return layout.add(x, self.mlp(normed, layout), following)
 
 

@@ -39,6 +39,7 @@ from .modules import (
     user_shards,
 )
 from .precision import LayerPrecision
+from .prefill import sent_format
 from .sharding import BANKS, MatmulConfig, ShardedDecodeConfig, ShardingError, Shards, check_decode_sharding
 from .weights import WeightStore
 
@@ -61,7 +62,7 @@ def reduce(x: ttnn.Tensor, mesh_shape: MeshShape) -> ttnn.Tensor:
 
 def add_into(x: ttnn.Tensor, other: ttnn.Tensor) -> ttnn.Tensor:
     """Return the sum in x's memory; x is freed."""
-    out = ttnn.add(x, other, memory_config=x.memory_config())
+    out = ttnn.add(x, other, memory_config=x.memory_config(), dtype=x.dtype)
     ttnn.deallocate(x)
     return out
 
@@ -115,17 +116,26 @@ class Rows:
         """Norm whole rows, bfloat16 [1, 1, rows, hidden]."""
         return norm(x)
 
+    def normed(self, norm: RMSNorm, x: ttnn.Tensor) -> Any:
+        """Gather and norm the residual: [1, 1, rows, hidden]."""
+        return self.norm(norm, self.gather(x))
+
     def multiply(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply rows, [1, 1, rows, inputs] -> bfloat16 [1, 1, rows, outputs]."""
         return projection.rows(x, self.memory)
+
+    def partial_sums(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
+        """Multiply rows by a matrix whose products a TP group adds up, [1, 1, rows, inputs / tp] -> [1, 1, rows,
+        hidden]."""
+        return self.multiply(projection, x)
 
     def logits(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply whole rows by a block of the LM head -> bfloat16, interleaved in DRAM."""
         return projection.rows(x, self.memory)
 
     def multiply_heads(self, projection: Projection, out: ttnn.Tensor) -> ttnn.Tensor:
-        """Multiply attention's output, interleaved, by the output projection -> bfloat16 [1, 1, rows, hidden]."""
-        return self.multiply(projection, self.join(out))
+        """Do `partial_sums` with attention's output, interleaved, and the output projection."""
+        return self.partial_sums(projection, self.join(out))
 
     def join(self, out: ttnn.Tensor) -> Any:
         """Join attention's output, interleaved, -> [1, 1, rows, heads * head_dim], the output projection's input."""
@@ -150,6 +160,41 @@ class Rows:
         return ttnn.experimental.nlp_create_qkv_heads(
             fused, num_heads=self.heads, num_kv_heads=self.kv_heads, transpose_k_heads=False
         )
+
+
+class PrefillRows(Rows):
+    """The rows of a prefill. A TP group sends many of them in the format of the precision's collectives, by
+    `sent_format`: partial sums, and normed rows in place of the residual, whose largest numbers would take the bits of
+    their neighbours."""
+
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, collectives: str) -> None:
+        super().__init__(mesh, mesh_shape, config)
+        self.collectives = "bfloat16" if mesh_shape.tp == 1 else collectives
+
+    def prepare(self, norm: RMSNorm) -> RMSNorm:
+        """Give a norm that passes take the part of its weight that they need."""
+        if self.collectives != "bfloat16":
+            norm.part = ttnn.mesh_partition(norm.weight, dim=3, cluster_axis=TP_AXIS)
+        return norm
+
+    def normed(self, norm: RMSNorm, x: ttnn.Tensor) -> Any:
+        """Norm a chip's columns by the squares of all, which are gathered before them."""
+        sent = self._sent(x)
+        if sent == ttnn.bfloat16:
+            return super().normed(norm, x)
+        own = norm.squares(x)
+        squares = self.gather(own)
+        part = norm.by_squares(x, squares, sent)
+        out = self.gather(part)
+        for freed in (own, squares, part):
+            ttnn.deallocate(freed)
+        return out
+
+    def partial_sums(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
+        return projection.rows(x, self.memory, self._sent(x))
+
+    def _sent(self, x: ttnn.Tensor) -> ttnn.DataType:
+        return getattr(ttnn, sent_format(x.padded_shape[2], self.collectives))
 
 
 class DecodeLayout(Rows, ABC):

@@ -27,7 +27,7 @@ from .attention_policies import AttentionPolicy, FlashAttention, StepInputs, Sto
 from .kv_cache import KVCache, KVCacheBase, PagedKVCache, cache_block
 from .layer import Attention, Chunk, ChunkInputs, DecoderLayer, Pass
 from .layer_parallel import Stage
-from .layouts import Rows, gather, make_decode_layout
+from .layouts import PrefillRows, Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
 from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
 from .prefill import ATTENTION_KEYS, PREFILL_CHUNK, attention_sizes, padded_rows
@@ -67,6 +67,7 @@ class TtLlama:
         patience = settings.attention.timeout_s if isinstance(settings.attention, AttentionSettings) else None
         self.layout = make_decode_layout(settings.decode_sharding, mesh, mesh_shape, config, users, patience)
         self.rows = Rows(mesh, mesh_shape, config)
+        self.prefill_rows = PrefillRows(mesh, mesh_shape, config, precision.collectives)
         self.cache: KVCacheBase
         if settings.cache_blocks:
             pages = settings.cache_blocks, settings.block_size, settings.zeroed
@@ -135,7 +136,7 @@ class TtLlama:
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
-            return self.layout.make_norm(weight, epsilon)
+            return self.prefill_rows.prepare(self.layout.make_norm(weight, epsilon))
 
         attention = Attention(index, matrix("qkv", -1), matrix("wo", -2), self.rope)
         mlp = MLP(matrix("gate_up", -1), matrix("down", -2), weights.gate_block)
@@ -286,10 +287,11 @@ class TtLlama:
     def begin_chunk(self, chunk: Chunk) -> tuple[ttnn.Tensor, Pass]:
         """Return the residual that enters the first layer, and what all layers share."""
         inputs = chunk.inputs
-        angles = self.rows.angles(self.rope, inputs.angles)
+        rows = self.prefill_rows
+        angles = rows.angles(self.rope, inputs.angles)
         refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, inputs.places))
         given = StepInputs(inputs.tokens, inputs.start, inputs.angles)
-        return self.embedding(inputs.tokens, self.rows.memory), Pass(self.rows, angles, self.attention, given, refill)
+        return self.embedding(inputs.tokens, rows.memory), Pass(rows, angles, self.attention, given, refill)
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
         """Make an exact pass's refill of the chips' own layers; None if there are none."""
@@ -297,7 +299,7 @@ class TtLlama:
         return Refill(stages, angles, write) if stages else None
 
     def _logits(self, x: ttnn.Tensor, layout: Rows, gather_logits: bool) -> ttnn.Tensor:
-        logits = self.head(layout.norm(self.norm, layout.gather(x)), layout)
+        logits = self.head(layout.normed(self.norm, x), layout)
         return self.gathered(logits) if gather_logits else logits
 
     def gathered(self, logits: ttnn.Tensor) -> ttnn.Tensor:

@@ -45,20 +45,26 @@ def dtype_name(tensor: ttnn.Tensor) -> str:
     return str(tensor.dtype).rpartition(".")[2].lower()
 
 
-def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-    """Multiply x [1, 1, rows, inputs] by a chip's weight [1, 1, inputs, outputs] -> bfloat16, interleaved."""
+def linear(
+    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: ttnn.DataType = ttnn.bfloat16
+) -> ttnn.Tensor:
+    """Multiply x [1, 1, rows, inputs] by a chip's weight [1, 1, inputs, outputs] -> `dtype`, interleaved."""
     config = kernel_config(dtype_name(weight))
-    return ttnn.linear(x, weight, dtype=ttnn.bfloat16, memory_config=memory, compute_kernel_config=config)
+    return ttnn.linear(x, weight, dtype=dtype, memory_config=memory, compute_kernel_config=config)
 
 
-def linear_from_banks(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+def linear_from_banks(
+    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: ttnn.DataType = ttnn.bfloat16
+) -> ttnn.Tensor:
     """Do `linear` for more rows than a tile's with a weight split over the DRAM banks, without a copy of it."""
-    if all_cores_read(x.padded_shape[2], dtype_name(weight)):
+    if dtype == ttnn.bfloat16 and all_cores_read(x.padded_shape[2], dtype_name(weight)):
         return banked_product(x, weight, memory)
-    return minimal_matmul(x, weight, memory)
+    return minimal_matmul(x, weight, memory, dtype)
 
 
-def minimal_matmul(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
+def minimal_matmul(
+    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: ttnn.DataType = ttnn.bfloat16
+) -> ttnn.Tensor:
     """Do `linear` by ttnn's minimal_matmul in the blocks of `row_blocks`; weight: anywhere in DRAM."""
     config = kernel_config(dtype_name(weight))
     grid = x.device().compute_with_storage_grid_size()
@@ -73,7 +79,7 @@ def minimal_matmul(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfi
         compute_with_storage_grid_size=grid,
     )
     return ttnn.experimental.minimal_matmul(
-        x, weight, config=program, dtype=ttnn.bfloat16, memory_config=memory, compute_kernel_config=config
+        x, weight, config=program, dtype=dtype, memory_config=memory, compute_kernel_config=config
     )
 
 
@@ -91,9 +97,9 @@ class Projection:
         """Do `decode` with an interleaved result."""
         return self.rows(x, memory)
 
-    def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        """Multiply any number of interleaved rows -> bfloat16, interleaved."""
-        return linear(x, self.weight, memory)
+    def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: ttnn.DataType = ttnn.bfloat16) -> ttnn.Tensor:
+        """Multiply any number of interleaved rows -> `dtype`, interleaved."""
+        return linear(x, self.weight, memory, dtype)
 
 
 class BankedProjection(Projection):
@@ -128,12 +134,12 @@ class BankedProjection(Projection):
     def decode_into(self, x: ttnn.Tensor, memory: Any) -> Any:
         return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
-    def rows(self, x: ttnn.Tensor, memory: Any) -> Any:
+    def rows(self, x: ttnn.Tensor, memory: Any, dtype: Any = ttnn.bfloat16) -> Any:
         """Multiply a tile of rows, padding too, since attention reads whole tiles of keys and values; of more rows,
         each core reads blocks of the weight where they are."""
         if x.padded_shape[2] == TILE:
             return ttnn.sharded_to_interleaved(self._whole_tiles(ttnn.interleaved_to_sharded(x, self.source)), memory)
-        return linear_from_banks(x, self.weight, memory)
+        return linear_from_banks(x, self.weight, memory, dtype)
 
 
 def attention_program(mesh: ttnn.MeshDevice, queries: int, keys: int) -> Any:
@@ -152,11 +158,11 @@ class MLP:
         self.gate_up, self.down, self.block = gate_up, down, block
 
     def __call__(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout."""
+        """x: [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout."""
         product = layout.multiply(self.gate_up, x)
         hidden = gated_product(product, self.block)
         ttnn.deallocate(product)
-        out = layout.multiply(self.down, hidden)
+        out = layout.partial_sums(self.down, hidden)
         ttnn.deallocate(hidden)
         return out
 
@@ -191,10 +197,12 @@ def _norm_shards(rows: int, columns: int, width: int) -> tuple[Any, Any]:
 
 
 class RMSNorm:
-    """weight: bfloat16 [1, 1, 1, hidden], TILE, the same on every chip."""
+    """weight: bfloat16 [1, 1, 1, hidden], TILE, the same on every chip. part: of it, each chip's columns, if any pass
+    norms those alone."""
 
     def __init__(self, weight: ttnn.Tensor, epsilon: float) -> None:
         self.weight, self.epsilon = weight, epsilon
+        self.part: Any = None
 
     def __call__(self, x: ttnn.Tensor) -> Any:
         """x: interleaved bfloat16 [1, 1, rows, hidden] -> the same shape, in the same memory.
@@ -216,6 +224,24 @@ class RMSNorm:
         config = kernel_config(dtype_name(self.weight))
         return ttnn.rms_norm(
             x, weight=self.weight, epsilon=self.epsilon, memory_config=memory, compute_kernel_config=config, **program
+        )
+
+    def squares(self, x: ttnn.Tensor) -> ttnn.Tensor:
+        """Add up the squares of a chip's columns, bfloat16 [1, 1, rows, hidden / tp] -> bfloat16 [1, 1, rows, 32], in
+        the first of those."""
+        config = kernel_config(dtype_name(self.weight))
+        return ttnn.rms_norm_pre_all_gather(x, compute_kernel_config=config, dtype=ttnn.bfloat16)
+
+    def by_squares(self, x: ttnn.Tensor, squares: ttnn.Tensor, dtype: ttnn.DataType) -> ttnn.Tensor:
+        """Norm a chip's columns, as `squares` takes them, by those of all chips side by side, [1, 1, rows, 32 * tp] ->
+        `dtype`."""
+        return ttnn.rms_norm_post_all_gather(
+            x,
+            squares,
+            epsilon=self.epsilon,
+            weight=self.part,
+            compute_kernel_config=kernel_config(dtype_name(self.weight)),
+            dtype=dtype,
         )
 
     def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:

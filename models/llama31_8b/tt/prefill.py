@@ -52,6 +52,12 @@ def all_cores_read(rows: int, dtype: str) -> bool:
     return rows <= BANKED_PRODUCT_ROWS and dtype != "bfloat16"
 
 
+def sent_format(rows: int, collectives: str) -> str:
+    """Return the format in which a TP group sends this many rows of a prefill. Few rows are sent as they are: a norm
+    before its gather takes a collective more."""
+    return collectives if rows > BANKED_PRODUCT_ROWS else "bfloat16"
+
+
 @dataclass(frozen=True)
 class RowBlocks:
     """How `minimal_matmul` cuts a product on a grid of cores, in tiles: each core computes `rows` x
