@@ -17,7 +17,7 @@ from models.llama31_8b.tt.kv_cache import KVCache, PagedKVCache
 from models.llama31_8b.tt.layouts import Rows, in_l1
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.modules import RMSNorm, Rope, pair_rotation, user_shards
-from models.llama31_8b.tt.precision import TILE_BYTES
+from models.llama31_8b.tt.precision import TILE_BYTES, precision_config
 from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards, hidden_shards
 from perf.lib.chip import BYTES_PER_CYCLE, one_after_the_other, timed_launch
 from perf.lib.data_file import Row
@@ -32,6 +32,7 @@ from tt_kernels.rotated_heads.op import cached_heads
 
 CAPACITY, POSITION = 128, 100  # of the caches that heads go into
 STOCK = ("create", "rotate", "move", "update")
+LONG_ROWS = precision_config("performance", 1).long_rows
 SCALE = 4.0  # of gates, so that sigmoids come close to 0 and 1
 
 
@@ -128,7 +129,7 @@ def _norm_a_part(device, rows: int, columns: int, tp: int) -> Callable[[], Any]:
     x, squares, weight = (tile(device, (1, 1, *shape)) for shape in ((rows, columns), (rows, TILE * tp), (1, columns)))
     norm = RMSNorm(weight, 1e-5)
     norm.part = weight
-    return lambda: [norm.squares(x), norm.by_squares(x, squares, ttnn.bfloat8_b)]
+    return lambda: [norm.squares(x), norm.by_squares(x, squares, LONG_ROWS)]
 
 
 def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
@@ -164,7 +165,10 @@ def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
         "fill a paged cache": ((0, *fill[1:]), lambda: paged.fill(0, k, v, places[1])),
         "concatenate heads": ((1, 2 * hidden, 0), lambda: layout.join(q)),
         "add to the residual": ((2, 3 * hidden, 0), lambda: ttnn.add(x, x, memory_config=x.memory_config())),
-        "gated product": ((1, 3 * config.intermediate_size // TILE, 0), lambda: gated_product(gate_up, block)),
+        "gated product": (
+            (1, 2 * config.intermediate_size // TILE, config.intermediate_size // TILE),
+            lambda: gated_product(gate_up, block, LONG_ROWS),
+        ),
     }
     for tp in (2, 4, 8):
         part = 2 * hidden // tp + 1 + tp, hidden // tp  # read twice, beside the squares

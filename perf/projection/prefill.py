@@ -25,7 +25,7 @@ from models.llama31_8b.tt.prefill import (
     attention_sizes,
     padded_rows,
     row_blocks,
-    sent_format,
+    row_format,
 )
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES
 from perf.lib.data_file import Row
@@ -173,7 +173,7 @@ def other_cycles(rows: int, tp: int) -> float:
 
 def _sent(rows: int, tp: int) -> str:
     """Return the format in which `tp` chips send so many rows of a prefill, in performance precision."""
-    return "bfloat16" if tp == 1 else sent_format(rows, precision_config("performance", 1).collectives)
+    return "bfloat16" if tp == 1 else row_format(rows, precision_config("performance", 1).long_rows)
 
 
 def collective_cycles(rows: int, tp: int, hidden: int) -> float:

@@ -26,12 +26,13 @@ GROUPS = 2  # of these in L1 in either direction: one is computed, one is moved
 CB_ROWS, CB_PRODUCT = 0, 1
 
 
-def gated_product(x: ttnn.Tensor, block: int) -> Any:
+def gated_product(x: ttnn.Tensor, block: int, dtype: str = "bfloat16") -> Any:
     """Return silu(gate) * up, rounded to bfloat16 once, in a new tensor [1, 1, rows, columns].
 
     x: bfloat16 [1, 1, rows, 2 * columns], TILE: `block` columns of gate, the same of up, and so on. Interleaved, with
         any number of rows; or width-sharded in L1, 1 to 32 rows and 2 * block columns on each core.
     block: a multiple of 32.
+    dtype: of the result; of interleaved rows also bfloat8_b, to which it is rounded then.
 
     The result is interleaved in x's kind of memory, or sharded over the cores of x. Of padding rows, those in the last
     four rows of up to 32 hold the same product and the others those of gate: they are finite where x is. In a region
@@ -39,7 +40,7 @@ def gated_product(x: ttnn.Tensor, block: int) -> Any:
     """
     import ttnn
 
-    sharded = _check(x, block)
+    sharded = _check(x, block, dtype)
     rows, columns = x.shape[2], x.shape[3] // 2
     device, memory = x.device(), x.memory_config()
     if sharded:
@@ -53,15 +54,20 @@ def gated_product(x: ttnn.Tensor, block: int) -> Any:
         cores = list(grid_cores(device)[:total])
         count = len(cores)
         tiles = [total // count + (index < total % count) for index in range(count)]
-    product = ttnn.empty([1, 1, rows, columns], x.dtype, x.layout, device, memory)
+    product = ttnn.empty([1, 1, rows, columns], getattr(ttnn, dtype), x.layout, device, memory)
     return ttnn.generic_op([x, product], _program(x, product, block, sharded, dict(zip(cores, tiles, strict=True))))
 
 
-def _check(x: Any, block: int) -> bool:
+def _check(x: Any, block: int, dtype: str) -> bool:
     """Return whether x is sharded. Errors: UnsupportedError."""
     found = check_rows("x", x)
     if type(block) is not int or block < TILE or block % TILE or found.shape[3] % (2 * block):
         raise UnsupportedError(f"x must be blocks of gate and up, [.., 2 * block], got {found.shape}, block {block!r}")
+    if dtype not in ("bfloat16", "bfloat8_b") or (dtype != "bfloat16" and not found.interleaved):
+        raise UnsupportedError(
+            f"the result must be bfloat16, of interleaved rows bfloat16 or bfloat8_b, got {dtype!r} of "
+            f"{'interleaved' if found.interleaved else 'sharded'} rows"
+        )
     if found.interleaved:
         return False
     check_user_rows("x", x)
@@ -92,16 +98,17 @@ def _program(x: Any, product: Any, block: int, sharded: bool, tiles: dict[tuple[
         buffers = [ttnn.cb_descriptor_from_sharded_tensor(index, tensor) for index, tensor in held]
         moved: dict[str, Any] = {}
     else:
-        of, roles, size = x.dtype.name, frozenset({"all"}), GROUPS * PAIRS
+        roles, size = frozenset({"all"}), GROUPS * PAIRS
         buffers = [
             circular_buffer(Buffer(index, of, TILE_BYTES[of], count, roles), {"all": list(tiles)})
-            for index, count in ((CB_ROWS, 2 * size), (CB_PRODUCT, size))
+            for index, of, count in ((CB_ROWS, x.dtype.name, 2 * size), (CB_PRODUCT, product.dtype.name, size))
         ]
         moved = {
             "read.cpp": (ttnn.ReaderConfigDescriptor(), "rows", x),
             "write.cpp": (ttnn.WriterConfigDescriptor(), "product", product),
         }
     cores, compute = core_set(*tiles), ttnn.ComputeConfigDescriptor()
+    compute.bfp8_pack_precise = True  # else bfloat8_b is cut off, not rounded
     kernels = [kernel_descriptor(KERNELS / "multiply.cpp", compute, cores=cores, constants=constants, per_core=parts)]
     kernels += [
         kernel_descriptor(

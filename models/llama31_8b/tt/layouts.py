@@ -39,7 +39,7 @@ from .modules import (
     user_shards,
 )
 from .precision import LayerPrecision
-from .prefill import sent_format
+from .prefill import row_format
 from .sharding import BANKS, MatmulConfig, ShardedDecodeConfig, ShardingError, Shards, check_decode_sharding
 from .weights import WeightStore
 
@@ -120,6 +120,10 @@ class Rows:
         """Gather and norm the residual: [1, 1, rows, hidden]."""
         return self.norm(norm, self.gather(x))
 
+    def format(self, x: ttnn.Tensor) -> str:
+        """Return the format of rows [1, 1, rows, columns] where they may be coarse."""
+        return "bfloat16"
+
     def multiply(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply rows, [1, 1, rows, inputs] -> bfloat16 [1, 1, rows, outputs]."""
         return projection.rows(x, self.memory)
@@ -163,24 +167,27 @@ class Rows:
 
 
 class PrefillRows(Rows):
-    """The rows of a prefill. A TP group sends many of them in the format of the precision's collectives, by
-    `sent_format`: partial sums, and normed rows in place of the residual, whose largest numbers would take the bits of
-    their neighbours."""
+    """The rows of a prefill. Many of them are coarse where a TP group's chips send them to each other, as partial sums
+    and as normed rows in place of the residual, whose largest numbers would take the bits of their neighbours; and
+    before the down projection. long_rows: their format, of a PrecisionConfig."""
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, collectives: str) -> None:
+    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, long_rows: str) -> None:
         super().__init__(mesh, mesh_shape, config)
-        self.collectives = "bfloat16" if mesh_shape.tp == 1 else collectives
+        self.long_rows = long_rows
 
     def prepare(self, norm: RMSNorm) -> RMSNorm:
         """Give a norm that passes take the part of its weight that they need."""
-        if self.collectives != "bfloat16":
+        if self.long_rows != "bfloat16" and self.mesh_shape.tp > 1:
             norm.part = ttnn.mesh_partition(norm.weight, dim=3, cluster_axis=TP_AXIS)
         return norm
 
+    def format(self, x: ttnn.Tensor) -> str:
+        return row_format(x.padded_shape[2], self.long_rows)
+
     def normed(self, norm: RMSNorm, x: ttnn.Tensor) -> Any:
         """Norm a chip's columns by the squares of all, which are gathered before them."""
-        sent = self._sent(x)
-        if sent == ttnn.bfloat16:
+        sent = self.format(x)
+        if self.mesh_shape.tp == 1 or sent == "bfloat16":
             return super().normed(norm, x)
         own = norm.squares(x)
         squares = self.gather(own)
@@ -191,10 +198,9 @@ class PrefillRows(Rows):
         return out
 
     def partial_sums(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
-        return projection.rows(x, self.memory, self._sent(x))
-
-    def _sent(self, x: ttnn.Tensor) -> ttnn.DataType:
-        return getattr(ttnn, sent_format(x.padded_shape[2], self.collectives))
+        if self.mesh_shape.tp == 1:
+            return self.multiply(projection, x)
+        return projection.rows(x, self.memory, self.format(x))
 
 
 class DecodeLayout(Rows, ABC):

@@ -67,7 +67,7 @@ class TtLlama:
         patience = settings.attention.timeout_s if isinstance(settings.attention, AttentionSettings) else None
         self.layout = make_decode_layout(settings.decode_sharding, mesh, mesh_shape, config, users, patience)
         self.rows = Rows(mesh, mesh_shape, config)
-        self.prefill_rows = PrefillRows(mesh, mesh_shape, config, precision.collectives)
+        self.prefill_rows = PrefillRows(mesh, mesh_shape, config, precision.long_rows)
         self.cache: KVCacheBase
         if settings.cache_blocks:
             pages = settings.cache_blocks, settings.block_size, settings.zeroed

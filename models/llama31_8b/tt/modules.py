@@ -45,25 +45,23 @@ def dtype_name(tensor: ttnn.Tensor) -> str:
     return str(tensor.dtype).rpartition(".")[2].lower()
 
 
-def linear(
-    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: ttnn.DataType = ttnn.bfloat16
-) -> ttnn.Tensor:
+def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16") -> ttnn.Tensor:
     """Multiply x [1, 1, rows, inputs] by a chip's weight [1, 1, inputs, outputs] -> `dtype`, interleaved."""
     config = kernel_config(dtype_name(weight))
-    return ttnn.linear(x, weight, dtype=dtype, memory_config=memory, compute_kernel_config=config)
+    return ttnn.linear(x, weight, dtype=getattr(ttnn, dtype), memory_config=memory, compute_kernel_config=config)
 
 
 def linear_from_banks(
-    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: ttnn.DataType = ttnn.bfloat16
+    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16"
 ) -> ttnn.Tensor:
     """Do `linear` for more rows than a tile's with a weight split over the DRAM banks, without a copy of it."""
-    if dtype == ttnn.bfloat16 and all_cores_read(x.padded_shape[2], dtype_name(weight)):
+    if dtype == "bfloat16" and all_cores_read(x.padded_shape[2], dtype_name(weight)):
         return banked_product(x, weight, memory)
     return minimal_matmul(x, weight, memory, dtype)
 
 
 def minimal_matmul(
-    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: ttnn.DataType = ttnn.bfloat16
+    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16"
 ) -> ttnn.Tensor:
     """Do `linear` by ttnn's minimal_matmul in the blocks of `row_blocks`; weight: anywhere in DRAM."""
     config = kernel_config(dtype_name(weight))
@@ -79,7 +77,12 @@ def minimal_matmul(
         compute_with_storage_grid_size=grid,
     )
     return ttnn.experimental.minimal_matmul(
-        x, weight, config=program, dtype=dtype, memory_config=memory, compute_kernel_config=config
+        x,
+        weight,
+        config=program,
+        dtype=getattr(ttnn, dtype),
+        memory_config=memory,
+        compute_kernel_config=config,
     )
 
 
@@ -97,7 +100,7 @@ class Projection:
         """Do `decode` with an interleaved result."""
         return self.rows(x, memory)
 
-    def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: ttnn.DataType = ttnn.bfloat16) -> ttnn.Tensor:
+    def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16") -> ttnn.Tensor:
         """Multiply any number of interleaved rows -> `dtype`, interleaved."""
         return linear(x, self.weight, memory, dtype)
 
@@ -134,7 +137,7 @@ class BankedProjection(Projection):
     def decode_into(self, x: ttnn.Tensor, memory: Any) -> Any:
         return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
-    def rows(self, x: ttnn.Tensor, memory: Any, dtype: Any = ttnn.bfloat16) -> Any:
+    def rows(self, x: ttnn.Tensor, memory: Any, dtype: str = "bfloat16") -> Any:
         """Multiply a tile of rows, padding too, since attention reads whole tiles of keys and values; of more rows,
         each core reads blocks of the weight where they are."""
         if x.padded_shape[2] == TILE:
@@ -160,7 +163,7 @@ class MLP:
     def __call__(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
         """x: [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout."""
         product = layout.multiply(self.gate_up, x)
-        hidden = gated_product(product, self.block)
+        hidden = gated_product(product, self.block, layout.format(product))
         ttnn.deallocate(product)
         out = layout.partial_sums(self.down, hidden)
         ttnn.deallocate(hidden)
@@ -232,7 +235,7 @@ class RMSNorm:
         config = kernel_config(dtype_name(self.weight))
         return ttnn.rms_norm_pre_all_gather(x, compute_kernel_config=config, dtype=ttnn.bfloat16)
 
-    def by_squares(self, x: ttnn.Tensor, squares: ttnn.Tensor, dtype: ttnn.DataType) -> ttnn.Tensor:
+    def by_squares(self, x: ttnn.Tensor, squares: ttnn.Tensor, dtype: str) -> ttnn.Tensor:
         """Norm a chip's columns, as `squares` takes them, by those of all chips side by side, [1, 1, rows, 32 * tp] ->
         `dtype`."""
         return ttnn.rms_norm_post_all_gather(
@@ -241,7 +244,7 @@ class RMSNorm:
             epsilon=self.epsilon,
             weight=self.part,
             compute_kernel_config=kernel_config(dtype_name(self.weight)),
-            dtype=dtype,
+            dtype=getattr(ttnn, dtype),
         )
 
     def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:

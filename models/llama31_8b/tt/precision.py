@@ -36,15 +36,16 @@ class LayerPrecision:
 
 @dataclass(frozen=True)
 class PrecisionConfig:
-    """layer: formats of every decoder layer that `layers` does not name. collectives: of what a TP group's chips send
-    each other of a prefill, where rows are many. Other activations, norms and the embedding are bfloat16."""
+    """layer: formats of every decoder layer that `layers` does not name. long_rows: of a prefill's rows, where they are
+    many, from chip to chip of a TP group and on the way to the down projection. Other activations, norms and the
+    embedding are bfloat16."""
 
     name: str
     layer: LayerPrecision = LayerPrecision()
     layers: Mapping[int, LayerPrecision] = field(default_factory=dict)
     lm_head: str = "bfloat8_b"
     kv_cache: str = "bfloat8_b"
-    collectives: str = "bfloat16"
+    long_rows: str = "bfloat16"
 
     def of_layer(self, index: int) -> LayerPrecision:
         return self.layers.get(index, self.layer)
@@ -56,7 +57,7 @@ PRECISIONS = ("performance", "accuracy", "bfloat16")
 def precision_config(name: str, num_layers: int) -> PrecisionConfig:
     """Return a preset for a model of `num_layers`.
 
-    performance: gate and up in bfloat4_b except in the last layer, the rest in bfloat8_b, collectives of a prefill too.
+    performance: gate and up in bfloat4_b except in the last layer, the rest in bfloat8_b, long rows too.
     accuracy: all weights bfloat8_b. bfloat16: all bfloat16, the cache too. Raises PrecisionError.
     """
     if name not in PRECISIONS:
@@ -64,7 +65,7 @@ def precision_config(name: str, num_layers: int) -> PrecisionConfig:
     if name == "performance":
         four_bit = LayerPrecision(gate_up="bfloat4_b")
         last = {num_layers - 1: LayerPrecision()}
-        return PrecisionConfig(name, four_bit, last, collectives="bfloat8_b")
+        return PrecisionConfig(name, four_bit, last, long_rows="bfloat8_b")
     if name == "accuracy":
         return PrecisionConfig(name)
     return PrecisionConfig(name, LayerPrecision(*["bfloat16"] * 4), lm_head="bfloat16", kv_cache="bfloat16")

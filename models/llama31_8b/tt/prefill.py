@@ -52,10 +52,10 @@ def all_cores_read(rows: int, dtype: str) -> bool:
     return rows <= BANKED_PRODUCT_ROWS and dtype != "bfloat16"
 
 
-def sent_format(rows: int, collectives: str) -> str:
-    """Return the format in which a TP group sends this many rows of a prefill. Few rows are sent as they are: a norm
-    before its gather takes a collective more."""
-    return collectives if rows > BANKED_PRODUCT_ROWS else "bfloat16"
+def row_format(rows: int, long_rows: str) -> str:
+    """Return the format of so many rows of a prefill where they may be coarse. Few are not: a norm before its gather
+    takes a collective more, and `banked_product` takes and makes bfloat16."""
+    return long_rows if rows > BANKED_PRODUCT_ROWS else "bfloat16"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ def row_blocks(rows: int, inputs: int, outputs: int, grid: tuple[int, int], floa
     high, wide = (_even_part(-(-tiles // TILE // cores)) for tiles, cores in ((rows, grid[1]), (outputs, grid[0])))
     registers = 4 if float32_sums else 8
     pieces = [(h, w) for h in range(1, high + 1) for w in range(1, wide + 1) if high % h == wide % w == 0]
-    piece = max((p for p in pieces if p[0] * p[1] <= registers), key=lambda p: (p[0] * p[1], min(p)))
+    # A row of the piece is unpacked once, its columns once for each row: those of the weight take less.
+    piece = max((p for p in pieces if p[0] * p[1] <= registers), key=lambda p: (p[1], p[0]))
     return RowBlocks(high, wide, min(BLOCK_TILES, inputs // TILE), piece)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
-from models.llama31_8b.tiny import BANKED, tiny_for
+from models.llama31_8b.tiny import tiny_for
 from models.llama31_8b.tt.precision import precision_config
 from tests.models.tt.pair_programs import guarded
 from tests.support.tt_programs import build, cache_figures, check_rows, compared, of_chips
@@ -102,25 +102,24 @@ def test_the_chips_of_a_row_give_the_reference_and_choose_the_same_tokens(sim_me
 
 
 LONG, FEW = 64, 32  # tokens of a prompt, and rows that are sent as they are
-SHARED = replace(BANKED, num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=2, max_position_embeddings=128)
 
 
-def prefill_of_many_rows(mesh, config, sharding: str, prompt: list[int], more: list[int]) -> dict:
+def prefill_of_many_rows(mesh, prompt: list[int], more: list[int]) -> dict:
     """Prefill a prompt of many rows, and a shorter one after it, with bfloat16 weights and coarser collectives: figures
     of logits and caches, whether all chips have the same logits, and how many collectives of either prompt had which
     format."""
     import ttnn
 
-    formats = replace(precision_config("bfloat16", config.num_hidden_layers), collectives="bfloat8_b")
-    model, reference = build(mesh, config, formats, capacity=128, decode_sharding=sharding)
+    formats = replace(precision_config("bfloat16", CONFIG.num_hidden_layers), long_rows="bfloat8_b")
+    model, reference = build(mesh, CONFIG, formats, capacity=128)
     cache, sent = reference.new_cache(1, 128), Counter()
 
     def counted(name: str):
         op = getattr(ttnn, name)
 
-        def called(x, **options):
+        def called(x, *others, **options):
             sent[f"{name} {str(x.dtype).rpartition('.')[2].lower()}"] += 1
-            return op(x, **options)
+            return op(x, *others, **options)
 
         return patch.object(ttnn, name, called)
 
@@ -128,13 +127,14 @@ def prefill_of_many_rows(mesh, config, sharding: str, prompt: list[int], more: l
         patch("models.llama31_8b.tt.prefill.BANKED_PRODUCT_ROWS", FEW),
         counted("all_gather"),
         counted("reduce_scatter"),
+        counted("linear"),
     ):
         model.prefill(prompt, 0, 0, last=False)
         first = Counter(sent)
         logits = of_chips(model.prefill(more, 0, len(prompt), last=True))
     wanted = reference.prefill([prompt + more], cache)[0]
     return {
-        "logits": compared(logits[0][0, 0, len(more) - 1, : config.vocab_size].float(), wanted),
+        "logits": compared(logits[0][0, 0, len(more) - 1, : CONFIG.vocab_size].float(), wanted),
         "same": [torch.equal(logits[0], other) for other in logits],
         "cache": cache_figures(model, cache, [len(prompt) + len(more)]),
         "sent": [dict(first), dict(sent - first)],
@@ -143,22 +143,16 @@ def prefill_of_many_rows(mesh, config, sharding: str, prompt: list[int], more: l
 
 @pytest.mark.sim
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    "sharding, config, grid",
-    [
-        pytest.param("interleaved", replace(CONFIG, max_position_embeddings=128), GRID, id="interleaved"),
-        pytest.param("sharded", SHARED, "4x3", marks=pytest.mark.slow, id="sharded"),
-    ],
-)
-def test_many_rows_of_a_prefill_are_sent_in_the_format_of_collectives(sim_mesh, sharding, config, grid):
+def test_many_rows_of_a_prefill_are_sent_in_the_format_of_long_rows(sim_mesh):
     """The second layer only caches a chunk that is not the last: three norms, each with a gather of squares before that
-    of the rows, and two sums. Of 20 more rows, sent as they are, five norms, the last before the LM head, whose logits
-    are gathered too, and four sums."""
+    of the rows, and two sums; of five products all but attention's have coarse rows. Of 20 more rows, sent as they are,
+    five norms, the last before the LM head, whose logits are gathered too, four sums and nine products."""
     generator = torch.Generator().manual_seed(7)
-    prompt, more = (torch.randint(0, config.vocab_size, (n,), generator=generator).tolist() for n in (LONG, 20))
-    told = sim_mesh((1, 2), grid).run(prefill_of_many_rows, config, sharding, prompt, more, timeout=3500)
+    prompt, more = (torch.randint(0, CONFIG.vocab_size, (n,), generator=generator).tolist() for n in (LONG, 20))
+    told = sim_mesh((1, 2), GRID).run(prefill_of_many_rows, prompt, more, timeout=3500)
     many = {"all_gather bfloat16": 3, "all_gather bfloat8_b": 3, "reduce_scatter bfloat8_b": 2}
-    assert told["sent"] == [many, {"all_gather bfloat16": 6, "reduce_scatter bfloat16": 4}]
+    many |= {"linear bfloat8_b": 4, "linear bfloat16": 1}
+    assert told["sent"] == [many, {"all_gather bfloat16": 6, "reduce_scatter bfloat16": 4, "linear bfloat16": 9}]
     check_rows("logits", [told["logits"]])
     check_rows("cache", told["cache"])
     assert told["same"] == [True, True], "every chip must see the same logits"

@@ -69,6 +69,18 @@ def test_interleaved_tiles_are_dealt_to_all_cores(sim_device):
         assert found["out"].shape == wanted.shape and places_off(found["out"], wanted) <= 0.57, (count, block)
 
 
+@pytest.mark.sim
+def test_a_coarse_result_is_rounded_from_bfloat16_to_bfloat8_b(sim_device):
+    """Sixteen neighbours share an exponent, by which each has seven bits: half a step off, beside a quarter of one by
+    which bfloat16 may be off."""
+    x = 4 * torch.randn(1, 1, 40, 3 * 2 * 64, generator=torch.Generator().manual_seed(1)).bfloat16()
+    (found,) = run_ops(sim_device("2x1"), [Call(OP, In(x, memory="DRAM"), 64, "bfloat8_b")])
+    wanted = gated_product_reference(x, 64)
+    off = (found["out"].double() - wanted).unflatten(-1, (-1, 16)).abs()
+    step = 2.0 ** (wanted.unflatten(-1, (-1, 16)).abs().amax(-1, keepdim=True).log2().floor() - 6)
+    assert found["out"].shape == wanted.shape and (off / step).max() <= 0.76
+
+
 @pytest.mark.mock_mesh
 def test_what_is_refused_is_named(mock_mesh):
     columns, memory = 2 * CORES * BLOCK, shards(CORES, 2 * BLOCK)
@@ -76,6 +88,7 @@ def test_what_is_refused_is_named(mock_mesh):
     def given(users=3, dtype="bfloat16", **options) -> In:
         return In(torch.zeros(1, 1, users, columns), dtype, **({"memory": memory} | options))
 
+    result = "the result must be bfloat16, of interleaved rows bfloat16 or bfloat8_b, got"
     blocks = "x must be blocks of gate and up, [.., 2 * block], got (1, 1, 3, 640), block"
     calls = {
         "x must be a ttnn.Tensor, it is a int": (3, BLOCK),
@@ -91,5 +104,7 @@ def test_what_is_refused_is_named(mock_mesh):
             given(memory=shards(1, columns, "HEIGHT_SHARDED")),
             BLOCK,
         ),
+        f"{result} 'float32' of interleaved rows": (given(memory="DRAM"), BLOCK, "float32"),
+        f"{result} 'bfloat8_b' of sharded rows": (given(), BLOCK, "bfloat8_b"),
     }
     check_refused(mock_mesh((1, 1)), {said: Call(OP, *pair) for said, pair in calls.items()})
