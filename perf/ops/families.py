@@ -295,10 +295,13 @@ FAMILIES: dict[str, Family] = {
     "prefill_product": Family(
         about="a prefill's products by program: our own, stock ones over the same weight, ttnn's choice over another",
         options={
-            **{"rows": 256, "inputs": 512, "outputs": 3072, "dtype": "bfloat8_b", "cores": "4x4"},
+            **{"rows": 256, "inputs": 512, "outputs": 3072, "x": "bfloat16", "dtype": "bfloat8_b", "cores": "4x4"},
             "program": "minimal_matmul",
         },
-        choices={"dtype": ("bfloat8_b", "bfloat4_b"), "program": tuple(PROGRAMS), "cores": ("4x4", "8x8")},
+        choices={
+            **{"x": ("bfloat16", "bfloat8_b"), "dtype": ("bfloat8_b", "bfloat4_b")},
+            **{"program": tuple(PROGRAMS), "cores": ("4x4", "8x8")},
+        },
         points={
             "default": [
                 "rows=64 program=minimal_matmul,multicast",
@@ -308,8 +311,8 @@ FAMILIES: dict[str, Family] = {
                 "rows=128 outputs=3584 dtype=bfloat4_b program=banked_product",
                 "rows=256 program=minimal_matmul,multicast,copied",
                 "rows=512 outputs=1536 program=banked_product",
-                "rows=512,1024 program=minimal_matmul",
-                "rows=512 outputs=7168 dtype=bfloat4_b program=minimal_matmul",
+                "rows=512,1024 x=bfloat16,bfloat8_b program=minimal_matmul",
+                "rows=512 outputs=7168 x=bfloat16,bfloat8_b dtype=bfloat4_b program=minimal_matmul",
             ]
         },
         chip=lambda point: Chip(point.cores, timed=True),

@@ -73,13 +73,13 @@ def banked_decode_product(device, p: SimpleNamespace) -> Row:
 
 
 def prefill_product(device, p: SimpleNamespace) -> Row:
-    """The model's own programs; a 2D multicast program over the same weight; and ttnn's choice for an interleaved
+    """The model's own programs, x being the format of the rows; a 2D multicast program over the same weight; and ttnn's choice for an interleaved
     weight, alone and with the copy that makes it."""
     torch.manual_seed(0)
     grid, memory = device.compute_with_storage_grid_size(), ttnn.DRAM_MEMORY_CONFIG
     nowhere = Shards(1, TILE)
     shape = MatmulConfig("product", p.inputs, p.outputs, p.dtype, nowhere, nowhere, 1)
-    rows = tile(device, (1, 1, p.rows, p.inputs))
+    rows = tile(device, (1, 1, p.rows, p.inputs), p.x)
     where = memory if p.program == "interleaved" else in_banks(shape)
     weight = tile(device, torch.randn(1, 1, p.inputs, p.outputs) / p.inputs**0.5, p.dtype, where)
 
