@@ -32,7 +32,7 @@ SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
 # A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
 # least squares over a projected floor (perf/data/projections/prefill.json).
 PREFILL_FROM = 2048
-PREFILL_NS = {1: (182532.0, 11.0187), 2: (169030.0, 5.5119), 4: (128806.0, 2.7566), 8: (85988.0, 1.3959)}
+PREFILL_NS = {1: (171739.0, 11.018), 2: (128788.0, 5.5109), 4: (89257.0, 2.7561), 8: (57142.0, 1.3957)}
 
 
 @dataclass(frozen=True)

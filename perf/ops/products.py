@@ -73,8 +73,8 @@ def banked_decode_product(device, p: SimpleNamespace) -> Row:
 
 
 def prefill_product(device, p: SimpleNamespace) -> Row:
-    """The model's own programs, x being the format of the rows; a 2D multicast program over the same weight; and ttnn's choice for an interleaved
-    weight, alone and with the copy that makes it."""
+    """The model's own programs, a 2D multicast program over the same weight, and ttnn's choice for an interleaved
+    weight, alone and with the copy that makes it. x: the format of the rows."""
     torch.manual_seed(0)
     grid, memory = device.compute_with_storage_grid_size(), ttnn.DRAM_MEMORY_CONFIG
     nowhere = Shards(1, TILE)

@@ -75,17 +75,19 @@ def _between(points: Sequence[tuple[float, float]], at: float) -> float:
 
 
 @cache
-def _block(dtype: str, height: int) -> float:
+def _block(x: str, dtype: str, height: int) -> float:
     """Return the cycles of a tile of the weight that a core of minimal_matmul multiplies by `height` tiles of rows, its
-    start included: as executed, or in proportion to the rows of a lower one; else as one of another format."""
+    start included: as executed, or in proportion to the rows of a lower one; else as one of another format. x: of the
+    rows, of few bfloat16."""
     found = {}
-    for row in _products("minimal_matmul"):
+    for row in (row for row in _products("minimal_matmul") if row["x"] in (x, "bfloat16")):
         tiles = row["inputs"] / TILE * row["chip_outputs"] / TILE / GRID[0]
         rows = -(-row["chip_rows"] // TILE // GRID[1])
         if rows <= height:
-            found[row["dtype"] == dtype, rows] = row["cycles"] / tiles
-    own, executed = max(found)  # of the format if there is one, and then of the most rows
-    took = found[own, executed] * (height / executed if own else 1)
+            found[row["dtype"] == dtype, rows, row["x"] == x] = row["cycles"] / tiles
+    # Of the weight's format if there is one, then of the most rows, then of their format.
+    own, executed, _ = best = max(found)
+    took = found[best] * (height / executed if own else 1)
     return max(took, height * TILE_CYCLES[FIDELITY[dtype]])
 
 
@@ -127,14 +129,15 @@ def _banked_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
     return banked_start() + max(took, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 
-def product_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
-    """Return the cycles of a product [rows, inputs] @ [inputs, outputs] of the model on 64 cores."""
+def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "bfloat16") -> float:
+    """Return the cycles of a product [rows, inputs] @ [inputs, outputs] of the model on 64 cores. x: the rows'
+    format."""
     if all_cores_read(rows, dtype):
         return _banked_cycles(rows, inputs, outputs, dtype)
     blocks = row_blocks(rows, inputs, outputs, GRID, float32_sums=False)
     high, wide = (-(-tiles // TILE // cores) for tiles, cores in ((rows, GRID[1]), (outputs, GRID[0])))
     reads = -(-high // blocks.rows)  # of the weight
-    took = reads * inputs // TILE * wide * _block(dtype, blocks.rows)
+    took = reads * inputs // TILE * wide * _block(x, dtype, blocks.rows)
     return max(took, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 
@@ -171,9 +174,19 @@ def other_cycles(rows: int, tp: int) -> float:
     return total
 
 
+def _coarse(rows: int) -> str:
+    """Return the format of so many rows of a prefill where they may be coarse, in performance precision."""
+    return row_format(rows, precision_config("performance", 1).long_rows)
+
+
 def _sent(rows: int, tp: int) -> str:
-    """Return the format in which `tp` chips send so many rows of a prefill, in performance precision."""
-    return "bfloat16" if tp == 1 else row_format(rows, precision_config("performance", 1).long_rows)
+    """Return the format in which `tp` chips send rows, and in which their norms are."""
+    return "bfloat16" if tp == 1 else _coarse(rows)
+
+
+def _formats_of_rows(rows: int, tp: int) -> tuple[str, ...]:
+    """Return the formats of the rows that a layer's products take, in the order of `products_of`."""
+    return _sent(rows, tp), "bfloat16", _sent(rows, tp), _coarse(rows)
 
 
 def collective_cycles(rows: int, tp: int, hidden: int) -> float:
@@ -226,7 +239,8 @@ def project(tokens: int, chips: int) -> dict[str, float]:
     products = products_of(config, formats, chips)
     for start in range(0, tokens, PREFILL_CHUNK):
         rows = padded_rows(min(PREFILL_CHUNK, tokens - start))
-        each = [product_cycles(rows, *product) for product in products]
+        formats_of_rows = _formats_of_rows(rows, chips)
+        each = [product_cycles(rows, *product, x) for product, x in zip(products, formats_of_rows, strict=True)]
         ns["products"] += layers * sum(each)
         ns["attention"] += layers * attention_cycles(heads, rows, start)
         ns["others"] += layers * other_cycles(rows, chips)

@@ -20,7 +20,7 @@ def test_a_product_with_the_executed_blocks_on_each_core_takes_the_executed_cycl
     for row in executed("prefill_product.json"):
         taken = "banked_product" if all_cores_read(row["chip_rows"], row["dtype"]) else "minimal_matmul"
         if row["program"] == taken and row["cores"] == "4x4":
-            shape = row["chip_rows"], row["inputs"], row["chip_outputs"], row["dtype"]
+            shape = row["chip_rows"], row["inputs"], row["chip_outputs"], row["dtype"], row["x"]
             found, read_at_best = product_cycles(*shape), bytes_of(shape[1] * shape[2], row["dtype"]) / BYTES_PER_CYCLE
             floor = banked_start() + read_at_best if taken == "banked_product" else read_at_best
             assert row["cycles"] <= 1.01 * found, row
