@@ -93,15 +93,10 @@ def executed_pairs() -> list[Row]:
     return [row for row in rows if row["predictor"] == "budget" and row["hit_rate"] in (0, 1)]
 
 
-def keys_of(row: Row) -> int:
-    """Return the keys that such a step's guess reads for each head."""
-    return TILE * (row["chosen"] + 1) + int(row["chunk_size"])
-
-
 def exact_of_keys(row: Row, times: Times) -> float:
-    """Return the cycles of exact attention over the keys that a pair's guess reads: `keys_exact` where the row has it,
-    whose kernels are older than the sweep's."""
-    return row.get("keys_exact") or times.flash_decode_ns(keys_of(row), KV_HEADS // row["kv_heads"])
+    """Return the cycles of exact attention over the keys that such a step's guess reads for each head."""
+    keys = TILE * (row["chosen"] + 1) + int(row["chunk_size"])
+    return times.flash_decode_ns(keys, KV_HEADS // row["kv_heads"])
 
 
 def _costs(chips: int, ops: Sequence[Row], collectives: Mapping[str, float]) -> Costs:

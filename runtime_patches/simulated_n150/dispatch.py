@@ -64,9 +64,8 @@ def program_room() -> dict[str, int]:
 def mesh_options(dispatch: str) -> dict[str, int]:
     """Return `opening_options` of a mesh.
 
-    At the first call of a collective the runtime writes its semaphores' first values into L1. With slow dispatch that
-    write does not wait for the op before, which may still read a tensor whose L1 the host has freed and the semaphores
-    got: so they have a part of L1 of their own. Fast dispatch keeps the order.
+    At the first call of a collective the runtime writes its semaphores' first values into L1. That write does not wait
+    for the ops before, which may still have tensors whose L1 the host has freed and the semaphores got: so they have a
+    part of L1 of their own.
     """
-    semaphores = {"l1_small_size": SEMAPHORE_BYTES} if check_dispatch(dispatch) == "slow" else {}
-    return opening_options(dispatch) | semaphores
+    return opening_options(dispatch) | {"l1_small_size": SEMAPHORE_BYTES}

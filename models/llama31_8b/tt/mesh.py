@@ -26,6 +26,7 @@ SP_AXIS, TP_AXIS = 0, 1
 # 12 banks of 1 GiB (Wormhole); dram_budget.py reserves what traces and activations need.
 DRAM_BYTES = 12 * 1024**3
 SHAPES = ((1, 1), (1, 2), (2, 1), (2, 2), (1, 4), (2, 4), (1, 8), (2, 8))
+SEMAPHORE_BYTES = 32 << 10  # of each core's L1, for ttnn's collectives
 NAMES = {"N150": (1, 1), "N150X2": (1, 2), "N150X4": (1, 4), "N150X8": (1, 8)}
 # MESH_DEVICE's names for other boards in tt-metal, and as many chips of N150 where that is a mesh.
 OTHER_BOARDS = {"N300": "N150x2", "T3K": "N150x8"} | dict.fromkeys(("TG", "P100", "P150", "P150X4", "P150X8", "P300"))
@@ -171,6 +172,9 @@ class MeshShape:
         """Open the mesh, with the fabric for several chips, and clear the compute gate on every chip. Close it with
         `close`.
 
+        At the first call of a collective ttnn writes its semaphores' first values, without waiting for the ops before,
+        whose L1 they may have got: TP groups have a part of L1 for them alone.
+
         Args:
             kernel_bytes: L1 of each core for programs in flight, by default as much as ttnn leaves them.
             options: Of ttnn.open_mesh_device.
@@ -196,6 +200,8 @@ class MeshShape:
         try:
             if kernel_bytes is not None:
                 options["worker_l1_size"] = tensors_l1_bytes(kernel_bytes)
+            if self.tp > 1:
+                options = {"l1_small_size": SEMAPHORE_BYTES} | options
             mesh = ttnn.open_mesh_device(ttnn.MeshShape(*self.shape), **options)
         except BaseException:
             self._end_fabric()

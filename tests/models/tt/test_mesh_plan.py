@@ -95,6 +95,14 @@ def test_a_mesh_that_does_not_open_leaves_no_fabric_on(ttnn):
     ]
 
 
+def test_collectives_have_l1_of_their_own_where_there_are_any(ttnn, monkeypatch):
+    monkeypatch.setattr(compute_gate, "require_patched", mock.Mock(side_effect=RuntimeError("no gate")))
+    ttnn.get_num_devices.return_value = ttnn.get_num_pcie_devices.return_value = 2
+    for shape, options in (((1, 2), {"l1_small_size": 32768}), ((2, 1), {})):
+        MeshShape(*shape).open()
+        assert ttnn.open_mesh_device.call_args.kwargs == options
+
+
 @pytest.mark.parametrize("patched", [True, False])
 def test_a_mesh_whose_gate_cannot_be_opened_is_closed_and_one_without_a_gate_opens(monkeypatch, ttnn, patched):
     required = mock.Mock(side_effect=None if patched else RuntimeError("no gate"))
