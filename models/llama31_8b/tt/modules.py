@@ -232,8 +232,9 @@ class RMSNorm:
     def squares(self, x: ttnn.Tensor) -> ttnn.Tensor:
         """Add up the squares of a chip's columns, bfloat16 [1, 1, rows, hidden / tp] -> bfloat16 [1, 1, rows, 32], in
         the first of those."""
-        config = kernel_config(dtype_name(self.weight))
-        return ttnn.rms_norm_pre_all_gather(x, compute_kernel_config=config, dtype=ttnn.bfloat16)
+        return ttnn.rms_norm_pre_all_gather(
+            x, compute_kernel_config=kernel_config(dtype_name(self.weight)), dtype=ttnn.bfloat16
+        )
 
     def by_squares(self, x: ttnn.Tensor, squares: ttnn.Tensor, dtype: str) -> ttnn.Tensor:
         """Norm a chip's columns, as `squares` takes them, by those of all chips side by side, [1, 1, rows, 32 * tp] ->
