@@ -39,8 +39,8 @@ CORES = GRID[0] * GRID[1]
 SHORT, WIDE, LONG = 128, 6144, 1024
 TOKENS = (128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 PARTS = ("products", "attention", "others", "collectives", "head")
-# Ops that give a core whole rows of tiles; the others share all tiles among the cores.
-BY_ROWS, NORMS = ("create heads", "concatenate heads"), 2  # norms of a layer: they too
+# Ops that give a core whole rows of tiles, as norms do; the others share all tiles among the cores.
+BY_ROWS = ("create heads", "concatenate heads")
 ASSUMPTIONS = (
     "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 rows by banked_product, of two "
     "to eight tiles of rows per core by minimal_matmul, attention, the other ops of a layer, and the LM head of a "
@@ -165,12 +165,15 @@ def attention_cycles(heads: int, rows: int, start: int) -> float:
 
 def other_cycles(rows: int, tp: int) -> float:
     """Return the cycles of a layer's other ops on 64 cores of one of `tp` chips."""
-    high, total, norm = rows / TILE, 0.0, "norm" if _sent(rows, tp) == "bfloat16" else norm_of_part(tp)
-    for row in (row for row in read_rows("ops/prefill_parts.json") if row["rows"] == TILE):
-        is_norm, count = row["op"].startswith("norm"), row["a_layer"]
-        took = row["cycles"] * (math.ceil(high / CORES) if is_norm or row["op"] in BY_ROWS else high / CORES / tp)
-        moved = row["bytes"] * high / (1 if is_norm else tp)
-        total += (NORMS * (row["op"] == norm) if is_norm else count) * max(took, moved / BYTES_PER_CYCLE)
+    parts = {row["op"]: row for row in read_rows("ops/prefill_parts.json") if row["rows"] == TILE}
+    norm = parts["norm" if _sent(rows, tp) == "bfloat16" else norm_of_part(tp)]
+    high = rows / TILE
+    a_core = math.ceil(high / CORES)
+    total = parts["norm"]["a_layer"] * max(norm["cycles"] * a_core, norm["bytes"] * high / BYTES_PER_CYCLE)
+    for op, row in parts.items():
+        if not op.startswith("norm"):
+            took = row["cycles"] * (a_core if op in BY_ROWS else high / CORES / tp)
+            total += row["a_layer"] * max(took, row["bytes"] * high / tp / BYTES_PER_CYCLE)
     return total
 
 

@@ -110,6 +110,8 @@ def prefill_of_many_rows(mesh, prompt: list[int], more: list[int]) -> dict:
     format."""
     import ttnn
 
+    from models.llama31_8b.tt.modules import dtype_name
+
     formats = replace(precision_config("bfloat16", CONFIG.num_hidden_layers), long_rows="bfloat8_b")
     model, reference = build(mesh, CONFIG, formats, capacity=128)
     cache, sent = reference.new_cache(1, 128), Counter()
@@ -118,7 +120,7 @@ def prefill_of_many_rows(mesh, prompt: list[int], more: list[int]) -> dict:
         op = getattr(ttnn, name)
 
         def called(x, *others, **options):
-            sent[f"{name} {str(x.dtype).rpartition('.')[2].lower()}"] += 1
+            sent[f"{name} {dtype_name(x)}"] += 1
             return op(x, *others, **options)
 
         return patch.object(ttnn, name, called)
