@@ -37,6 +37,7 @@ GRID = (8, 8)
 CORES = GRID[0] * GRID[1]
 # Rows and columns of a chip whose product was executed over two inner dimensions, and the longer one.
 SHORT, WIDE, LONG = 128, 6144, 1024
+FEW = 2048  # columns of a chip: products of so many are no part of a projection by lines
 TOKENS = (128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 PARTS = ("products", "attention", "others", "collectives", "head")
 # Ops that give a core whole rows of tiles, as norms do; the others share all tiles among the cores.
@@ -75,20 +76,22 @@ def _between(points: Sequence[tuple[float, float]], at: float) -> float:
 
 
 @cache
-def _block(x: str, dtype: str, height: int) -> float:
-    """Return the cycles of a tile of the weight that a core of minimal_matmul multiplies by `height` tiles of rows, its
-    start included: as executed, or in proportion to the rows of a lower one; else as one of another format. x: of the
-    rows, of few bfloat16."""
-    found = {}
-    for row in (row for row in _products("minimal_matmul") if row["x"] in (x, "bfloat16")):
-        tiles = row["inputs"] / TILE * row["chip_outputs"] / TILE / GRID[0]
-        rows = -(-row["chip_rows"] // TILE // GRID[1])
-        if rows <= height:
-            found[row["dtype"] == dtype, rows, row["x"] == x] = row["cycles"] / tiles
+def _column(x: str, dtype: str, height: int) -> tuple[float, float]:
+    """Return what a core of minimal_matmul takes for a column of a block of `height` tiles of rows: to begin and end
+    it, and for each tile of the inner dimension, by products over two lengths of that. As executed, or in proportion to
+    the rows of a lower block; else as one of another format. x: of the rows, of few bfloat16."""
+    lengths: dict[tuple, list[tuple[float, float]]] = {}
+    for row in _products("minimal_matmul"):
+        if row["x"] not in (x, "bfloat16") or row["chip_outputs"] <= FEW:
+            continue
+        rows, wide = -(-row["chip_rows"] // TILE // GRID[1]), row["chip_outputs"] / TILE / GRID[0]
+        key = row["dtype"] == dtype, rows, row["x"] == x
+        lengths.setdefault(key, []).append((row["inputs"] / TILE, row["cycles"] / wide))
     # Of the weight's format if there is one, then of the most rows, then of their format.
-    own, executed, _ = best = max(found)
-    took = found[best] * (height / executed if own else 1)
-    return max(took, height * TILE_CYCLES[FIDELITY[dtype]])
+    own, executed, _ = best = max(key for key, points in lengths.items() if key[1] <= height and len(points) > 1)
+    more = height / executed if own else 1
+    start, step = _line(lengths[best])
+    return more * start, max(more * step, height * TILE_CYCLES[FIDELITY[dtype]])
 
 
 @cache
@@ -134,10 +137,11 @@ def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "b
     format."""
     if all_cores_read(rows, dtype):
         return _banked_cycles(rows, inputs, outputs, dtype)
-    blocks = row_blocks(rows, inputs, outputs, GRID, float32_sums=False)
+    blocks = row_blocks(rows, inputs, outputs, GRID, dtype)
     high, wide = (-(-tiles // TILE // cores) for tiles, cores in ((rows, GRID[1]), (outputs, GRID[0])))
     reads = -(-high // blocks.rows)  # of the weight
-    took = reads * inputs // TILE * wide * _block(x, dtype, blocks.rows)
+    start, step = _column(x, dtype, blocks.rows)
+    took = reads * wide * (start + inputs // TILE * step)
     return max(took, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 

@@ -64,10 +64,9 @@ def minimal_matmul(
     x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16"
 ) -> ttnn.Tensor:
     """Do `linear` by ttnn's minimal_matmul in the blocks of `row_blocks`; weight: anywhere in DRAM."""
-    config = kernel_config(dtype_name(weight))
     grid = x.device().compute_with_storage_grid_size()
     inputs, outputs = tuple(weight.padded_shape)[2:]
-    blocks = row_blocks(x.padded_shape[2], inputs, outputs, (grid.x, grid.y), config.fp32_dest_acc_en)
+    blocks = row_blocks(x.padded_shape[2], inputs, outputs, (grid.x, grid.y), dtype_name(weight))
     program = ttnn.MinimalMatmulConfig(
         M_block_size=blocks.rows,
         K_block_size=blocks.inner,
@@ -82,7 +81,7 @@ def minimal_matmul(
         config=program,
         dtype=getattr(ttnn, dtype),
         memory_config=memory,
-        compute_kernel_config=config,
+        compute_kernel_config=kernel_config(dtype_name(weight)),
     )
 
 

@@ -64,17 +64,17 @@ def test_what_sharded_steps_choose_at_8b_shapes(shape):
     inputs=st.integers(1, 448),
     outputs=st.integers(1, 448),
     grid=st.sampled_from([(1, 1), (2, 2), (4, 2), (8, 8)]),
-    float32_sums=st.booleans(),
+    dtype=st.sampled_from(["bfloat16", "bfloat8_b", "bfloat4_b"]),
 )
-def test_blocks_of_a_product_of_rows_share_it_evenly(rows, inputs, outputs, grid, float32_sums):
-    blocks = row_blocks(32 * rows, 32 * inputs, 32 * outputs, grid, float32_sums)
+def test_blocks_of_a_product_of_rows_share_it_evenly(rows, inputs, outputs, grid, dtype):
+    blocks = row_blocks(32 * rows, 32 * inputs, 32 * outputs, grid, dtype)
     for tiles, cores, size in ((outputs, grid[0], blocks.columns), (rows, grid[1], blocks.rows)):
         own = -(-tiles // cores)
         assert 1 <= size <= 8
         assert -(-own // size) == -(-own // 8)
         assert -(-own // size) * size - own < -(-own // 8)
-    assert 1 <= blocks.inner <= min(8, inputs)
-    (high, wide), registers = blocks.piece, 4 if float32_sums else 8
+    assert blocks.inner == min(16 if dtype == "bfloat4_b" else 8, inputs)
+    (high, wide), registers = blocks.piece, 4 if dtype == "bfloat16" else 8
     assert blocks.rows % high == blocks.columns % wide == 0 and high * wide <= registers
     assert high * wide > 1 or blocks.rows * blocks.columns == 1 or {blocks.rows, blocks.columns} <= {1, 5, 7}
 
