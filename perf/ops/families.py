@@ -312,7 +312,8 @@ FAMILIES: dict[str, Family] = {
                 "rows=256 program=minimal_matmul,multicast,copied",
                 "rows=512 outputs=1536 program=banked_product",
                 "rows=512,1024 inputs=512,1024 x=bfloat16,bfloat8_b program=minimal_matmul",
-                "rows=512 inputs=512,1024 outputs=7168 x=bfloat16 dtype=bfloat4_b program=minimal_matmul",
+                "rows=256 inputs=1024 program=minimal_matmul",
+                "rows=256,512 inputs=512,1024 outputs=7168 x=bfloat16 dtype=bfloat4_b program=minimal_matmul",
                 "rows=512,1024 inputs=512,1024 outputs=7168 x=bfloat8_b dtype=bfloat4_b program=minimal_matmul",
                 "rows=512 inputs=4096 outputs=1024 x=bfloat8_b dtype=bfloat8_b,bfloat4_b program=minimal_matmul",
             ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ GRID = (8, 8)
 CORES = GRID[0] * GRID[1]
 # Rows and columns of a chip whose product was executed over two inner dimensions, and the longer one.
 SHORT, WIDE, LONG = 128, 6144, 1024
-FEW = 2048  # columns of a chip: products of so many are no part of a projection by lines
+FEW = 2048  # columns of a chip, of a product that says what does not grow with columns
 TOKENS = (128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 PARTS = ("products", "attention", "others", "collectives", "head")
 # Ops that give a core whole rows of tiles, as norms do; the others share all tiles among the cores.
@@ -48,8 +48,10 @@ ASSUMPTIONS = (
     "decode step",
     "what banked_product takes beyond its start grows with rows along a line, from 128 on, and is no less for fewer "
     "columns of a core than were executed",
-    "projected: how many blocks there are, and all sums; a block that was not executed takes as much more than one of "
-    "fewer rows as it has rows; of less than 1,024 rows and a bfloat4_b weight as much as of a bfloat8_b one",
+    "what minimal_matmul takes grows with the inner dimension along a line through 512 and 1,024; a part of its start, by "
+    "products of few columns over 4,096, does not grow with columns",
+    "projected: how many columns a core has, and all sums; a block that was not executed takes as much more than one of "
+    "fewer rows as it has rows",
     "cores do not wait for each other's reads; a cycle is a nanosecond",
     "ops that share tiles among the cores take a chip's part of them on several chips; norms and heads take as long",
     "nothing is overlapped, and no time passes between programs, on the host or for the embedding",
@@ -75,23 +77,47 @@ def _between(points: Sequence[tuple[float, float]], at: float) -> float:
     return float(np.interp(at, places, values)) * max(1.0, at / places[-1])
 
 
+class _Line(NamedTuple):
+    """What cores of minimal_matmul take for `columns` of the result: to begin and end, and for each tile of the inner
+    dimension."""
+
+    columns: float
+    start: float
+    step: float
+
+
 @cache
-def _column(x: str, dtype: str, height: int) -> tuple[float, float]:
-    """Return what a core of minimal_matmul takes for a column of a block of `height` tiles of rows: to begin and end
-    it, and for each tile of the inner dimension, by products over two lengths of that. As executed, or in proportion to
-    the rows of a lower block; else as one of another format. x: of the rows, of few bfloat16."""
-    lengths: dict[tuple, list[tuple[float, float]]] = {}
-    for row in _products("minimal_matmul"):
-        if row["x"] not in (x, "bfloat16") or row["chip_outputs"] <= FEW:
-            continue
-        rows, wide = -(-row["chip_rows"] // TILE // GRID[1]), row["chip_outputs"] / TILE / GRID[0]
-        key = row["dtype"] == dtype, rows, row["x"] == x
-        lengths.setdefault(key, []).append((row["inputs"] / TILE, row["cycles"] / wide))
-    # Of the weight's format if there is one, then of the most rows, then of their format.
-    own, executed, _ = best = max(key for key, points in lengths.items() if key[1] <= height and len(points) > 1)
-    more = height / executed if own else 1
-    start, step = _line(lengths[best])
-    return more * start, max(more * step, height * TILE_CYCLES[FIDELITY[dtype]])
+def _lines() -> dict[tuple[str, int, str], _Line]:
+    """Return the line through products over two inner dimensions by the weight's format, and by the tiles of rows that
+    a core has and their format."""
+    points: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
+    columns = {}
+    for row in (row for row in _products("minimal_matmul") if row["chip_outputs"] > FEW):
+        key = row["dtype"], -(-row["chip_rows"] // TILE // GRID[1]), row["x"]
+        columns[key] = row["chip_outputs"] / TILE / GRID[0]
+        points.setdefault(key, []).append((row["inputs"] / TILE, row["cycles"]))
+    return {key: _Line(columns[key], *_line(found)) for key, found in points.items() if len(found) > 1}
+
+
+@cache
+def _fill(dtype: str) -> float:
+    """Return what minimal_matmul takes to begin and end whatever its columns, by a product of FEW."""
+    (row,) = (r for r in _products("minimal_matmul") if r["chip_outputs"] <= FEW and r["dtype"] == dtype)
+    line = _lines()[dtype, -(-row["chip_rows"] // TILE // GRID[1]), row["x"]]
+    few = row["chip_outputs"] / TILE / GRID[0]
+    start = row["cycles"] - row["inputs"] / TILE * line.step * few / line.columns
+    return (start * line.columns - line.start * few) / (line.columns - few)
+
+
+def _minimal_cycles(high: int, wide: int, inner: int, dtype: str, x: str) -> float:
+    """Return the cycles of minimal_matmul where cores have `high` tiles of rows and `wide` columns, over `inner` tiles:
+    as executed, or in proportion to fewer rows; else of another format of the weight."""
+    usable = (key for key in _lines() if key[1] <= high and key[2] in (x, "bfloat16"))
+    key = max(usable, key=lambda key: (key[0] == dtype, key[1], key[2] == x))
+    line, more = _lines()[key], high / key[1] if key[0] == dtype else 1
+    begun = (line.start - _fill(key[0])) / line.columns
+    step = max(more * line.step / line.columns, high * TILE_CYCLES[FIDELITY[dtype]])
+    return _fill(key[0]) + wide * (more * begun + inner * step)
 
 
 @cache
@@ -137,11 +163,10 @@ def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "b
     format."""
     if all_cores_read(rows, dtype):
         return _banked_cycles(rows, inputs, outputs, dtype)
-    blocks = row_blocks(rows, inputs, outputs, GRID, dtype)
     high, wide = (-(-tiles // TILE // cores) for tiles, cores in ((rows, GRID[1]), (outputs, GRID[0])))
-    reads = -(-high // blocks.rows)  # of the weight
-    start, step = _column(x, dtype, blocks.rows)
-    took = reads * wide * (start + inputs // TILE * step)
+    block = row_blocks(rows, inputs, outputs, GRID, dtype).rows
+    reads = -(-high // block)  # of the weight
+    took = reads * _minimal_cycles(block, wide, inputs // TILE, dtype, x)
     return max(took, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 

@@ -24,7 +24,7 @@ def test_a_product_with_the_executed_blocks_on_each_core_takes_the_executed_cycl
             found, read_at_best = product_cycles(*shape), bytes_of(shape[1] * shape[2], row["dtype"]) / BYTES_PER_CYCLE
             floor = banked_start() + read_at_best if taken == "banked_product" else read_at_best
             assert row["cycles"] <= 1.01 * found, row
-            if row["chip_outputs"] > 2048:
+            if row["chip_outputs"] > 2048 or taken == "minimal_matmul":
                 assert found == pytest.approx(max(row["cycles"], floor), rel=0.02), row
 
 
