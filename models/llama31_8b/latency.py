@@ -32,7 +32,7 @@ SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
 # A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
 # least squares over a projected floor (perf/data/projections/prefill.json).
 PREFILL_FROM = 2048
-PREFILL_NS = {1: (171739.0, 11.018), 2: (128788.0, 5.5109), 4: (89257.0, 2.7561), 8: (57142.0, 1.3957)}
+PREFILL_NS = {1: (127736.0, 11.015), 2: (103960.0, 5.51), 4: (77719.4, 2.7558), 8: (52251.2, 1.3956)}
 
 
 @dataclass(frozen=True)

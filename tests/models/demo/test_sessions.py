@@ -252,7 +252,7 @@ def test_a_long_prefill_is_announced_with_what_is_projected(capsys, monkeypatch,
     """In the log, before the prompt; of each user's prompt after what is cached. Not for the tiny model of `folder`."""
     known, one = preset("llama-3.1-8b"), plan_of(MeshShape(1, 1))
     assert expected_prefill(one, known, [65536], [0]) == (
-        "prefill of 65536 tokens, projected for N150 boards: at least 34.9 s"
+        "prefill of 65536 tokens, projected for N150 boards: at least 32.0 s"
     )
     later = expected_prefill(one, known, [65536], [65536])
     both, whole = (expected_prefill(one, known, prompts, [0] * len(prompts)) for prompts in ([65536] * 2, [131072]))
