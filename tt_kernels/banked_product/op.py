@@ -29,8 +29,11 @@ KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
 WEIGHTS = ("BFLOAT8_B", "BFLOAT4_B")
 PACKET_BYTES = 8192  # of the NoC
-BLOCK_ROWS = 32  # tiles of the rows that are multicast at once, at most
-MAX_INNER = 8  # of them side by side
+MAX_ROWS = 32  # tiles
+# Tiles of the rows that are multicast at once: up to 32, or 64 of up to four side by side. With 512 rows two side by side
+# take 20 % more cycles for each of the inner dimension, and with 256 rows eight do 40 % (perf.ops prefill_product).
+BLOCK_ROWS, MAX_INNER, LONG_INNER = 32, 8, 4
+MOST_L1 = 1_100_000  # bytes of a core, for longer blocks
 REGISTERS = 8  # tiles of a piece of the result
 SLOTS = 3  # blocks of either input in L1: one is multiplied, two arrive
 
@@ -52,24 +55,33 @@ class Split:
     piece: tuple[int, int]
 
     @classmethod
-    def of(cls, rows: int, inputs: int, outputs: int, grid: tuple[int, int]) -> Split:
-        """Split a product of these many tiles over a grid's first rows of cores. Raises UnsupportedError for more rows
-        than a block holds."""
-        if rows > BLOCK_ROWS:
-            raise UnsupportedError(f"x may have {BLOCK_ROWS * TILE} rows, got {rows * TILE}")
+    def of(cls, rows: int, inputs: int, outputs: int, grid: tuple[int, int], dtype: str) -> Split:
+        """Split a product of these many tiles over a grid's first rows of cores. dtype: the weight's, by its name in
+        upper case. Raises UnsupportedError for too many rows."""
+        if rows > MAX_ROWS:
+            raise UnsupportedError(f"x may have {MAX_ROWS * TILE} rows, got {rows * TILE}")
         width, height = grid
         columns = -(-outputs // (width * height))
         used = -(-outputs // columns)
         cores = used if used <= width else -(-used // width) * width
-        inner = max(n for n in range(1, MAX_INNER + 1) if inputs % n == 0 and n * rows <= BLOCK_ROWS)
         pieces = [
             (high, wide)
             for high in range(1, rows + 1)
             for wide in range(1, columns + 1)
             if rows % high == columns % wide == 0 and high * wide <= REGISTERS
         ]
-        piece = max(pieces, key=lambda p: p[0] * p[1] / (p[0] + p[1]))  # products by operands that are unpacked
-        return cls(rows, inner, inputs // inner, columns, outputs, cores, piece)
+        # A row of the piece is unpacked once, its columns once for each row: those of the weight take less.
+        piece = max(pieces, key=lambda p: (p[1], p[0]))
+
+        def cut(inner: int) -> Split:
+            return cls(rows, inner, inputs // inner, columns, outputs, cores, piece)
+
+        def fits(inner: int) -> bool:
+            if inner * rows <= BLOCK_ROWS:
+                return True
+            return inner <= LONG_INNER and inner * rows <= 2 * BLOCK_ROWS and l1_of(cut(inner), dtype) <= MOST_L1
+
+        return cut(max(n for n in range(1, MAX_INNER + 1) if inputs % n == 0 and fits(n)))
 
     def part(self, core: int) -> tuple[int, int]:
         """Return the first column of a core, and how many it has."""
@@ -93,7 +105,7 @@ def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     _check(x, weight)
     device, grid = x.device(), x.device().compute_with_storage_grid_size()
     rows, inputs = (size // TILE for size in tuple(x.padded_shape)[2:])
-    split = Split.of(rows, inputs, weight.padded_shape[3] // TILE, (grid.x, grid.y))
+    split = Split.of(rows, inputs, weight.padded_shape[3] // TILE, (grid.x, grid.y), weight.dtype.name)
     buffers = buffers_of(split, weight.dtype.name)
     check_l1(buffers, device)
     shape = [1, 1, x.shape[2], weight.shape[3]]
@@ -123,6 +135,11 @@ def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
         name: Buffer(index, of, TILE_BYTES[of], count, everywhere)
         for index, (name, (of, count)) in enumerate(pages.items())
     }
+
+
+def l1_of(split: Split, dtype: str) -> int:
+    """Return the bytes of a core's L1 that a product takes."""
+    return sum(buffer.bytes for buffer in buffers_of(split, dtype).values())
 
 
 def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer], width: int) -> Any:

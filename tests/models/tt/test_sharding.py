@@ -87,8 +87,8 @@ def test_short_prompts_read_block_formats_by_all_cores_within_l1(shape):
     assert not all_cores_read(rows + 32, "bfloat8_b") and not all_cores_read(64, "bfloat16")
     plan = ShardedDecodeConfig.of(LLAMA, MeshShape(*shape), 1)
     for product in plan.layer(precision_config("accuracy", 32).layer):
-        split = Split.of(rows // 32, product.inputs // 32, product.outputs // 32, GRID)
-        assert max(l1_bytes(buffers_of(split, "BFLOAT8_B")).values()) < 850_000, product
+        split = Split.of(rows // 32, product.inputs // 32, product.outputs // 32, GRID, "BFLOAT8_B")
+        assert max(l1_bytes(buffers_of(split, "BFLOAT8_B")).values()) < 1_100_000, product
 
 
 def test_prompts_are_padded_by_less_than_a_chunk_of_attention():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.run_op import Call, In, Make, banks, check_refused, run_ops
-from tt_kernels.banked_product.op import BLOCK_ROWS, REGISTERS, Split
+from tt_kernels.banked_product.op import MAX_ROWS, REGISTERS, Split, l1_of
 from tt_kernels.banked_product.reference import banked_product_reference
 
 OP = "tt_kernels.banked_product.op:banked_product"
@@ -19,17 +19,19 @@ BANKS = banks(INPUTS, 3 * 32)
 
 
 @given(
-    rows=st.integers(1, BLOCK_ROWS),
+    rows=st.integers(1, MAX_ROWS),
     inputs=st.integers(1, 448),
     outputs=st.integers(1, 448),
     grid=st.sampled_from([(1, 1), (4, 3), (8, 8)]),
+    dtype=st.sampled_from(["BFLOAT8_B", "BFLOAT4_B"]),
 )
-def test_every_column_is_one_cores(rows, inputs, outputs, grid):
-    split = Split.of(rows, inputs, outputs, grid)
+def test_every_column_is_one_cores(rows, inputs, outputs, grid, dtype):
+    split = Split.of(rows, inputs, outputs, grid, dtype)
     parts = [split.part(core) for core in range(split.cores)]
     assert [column for first, count in parts for column in range(first, first + count)] == list(range(outputs))
     assert split.cores <= grid[0] * grid[1] and (split.cores < grid[0] or split.cores % grid[0] == 0)
-    assert split.inner * split.blocks == inputs and split.inner * rows <= BLOCK_ROWS
+    assert split.inner * split.blocks == inputs and split.inner * rows <= 64
+    assert split.inner * rows <= 32 or l1_of(split, dtype) <= 1_100_000
     assert rows % split.piece[0] == split.columns % split.piece[1] == 0
     assert split.piece[0] * split.piece[1] <= REGISTERS
 
@@ -39,7 +41,7 @@ def test_every_column_is_one_cores(rows, inputs, outputs, grid):
     [(128, 192, 3, 64), (128, 128, 2, 64), (128, 448, 7, 64), (448, 128, 2, 64), (128, 24, 1, 24), (56, 128, 2, 64)],
 )
 def test_products_of_8b_share_the_weight_evenly(inputs, outputs, columns, cores):
-    split = Split.of(4, inputs, outputs, (8, 8))
+    split = Split.of(4, inputs, outputs, (8, 8), "BFLOAT8_B")
     assert (split.columns, split.cores, split.inner) == (columns, cores, 8)
 
 
