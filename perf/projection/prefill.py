@@ -35,8 +35,7 @@ from perf.step.shapes import head_pieces
 
 GRID = (8, 8)
 CORES = GRID[0] * GRID[1]
-# Rows and columns of a chip whose product was executed over two inner dimensions, and the longer one.
-SHORT, WIDE, LONG = 128, 6144, 1024
+SHORT = 128  # rows of a chip: the fewest whose products were executed
 FEW = 2048  # columns of a chip, of a product that says what does not grow with columns
 TOKENS = (128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 PARTS = ("products", "attention", "others", "collectives", "head")
@@ -46,10 +45,9 @@ ASSUMPTIONS = (
     "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 rows by banked_product, of two "
     "to eight tiles of rows per core by minimal_matmul, attention, the other ops of a layer, and the LM head of a "
     "decode step",
-    "what banked_product takes beyond its start grows with rows along a line, from 128 on, and is no less for fewer "
-    "columns of a core than were executed",
-    "what minimal_matmul takes grows with the inner dimension along a line through 512 and 1,024; a part of its start, by "
-    "products of few columns over 4,096, does not grow with columns",
+    "what both take grows with the inner dimension along a line through 512 and 1,024, and what banked_product takes "
+    "with rows from 128 on; a part of minimal_matmul's start, by products of few columns over 4,096, does not grow with "
+    "columns",
     "projected: how many columns a core has, and all sums; a block that was not executed takes as much more than one of "
     "fewer rows as it has rows",
     "cores do not wait for each other's reads; a cycle is a nanosecond",
@@ -121,41 +119,37 @@ def _minimal_cycles(high: int, wide: int, inner: int, dtype: str, x: str) -> flo
 
 
 @cache
-def banked_start() -> float:
-    """Return the cycles that banked_product takes to fill and drain, from products over two lengths of the inner
-    dimension."""
-    rows = [row for row in _products("banked_product") if (row["chip_rows"], row["chip_outputs"]) == (SHORT, WIDE)]
-    return _line([(row["inputs"], row["cycles"]) for row in rows])[0]
+def _banked_lines(dtype: str) -> dict[tuple[int, float], tuple[float, float]]:
+    """Return what banked_product takes to fill and drain, and for a tile of the inner dimension, by rows and columns of
+    a core: lines through products over two inner dimensions."""
+    points: dict[tuple[int, float], list[tuple[float, float]]] = {}
+    for row in (row for row in _products("banked_product") if row["dtype"] == dtype):
+        key = row["chip_rows"], row["chip_outputs"] / TILE / CORES
+        points.setdefault(key, []).append((row["inputs"] / TILE, row["cycles"]))
+    return {key: _line(found) for key, found in points.items() if len(found) > 1}
 
 
-def _step(row: Row) -> float:
-    return (row["cycles"] - banked_start()) / (row["inputs"] / TILE)
+def banked_start(rows: int, dtype: str) -> float:
+    """Return the cycles that banked_product takes to fill and drain, along a line in rows, no fewer than of SHORT."""
+    return _by_rows(dtype, 0, rows)
 
 
-@cache
-def _steps(dtype: str) -> list[tuple[float, float]]:
-    """Return columns of a core of banked_product, and the executed cycles of a tile of the inner dimension with SHORT
-    rows. Beside those of the format: that over the long inner dimension, of bfloat8_b, as a bound."""
-    found = {}
-    for row in _products("banked_product"):
-        long = (row["inputs"], row["chip_outputs"]) == (LONG, WIDE)
-        if row["chip_rows"] == SHORT and (long or row["dtype"] == dtype != "bfloat8_b"):
-            found[row["chip_outputs"] / TILE / CORES] = _step(row)
-    return sorted(found.items())
-
-
-@cache
-def _growth() -> tuple[float, float]:
-    """Return start and slope of banked_product's cycles of a tile by rows, as multiples of those of SHORT."""
-    steps = {row["chip_rows"]: _step(row) for row in _products("banked_product") if row["chip_outputs"] == WIDE}
-    return _line([(rows, step / steps[SHORT]) for rows, step in steps.items()])
+def _by_rows(dtype: str, part: int, rows: int) -> float:
+    """Return start (0) or step (1) with the most columns, along a line in rows, no less than of SHORT."""
+    lines = _banked_lines(dtype)
+    widest = max(columns for _, columns in lines)
+    begin, slope = _line([(at, line[part]) for (at, columns), line in lines.items() if columns == widest])
+    return begin + slope * max(rows, SHORT)
 
 
 def _banked_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
-    columns, points, (less, growth) = -(-outputs // TILE // CORES), _steps(dtype), _growth()
-    step = _between(points, max(columns, points[0][0]))
-    took = inputs / TILE * step * (less + growth * max(rows, SHORT))
-    return banked_start() + max(took, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
+    columns = -(-outputs // TILE // CORES)
+    # Of SHORT rows, by columns of a core; for fewer than were executed of the format as of bfloat8_b, a bound.
+    lines = [*_banked_lines("bfloat8_b").items(), *_banked_lines(dtype).items()]
+    steps = {at: step for (high, at), (_, step) in lines if high == SHORT}
+    step = _between(sorted(steps.items()), columns)
+    took = inputs / TILE * step * _by_rows(dtype, 1, rows) / _by_rows(dtype, 1, SHORT)
+    return banked_start(rows, dtype) + max(took, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 
 def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "bfloat16") -> float:

@@ -30,8 +30,8 @@ TILE = 32
 WEIGHTS = ("BFLOAT8_B", "BFLOAT4_B")
 PACKET_BYTES = 8192  # of the NoC
 MAX_ROWS = 32  # tiles
-# Tiles of the rows that are multicast at once: up to 32, or 64 of up to four side by side. With 512 rows two side by side
-# take 20 % more cycles for each of the inner dimension, and with 256 rows eight do 40 % (perf.ops prefill_product).
+# Tiles of the rows that are multicast at once: up to 32, or 64 of up to four side by side. With 512 rows two side by
+# side take 24 % more cycles for each tile of the inner dimension, with 256 rows eight 42 % (perf.ops prefill_product).
 BLOCK_ROWS, MAX_INNER, LONG_INNER = 32, 8, 4
 MOST_L1 = 1_100_000  # bytes of a core, for longer blocks
 REGISTERS = 8  # tiles of a piece of the result
