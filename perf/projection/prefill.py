@@ -42,12 +42,10 @@ PARTS = ("products", "attention", "others", "collectives", "head")
 # Ops that give a core whole rows of tiles, as norms do; the others share all tiles among the cores.
 BY_ROWS = ("create heads", "concatenate heads")
 ASSUMPTIONS = (
-    "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 rows by banked_product, of two "
-    "to eight tiles of rows per core by minimal_matmul, attention, the other ops of a layer, and the LM head of a "
-    "decode step",
-    "what both take grows with the inner dimension along a line through 512 and 1,024, and what banked_product takes "
-    "with rows from 128 on; a part of minimal_matmul's start, by products of few columns over 4,096, does not grow with "
-    "columns",
+    "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 and 512 rows by banked_product, "
+    "of more by minimal_matmul, attention, the other ops of a layer, and the LM head of a decode step",
+    "what both take grows along a line with the inner dimension, through 512 and 1,024, and banked_product's with rows; "
+    "by products of few columns over 4,096 some of minimal_matmul's start does not grow with columns",
     "projected: how many columns a core has, and all sums; a block that was not executed takes as much more than one of "
     "fewer rows as it has rows",
     "cores do not wait for each other's reads; a cycle is a nanosecond",
