@@ -42,12 +42,12 @@ PARTS = ("products", "attention", "others", "collectives", "head")
 # Ops that give a core whole rows of tiles, as norms do; the others share all tiles among the cores.
 BY_ROWS = ("create heads", "concatenate heads")
 ASSUMPTIONS = (
-    "executed, on 1 to 16 simulated cores that do what each of 64 does: products of 128 and 512 rows by banked_product, "
+    "executed, on few simulated cores that do what each of 64 does: products of 128 and 512 rows by banked_product, "
     "of more by minimal_matmul, attention, the other ops of a layer, and the LM head of a decode step",
-    "what both take grows along a line with the inner dimension, through 512 and 1,024, and banked_product's with rows; "
-    "by products of few columns over 4,096 some of minimal_matmul's start does not grow with columns",
-    "projected: how many columns a core has, and all sums; a block that was not executed takes as much more than one of "
-    "fewer rows as it has rows",
+    "what both take grows along a line with the inner dimension, through 512 and 1,024, and banked_product's with "
+    "rows; by products of few columns over 4,096 some of minimal_matmul's start does not grow with columns",
+    "projected: how many columns a core has, and all sums; a block that was not executed takes as much more than one "
+    "of fewer rows as it has rows, or as much as one of more",
     "cores do not wait for each other's reads; a cycle is a nanosecond",
     "ops that share tiles among the cores take a chip's part of them on several chips; norms and heads take as long",
     "nothing is overlapped, and no time passes between programs, on the host or for the embedding",
@@ -107,13 +107,20 @@ def _fill(dtype: str) -> float:
 
 def _minimal_cycles(high: int, wide: int, inner: int, dtype: str, x: str) -> float:
     """Return the cycles of minimal_matmul where cores have `high` tiles of rows and `wide` columns, over `inner` tiles:
-    as executed, or in proportion to fewer rows; else of another format of the weight."""
-    usable = (key for key in _lines() if key[1] <= high and key[2] in (x, "bfloat16"))
-    key = max(usable, key=lambda key: (key[0] == dtype, key[1], key[2] == x))
-    line, more = _lines()[key], high / key[1] if key[0] == dtype else 1
-    begun = (line.start - _fill(key[0])) / line.columns
-    step = max(more * line.step / line.columns, high * TILE_CYCLES[FIDELITY[dtype]])
-    return _fill(key[0]) + wide * (more * begun + inner * step)
+    as executed; of rows that were not, in proportion to the most that are fewer, or as of the fewest that are more,
+    whichever is shorter. x: of the rows, of few bfloat16."""
+    lines = {
+        (key[1], key[2] == x): line for key, line in _lines().items() if key[0] == dtype and key[2] in (x, "bfloat16")
+    }
+    lower = max(key for key in lines if key[0] <= high)
+    higher = min((key for key in lines if key[0] >= high), key=lambda key: (key[0], not key[1]), default=lower)
+    found = []
+    for key in (lower, higher):
+        line, more = lines[key], max(high / key[0], 1.0)
+        begun = (line.start - _fill(dtype)) / line.columns
+        step = max(more * line.step / line.columns, high * TILE_CYCLES[FIDELITY[dtype]])
+        found.append(_fill(dtype) + wide * (more * begun + inner * step))
+    return min(found)
 
 
 @cache
