@@ -37,7 +37,7 @@ GRID = (8, 8)
 CORES = GRID[0] * GRID[1]
 SHORT = 128  # rows of a chip: the fewest whose products were executed
 FEW = 2048  # columns of a chip, of a product that says what does not grow with columns
-TOKENS = (128, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
+TOKENS = (128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 PARTS = ("products", "attention", "others", "collectives", "head")
 # Ops that give a core whole rows of tiles, as norms do; the others share all tiles among the cores.
 BY_ROWS = ("create heads", "concatenate heads")
