@@ -19,7 +19,7 @@ from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.dram_budget import RESERVE_BYTES, budget
 from models.llama31_8b.tt.mesh import DRAM_BYTES, MeshShape
 from models.llama31_8b.tt.precision import precision_config
-from models.llama31_8b.tt.prefill import PREFILL_CHUNK
+from models.llama31_8b.tt.prefill import BANKED_PRODUCT_ROWS, PREFILL_CHUNK
 from perf.footprint import __main__ as footprint
 from perf.footprint.graph import CAPACITY, CHUNK, USERS, MeshMemory, largest_program, peak_per_bank
 from perf.lib.data_file import read
@@ -92,8 +92,8 @@ def prefilled(mesh, rows: list[int]) -> list[int]:
     "shape", [(1, 1), pytest.param((2, 4), marks=pytest.mark.slow), (1, 8)], ids=lambda shape: f"{shape[0]}x{shape[1]}"
 )
 def test_prefills_of_sharded_weights_build_and_fit_the_reserve(mock_mesh, shape):
-    short, longest = mock_mesh(shape).run(prefilled, [160, PREFILL_CHUNK], timeout=1500)
-    assert 0 < short < longest <= RESERVE_BYTES - LARGEST_TRACE_REGION
+    found = mock_mesh(shape).run(prefilled, [160, BANKED_PRODUCT_ROWS, PREFILL_CHUNK], timeout=1500)
+    assert 0 < found[0] < found[1] < found[2] <= RESERVE_BYTES - LARGEST_TRACE_REGION
 
 
 def node(kind: str, **params) -> dict:
