@@ -310,7 +310,7 @@ FAMILIES: dict[str, Family] = {
                 "rows=128 inputs=512,1024 outputs=512 program=banked_product",
                 "rows=128,512 inputs=512,1024 outputs=3584 dtype=bfloat4_b program=banked_product",
                 "rows=256 program=minimal_matmul,multicast,copied",
-                "rows=512 inputs=512,1024 outputs=1536 program=banked_product",
+                "rows=512 inputs=512,1024 outputs=512,1024,1536 program=banked_product",
                 "rows=512,1024 inputs=512,1024 x=bfloat16,bfloat8_b program=minimal_matmul",
                 "rows=256 inputs=1024 program=minimal_matmul",
                 "rows=256,512 inputs=512,1024 outputs=7168 x=bfloat16 dtype=bfloat4_b program=minimal_matmul",

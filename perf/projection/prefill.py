@@ -67,12 +67,6 @@ def _products(program: str) -> list[Row]:
     return sorted(rows, key=lambda row: row["inputs"])
 
 
-def _between(points: Sequence[tuple[float, float]], at: float) -> float:
-    """Return the value at `at` of straight lines through sorted points, beyond the last in proportion to it."""
-    places, values = zip(*points, strict=True)
-    return float(np.interp(at, places, values)) * max(1.0, at / places[-1])
-
-
 class _Line(NamedTuple):
     """What cores of minimal_matmul take for `columns` of the result: to begin and end, and for each tile of the inner
     dimension."""
@@ -134,27 +128,28 @@ def _banked_lines(dtype: str) -> dict[tuple[int, float], tuple[float, float]]:
     return {key: _line(found) for key, found in points.items() if len(found) > 1}
 
 
-def banked_start(rows: int, dtype: str) -> float:
-    """Return the cycles that banked_product takes to fill and drain, along a line in rows, no fewer than of SHORT."""
-    return _by_rows(dtype, 0, rows)
+def banked_start(rows: int, columns: float, dtype: str) -> float:
+    """Return the cycles that banked_product takes to fill and drain, with so many columns of a core."""
+    return _banked_line(rows, columns, dtype)[0]
 
 
-def _by_rows(dtype: str, part: int, rows: int) -> float:
-    """Return start (0) or step (1) with the most columns, along a line in rows, no less than of SHORT."""
-    lines = _banked_lines(dtype)
-    widest = max(columns for _, columns in lines)
-    begin, slope = _line([(at, line[part]) for (at, columns), line in lines.items() if columns == widest])
-    return begin + slope * max(rows, SHORT)
+def _banked_line(rows: int, columns: float, dtype: str) -> tuple[float, float]:
+    """Return start and step along lines in rows, as of SHORT for fewer. Columns of a core that were not executed of the
+    format are as of bfloat8_b, a bound; more take steps in proportion."""
+    lines = _banked_lines("bfloat8_b") | _banked_lines(dtype)
+    starts, steps = [], []
+    for high in {high for high, _ in lines}:
+        at, found = zip(*sorted((at, line) for (executed, at), line in lines.items() if executed == high), strict=True)
+        begins, slopes = zip(*found, strict=True)
+        starts.append((high, float(np.interp(columns, at, begins))))
+        steps.append((high, float(np.interp(columns, at, slopes)) * max(1.0, columns / at[-1])))
+    (start, more), (step, higher) = _line(starts), _line(steps)
+    return start + more * max(rows, SHORT), step + higher * max(rows, SHORT)
 
 
 def _banked_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
-    columns = -(-outputs // TILE // CORES)
-    # Of SHORT rows, by columns of a core; for fewer than were executed of the format as of bfloat8_b, a bound.
-    lines = [*_banked_lines("bfloat8_b").items(), *_banked_lines(dtype).items()]
-    steps = {at: step for (high, at), (_, step) in lines if high == SHORT}
-    step = _between(sorted(steps.items()), columns)
-    took = inputs / TILE * step * _by_rows(dtype, 1, rows) / _by_rows(dtype, 1, SHORT)
-    return banked_start(rows, dtype) + max(took, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
+    start, step = _banked_line(rows, -(-outputs // TILE // CORES), dtype)
+    return start + max(inputs / TILE * step, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 
 def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "bfloat16") -> float:

@@ -22,10 +22,9 @@ def test_a_product_with_the_executed_blocks_on_each_core_takes_the_executed_cycl
         if row["program"] == taken and row["cores"] == "4x4":
             shape = row["chip_rows"], row["inputs"], row["chip_outputs"], row["dtype"], row["x"]
             found, read_at_best = product_cycles(*shape), bytes_of(shape[1] * shape[2], row["dtype"]) / BYTES_PER_CYCLE
-            start = banked_start(row["chip_rows"], row["dtype"]) if taken == "banked_product" else 0
-            assert row["cycles"] <= 1.01 * found, row
-            if row["chip_outputs"] > 2048 or taken == "minimal_matmul":
-                assert found == pytest.approx(max(row["cycles"], start + read_at_best), rel=0.02), row
+            place = row["chip_rows"], row["chip_outputs"] / 2048, row["dtype"]
+            start = banked_start(*place) if taken == "banked_product" else 0
+            assert found == pytest.approx(max(row["cycles"], start + read_at_best), rel=0.02), row
 
 
 def test_attention_with_the_executed_pieces_on_each_core_takes_the_executed_cycles():
