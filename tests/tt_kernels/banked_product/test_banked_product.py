@@ -34,6 +34,7 @@ def test_every_column_is_one_cores(rows, inputs, outputs, grid, dtype):
     assert split.inner * rows <= 32 or l1_of(split, dtype) <= 1_100_000
     assert rows % split.piece[0] == split.columns % split.piece[1] == 0
     assert split.piece[0] * split.piece[1] <= REGISTERS
+    assert split.piece[1] == max(wide for wide in range(1, REGISTERS + 1) if split.columns % wide == 0)
 
 
 @pytest.mark.parametrize(
