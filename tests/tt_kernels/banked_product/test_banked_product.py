@@ -48,8 +48,8 @@ def test_products_of_8b_share_the_weight_evenly(inputs, outputs, columns, cores)
 
 @pytest.mark.sim
 def test_both_formats_are_as_close_to_float64_as_their_bits(sim_device):
-    """And the first to stock `minimal_matmul`, which multiplies longer chunks by the same weight. The last has many rows,
-    in blocks of four tiles."""
+    """And the first to stock `minimal_matmul`, which multiplies longer chunks by the same weight. The last has blocks
+    of many rows by four tiles."""
     random, calls = torch.Generator().manual_seed(0), []
     assert Split.of(9, 12, 15, (4, 3), "BFLOAT8_B").inner == 4
     for rows, inputs, dtype in ((40, INPUTS, "bfloat8_b"), (64, INPUTS, "bfloat4_b"), (288, 12 * 32, "bfloat8_b")):
