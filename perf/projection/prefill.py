@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -61,42 +61,33 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return y - slope * x, slope
 
 
-def _products(program: str) -> list[Row]:
-    """Return a program's executed products on few cores, those with the longest inner dimension last."""
-    rows = [row for row in read_rows("ops/prefill_product.json") if row["program"] == program and row["cores"] == "4x4"]
-    return sorted(rows, key=lambda row: row["inputs"])
-
-
-class _Line(NamedTuple):
-    """What cores of minimal_matmul take for `columns` of the result: to begin and end, and for each tile of the inner
-    dimension."""
-
-    columns: float
-    start: float
-    step: float
+def _products(program: str, dtype: str) -> list[Row]:
+    """Return a program's executed products by weights of a format, on few cores."""
+    kind = program, dtype, "4x4"
+    rows = read_rows("ops/prefill_product.json")
+    return [row for row in rows if (row["program"], row["dtype"], row["cores"]) == kind]
 
 
 @cache
-def _lines() -> dict[tuple[str, int, str], _Line]:
-    """Return the line through products over two inner dimensions by the weight's format, and by the tiles of rows that
-    a core has and their format."""
-    points: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
-    columns = {}
-    for row in (row for row in _products("minimal_matmul") if row["chip_outputs"] > FEW):
-        key = row["dtype"], -(-row["chip_rows"] // TILE // GRID[1]), row["x"]
-        columns[key] = row["chip_outputs"] / TILE / GRID[0]
+def _lines(program: str, dtype: str) -> dict[tuple[int, int, str], tuple[float, float]]:
+    """Return what products over two inner dimensions take to begin and end, and for each tile of the inner dimension,
+    by a chip's rows and columns and by the rows' format."""
+    points: dict[tuple[int, int, str], list[tuple[float, float]]] = {}
+    for row in _products(program, dtype):
+        key = row["chip_rows"], row["chip_outputs"], row["x"]
         points.setdefault(key, []).append((row["inputs"] / TILE, row["cycles"]))
-    return {key: _Line(columns[key], *_line(found)) for key, found in points.items() if len(found) > 1}
+    return {key: _line(found) for key, found in points.items() if len(found) > 1}
 
 
 @cache
 def _fill(dtype: str) -> float:
     """Return what minimal_matmul takes to begin and end whatever its columns, by a product of FEW."""
-    (row,) = (r for r in _products("minimal_matmul") if r["chip_outputs"] <= FEW and r["dtype"] == dtype)
-    line = _lines()[dtype, -(-row["chip_rows"] // TILE // GRID[1]), row["x"]]
-    few = row["chip_outputs"] / TILE / GRID[0]
-    start = row["cycles"] - row["inputs"] / TILE * line.step * few / line.columns
-    return (start * line.columns - line.start * few) / (line.columns - few)
+    (row,) = (row for row in _products("minimal_matmul", dtype) if row["chip_outputs"] <= FEW)
+    few, lines = row["chip_outputs"], _lines("minimal_matmul", dtype)
+    (many,) = (key for key in lines if (key[0], key[2]) == (row["chip_rows"], row["x"]))
+    whole, step = lines[many]
+    start = row["cycles"] - row["inputs"] / TILE * step * few / many[1]
+    return (start * many[1] - whole * few) / (many[1] - few)
 
 
 def _minimal_cycles(high: int, wide: int, inner: int, dtype: str, x: str) -> float:
@@ -104,42 +95,30 @@ def _minimal_cycles(high: int, wide: int, inner: int, dtype: str, x: str) -> flo
     as executed; of rows that were not, in proportion to the most that are fewer, or as of the fewest that are more,
     whichever is shorter. x: of the rows, of few bfloat16."""
     lines = {
-        (key[1], key[2] == x): line for key, line in _lines().items() if key[0] == dtype and key[2] in (x, "bfloat16")
+        (-(-rows // TILE // GRID[1]), of == x): (columns / TILE / GRID[0], *line)
+        for (rows, columns, of), line in _lines("minimal_matmul", dtype).items()
+        if of in (x, "bfloat16")
     }
     lower = max(key for key in lines if key[0] <= high)
     higher = min((key for key in lines if key[0] >= high), key=lambda key: (key[0], not key[1]), default=lower)
     found = []
     for key in (lower, higher):
-        line, more = lines[key], max(high / key[0], 1.0)
-        begun = (line.start - _fill(dtype)) / line.columns
-        step = max(more * line.step / line.columns, high * TILE_CYCLES[FIDELITY[dtype]])
-        found.append(_fill(dtype) + wide * (more * begun + inner * step))
+        (columns, start, step), more = lines[key], max(high / key[0], 1.0)
+        begun = (start - _fill(dtype)) / columns
+        a_column = max(more * step / columns, high * TILE_CYCLES[FIDELITY[dtype]])
+        found.append(_fill(dtype) + wide * (more * begun + inner * a_column))
     return min(found)
 
 
-@cache
-def _banked_lines(dtype: str) -> dict[tuple[int, float], tuple[float, float]]:
-    """Return what banked_product takes to fill and drain, and for a tile of the inner dimension, by rows and columns of
-    a core: lines through products over two inner dimensions."""
-    points: dict[tuple[int, float], list[tuple[float, float]]] = {}
-    for row in (row for row in _products("banked_product") if row["dtype"] == dtype):
-        key = row["chip_rows"], row["chip_outputs"] / TILE / CORES
-        points.setdefault(key, []).append((row["inputs"] / TILE, row["cycles"]))
-    return {key: _line(found) for key, found in points.items() if len(found) > 1}
-
-
-def banked_start(rows: int, columns: float, dtype: str) -> float:
-    """Return the cycles that banked_product takes to fill and drain, with so many columns of a core."""
-    return _banked_line(rows, columns, dtype)[0]
-
-
-def _banked_line(rows: int, columns: float, dtype: str) -> tuple[float, float]:
-    """Return start and step along lines in rows, as of SHORT for fewer. Columns of a core that were not executed of the
-    format are as of bfloat8_b, a bound; more take steps in proportion."""
-    lines = _banked_lines("bfloat8_b") | _banked_lines(dtype)
+def banked_line(rows: int, columns: float, dtype: str) -> tuple[float, float]:
+    """Return what banked_product takes to fill and drain, and for a tile of the inner dimension, with so many columns
+    of a core: along lines in rows, as of SHORT for fewer. Columns that were not executed of the format are as of
+    bfloat8_b, a bound; more take steps in proportion."""
+    lines = _lines("banked_product", "bfloat8_b") | _lines("banked_product", dtype)
     starts, steps = [], []
-    for high in {high for high, _ in lines}:
-        at, found = zip(*sorted((at, line) for (executed, at), line in lines.items() if executed == high), strict=True)
+    for high in {high for high, *_ in lines}:
+        of_rows = sorted((of / TILE / CORES, line) for (rows_of, of, _), line in lines.items() if rows_of == high)
+        at, found = zip(*of_rows, strict=True)
         begins, slopes = zip(*found, strict=True)
         starts.append((high, float(np.interp(columns, at, begins))))
         steps.append((high, float(np.interp(columns, at, slopes)) * max(1.0, columns / at[-1])))
@@ -148,7 +127,7 @@ def _banked_line(rows: int, columns: float, dtype: str) -> tuple[float, float]:
 
 
 def _banked_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
-    start, step = _banked_line(rows, -(-outputs // TILE // CORES), dtype)
+    start, step = banked_line(rows, -(-outputs // TILE // CORES), dtype)
     return start + max(inputs / TILE * step, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer
+from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer, l1_bytes
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import (
@@ -36,6 +36,13 @@ BLOCK_ROWS, MAX_INNER, LONG_INNER = 32, 8, 4
 MOST_L1 = 1_100_000  # bytes of a core, for longer blocks
 REGISTERS = 8  # tiles of a piece of the result
 SLOTS = 3  # blocks of either input in L1: one is multiplied, two arrive
+
+
+def widest_piece(rows: int, columns: int, registers: int) -> tuple[int, int]:
+    """Return rows and columns of a piece of the result, for so many registers, that divide `rows` and `columns` tiles.
+    A row of it is unpacked once, its columns once for each row, and those of the weight take less: it is wide first."""
+    wide = max(n for n in range(1, registers + 1) if columns % n == 0)
+    return max(n for n in range(1, registers // wide + 1) if rows % n == 0), wide
 
 
 @dataclass(frozen=True)
@@ -64,14 +71,7 @@ class Split:
         columns = -(-outputs // (width * height))
         used = -(-outputs // columns)
         cores = used if used <= width else -(-used // width) * width
-        pieces = [
-            (high, wide)
-            for high in range(1, rows + 1)
-            for wide in range(1, columns + 1)
-            if rows % high == columns % wide == 0 and high * wide <= REGISTERS
-        ]
-        # A row of the piece is unpacked once, its columns once for each row: those of the weight take less.
-        piece = max(pieces, key=lambda p: (p[1], p[0]))
+        piece = widest_piece(rows, columns, REGISTERS)
 
         def cut(inner: int) -> Split:
             return cls(rows, inner, inputs // inner, columns, outputs, cores, piece)
@@ -79,7 +79,9 @@ class Split:
         def fits(inner: int) -> bool:
             if inner * rows <= BLOCK_ROWS:
                 return True
-            return inner <= LONG_INNER and inner * rows <= 2 * BLOCK_ROWS and l1_of(cut(inner), dtype) <= MOST_L1
+            if inner > LONG_INNER or inner * rows > 2 * BLOCK_ROWS:
+                return False
+            return max(l1_bytes(buffers_of(cut(inner), dtype)).values()) <= MOST_L1
 
         return cut(max(n for n in range(1, MAX_INNER + 1) if inputs % n == 0 and fits(n)))
 
@@ -135,11 +137,6 @@ def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
         name: Buffer(index, of, TILE_BYTES[of], count, everywhere)
         for index, (name, (of, count)) in enumerate(pages.items())
     }
-
-
-def l1_of(split: Split, dtype: str) -> int:
-    """Return the bytes of a core's L1 that a product takes."""
-    return sum(buffer.bytes for buffer in buffers_of(split, dtype).values())
 
 
 def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer], width: int) -> Any:

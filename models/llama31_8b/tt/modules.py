@@ -18,7 +18,7 @@ from tt_kernels.gated_product.op import gated_product
 from ..config import LlamaConfig
 from ..rope_frequencies import inverse_frequencies
 from .mesh import TILE, MeshShape
-from .precision import FIDELITY
+from .precision import FIDELITY, float32_sums
 from .prefill import all_cores_read, row_blocks
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def kernel_config(dtype: str) -> Any:
     return ttnn.WormholeComputeKernelConfig(
         math_fidelity=getattr(ttnn.MathFidelity, FIDELITY[dtype]),
         math_approx_mode=False,
-        fp32_dest_acc_en=dtype == "bfloat16",
+        fp32_dest_acc_en=float32_sums(dtype),
         packer_l1_acc=True,
     )
 

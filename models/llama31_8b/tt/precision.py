@@ -15,6 +15,11 @@ FIDELITY = {dtype.lower(): fidelity for dtype, fidelity in circular_buffers.FIDE
 TILE_BYTES = {dtype: circular_buffers.TILE_BYTES[dtype.upper()] for dtype in FIDELITY}
 
 
+def float32_sums(dtype: str) -> bool:
+    """Say whether products by weights of this format are added up in float32, which takes twice the registers."""
+    return dtype == "bfloat16"
+
+
 class PrecisionError(ValueError):
     """A precision config that does not exist; the message names it."""
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tt_kernels.banked_product.op import REGISTERS, widest_piece
+
 from .mesh import TILE
+from .precision import float32_sums
 
 PREFILL_CHUNK = 2048  # tokens: an 8B model's rows then take 0.27 GB of a chip, of the 0.5 GB that budgets reserve
 ROW_STEP = 128
@@ -23,7 +26,7 @@ BLOCK_TILES = 8  # of a side of a block: a core's blocks take 0.5 MB of its L1
 # the weight costs 12 %.
 INNER_TILES, INNER_TILES_BFLOAT4 = 8, 16
 # Rows up to which all cores read a weight from its banks (`banked_product`). It takes 0.35 of the cycles of stock
-# `minimal_matmul` with 128 rows and 0.87 with 512 (perf.ops prefill_product); more were not executed.
+# `minimal_matmul` with 128 rows, and 0.85 with 512 over 1,024 inputs (perf.ops prefill_product). More was not tried.
 BANKED_PRODUCT_ROWS = 512
 
 
@@ -80,14 +83,11 @@ def row_blocks(rows: int, inputs: int, outputs: int, grid: tuple[int, int], dtyp
     Args:
         rows, inputs, outputs: multiples of 32.
         grid: columns and rows of cores; columns of the result are split over the former.
-        dtype: the weight's format. Beside bfloat16 the registers hold float32, so half as many tiles.
+        dtype: the weight's format.
     """
     high, wide = (_even_part(-(-tiles // TILE // cores)) for tiles, cores in ((rows, grid[1]), (outputs, grid[0])))
-    registers = 4 if dtype == "bfloat16" else 8
     inner = INNER_TILES_BFLOAT4 if dtype == "bfloat4_b" else INNER_TILES
-    pieces = [(h, w) for h in range(1, high + 1) for w in range(1, wide + 1) if high % h == wide % w == 0]
-    # A row of the piece is unpacked once, its columns once for each row: those of the weight take less.
-    piece = max((p for p in pieces if p[0] * p[1] <= registers), key=lambda p: (p[1], p[0]))
+    piece = widest_piece(high, wide, REGISTERS // 2 if float32_sums(dtype) else REGISTERS)
     return RowBlocks(high, wide, min(inner, inputs // TILE), piece)
 
 

@@ -8,7 +8,7 @@ from models.llama31_8b.tt.precision import bytes_of
 from models.llama31_8b.tt.prefill import all_cores_read
 from perf.lib.chip import BYTES_PER_CYCLE
 from perf.lib.data_file import FOLDER, read
-from perf.projection.prefill import attention_cycles, banked_start, product_cycles, rows_of
+from perf.projection.prefill import attention_cycles, banked_line, product_cycles, rows_of
 
 
 def executed(name: str) -> list[dict]:
@@ -23,7 +23,7 @@ def test_a_product_with_the_executed_blocks_on_each_core_takes_the_executed_cycl
             shape = row["chip_rows"], row["inputs"], row["chip_outputs"], row["dtype"], row["x"]
             found, read_at_best = product_cycles(*shape), bytes_of(shape[1] * shape[2], row["dtype"]) / BYTES_PER_CYCLE
             place = row["chip_rows"], row["chip_outputs"] / 2048, row["dtype"]
-            start = banked_start(*place) if taken == "banked_product" else 0
+            start = banked_line(*place)[0] if taken == "banked_product" else 0
             assert found == pytest.approx(max(row["cycles"], start + read_at_best), rel=0.02), row
 
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.run_op import Call, In, Make, banks, check_refused, run_ops
-from tt_kernels.banked_product.op import MAX_ROWS, REGISTERS, Split, l1_of
+from tt_kernels.banked_product.op import MAX_ROWS, REGISTERS, Split, buffers_of
 from tt_kernels.banked_product.reference import banked_product_reference
+from tt_kernels.common.circular_buffers import l1_bytes
 
 OP = "tt_kernels.banked_product.op:banked_product"
 STOCK = "models.llama31_8b.tt.modules:minimal_matmul"
@@ -31,7 +32,7 @@ def test_every_column_is_one_cores(rows, inputs, outputs, grid, dtype):
     assert [column for first, count in parts for column in range(first, first + count)] == list(range(outputs))
     assert split.cores <= grid[0] * grid[1] and (split.cores < grid[0] or split.cores % grid[0] == 0)
     assert split.inner * split.blocks == inputs and split.inner * rows <= 64
-    assert split.inner * rows <= 32 or l1_of(split, dtype) <= 1_100_000
+    assert split.inner * rows <= 32 or max(l1_bytes(buffers_of(split, dtype)).values()) <= 1_100_000
     assert rows % split.piece[0] == split.columns % split.piece[1] == 0
     assert split.piece[0] * split.piece[1] <= REGISTERS
     assert split.piece[1] == max(wide for wide in range(1, REGISTERS + 1) if split.columns % wide == 0)
