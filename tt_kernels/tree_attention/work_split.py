@@ -16,6 +16,7 @@ from tt_kernels.common.attention_split import (
     MAX_COLUMNS,
     WORKER,
     WorkSplit,
+    aligned,
     assign_cores,
     buffers_of,
     check_key_chunk,
@@ -44,6 +45,9 @@ TILES_IN_FLIGHT = 16  # kernels/config.hpp
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 # On other cores than `outgoing`: a core has 32 indices.
 INDICES["cb_masses"] = INDICES["cb_outgoing"]
+# Without speculation alone, where those of a guess are not.
+INDICES |= {"cb_fixed_maxima": INDICES["cb_guess"], "cb_minus_one": INDICES["cb_norms"]}
+INDICES["cb_verdicts"] = INDICES["cb_sums"]
 FEW_TILES = 10  # kernels/jobs.hpp
 
 DEFAULT_KEY_CHUNK = 256
@@ -106,6 +110,9 @@ def make_buffers(
     words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
     words["intervals"] = 4 * 2 * MAX_NODES
     on: dict[str, set[str]] = {}
+    if problem.guess is None and workers == 1:
+        tiles |= {"fixed_maxima": ("BFLOAT16", query_tiles), "minus_one": (problem.cache_dtype, 1)}
+        words["verdicts"] = aligned(4 * rounds)
     if problem.guess is not None:
         tiles |= dict.fromkeys(("guess", "measured_guess", "measured_exact"), ("BFLOAT16", 2 * head))
         tiles["norms"] = ("FLOAT32", 2)

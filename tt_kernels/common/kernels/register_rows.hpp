@@ -127,7 +127,9 @@ constexpr uint32_t shift = 9;
 constexpr uint32_t slope = 0x3F130AD5;          // 0.57438403
 constexpr uint32_t offset = 0x3BADE340;         // 0.00530663
 constexpr uint32_t rest = 0x3F29F933;           // 0.66395870
-constexpr uint32_t first_slot = 0, slots = 20;  // of the replay buffer
+constexpr uint32_t first_slot = 0, slots = 20, slots_unbounded = 24;  // of the replay buffer
+// 512 + 254.99: what lies above exp()'s range is cut off there.
+constexpr uint32_t highest = 0x443FBF5C;
 
 template <uint32_t lreg>
 inline void load(uint32_t bits) {
@@ -135,7 +137,7 @@ inline void load(uint32_t bits) {
     TT_SFPLOADI(lreg, sfpi::SFPLOADI_MOD0_UPPER, bits >> 16);
 }
 
-constexpr uint32_t highest_to_first = 9;                      // of SFPSWAP
+constexpr uint32_t highest_to_first = 9, lowest_to_first = 1;  // of SFPSWAP
 constexpr uint32_t by_immediate = 1, exponent_of_result = 2;  // of SFPSHFT and SFPSETEXP
 
 // The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. scale: the bits of a float32.
@@ -153,14 +155,18 @@ inline void prepare_range(uint32_t scale) {
 }
 
 // Those, LREG4 to 6 = the constants of the parabola, and the replay buffer = what is done to two vectors that follow each
-// other.
+// other. unbounded: they may lie above exp()'s range; then LREG7 = the highest t.
+template <bool unbounded>
 inline void prepare(uint32_t scale) {
     using ckernel::p_sfpu;
     prepare_range(scale);
     load<p_sfpu::LREG4>(slope);
     load<p_sfpu::LREG5>(offset);
     load<p_sfpu::LREG6>(rest);
-    lltt::record(first_slot, slots);
+    if constexpr (unbounded) {
+        load<p_sfpu::LREG7>(highest);
+    }
+    lltt::record(first_slot, unbounded ? slots_unbounded : slots);
     TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, 0);
     TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, vector_rows);
     TTI_SFPMAD(p_sfpu::LREG0, p_sfpu::LREG12, p_sfpu::LREG13, p_sfpu::LREG0, 0);
@@ -169,6 +175,12 @@ inline void prepare(uint32_t scale) {
     TTI_SFPNOP;
     TTI_SFPSWAP(0, p_sfpu::LREG14, p_sfpu::LREG1, highest_to_first);
     TTI_SFPNOP;
+    if constexpr (unbounded) {
+        TTI_SFPSWAP(0, p_sfpu::LREG7, p_sfpu::LREG0, lowest_to_first);
+        TTI_SFPNOP;
+        TTI_SFPSWAP(0, p_sfpu::LREG7, p_sfpu::LREG1, lowest_to_first);
+        TTI_SFPNOP;
+    }
     TTI_SFPSHFT(shift, p_sfpu::LREG0, p_sfpu::LREG0, by_immediate);
     TTI_SFPSHFT(shift, p_sfpu::LREG1, p_sfpu::LREG1, by_immediate);
     TTI_SFPSETEXP(127, p_sfpu::LREG0, p_sfpu::LREG2, by_immediate);
@@ -198,30 +210,30 @@ sfpi_inline void for_each_half_band_of_tiles(uint32_t tiles, Bands bands, Visit 
     }
 }
 
+template <uint32_t slots>
 inline void exponentiate(uint32_t tiles, Bands bands) {
-    for_each_half_band_of_tiles(
-        tiles, bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
+    for_each_half_band_of_tiles(tiles, bands, [] { lltt::replay(exponential::first_slot, slots); });
 }
 
 inline void exponentiate_first_column(Bands bands) {
     for_each_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
 }
 
-constexpr uint32_t hide_slot = exponential::slots, hide_slots = 6;  // of the replay buffer
+constexpr uint32_t hide_slots = 7;  // of the replay buffer, its last ones
+constexpr uint32_t hide_slot = 32 - hide_slots;
 
-// LREG7 = the hidden score, and the replay buffer = what is done to a vector: that of register 0 becomes the hidden
-// score in lanes where one of those in the two registers behind it is negative. Beside what exponential::prepare()
-// leaves.
+// The replay buffer = what is done to a vector: that of register 0 becomes the hidden score in lanes where one of those in
+// the two registers behind it is negative. Beside what exponential::prepare() leaves.
 inline void prepare_hide() {
     using ckernel::p_sfpu;
-    // -998244352: exp() of it is 0 at any scale in use, and it is far from overflow.
-    TTI_SFPLOADI(p_sfpu::LREG7, sfpi::SFPLOADI_MOD0_FLOATB, 0xCE6E);
     lltt::record(hide_slot, hide_slots);
+    // -998244352: exp() of it is 0 at any scale in use, and it is far from overflow.
+    TTI_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_FLOATB, 0xCE6E);
     TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, tile_stride * vector_rows);
     TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, 2 * tile_stride * vector_rows);
     TTI_SFPOR(0, p_sfpu::LREG1, p_sfpu::LREG0, 0);  // negative where either is
     TTI_SFPSETCC(0, p_sfpu::LREG0, 0, sfpi::SFPSETCC_MOD1_LREG_LT0);
-    TTI_SFPSTORE(p_sfpu::LREG7, 0, on_by_a_vector, 0);
+    TTI_SFPSTORE(p_sfpu::LREG2, 0, on_by_a_vector, 0);
     TTI_SFPENCC(0, 0, 0, 0);
 }
 
@@ -232,7 +244,7 @@ inline void hide(Bands bands) {
     });
 }
 
-constexpr uint32_t round_slot = hide_slot + hide_slots, round_slots = 4;
+constexpr uint32_t round_slot = exponential::slots, round_slots = 4;
 // A product takes 9 bits of float32's mantissa of 23 from SrcA, in all fidelity phases. Half of the last of them, and
 // the sign, exponent and bits that it takes.
 constexpr uint32_t half_a_place = 0x2000, places_taken = 0xC000;  // sign-extended
@@ -415,16 +427,30 @@ inline void divide([[maybe_unused]] Bands bands) {
 inline void prepare([[maybe_unused]] uint32_t scale) {
     PACK((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
     PACK((vector::prepare_moves()));
-    PACK((vector::exponential::prepare(scale)));
+    PACK((vector::exponential::prepare<false>(scale)));
     PACK((vector::prepare_hide()));
     PACK((vector::prepare_round()));
+}
+// For exponentiate_unbounded() and hide(), likewise.
+inline void prepare_unbounded([[maybe_unused]] uint32_t scale) {
+    PACK((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
+    PACK((vector::prepare_moves()));
+    PACK((vector::exponential::prepare<true>(scale)));
+    PACK((vector::prepare_hide()));
 }
 inline void rescales_init() { ckernel::exp_packthread_tile_init(); }
 
 // Registers [0, tiles) = exp(register * scale) with the accuracy of bfloat16.
 inline void exponentiate([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {
     PACK((_llk_math_eltwise_unary_sfpu_params_(
-        vector::exponentiate, 0, ckernel::VectorMode::None, tiles, bands)));
+        vector::exponentiate<vector::exponential::slots>, 0, ckernel::VectorMode::None, tiles, bands)));
+}
+
+// The same of what may lie above exp()'s range: there it is 2^127 to 2^128.
+inline void exponentiate_unbounded([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {
+    PACK((_llk_math_eltwise_unary_sfpu_params_(
+        vector::exponentiate<vector::exponential::slots_unbounded>, 0, ckernel::VectorMode::None, tiles,
+        bands)));
 }
 
 // Column 0 of register 0 = exp(column * scale), as exponentiate() has it.

@@ -10,6 +10,7 @@
 
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
+#include "fixed_maxima.hpp"
 #include "jobs.hpp"
 #include "tile_merge.hpp"
 #include "tt_kernels/common/kernels/attention_control.hpp"
@@ -83,6 +84,42 @@ struct State : Steps<TreeStep, State> {
                 take(step);
             }
         });
+    }
+
+    // The same for chunks after the first, relative to its row maxima (fixed_maxima.hpp).
+    __attribute__((noinline)) void attend_fixed(
+        const jobs::Job& job, const jobs::Span& span, const attention::Range& range) {
+        finish();
+        cb_wait_front(row_max(), config::query_tiles());
+        fixed_maxima::keep(row_max(), job.tiles());
+        register_rows::prepare_unbounded(scale());
+        uint32_t rows = 0;  // of the last step, which is not in the state
+        const auto add = [&](uint32_t back) {
+            if (rows > 0) {
+                fixed_maxima::add(back, rows);
+            }
+        };
+        jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
+            const uint32_t unmasked = span.unmasked(chunk), tiles = job.tiles();
+            for (uint32_t tile = 0; tile < tiles; ++tile) {
+                const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
+                fixed_maxima::weigh(tile, chunk.size(), unmasked, bands, IntervalMask{tile, bands});
+                if (tile > 0) {
+                    add(tiles - tile + 1);
+                } else if (rows > 0) {
+                    add(1);
+                    pop_chunk(config::cb_values, config::key_tiles() * value_rows::stride<head_tiles>);
+                }
+                rows = chunk.size();
+            }
+            pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
+            if (unmasked < chunk.size()) {
+                cb_pop_front(config::cb_key_times, 2 * config::tree_tiles());
+            }
+        });
+        add(1);
+        pop_chunk(config::cb_values, config::key_tiles() * value_rows::stride<head_tiles>);
+        fixed_maxima::join();
     }
 
     // The first state of a job is packed beside the last ones handed over, what follows in their place.
@@ -261,6 +298,10 @@ void kernel_main() {
     }
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
+    if (fixed_maxima::in_use()) {
+        cb_wait_front(fixed_maxima::maxima, config::query_tiles());
+        cb_wait_front(fixed_maxima::minus_one, 1);
+    }
 
     const bool reduces = worker == attention::reducer;
     State state;
@@ -287,7 +328,15 @@ void kernel_main() {
                 }
             }
         }
-        state.attend(job, span, part.middle, false);
+        attention::Range rest = part.middle;
+        if (fixed_maxima::in_use()) {
+            state.attend(job, span, jobs::next_chunk(rest), false);
+            if (rest.size() > 0) {
+                state.attend_fixed(job, span, rest);
+            }
+        } else {
+            state.attend(job, span, rest, false);
+        }
         if (!state.empty) {
             state.finish();
         }

@@ -26,6 +26,10 @@ constexpr uint32_t cb_query_times = get_named_compile_time_arg_val("cb_query_tim
 constexpr uint32_t cb_key_times = get_named_compile_time_arg_val("cb_key_times");
 constexpr uint32_t cb_output = get_named_compile_time_arg_val("cb_output");
 constexpr uint32_t cb_intervals = get_named_compile_time_arg_val("cb_intervals");
+// For jobs of one worker without speculation (fixed_maxima.hpp).
+constexpr uint32_t cb_fixed_maxima = get_named_compile_time_arg_val("cb_fixed_maxima");
+constexpr uint32_t cb_minus_one = get_named_compile_time_arg_val("cb_minus_one");
+constexpr uint32_t cb_verdicts = get_named_compile_time_arg_val("cb_verdicts");
 // With speculation.
 constexpr uint32_t cb_measured_guess = get_named_compile_time_arg_val("cb_measured_guess");
 constexpr uint32_t cb_measured_exact = get_named_compile_time_arg_val("cb_measured_exact");

@@ -9,6 +9,7 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
+#include "fixed_maxima.hpp"
 #include "interval_tiles.hpp"
 #include "jobs.hpp"
 #include "measured_rows.hpp"
@@ -153,6 +154,9 @@ void kernel_main() {
         interval_tiles::clear_tiles();
         noc_async_read_barrier();
         cache_rows::push_values_ones();
+    }
+    if (fixed_maxima::in_use()) {
+        fixed_maxima::push_constants();
     }
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
