@@ -111,7 +111,7 @@ def make_buffers(
     words["intervals"] = 4 * 2 * MAX_NODES
     on: dict[str, set[str]] = {}
     if problem.guess is None and workers == 1:
-        tiles |= {"fixed_maxima": ("BFLOAT16", query_tiles), "minus_one": (problem.cache_dtype, 1)}
+        tiles |= {"fixed_maxima": ("BFLOAT16", query_tiles), "minus_one": (problem.cache_dtype, 3 * head + 1)}
         words["verdicts"] = aligned(4 * rounds)
     if problem.guess is not None:
         tiles |= dict.fromkeys(("guess", "measured_guess", "measured_exact"), ("BFLOAT16", 2 * head))

@@ -93,32 +93,29 @@ struct State : Steps<TreeStep, State> {
         cb_wait_front(row_max(), config::query_tiles());
         fixed_maxima::keep(row_max(), job.tiles());
         register_rows::prepare_unbounded(scale());
-        uint32_t rows = 0;  // of the last step, which is not in the state
-        const auto add = [&](uint32_t back) {
-            if (rows > 0) {
-                fixed_maxima::add(back, rows);
-            }
+        reconfig_data_format<SrcOrder::Reverse>(config::cb_query, config::cb_keys);
+        pack_reconfig_data_format(config::cb_weights);
+        fixed_maxima::Step steps[2];
+        uint32_t taken = 0;
+        const auto take = [&](const fixed_maxima::Step& next) {
+            const fixed_maxima::Step* before = taken > 0 ? &steps[(taken + 1) % 2] : nullptr;
+            fixed_maxima::take(before, next, IntervalMask{next.tile, next.bands});
         };
         jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
             const uint32_t unmasked = span.unmasked(chunk), tiles = job.tiles();
             for (uint32_t tile = 0; tile < tiles; ++tile) {
+                fixed_maxima::Step& next = steps[taken % 2];
                 const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
-                fixed_maxima::weigh(tile, chunk.size(), unmasked, bands, IntervalMask{tile, bands});
-                if (tile > 0) {
-                    add(tiles - tile + 1);
-                } else if (rows > 0) {
-                    add(1);
-                    pop_chunk(config::cb_values, config::key_tiles() * value_rows::stride<head_tiles>);
-                }
-                rows = chunk.size();
+                next = {tile, chunk.size(), unmasked, tiles - tile, bands, tile + 1 == tiles};
+                take(next);
+                ++taken;
             }
             pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
             if (unmasked < chunk.size()) {
                 cb_pop_front(config::cb_key_times, 2 * config::tree_tiles());
             }
         });
-        add(1);
-        pop_chunk(config::cb_values, config::key_tiles() * value_rows::stride<head_tiles>);
+        take({});
         fixed_maxima::join();
     }
 
@@ -300,7 +297,7 @@ void kernel_main() {
     cb_wait_front(config::cb_ones, 1);
     if (fixed_maxima::in_use()) {
         cb_wait_front(fixed_maxima::maxima, config::query_tiles());
-        cb_wait_front(fixed_maxima::minus_one, 1);
+        cb_wait_front(fixed_maxima::minus_one, fixed_maxima::constants);
     }
 
     const bool reduces = worker == attention::reducer;

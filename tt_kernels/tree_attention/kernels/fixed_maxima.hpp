@@ -20,6 +20,7 @@ namespace fixed_maxima {
 
 constexpr uint32_t maxima = config::cb_fixed_maxima, minus_one = config::cb_minus_one;
 constexpr uint32_t verdicts = config::cb_verdicts;
+constexpr uint32_t constants = 3 * config::head_tiles + 1;  // tiles of minus_one
 
 inline bool in_use() { return !config::speculate && config::workers() == 1; }
 
@@ -57,43 +58,20 @@ inline __attribute__((noinline)) void keep(
     }));
 }
 
-// weights = exp((query @ keys^T - maxima) * scale) for `rows` tiles of keys, bfloat16; masks as score_masked() does. After
-// register_rows::prepare_unbounded().
-template <typename Mask>
-inline __attribute__((noinline)) void weigh(
-    uint32_t tile, uint32_t rows, uint32_t masked_from, Bands bands, Mask mask) {
-    const uint32_t capacity = config::key_tiles();
-    cb_reserve_back(weights, capacity);
-    online_softmax::begin_scores();
-    pack_reconfig_data_format(weights);
-    for (uint32_t begin = 0; begin < rows;) {
-        const bool masked = begin >= masked_from;
-        const uint32_t batch =
-            masked ? 1 : online_softmax::at_most_registers((rows < masked_from ? rows : masked_from) - begin);
-        tile_regs_acquire();
-        online_softmax::multiply_keys(tile * head_tiles, begin, batch);
-        for (uint32_t i = 0; i < batch; ++i) {
-            matmul_block(maxima, minus_one, tile, 0, i, 1, 1, 1, 1);
-        }
-        if (masked) {
-            mask.multiply(begin - masked_from, 0);
-        }
-        online_softmax::pack_registers(weights, begin, batch, [&] {
-            if (masked) {
-                mask.hide(0);
-            }
-            register_rows::exponentiate_unbounded(batch, bands);
-        });
-        begin += batch;
-    }
-    cb_push_back(weights, capacity);
-}
+// One tile of queries over a chunk of `rows` key tiles, of which those from `masked_from` on are masked. Its state is the
+// one pushed `back` states before the end.
+struct Step {
+    uint32_t tile, rows, masked_from, back;
+    Bands bands;
+    bool last;  // of the chunk's tiles of queries
+};
 
-// Registers [0, tiles) are added to tiles from `first` of the state pushed `back` states before the end.
+// Registers [first, first + tiles) are added to tiles from `to` of the state pushed `back` states before the end.
 inline void add_registers(
-    [[maybe_unused]] uint32_t back, [[maybe_unused]] uint32_t first, [[maybe_unused]] uint32_t tiles) {
-    tile_regs_commit();
-    tile_regs_wait();
+    [[maybe_unused]] uint32_t back,
+    [[maybe_unused]] uint32_t to,
+    [[maybe_unused]] uint32_t first,
+    [[maybe_unused]] uint32_t tiles) {
     PACK(({
         const auto& buffer = get_local_cb_interface(state);
         const uint32_t page = buffer.fifo_page_size;
@@ -101,43 +79,136 @@ inline void add_registers(
         if (address < buffer.fifo_limit - buffer.fifo_size) {
             address += buffer.fifo_size;
         }
-        address += first * page - 1;
+        address += to * page - 1;
         for (uint32_t i = 0; i < tiles; ++i) {
-            set_dst_write_addr(i);
+            set_dst_write_addr(first + i);
             ckernel::packer::program_packer_destination(address, false);
             ckernel::mop_run(1, 1);
             address += page;
         }
     }));
-    tile_regs_release();
 }
 
-// The state pushed `back` states before the end += weights @ [values | 1] over `rows` tiles of keys; pops the weights.
-inline __attribute__((noinline)) void add(uint32_t back, uint32_t rows) {
-    constexpr uint32_t stride = value_rows::stride<head_tiles>;
-    const uint32_t capacity = config::key_tiles();
-    cb_wait_front(weights, capacity);
-    tile_regs_acquire();
-    reconfig_data_format<SrcOrder::Reverse>(weights, values);
-    matmul_init(weights, values, 0);
+inline void pack_to_state() {
     pack_reconfig_data_format(state);
     PACK((llk_pack_reconfig_l1_acc(1)));
-    for (uint32_t row = 0; row < rows; ++row) {
+}
+
+inline void pack_to_weights() {
+    PACK((llk_pack_reconfig_l1_acc(0)));
+    pack_reconfig_data_format(weights);
+}
+
+constexpr uint32_t sums = online_softmax::registers - 1;  // the register of row sums beside weights
+
+// Scores of keys become weights, a few key tiles at a time.
+template <typename Mask>
+class Pieces {
+public:
+    Pieces(const Step& step, Mask mask) : step_(step), mask_(mask) {}
+
+    bool done() const { return begin_ == step_.rows; }
+
+    // Weighs at most `most` key tiles. sums_of: none, or the step whose row sums the matrix unit adds up beside them.
+    __attribute__((noinline)) void weigh(uint32_t most, const Step* sums_of) {
+        const bool masked = begin_ >= step_.masked_from;
+        const uint32_t left = (step_.rows < step_.masked_from || masked ? step_.rows : step_.masked_from) - begin_;
+        const uint32_t batch = masked ? attention::min(left, 1) : attention::min(left, most);
+        tile_regs_acquire();
+        if (batch > 0) {
+            online_softmax::multiply_keys(step_.tile * head_tiles, begin_, batch);
+            matmul_block(maxima, minus_one, step_.tile, 0, 0, 1, batch, 1, 1);
+        }
+        if (sums_of != nullptr) {
+            for (uint32_t row = 0; row < sums_of->rows; ++row) {
+                matmul_block(weights, minus_one, row, 1, sums, 1, 1, 1, 1);
+            }
+        }
+        if (masked && batch > 0) {
+            mask_.multiply(begin_ - step_.masked_from, 0);
+        }
+        tile_regs_commit();
+        tile_regs_wait();
+        if (batch > 0) {
+            if (masked) {
+                mask_.hide(0);
+            }
+            register_rows::exponentiate_unbounded(batch, step_.bands);
+            register_rows::finish();
+            online_softmax::pack_tiles(weights, begin_, batch);
+        }
+        if (sums_of != nullptr) {
+            pack_to_state();
+            add_registers(sums_of->back, head_tiles, sums, 1);
+        }
+        tile_regs_release();
+        begin_ += batch;
+    }
+
+private:
+    const Step& step_;
+    Mask mask_;
+    uint32_t begin_ = 0;
+};
+
+// In force until formats of the unpackers are set again: query with keys, maxima with -1 and weights with ones.
+inline void begin_scores() {
+    matmul_init(query, keys, 1);
+    UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(keys, head_tiles)));
+}
+
+// The output of `step` is added to its state; pops its weights, and with the last tile of queries the values.
+inline __attribute__((noinline)) void add_output(const Step& step) {
+    constexpr uint32_t stride = value_rows::stride<head_tiles>;
+    matmul_init(weights, values, 0);
+    UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(values, 1)));
+    tile_regs_acquire();
+    for (uint32_t row = 0; row < step.rows; ++row) {
         cb_wait_front(values, (row + 1) * stride);
         matmul_block(weights, values, row, row * stride, 0, 0, stride, 1, 1);
     }
-    add_registers(back, 0, stride);
-    if constexpr (!value_rows::with_ones<head_tiles>) {
-        tile_regs_acquire();
-        reconfig_data_format<SrcOrder::Reverse>(weights, ones);
-        matmul_init(weights, ones, 0);
-        for (uint32_t row = 0; row < rows; ++row) {
-            matmul_tiles(weights, ones, row, 0, 0);
-        }
-        add_registers(back, head_tiles, 1);
+    if constexpr (value_rows::with_ones<head_tiles>) {
+        pack_to_state();
     }
-    PACK((llk_pack_reconfig_l1_acc(0)));
-    cb_pop_front(weights, capacity);
+    tile_regs_commit();
+    tile_regs_wait();
+    add_registers(step.back, 0, 0, stride);
+    tile_regs_release();
+    pack_to_weights();
+    cb_pop_front(weights, config::key_tiles());
+    if (step.last) {
+        online_softmax::pop_chunk(values, config::key_tiles() * stride);
+    }
+}
+
+// The weights of `next`, if there is one, and between them what `before`, if there is one, adds to its state: so that the
+// matrix unit multiplies values while the vector unit computes exponentials.
+template <typename Mask>
+inline __attribute__((noinline)) void take(const Step* before, const Step& next, Mask mask) {
+    constexpr uint32_t registers = online_softmax::registers;
+    const uint32_t capacity = config::key_tiles();
+    Pieces<Mask> pieces(next, mask);
+    if (next.rows > 0) {
+        cb_reserve_back(weights, capacity);
+        begin_scores();
+        pieces.weigh(registers, nullptr);
+    }
+    if (before != nullptr) {
+        cb_wait_front(weights, capacity);
+        if constexpr (!value_rows::with_ones<head_tiles>) {
+            pieces.weigh(sums, before);
+        }
+        add_output(*before);
+        if (!pieces.done()) {
+            begin_scores();
+        }
+    }
+    while (!pieces.done()) {
+        pieces.weigh(registers, nullptr);
+    }
+    if (next.rows > 0) {
+        cb_push_back(weights, capacity);
+    }
 }
 
 // Until here the unpacker waits for what has been packed.
@@ -171,7 +242,8 @@ inline __attribute__((noinline)) bool passed_most() {
 
 namespace fixed_maxima {
 
-// For the writer, once: the tiles of maxima, and a tile of the cache's format with -1 in column 0, both else 0.
+// For the writer, once: the tiles of maxima, cleared; and tiles of the cache's format: of -1 in column 0 and else 0, each as
+// far from the one before as those of keys are, and one of ones.
 inline __attribute__((noinline)) void push_constants() {
     const uint32_t bytes = get_tile_size(minus_one), at = get_write_ptr(minus_one);
     const bool block_float = bytes != tile_rows::tile_bytes;
@@ -188,8 +260,17 @@ inline __attribute__((noinline)) void push_constants() {
             *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(at + offset) = tile_masks::one | 0x8000;
         }
     }
+    if (block_float) {
+        tile_masks::block_float_ones(at + bytes);
+    } else {
+        tile_masks::ones(at + bytes);
+    }
+    for (uint32_t tile = config::head_tiles; tile < constants; tile += config::head_tiles) {
+        noc_async_read(get_noc_addr(at), at + tile * bytes, bytes);
+    }
+    noc_async_read_barrier();
     cb_push_back(maxima, config::query_tiles());
-    cb_push_back(minus_one, 1);
+    cb_push_back(minus_one, constants);
 }
 
 }  // namespace fixed_maxima
