@@ -151,17 +151,20 @@ private:
     uint32_t begin_ = 0;
 };
 
-// In force until formats of the unpackers are set again: query with keys, maxima with -1 and weights with ones.
-inline void begin_scores() {
-    matmul_init(query, keys, 1);
-    UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(keys, head_tiles)));
+// Products of `left` with the transpose of `right`, or with it, whose tiles for neighbouring registers are `stride` apart.
+// Unlike reconfig_data_format() it leaves the formats, which are those of all products here.
+inline void begin_products(uint32_t left, uint32_t right, uint32_t transposed, [[maybe_unused]] uint32_t stride) {
+    UNPACK((TTI_STALLWAIT(ckernel::p_stall::STALL_CFG, ckernel::p_stall::UNPACK)));
+    matmul_init(left, right, transposed);
+    UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(right, stride)));
 }
+
+inline void begin_scores() { begin_products(query, keys, 1, head_tiles); }
 
 // The output of `step` is added to its state; pops its weights, and with the last tile of queries the values.
 inline __attribute__((noinline)) void add_output(const Step& step) {
     constexpr uint32_t stride = value_rows::stride<head_tiles>;
-    matmul_init(weights, values, 0);
-    UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(values, 1)));
+    begin_products(weights, values, 0, 1);
     tile_regs_acquire();
     for (uint32_t row = 0; row < step.rows; ++row) {
         cb_wait_front(values, (row + 1) * stride);
