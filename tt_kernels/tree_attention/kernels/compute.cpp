@@ -99,14 +99,18 @@ struct State : Steps<TreeStep, State> {
         uint32_t taken = 0;
         const auto take = [&](const fixed_maxima::Step& next) {
             const fixed_maxima::Step* before = taken > 0 ? &steps[(taken + 1) % 2] : nullptr;
-            fixed_maxima::take(before, next, IntervalMask{next.tile, next.bands});
+            fixed_maxima::take<IntervalMask>(before, next);
         };
         jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
             const uint32_t unmasked = span.unmasked(chunk), tiles = job.tiles();
             for (uint32_t tile = 0; tile < tiles; ++tile) {
                 fixed_maxima::Step& next = steps[taken % 2];
-                const Bands bands = register_rows::bands_of(0, job.rows_of(tile));
-                next = {tile, chunk.size(), unmasked, tiles - tile, bands, tile + 1 == tiles};
+                next.tile = tile;
+                next.rows = chunk.size();
+                next.masked_from = unmasked;
+                next.back = tiles - tile;
+                next.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
+                next.last = tile + 1 == tiles;
                 take(next);
                 ++taken;
             }

@@ -4,7 +4,7 @@
 // Online softmax whose row maxima stay those of the first chunk of keys, for jobs of one worker. A softmax does not
 // depend on what its exponents are relative to, so nothing is ever rescaled: scores go from the matrix unit to the vector
 // unit as they are, and the packer adds each chunk's output and row sums to the state in L1. The maxima come out of the
-// same matmuls as the scores, as if queries had a further column of them and keys one of -1.
+// same matmuls as the scores, as if queries had further columns of them and keys of -1.
 //
 // Where later scores exceed those maxima by so much that a row sum passes `most` (e^66), the exponential may have been cut
 // off. Such a job is noted, and done again after all others with maxima that rise.
@@ -38,20 +38,26 @@ using register_rows::Bands;
 
 constexpr uint32_t most = (127 + 96) << 23;  // 2^96, the bits of a float32
 
-// Column 0 of the tiles of `maxima` = the row maxima in the first `tiles` tiles of `row_max`, which have been waited for.
+// Columns 0 and 1 of the tiles of `maxima` add up to the row maxima in the first `tiles` tiles of `row_max`, which have been
+// waited for. The last bit of a maximum is in a column of its own: HiFi2 and HiFi3 take one bit less of a left operand than
+// bfloat16 has.
 inline __attribute__((noinline)) void keep(
     [[maybe_unused]] uint32_t row_max, [[maybe_unused]] uint32_t tiles) {
     UNPACK(({
+        constexpr uint32_t exponent = 0xFF << 7, places = 7;
         uint32_t from = get_local_cb_interface(row_max).fifo_rd_ptr << 4;
         uint32_t to = get_local_cb_interface(maxima).fifo_rd_ptr << 4;
         for (uint32_t tile = 0; tile < tiles; ++tile) {
+            uint32_t written = 0;
             for (uint32_t row = 0; row < tile_rows::tile_height; ++row) {
                 const uint32_t at = tile_rows::offset_of(row);
-                *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(to + at) =
-                    *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(from + at);
+                const uint32_t maximum = *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(from + at);
+                const bool odd = maximum % 2 == 1 && (maximum & exponent) > places << places;
+                const uint32_t last = odd ? (maximum & ~((1u << places) - 1)) - (places << places) : 0;
+                written = to + at;
+                *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(written) = (maximum & ~1u) | last << 16;
             }
-            (void)*reinterpret_cast<volatile tt_l1_ptr uint16_t*>(
-                to + tile_rows::offset_of(31));  // read back: they have reached L1
+            (void)*reinterpret_cast<volatile tt_l1_ptr uint32_t*>(written);  // read back: they have reached L1
             from += tile_rows::tile_bytes;
             to += tile_rows::tile_bytes;
         }
@@ -60,10 +66,16 @@ inline __attribute__((noinline)) void keep(
 
 // One tile of queries over a chunk of `rows` key tiles, of which those from `masked_from` on are masked. Its state is the
 // one pushed `back` states before the end.
-struct Step {
-    uint32_t tile, rows, masked_from, back;
-    Bands bands;
+struct Step {  // small, as stacks are
+    uint8_t tile, rows, masked_from, back;
+    uint8_t first_band, end_band;
     bool last;  // of the chunk's tiles of queries
+
+    Bands bands() const { return {first_band, end_band}; }
+    void set_bands(Bands bands) {
+        first_band = bands.begin;
+        end_band = bands.end;
+    }
 };
 
 // Registers [first, first + tiles) are added to tiles from `to` of the state pushed `back` states before the end.
@@ -105,7 +117,7 @@ constexpr uint32_t sums = online_softmax::registers - 1;  // the register of row
 template <typename Mask>
 class Pieces {
 public:
-    Pieces(const Step& step, Mask mask) : step_(step), mask_(mask) {}
+    explicit Pieces(const Step& step) : step_(step) {}
 
     bool done() const { return begin_ == step_.rows; }
 
@@ -125,15 +137,15 @@ public:
             }
         }
         if (masked && batch > 0) {
-            mask_.multiply(begin_ - step_.masked_from, 0);
+            Mask{step_.tile, step_.bands()}.multiply(begin_ - step_.masked_from, 0);
         }
         tile_regs_commit();
         tile_regs_wait();
         if (batch > 0) {
             if (masked) {
-                mask_.hide(0);
+                Mask{step_.tile, step_.bands()}.hide(0);
             }
-            register_rows::exponentiate_unbounded(batch, step_.bands);
+            register_rows::exponentiate_unbounded(batch, step_.bands());
             register_rows::finish();
             online_softmax::pack_tiles(weights, begin_, batch);
         }
@@ -147,7 +159,6 @@ public:
 
 private:
     const Step& step_;
-    Mask mask_;
     uint32_t begin_ = 0;
 };
 
@@ -187,10 +198,10 @@ inline __attribute__((noinline)) void add_output(const Step& step) {
 // The weights of `next`, if there is one, and between them what `before`, if there is one, adds to its state: so that the
 // matrix unit multiplies values while the vector unit computes exponentials.
 template <typename Mask>
-inline __attribute__((noinline)) void take(const Step* before, const Step& next, Mask mask) {
+inline void take(const Step* before, const Step& next) {
     constexpr uint32_t registers = online_softmax::registers;
     const uint32_t capacity = config::key_tiles();
-    Pieces<Mask> pieces(next, mask);
+    Pieces<Mask> pieces(next);
     if (next.rows > 0) {
         cb_reserve_back(weights, capacity);
         begin_scores();
@@ -245,7 +256,7 @@ inline __attribute__((noinline)) bool passed_most() {
 
 namespace fixed_maxima {
 
-// For the writer, once: the tiles of maxima, cleared; and tiles of the cache's format: of -1 in column 0 and else 0, each as
+// For the writer, once: the tiles of maxima, cleared; and tiles of the cache's format: of -1 in columns 0 and 1 and else 0, each as
 // far from the one before as those of keys are, and one of ones.
 inline __attribute__((noinline)) void push_constants() {
     const uint32_t bytes = get_tile_size(minus_one), at = get_write_ptr(minus_one);
@@ -256,11 +267,11 @@ inline __attribute__((noinline)) void push_constants() {
     for (uint32_t row = 0; row < tile_rows::tile_height; ++row) {
         const uint32_t offset = tile_rows::offset_of(row);
         if (block_float) {
-            auto* const part = reinterpret_cast<volatile tt_l1_ptr uint8_t*>(at);
-            part[offset / tile_rows::row_bytes] = 0x7F;
-            part[tile_rows::exponents_bytes + offset / 2] = 0xC0;
+            reinterpret_cast<volatile tt_l1_ptr uint8_t*>(at)[offset / tile_rows::row_bytes] = 0x7F;
+            *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(at + tile_rows::exponents_bytes + offset / 2) = 0xC0C0;
         } else {
-            *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(at + offset) = tile_masks::one | 0x8000;
+            constexpr uint32_t minus_one = tile_masks::one | 0x8000;
+            *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(at + offset) = minus_one << 16 | minus_one;
         }
     }
     if (block_float) {
