@@ -94,6 +94,7 @@ struct State : Steps<TreeStep, State> {
         fixed_maxima::keep(row_max(), job.tiles());
         register_rows::prepare_unbounded(scale());
         reconfig_data_format<SrcOrder::Reverse>(config::cb_query, config::cb_keys);
+        matmul_init(config::cb_query, config::cb_keys, 1);
         pack_reconfig_data_format(config::cb_weights);
         fixed_maxima::Step steps[2];
         uint32_t taken = 0;

@@ -162,20 +162,21 @@ private:
     uint32_t begin_ = 0;
 };
 
-// Products of `left` with the transpose of `right`, or with it, whose tiles for neighbouring registers are `stride` apart.
-// Unlike reconfig_data_format() it leaves the formats, which are those of all products here.
-inline void begin_products(uint32_t left, uint32_t right, uint32_t transposed, [[maybe_unused]] uint32_t stride) {
+// For products with a transposed right operand or not, whose tiles for neighbouring registers are `stride` apart: what
+// differs of matmul_init(), and no formats, which are those of all products here.
+inline void begin_products(uint32_t right, bool transposed, [[maybe_unused]] uint32_t stride) {
     UNPACK((TTI_STALLWAIT(ckernel::p_stall::STALL_CFG, ckernel::p_stall::UNPACK)));
-    matmul_init(left, right, transposed);
+    UNPACK((ckernel::cfg_reg_rmw_tensix<THCON_SEC0_REG2_Haloize_mode_RMW>(transposed)));
     UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(right, stride)));
+    MATH((matmul_configure_addrmod<MATH_FIDELITY, MM_THROTTLE>(transposed)));
 }
 
-inline void begin_scores() { begin_products(query, keys, 1, head_tiles); }
+inline void begin_scores() { begin_products(keys, true, head_tiles); }
 
 // The output of `step` is added to its state; pops its weights, and with the last tile of queries the values.
 inline __attribute__((noinline)) void add_output(const Step& step) {
     constexpr uint32_t stride = value_rows::stride<head_tiles>;
-    begin_products(weights, values, 0, 1);
+    begin_products(values, false, 1);
     tile_regs_acquire();
     for (uint32_t row = 0; row < step.rows; ++row) {
         cb_wait_front(values, (row + 1) * stride);
