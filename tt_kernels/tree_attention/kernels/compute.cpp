@@ -63,7 +63,7 @@ struct State : Steps<TreeStep, State> {
     // inlined, like others here, as a kernel's code must stay small.
     __attribute__((noinline)) void attend(
         const jobs::Job& job, const jobs::Span& span, const attention::Range& range, bool emits) {
-        jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
+        jobs::for_each_chunk(span, range, [&](const attention::Range& chunk) {
             [[maybe_unused]] jobs::Roots roots;
             for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
                 TreeStep step{};
@@ -102,7 +102,7 @@ struct State : Steps<TreeStep, State> {
             const fixed_maxima::Step* before = taken > 0 ? &steps[(taken + 1) % 2] : nullptr;
             fixed_maxima::take<IntervalMask>(before, next);
         };
-        jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
+        jobs::for_each_chunk(span, range, [&](const attention::Range& chunk) {
             const uint32_t unmasked = span.unmasked(chunk), tiles = job.tiles();
             for (uint32_t tile = 0; tile < tiles; ++tile) {
                 fixed_maxima::Step& next = steps[taken % 2];
@@ -257,9 +257,14 @@ struct State : Steps<TreeStep, State> {
         empty = true;
     }
 
-    __attribute__((noinline)) void emit_results(const jobs::Job& job) {
+    // Returns, on the unpacker's thread, whether a row sum passes what fixed_maxima.hpp allows.
+    __attribute__((noinline)) bool emit_results(const jobs::Job& job) {
+        bool passes = false;
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
+            if (config::fixes_maxima()) {
+                passes = fixed_maxima::passes_most(job.rows_of(tile)) || passes;
+            }
             emit_tile(
                 0, register_rows::bands_of(0, job.rows_of(tile)), config::cb_output,
                 config::speculate ? config::cb_measured_exact : no_copy);
@@ -272,6 +277,7 @@ struct State : Steps<TreeStep, State> {
             measure(job, job.tiles() - 1);
         }
         drop_row_maxima();
+        return passes;
     }
 
     // What the writer prepared of a query tile: its guess and its exact result, zeros in rows that do not count.
@@ -300,18 +306,21 @@ void kernel_main() {
     }
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
-    if (fixed_maxima::in_use()) {
+    if (config::fixes_maxima()) {
         cb_wait_front(fixed_maxima::maxima, config::query_tiles());
         cb_wait_front(fixed_maxima::minus_one, fixed_maxima::constants);
     }
 
     const bool reduces = worker == attention::reducer;
     State state;
-    for (uint32_t index = group; index < jobs::count(); index += groups) {
+    fixed_maxima::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = read_tile_value(config::cb_control, 0, control::first_tokens + job.user);
         if (own == 0) {
-            continue;
+            if (config::fixes_maxima()) {
+                fixed_maxima::note(round, false);
+            }
+            return;
         }
         const jobs::Span span = jobs::span_of(own);
         const attention::Share share = head_share::take();
@@ -330,14 +339,13 @@ void kernel_main() {
                 }
             }
         }
-        attention::Range rest = part.middle;
-        if (fixed_maxima::in_use()) {
-            state.attend(job, span, jobs::next_chunk(rest), false);
-            if (rest.size() > 0) {
-                state.attend_fixed(job, span, rest);
-            }
+        const bool fixes_maxima = !again && span.fixes_maxima(part.middle);
+        if (fixes_maxima) {
+            attention::Range rest = part.middle;
+            state.attend(job, span, jobs::next_chunk(span, rest), false);
+            state.attend_fixed(job, span, rest);
         } else {
-            state.attend(job, span, rest, false);
+            state.attend(job, span, part.middle, false);
         }
         if (!state.empty) {
             state.finish();
@@ -353,9 +361,12 @@ void kernel_main() {
             if constexpr (config::hands_out_masses) {
                 state.hand_over(job, false);  // its row sums and maxima are what masses are relative to
             }
-            state.emit_results(job);
+            const bool passes = state.emit_results(job);
+            if (config::fixes_maxima() && !again) {
+                fixed_maxima::note(round, fixes_maxima && passes);
+            }
         } else if (!state.empty) {
             state.hand_over(job);
         }
-    }
+    });
 }

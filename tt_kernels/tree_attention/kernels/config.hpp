@@ -16,6 +16,8 @@ inline uint32_t partials() { return query_tiles(); }               // that a wor
 inline uint32_t chunk_tiles() { return COMMON_ARG(chunk_tiles); }  // of keys, at a time
 inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs per key/value head
 inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }    // of key_tiles, those that can hold nodes
+// Whether jobs may keep the row maxima of their first keys (fixed_maxima.hpp).
+inline bool fixes_maxima() { return !speculate && workers() == 1; }
 constexpr uint32_t max_nodes = 256;
 constexpr uint32_t tiles_in_flight = 16;  // on the exchange core
 

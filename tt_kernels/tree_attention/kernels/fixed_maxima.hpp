@@ -6,7 +6,7 @@
 // unit as they are, and the packer adds each chunk's output and row sums to the state in L1. The maxima come out of the
 // same matmuls as the scores, as if queries had further columns of them and keys of -1.
 //
-// Where later scores exceed those maxima by so much that a row sum passes `most` (e^66), the exponential may have been cut
+// Where later scores exceed those maxima by so much that a row sum passes `most` (e^66), an exponential may have been cut
 // off. Such a job is noted, and done again after all others with maxima that rise.
 
 #pragma once
@@ -14,7 +14,6 @@
 #include <cstdint>
 
 #include "config.hpp"
-#include "jobs.hpp"
 
 namespace fixed_maxima {
 
@@ -22,7 +21,34 @@ constexpr uint32_t maxima = config::cb_fixed_maxima, minus_one = config::cb_minu
 constexpr uint32_t verdicts = config::cb_verdicts;
 constexpr uint32_t constants = 3 * config::head_tiles + 1;  // tiles of minus_one
 
-inline bool in_use() { return !config::speculate && config::workers() == 1; }
+// A word for each job of this core, in its order: whether it is done again. Complete with the only page of its buffer.
+inline bool passed(uint32_t round) {
+#if defined(COMPILE_FOR_TRISC)
+    return read_tile_value(verdicts, 0, round) != 0;
+#else
+    return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_read_ptr(verdicts))[round] != 0;
+#endif
+}
+
+// Calls visit(index, round, again) for each job of a group, then for those that are done again.
+template <typename Visit>
+inline void for_each_job(uint32_t group, uint32_t groups, uint32_t jobs, Visit visit) {
+    for (uint32_t index = group, round = 0; index < jobs; index += groups, ++round) {
+        visit(index, round, false);
+    }
+    if (!config::fixes_maxima()) {
+        return;
+    }
+#if defined(COMPILE_FOR_TRISC)
+    cb_push_back(verdicts, 1);
+#endif
+    cb_wait_front(verdicts, 1);
+    for (uint32_t index = group, round = 0; index < jobs; index += groups, ++round) {
+        if (passed(round)) {
+            visit(index, round, true);
+        }
+    }
+}
 
 }  // namespace fixed_maxima
 
@@ -234,19 +260,31 @@ inline void join() {
     cb_pop_front(online_softmax::rescale, 1);
 }
 
-// Whether a row sum of the state at the front of its buffer is not below `most`; for the unpacker's thread.
-inline __attribute__((noinline)) bool passed_most() {
+// Whether one of the first `rows` row sums of the state at the front of its buffer is `most` or more, or NaN; for the
+// unpacker's thread.
+inline __attribute__((noinline)) bool passes_most([[maybe_unused]] uint32_t rows) {
     bool passed = false;
     UNPACK(({
         const auto& buffer = get_local_cb_interface(state);
         const uint32_t sums = (buffer.fifo_rd_ptr + head_tiles * buffer.fifo_page_size) << 4;
-        for (uint32_t row = 0; row < tile_rows::tile_height; ++row) {
+        for (uint32_t row = 0; row < rows; ++row) {
             const uint32_t bits =
                 *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(sums + 2 * tile_rows::offset_of(row));
             passed = passed || (bits & 0x7FFFFFFF) >= most;
         }
     }));
     return passed;
+}
+
+// The word of a job.
+inline void note([[maybe_unused]] uint32_t round, [[maybe_unused]] bool passed) {
+    UNPACK((mailbox_write(ckernel::ThreadId::PackThreadId, passed)));
+    PACK(({
+        volatile tt_l1_ptr uint32_t* const word =
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_local_cb_interface(verdicts).fifo_wr_ptr << 4) + round;
+        *word = mailbox_read(ckernel::ThreadId::UnpackThreadId);
+        (void)*word;  // read back: it has reached L1
+    }));
 }
 
 }  // namespace fixed_maxima

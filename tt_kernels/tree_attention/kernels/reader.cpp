@@ -9,6 +9,7 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
+#include "fixed_maxima.hpp"
 #include "jobs.hpp"
 #include "packed_rows.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
@@ -71,12 +72,11 @@ void kernel_main() {
         return at_worker(worker + distance, get_semaphore(config::sem_credit));
     };
     [[maybe_unused]] masses::Totals totals;
-    uint32_t round = 0;
-    for (uint32_t index = group; index < jobs::count(); index += groups, ++round) {
+    fixed_maxima::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool) {
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = words[control::first_tokens + job.user];
         if (own == 0) {
-            continue;
+            return;
         }
         const jobs::Span span = jobs::span_of(own);
         const uint32_t chosen = chosen_heads::keep(span.ends(), round);
@@ -101,7 +101,7 @@ void kernel_main() {
         cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
             {keys, values, rows, span.tokens});
         const auto read_chunk = [&](attention::Range& range) {
-            in_turn.read(jobs::next_chunk(range));
+            in_turn.read(jobs::next_chunk(span, range));
             if (const uint32_t query_tiles = config::query_tiles(); gathered < query_tiles) {
                 // In the order in which steps need them: two are scored before the first takes in values.
                 const uint32_t early = attention::min(query_tiles, 3);
@@ -119,6 +119,6 @@ void kernel_main() {
                 totals.send(head.workers_end(), at_worker);
             }
         }
-    }
+    });
     noc_async_atomic_barrier();
 }

@@ -37,7 +37,7 @@ void push_times(
     times.write_queries(get_write_ptr(config::cb_query_times), job);
     cb_push_back(config::cb_query_times, config::query_tiles());
     for (const attention::Range* range : {&part.first, &part.last, &part.middle}) {
-        jobs::for_each_chunk(*range, [&](const attention::Range& chunk) {
+        jobs::for_each_chunk(span, *range, [&](const attention::Range& chunk) {
             if (!span.masks(chunk)) {
                 return;
             }
@@ -155,7 +155,7 @@ void kernel_main() {
         noc_async_read_barrier();
         cache_rows::push_values_ones();
     }
-    if (fixed_maxima::in_use()) {
+    if (config::fixes_maxima()) {
         fixed_maxima::push_constants();
     }
     cb_wait_front(config::cb_control_writer, 1);
@@ -177,8 +177,10 @@ void kernel_main() {
     masses::Keeper<jobs::Roots> keeper(RUNTIME_ARG(scale_log2e));
     masses::Totals totals;
     const bool alone = config::workers() == 1;
-    uint32_t round = 0;
-    for (uint32_t index = group; index < jobs::count(); index += groups, ++round) {
+    fixed_maxima::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
+        if (again) {
+            noc_async_write_barrier();  // of the results that this job's overwrite
+        }
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = words[control::first_tokens + job.user];
         const bool skipped = own == 0;
@@ -261,6 +263,6 @@ void kernel_main() {
             auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
             keeper.write(order, mass_lines.get_noc_addr(index), alone);
         }
-    }
+    });
     noc_async_full_barrier();
 }
