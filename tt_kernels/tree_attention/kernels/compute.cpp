@@ -63,7 +63,7 @@ struct State : Steps<TreeStep, State> {
     // inlined, like others here, as a kernel's code must stay small.
     __attribute__((noinline)) void attend(
         const jobs::Job& job, const jobs::Span& span, const attention::Range& range, bool emits) {
-        jobs::for_each_chunk(span, range, [&](const attention::Range& chunk) {
+        jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
             [[maybe_unused]] jobs::Roots roots;
             for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
                 TreeStep step{};
@@ -86,34 +86,33 @@ struct State : Steps<TreeStep, State> {
         });
     }
 
-    // The same for chunks after the first, relative to its row maxima (fixed_maxima.hpp).
+    // The same for all keys of a job, relative to the row maxima of its first key tile (fixed_maxima.hpp).
     __attribute__((noinline)) void attend_fixed(
         const jobs::Job& job, const jobs::Span& span, const attention::Range& range) {
-        finish();
+        const uint32_t tiles = job.tiles();
+        swap_row_maxima();
+        empty = false;
+        raise_first_maxima(job);
         cb_wait_front(row_max(), config::query_tiles());
-        fixed_maxima::keep(row_max(), job.tiles());
-        register_rows::prepare_unbounded(scale());
-        reconfig_data_format<SrcOrder::Reverse>(config::cb_query, config::cb_keys);
-        matmul_init(config::cb_query, config::cb_keys, 1);
-        pack_reconfig_data_format(config::cb_weights);
+        fixed_maxima::begin(row_max(), tiles, scale());
         fixed_maxima::Step steps[2];
         uint32_t taken = 0;
         const auto take = [&](const fixed_maxima::Step& next) {
             const fixed_maxima::Step* before = taken > 0 ? &steps[(taken + 1) % 2] : nullptr;
             fixed_maxima::take<IntervalMask>(before, next);
+            ++taken;
         };
-        jobs::for_each_chunk(span, range, [&](const attention::Range& chunk) {
-            const uint32_t unmasked = span.unmasked(chunk), tiles = job.tiles();
+        jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
+            const uint32_t unmasked = span.unmasked(chunk);
             for (uint32_t tile = 0; tile < tiles; ++tile) {
                 fixed_maxima::Step& next = steps[taken % 2];
                 next.tile = tile;
                 next.rows = chunk.size();
                 next.masked_from = unmasked;
-                next.back = tiles - tile;
                 next.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
+                next.first = chunk.begin == 0;
                 next.last = tile + 1 == tiles;
                 take(next);
-                ++taken;
             }
             pop_chunk(config::cb_keys, config::key_tiles() * head_tiles);
             if (unmasked < chunk.size()) {
@@ -121,7 +120,23 @@ struct State : Steps<TreeStep, State> {
             }
         });
         take({});
-        fixed_maxima::join();
+        cb_push_back(config::cb_state, tiles * config::partial_tiles);
+    }
+
+    // The row maxima of the first key tile, for each tile of queries.
+    void raise_first_maxima(const jobs::Job& job) {
+        TreeStep step{};
+        step.rows = step.unmasked = 1;
+        score(step);
+        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
+            step.last = tile + 1 == job.tiles();
+            if (!step.last) {
+                step.tile = tile + 1;
+                score(step);
+            }
+            step.tile = tile;
+            raise_first(step);
+        }
     }
 
     // The first state of a job is packed beside the last ones handed over, what follows in their place.
@@ -339,15 +354,13 @@ void kernel_main() {
                 }
             }
         }
-        const bool fixes_maxima = !again && span.fixes_maxima(part.middle);
+        const bool fixes_maxima = !again && span.fixes_maxima();
         if (fixes_maxima) {
-            attention::Range rest = part.middle;
-            state.attend(job, span, jobs::next_chunk(span, rest), false);
-            state.attend_fixed(job, span, rest);
+            state.attend_fixed(job, span, part.middle);
         } else {
             state.attend(job, span, part.middle, false);
         }
-        if (!state.empty) {
+        if (!fixes_maxima && !state.empty) {
             state.finish();
         }
         if (part.tiles() > 0) {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Online softmax whose row maxima stay those of the first chunk of keys, for jobs of one worker. A softmax does not
+// Softmax whose row maxima stay those of the first key tile, for jobs of one worker. A softmax does not
 // depend on what its exponents are relative to, so nothing is ever rescaled: scores go from the matrix unit to the vector
 // unit as they are, and the packer adds each chunk's output and row sums to the state in L1. The maxima come out of the
 // same matmuls as the scores, as if queries had further columns of them and keys of -1.
@@ -90,12 +90,12 @@ inline __attribute__((noinline)) void keep(
     }));
 }
 
-// One tile of queries over a chunk of `rows` key tiles, of which those from `masked_from` on are masked. Its state is the
-// one pushed `back` states before the end.
+// One tile of queries over a chunk of `rows` key tiles, of which those from `masked_from` on are masked.
 struct Step {  // small, as stacks are
-    uint8_t tile, rows, masked_from, back;
+    uint8_t tile, rows, masked_from;
     uint8_t first_band, end_band;
-    bool last;  // of the chunk's tiles of queries
+    bool first;  // chunk of the job
+    bool last;   // of the chunk's tiles of queries
 
     Bands bands() const { return {first_band, end_band}; }
     void set_bands(Bands bands) {
@@ -104,18 +104,18 @@ struct Step {  // small, as stacks are
     }
 };
 
-// Registers [first, first + tiles) are added to tiles from `to` of the state pushed `back` states before the end.
+// Registers [first, first + tiles) are added to tiles from `to` of the state of query tile `tile`.
 inline void add_registers(
-    [[maybe_unused]] uint32_t back,
+    [[maybe_unused]] uint32_t tile,
     [[maybe_unused]] uint32_t to,
     [[maybe_unused]] uint32_t first,
     [[maybe_unused]] uint32_t tiles) {
     PACK(({
         const auto& buffer = get_local_cb_interface(state);
         const uint32_t page = buffer.fifo_page_size;
-        uint32_t address = buffer.fifo_wr_ptr - back * config::partial_tiles * page;
-        if (address < buffer.fifo_limit - buffer.fifo_size) {
-            address += buffer.fifo_size;
+        uint32_t address = buffer.fifo_wr_ptr + tile * config::partial_tiles * page;
+        if (address >= buffer.fifo_limit) {
+            address -= buffer.fifo_size;
         }
         address += to * page - 1;
         for (uint32_t i = 0; i < tiles; ++i) {
@@ -127,9 +127,12 @@ inline void add_registers(
     }));
 }
 
-inline void pack_to_state() {
+// What is packed next is added to a state, or becomes it.
+inline void pack_to_state(bool adds) {
     pack_reconfig_data_format(state);
-    PACK((llk_pack_reconfig_l1_acc(1)));
+    if (adds) {
+        PACK((llk_pack_reconfig_l1_acc(1)));
+    }
 }
 
 inline void pack_to_weights() {
@@ -176,8 +179,8 @@ public:
             online_softmax::pack_tiles(weights, begin_, batch);
         }
         if (sums_of != nullptr) {
-            pack_to_state();
-            add_registers(sums_of->back, head_tiles, sums, 1);
+            pack_to_state(!sums_of->first);
+            add_registers(sums_of->tile, head_tiles, sums, 1);
         }
         tile_regs_release();
         begin_ += batch;
@@ -209,11 +212,11 @@ inline __attribute__((noinline)) void add_output(const Step& step) {
         matmul_block(weights, values, row, row * stride, 0, 0, stride, 1, 1);
     }
     if constexpr (value_rows::with_ones<head_tiles>) {
-        pack_to_state();
+        pack_to_state(!step.first);
     }
     tile_regs_commit();
     tile_regs_wait();
-    add_registers(step.back, 0, 0, stride);
+    add_registers(step.tile, 0, 0, stride);
     tile_regs_release();
     pack_to_weights();
     cb_pop_front(weights, config::key_tiles());
@@ -252,12 +255,14 @@ inline void take(const Step* before, const Step& next) {
     }
 }
 
-// Until here the unpacker waits for what has been packed.
-inline void join() {
-    cb_reserve_back(online_softmax::rescale, 1);
-    cb_push_back(online_softmax::rescale, 1);
-    cb_wait_front(online_softmax::rescale, 1);
-    cb_pop_front(online_softmax::rescale, 1);
+// Before the first step of a job whose row maxima are in `row_max`, which have been waited for.
+inline __attribute__((noinline)) void begin(uint32_t row_max, uint32_t tiles, uint32_t scale) {
+    keep(row_max, tiles);
+    register_rows::prepare_unbounded(scale);
+    reconfig_data_format<SrcOrder::Reverse>(query, keys);
+    matmul_init(query, keys, 1);
+    pack_reconfig_data_format(weights);
+    cb_reserve_back(state, tiles * config::partial_tiles);
 }
 
 // Whether one of the first `rows` row sums of the state at the front of its buffer is `most` or more, or NaN; for the

@@ -75,10 +75,8 @@ struct Span {
     }
     // The tiles that the root sees some of.
     uint32_t of_root() const { return attention::tiles_of(attention::min(prefix + 1, tokens)); }
-    // Whether the row maxima of `range`, the whole of a job, stay those of its first key tile, which all nodes see.
-    bool fixes_maxima(const attention::Range& range) const {
-        return config::fixes_maxima() && range.begin == 0 && range.size() > config::key_tiles() && first_masked() > 0;
-    }
+    // Whether the row maxima of a job stay those of its first key tile, which all nodes see.
+    bool fixes_maxima() const { return config::fixes_maxima() && first_masked() > 0; }
     bool bypassed() const { return guess().bypassed(tokens); }
 
     attention::Ends ends() const {
@@ -145,16 +143,14 @@ private:
 
 #endif
 
-// Takes the next chunk from the start of `range`: a tile whose row maxima stay, or chunk_tiles, or the rest with the last of
-// them if the buffers hold both.
-inline attention::Range next_chunk(const Span& span, attention::Range& range) {
-    const uint32_t tiles = span.fixes_maxima(range) ? 1 : config::chunk_tiles();
-    return attention::next_chunk(range, tiles, config::key_tiles());
+// Takes the next chunk from the start of `range`: chunk_tiles, or the rest with the last of them if the buffers hold both.
+inline attention::Range next_chunk(attention::Range& range) {
+    return attention::next_chunk(range, config::chunk_tiles(), config::key_tiles());
 }
 template <typename Visit>
-inline void for_each_chunk(const Span& span, attention::Range range, Visit visit) {
+inline void for_each_chunk(attention::Range range, Visit visit) {
     while (range.size() > 0) {
-        visit(next_chunk(span, range));
+        visit(next_chunk(range));
     }
 }
 

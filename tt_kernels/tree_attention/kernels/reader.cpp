@@ -101,7 +101,7 @@ void kernel_main() {
         cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
             {keys, values, rows, span.tokens});
         const auto read_chunk = [&](attention::Range& range) {
-            in_turn.read(jobs::next_chunk(span, range));
+            in_turn.read(jobs::next_chunk(range));
             if (const uint32_t query_tiles = config::query_tiles(); gathered < query_tiles) {
                 // In the order in which steps need them: two are scored before the first takes in values.
                 const uint32_t early = attention::min(query_tiles, 3);

@@ -37,7 +37,7 @@ void push_times(
     times.write_queries(get_write_ptr(config::cb_query_times), job);
     cb_push_back(config::cb_query_times, config::query_tiles());
     for (const attention::Range* range : {&part.first, &part.last, &part.middle}) {
-        jobs::for_each_chunk(span, *range, [&](const attention::Range& chunk) {
+        jobs::for_each_chunk(*range, [&](const attention::Range& chunk) {
             if (!span.masks(chunk)) {
                 return;
             }
