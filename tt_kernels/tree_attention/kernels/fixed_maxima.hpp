@@ -207,8 +207,8 @@ inline __attribute__((noinline)) void add_output(const Step& step) {
     constexpr uint32_t stride = value_rows::stride<head_tiles>;
     begin_products(values, false, 1);
     tile_regs_acquire();
+    cb_wait_front(values, step.rows * stride);
     for (uint32_t row = 0; row < step.rows; ++row) {
-        cb_wait_front(values, (row + 1) * stride);
         matmul_block(weights, values, row, row * stride, 0, 0, stride, 1, 1);
     }
     if constexpr (value_rows::with_ones<head_tiles>) {
