@@ -46,8 +46,7 @@ INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 # On other cores than `outgoing`: a core has 32 indices.
 INDICES["cb_masses"] = INDICES["cb_outgoing"]
 # Without speculation alone, where those of a guess are not.
-INDICES |= {"cb_fixed_maxima": INDICES["cb_guess"], "cb_minus_one": INDICES["cb_norms"]}
-INDICES["cb_verdicts"] = INDICES["cb_sums"]
+INDICES |= {"cb_highest": INDICES["cb_guess"], "cb_cache_ones": INDICES["cb_norms"], "cb_verdicts": INDICES["cb_sums"]}
 FEW_TILES = 10  # kernels/jobs.hpp
 
 DEFAULT_KEY_CHUNK = 256
@@ -111,8 +110,8 @@ def make_buffers(
     words["intervals"] = 4 * 2 * MAX_NODES
     on: dict[str, set[str]] = {}
     if problem.guess is None and workers == 1:
-        tiles |= {"fixed_maxima": ("BFLOAT16", query_tiles), "minus_one": (problem.cache_dtype, 3 * head + 1)}
-        words["verdicts"] = aligned(4 * rounds)
+        tiles["cache_ones"] = (problem.cache_dtype, 1)
+        words |= {"highest": aligned(4 * query_tiles), "verdicts": aligned(4 * rounds)}
     if problem.guess is not None:
         tiles |= dict.fromkeys(("guess", "measured_guess", "measured_exact"), ("BFLOAT16", 2 * head))
         tiles["norms"] = ("FLOAT32", 2)

@@ -128,7 +128,7 @@ inline void multiply_keys(uint32_t query_first, uint32_t begin, uint32_t batch) 
 }
 
 // In force until formats of the unpackers are set again, after which keys are multiplied one tile at a time.
-inline void begin_scores() {
+inline __attribute__((noinline)) void begin_scores() {
     reconfig_data_format<SrcOrder::Reverse>(query, keys);
     matmul_init(query, keys, 1);
     UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(keys, head_tiles)));
@@ -180,6 +180,15 @@ inline void score(uint32_t mask, uint32_t rows, bool masked) {
     cb_push_back(scores, capacity);
 }
 
+// Before maxima of rows of scores are packed into `row_max`.
+inline __attribute__((noinline)) void begin_row_max(uint32_t row_max) {
+    reconfig_data_format(scores, ones);
+    pack_reconfig_data_format(row_max);
+    UNPACK((llk_unpack_AB_reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones)));
+    MATH((llk_math_reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW, DST_ACCUM_MODE, MATH_FIDELITY>(
+        scores, ones)));
+}
+
 // row_max = the highest of each row of `tiles` tiles of scores, and of `before` unless it is the first chunk.
 // Row 0 of a face has the maxima of its rows side by side, as the pooling of the next chunk goes on from them; hence
 // the initialisation without the packer's mask. Column 0 has them as all others read them, and the rest holds nothing.
@@ -191,11 +200,7 @@ inline void raise_row_max(uint32_t tiles, uint32_t before, bool first, uint32_t 
         copy_init(before);
         copy_tile(before, 0, 0);
     }
-    reconfig_data_format(scores, ones);
-    pack_reconfig_data_format(row_max);
-    UNPACK((llk_unpack_AB_reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones)));
-    MATH((llk_math_reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW, DST_ACCUM_MODE, MATH_FIDELITY>(
-        scores, ones)));
+    begin_row_max(row_max);
     for (uint32_t i = 0; i < tiles; ++i) {
         reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, i, 0, 0);
     }

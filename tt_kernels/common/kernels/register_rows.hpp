@@ -195,6 +195,16 @@ inline void prepare(uint32_t scale) {
     TTI_SFPSTORE(p_sfpu::LREG1, 0, on_by_a_band, vector_rows);
 }
 
+// LREG13 = what makes t that of vector - score, for the bits of a float32 score.
+inline void set_zero(uint32_t score) {
+    using ckernel::p_sfpu;
+    load<p_sfpu::LREG0>(score ^ 0x80000000);
+    load<p_sfpu::LREG1>(bias);
+    TTI_SFPMAD(p_sfpu::LREG0, p_sfpu::LREG12, p_sfpu::LREG1, p_sfpu::LREG0, 0);
+    TTI_SFPNOP;
+    TTI_SFPCONFIG(0, p_sfpu::LREG13, 0);
+}
+
 }  // namespace exponential
 
 // As for_each_half_band, for one of `tiles` tiles after the other.
@@ -445,6 +455,9 @@ inline void exponentiate([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands
     PACK((_llk_math_eltwise_unary_sfpu_params_(
         vector::exponentiate<vector::exponential::slots>, 0, ckernel::VectorMode::None, tiles, bands)));
 }
+
+// After prepare_unbounded(): exponentials are of register - `score`, the bits of a float32.
+inline void relative_to([[maybe_unused]] uint32_t score) { PACK((vector::exponential::set_zero(score))); }
 
 // The same of what may lie above exp()'s range: there it is 2^127 to 2^128.
 inline void exponentiate_unbounded([[maybe_unused]] uint32_t tiles, [[maybe_unused]] Bands bands) {

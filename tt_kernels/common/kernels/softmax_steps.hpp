@@ -98,14 +98,6 @@ public:
         cb_wait_front(config::cb_state, head_tiles + 1);
     }
 
-    // The maxima of a step's scores, which are popped, without any before them.
-    void raise_first(OpStep step) {
-        step.first = true;
-        step.to_b = in_b_;
-        raise(step);
-        cb_pop_front(config::cb_scores, capacity());
-    }
-
     // finish() in two parts. The row maxima are there after the first one; then the last step's part of the state may be
     // missing.
     bool weigh_all() {

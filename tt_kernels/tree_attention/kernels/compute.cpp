@@ -10,8 +10,8 @@
 
 #include "api/compute/compute_kernel_hw_startup.h"
 #include "config.hpp"
-#include "fixed_maxima.hpp"
 #include "jobs.hpp"
+#include "steady_softmax.hpp"
 #include "tile_merge.hpp"
 #include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/guess_distance.hpp"
@@ -86,26 +86,28 @@ struct State : Steps<TreeStep, State> {
         });
     }
 
-    // The same for all keys of a job, relative to the row maxima of its first key tile (fixed_maxima.hpp).
-    __attribute__((noinline)) void attend_fixed(
+    // The same for all keys of a job, by steady_softmax.hpp.
+    __attribute__((noinline)) void attend_steadily(
         const jobs::Job& job, const jobs::Span& span, const attention::Range& range) {
         const uint32_t tiles = job.tiles();
         swap_row_maxima();
         empty = false;
-        raise_first_maxima(job);
-        cb_wait_front(row_max(), config::query_tiles());
-        fixed_maxima::begin(row_max(), tiles, scale());
-        fixed_maxima::Step steps[2];
+        steady_softmax::begin(row_max(), tiles, scale(), [&](uint32_t tile) { return job.rows_of(tile); });
+        if (const uint32_t rest = config::query_tiles() - tiles; rest > 0) {
+            cb_reserve_back(row_max(), rest);
+            cb_push_back(row_max(), rest);
+        }
+        steady_softmax::Step steps[2];
         uint32_t taken = 0;
-        const auto take = [&](const fixed_maxima::Step& next) {
-            const fixed_maxima::Step* before = taken > 0 ? &steps[(taken + 1) % 2] : nullptr;
-            fixed_maxima::take<IntervalMask>(before, next);
+        const auto take = [&](const steady_softmax::Step& next) {
+            const steady_softmax::Step* before = taken > 0 ? &steps[(taken + 1) % 2] : nullptr;
+            steady_softmax::take<IntervalMask>(before, next);
             ++taken;
         };
         jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
             const uint32_t unmasked = span.unmasked(chunk);
             for (uint32_t tile = 0; tile < tiles; ++tile) {
-                fixed_maxima::Step& next = steps[taken % 2];
+                steady_softmax::Step& next = steps[taken % 2];
                 next.tile = tile;
                 next.rows = chunk.size();
                 next.masked_from = unmasked;
@@ -121,22 +123,6 @@ struct State : Steps<TreeStep, State> {
         });
         take({});
         cb_push_back(config::cb_state, tiles * config::partial_tiles);
-    }
-
-    // The row maxima of the first key tile, for each tile of queries.
-    void raise_first_maxima(const jobs::Job& job) {
-        TreeStep step{};
-        step.rows = step.unmasked = 1;
-        score(step);
-        for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
-            step.last = tile + 1 == job.tiles();
-            if (!step.last) {
-                step.tile = tile + 1;
-                score(step);
-            }
-            step.tile = tile;
-            raise_first(step);
-        }
     }
 
     // The first state of a job is packed beside the last ones handed over, what follows in their place.
@@ -272,13 +258,13 @@ struct State : Steps<TreeStep, State> {
         empty = true;
     }
 
-    // Returns, on the unpacker's thread, whether a row sum passes what fixed_maxima.hpp allows.
+    // Returns, on the unpacker's thread, whether a row sum passes what steady_softmax.hpp allows.
     __attribute__((noinline)) bool emit_results(const jobs::Job& job) {
         bool passes = false;
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
-            if (config::fixes_maxima()) {
-                passes = fixed_maxima::passes_most(job.rows_of(tile)) || passes;
+            if (config::steady()) {
+                passes = steady_softmax::out_of_range(job.rows_of(tile)) || passes;
             }
             emit_tile(
                 0, register_rows::bands_of(0, job.rows_of(tile)), config::cb_output,
@@ -321,19 +307,18 @@ void kernel_main() {
     }
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
-    if (config::fixes_maxima()) {
-        cb_wait_front(fixed_maxima::maxima, config::query_tiles());
-        cb_wait_front(fixed_maxima::minus_one, fixed_maxima::constants);
+    if (config::steady()) {
+        cb_wait_front(steady_softmax::cache_ones, 1);
     }
 
     const bool reduces = worker == attention::reducer;
     State state;
-    fixed_maxima::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
+    steady_softmax::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = read_tile_value(config::cb_control, 0, control::first_tokens + job.user);
         if (own == 0) {
-            if (config::fixes_maxima()) {
-                fixed_maxima::note(round, false);
+            if (config::steady()) {
+                steady_softmax::note(round, false);
             }
             return;
         }
@@ -354,13 +339,13 @@ void kernel_main() {
                 }
             }
         }
-        const bool fixes_maxima = !again && span.fixes_maxima();
-        if (fixes_maxima) {
-            state.attend_fixed(job, span, part.middle);
+        const bool steady = !again && span.steady();
+        if (steady) {
+            state.attend_steadily(job, span, part.middle);
         } else {
             state.attend(job, span, part.middle, false);
         }
-        if (!fixes_maxima && !state.empty) {
+        if (!steady && !state.empty) {
             state.finish();
         }
         if (part.tiles() > 0) {
@@ -375,8 +360,8 @@ void kernel_main() {
                 state.hand_over(job, false);  // its row sums and maxima are what masses are relative to
             }
             const bool passes = state.emit_results(job);
-            if (config::fixes_maxima() && !again) {
-                fixed_maxima::note(round, fixes_maxima && passes);
+            if (config::steady() && !again) {
+                steady_softmax::note(round, steady && passes);
             }
         } else if (!state.empty) {
             state.hand_over(job);

@@ -16,8 +16,8 @@ inline uint32_t partials() { return query_tiles(); }               // that a wor
 inline uint32_t chunk_tiles() { return COMMON_ARG(chunk_tiles); }  // of keys, at a time
 inline uint32_t passes() { return COMMON_ARG(passes); }            // jobs per key/value head
 inline uint32_t tree_tiles() { return COMMON_ARG(tree_tiles); }    // of key_tiles, those that can hold nodes
-// Whether jobs may keep the row maxima of their first keys (fixed_maxima.hpp).
-inline bool fixes_maxima() { return !speculate && workers() == 1; }
+// Whether softmaxes may be relative to a score that stays (steady_softmax.hpp).
+inline bool steady() { return !speculate && workers() == 1; }
 constexpr uint32_t max_nodes = 256;
 constexpr uint32_t tiles_in_flight = 16;  // on the exchange core
 
@@ -28,9 +28,9 @@ constexpr uint32_t cb_query_times = get_named_compile_time_arg_val("cb_query_tim
 constexpr uint32_t cb_key_times = get_named_compile_time_arg_val("cb_key_times");
 constexpr uint32_t cb_output = get_named_compile_time_arg_val("cb_output");
 constexpr uint32_t cb_intervals = get_named_compile_time_arg_val("cb_intervals");
-// For jobs of one worker without speculation (fixed_maxima.hpp).
-constexpr uint32_t cb_fixed_maxima = get_named_compile_time_arg_val("cb_fixed_maxima");
-constexpr uint32_t cb_minus_one = get_named_compile_time_arg_val("cb_minus_one");
+// For jobs of one worker without speculation (steady_softmax.hpp).
+constexpr uint32_t cb_highest = get_named_compile_time_arg_val("cb_highest");
+constexpr uint32_t cb_cache_ones = get_named_compile_time_arg_val("cb_cache_ones");
 constexpr uint32_t cb_verdicts = get_named_compile_time_arg_val("cb_verdicts");
 // With speculation.
 constexpr uint32_t cb_measured_guess = get_named_compile_time_arg_val("cb_measured_guess");

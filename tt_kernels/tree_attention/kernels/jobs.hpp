@@ -75,8 +75,8 @@ struct Span {
     }
     // The tiles that the root sees some of.
     uint32_t of_root() const { return attention::tiles_of(attention::min(prefix + 1, tokens)); }
-    // Whether the row maxima of a job stay those of its first key tile, which all nodes see.
-    bool fixes_maxima() const { return config::fixes_maxima() && first_masked() > 0; }
+    // Whether softmaxes of a job are relative to a score to its first key tile, which all nodes see.
+    bool steady() const { return config::steady() && first_masked() > 0; }
     bool bypassed() const { return guess().bypassed(tokens); }
 
     attention::Ends ends() const {

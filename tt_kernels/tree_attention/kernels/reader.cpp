@@ -9,9 +9,9 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
-#include "fixed_maxima.hpp"
 #include "jobs.hpp"
 #include "packed_rows.hpp"
+#include "steady_softmax.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/chosen_heads.hpp"
 #include "tt_kernels/common/kernels/fetch_control.hpp"
@@ -72,7 +72,7 @@ void kernel_main() {
         return at_worker(worker + distance, get_semaphore(config::sem_credit));
     };
     [[maybe_unused]] masses::Totals totals;
-    fixed_maxima::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool) {
+    steady_softmax::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool) {
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = words[control::first_tokens + job.user];
         if (own == 0) {

@@ -9,11 +9,11 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
-#include "fixed_maxima.hpp"
 #include "interval_tiles.hpp"
 #include "jobs.hpp"
 #include "measured_rows.hpp"
 #include "packed_rows.hpp"
+#include "steady_softmax.hpp"
 #include "tt_kernels/common/kernels/cache_rows.hpp"
 #include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/chosen_heads.hpp"
@@ -155,8 +155,8 @@ void kernel_main() {
         noc_async_read_barrier();
         cache_rows::push_values_ones();
     }
-    if (config::fixes_maxima()) {
-        fixed_maxima::push_constants();
+    if (config::steady()) {
+        steady_softmax::push_ones();
     }
     cb_wait_front(config::cb_control_writer, 1);
     const volatile tt_l1_ptr uint32_t* words =
@@ -177,7 +177,7 @@ void kernel_main() {
     masses::Keeper<jobs::Roots> keeper(RUNTIME_ARG(scale_log2e));
     masses::Totals totals;
     const bool alone = config::workers() == 1;
-    fixed_maxima::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
+    steady_softmax::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
         if (again) {
             noc_async_write_barrier();  // of the results that this job's overwrite
         }

@@ -1,13 +1,12 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Softmax whose row maxima stay those of the first key tile, for jobs of one worker. A softmax does not
-// depend on what its exponents are relative to, so nothing is ever rescaled: scores go from the matrix unit to the vector
-// unit as they are, and the packer adds each chunk's output and row sums to the state in L1. The maxima come out of the
-// same matmuls as the scores, as if queries had further columns of them and keys of -1.
+// Softmax relative to one score for each tile of queries, the highest to the first key tile, for jobs of one worker. A softmax
+// does not depend on what its exponents are relative to, so nothing is rescaled: scores go from the matrix unit to the
+// vector unit as they are, and the packer adds each chunk's output and row sums to the state in L1.
 //
-// Where later scores exceed those maxima by so much that a row sum passes `most` (e^66), an exponential may have been cut
-// off. Such a job is noted, and done again after all others with maxima that rise.
+// Where scores of a row lie so far from that one that its sum is not between 2^-96 and 2^96, e^66, exponentials may have
+// been cut off. Such a job is noted, and done again after all others by online softmax.
 
 #pragma once
 
@@ -15,11 +14,11 @@
 
 #include "config.hpp"
 
-namespace fixed_maxima {
+namespace steady_softmax {
 
-constexpr uint32_t maxima = config::cb_fixed_maxima, minus_one = config::cb_minus_one;
+constexpr uint32_t highest = config::cb_highest;  // words: the bits of that score for each tile of queries
+constexpr uint32_t cache_ones = config::cb_cache_ones;  // a tile of ones in the format of the cache
 constexpr uint32_t verdicts = config::cb_verdicts;
-constexpr uint32_t constants = 3 * config::head_tiles + 1;  // tiles of minus_one
 
 // A word for each job of this core, in its order: whether it is done again. Complete with the only page of its buffer.
 inline bool passed(uint32_t round) {
@@ -33,61 +32,69 @@ inline bool passed(uint32_t round) {
 // Calls visit(index, round, again) for each job of a group, then for those that are done again.
 template <typename Visit>
 inline void for_each_job(uint32_t group, uint32_t groups, uint32_t jobs, Visit visit) {
-    for (uint32_t index = group, round = 0; index < jobs; index += groups, ++round) {
-        visit(index, round, false);
-    }
-    if (!config::fixes_maxima()) {
-        return;
-    }
-#if defined(COMPILE_FOR_TRISC)
-    cb_push_back(verdicts, 1);
-#endif
-    cb_wait_front(verdicts, 1);
-    for (uint32_t index = group, round = 0; index < jobs; index += groups, ++round) {
-        if (passed(round)) {
-            visit(index, round, true);
+    for (bool again = false;; again = true) {
+        for (uint32_t index = group, round = 0; index < jobs; index += groups, ++round) {
+            if (!again || passed(round)) {
+                visit(index, round, again);
+            }
         }
+        if (again || !config::steady()) {
+            return;
+        }
+#if defined(COMPILE_FOR_TRISC)
+        cb_push_back(verdicts, 1);
+#endif
+        cb_wait_front(verdicts, 1);
     }
 }
 
-}  // namespace fixed_maxima
+}  // namespace steady_softmax
 
 #if defined(COMPILE_FOR_TRISC)
 
 #include "tt_kernels/common/kernels/online_softmax.hpp"
 
-namespace fixed_maxima {
+namespace steady_softmax {
 
 using online_softmax::head_tiles, online_softmax::query, online_softmax::keys, online_softmax::values,
     online_softmax::ones, online_softmax::weights, online_softmax::state;
 using register_rows::Bands;
 
-constexpr uint32_t most = (127 + 96) << 23;  // 2^96, the bits of a float32
+constexpr uint32_t least = (127 - 96) << 23, most = (127 + 96) << 23;  // 2^-96 and 2^96, the bits of a float32
 
-// Columns 0 and 1 of the tiles of `maxima` add up to the row maxima in the first `tiles` tiles of `row_max`, which have been
-// waited for. The last bit of a maximum is in a column of its own: HiFi2 and HiFi3 take one bit less of a left operand than
-// bfloat16 has.
-inline __attribute__((noinline)) void keep(
-    [[maybe_unused]] uint32_t row_max, [[maybe_unused]] uint32_t tiles) {
+// The words of `highest` = the highest of the first rows_of(tile) row maxima of each tile in the first `tiles` of `row_max`,
+// which have been waited for. The packer's thread waits for them.
+template <typename RowsOf>
+inline __attribute__((noinline)) void find_highest(
+    [[maybe_unused]] uint32_t row_max, [[maybe_unused]] uint32_t tiles, [[maybe_unused]] RowsOf rows_of) {
     UNPACK(({
-        constexpr uint32_t exponent = 0xFF << 7, places = 7;
         uint32_t from = get_local_cb_interface(row_max).fifo_rd_ptr << 4;
-        uint32_t to = get_local_cb_interface(maxima).fifo_rd_ptr << 4;
-        for (uint32_t tile = 0; tile < tiles; ++tile) {
-            uint32_t written = 0;
-            for (uint32_t row = 0; row < tile_rows::tile_height; ++row) {
-                const uint32_t at = tile_rows::offset_of(row);
-                const uint32_t maximum = *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(from + at);
-                const bool odd = maximum % 2 == 1 && (maximum & exponent) > places << places;
-                const uint32_t last = odd ? (maximum & ~((1u << places) - 1)) - (places << places) : 0;
-                written = to + at;
-                *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(written) = (maximum & ~1u) | last << 16;
+        volatile tt_l1_ptr uint32_t* to =
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_local_cb_interface(highest).fifo_rd_ptr << 4);
+        for (uint32_t tile = 0; tile < tiles; ++tile, from += tile_rows::tile_bytes) {
+            int32_t found = INT32_MIN;  // of integers in the order of the numbers
+            for (uint32_t row = 0, rows = rows_of(tile); row < rows; ++row) {
+                const int32_t bits =
+                    *reinterpret_cast<volatile tt_l1_ptr int16_t*>(from + tile_rows::offset_of(row));
+                const int32_t ordered = bits < 0 ? bits ^ 0x7FFF : bits;
+                found = found < ordered ? ordered : found;
             }
-            (void)*reinterpret_cast<volatile tt_l1_ptr uint32_t*>(written);  // read back: they have reached L1
-            from += tile_rows::tile_bytes;
-            to += tile_rows::tile_bytes;
+            *to = static_cast<uint32_t>(found < 0 ? found ^ 0x7FFF : found) << 16;
+            (void)*to++;  // read back: it has reached L1
         }
+        mailbox_write(ckernel::ThreadId::PackThreadId, tiles);
     }));
+    PACK((mailbox_read(ckernel::ThreadId::UnpackThreadId)));
+}
+
+// The packer's thread reads it.
+inline uint32_t highest_of([[maybe_unused]] uint32_t tile) {
+    uint32_t found = 0;
+    PACK(({
+        found = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(
+            get_local_cb_interface(highest).fifo_wr_ptr << 4)[tile];
+    }));
+    return found;
 }
 
 // One tile of queries over a chunk of `rows` key tiles, of which those from `masked_from` on are masked.
@@ -158,11 +165,10 @@ public:
         tile_regs_acquire();
         if (batch > 0) {
             online_softmax::multiply_keys(step_.tile * head_tiles, begin_, batch);
-            matmul_block(maxima, minus_one, step_.tile, 0, 0, 1, batch, 1, 1);
         }
         if (sums_of != nullptr) {
             for (uint32_t row = 0; row < sums_of->rows; ++row) {
-                matmul_block(weights, minus_one, row, 1, sums, 1, 1, 1, 1);
+                matmul_block(weights, cache_ones, row, 0, sums, 1, 1, 1, 1);
             }
         }
         if (masked && batch > 0) {
@@ -234,6 +240,7 @@ inline void take(const Step* before, const Step& next) {
     Pieces<Mask> pieces(next);
     if (next.rows > 0) {
         cb_reserve_back(weights, capacity);
+        register_rows::relative_to(highest_of(next.tile));
         begin_scores();
         pieces.weigh(registers, nullptr);
     }
@@ -255,19 +262,55 @@ inline void take(const Step* before, const Step& next) {
     }
 }
 
-// Before the first step of a job whose row maxima are in `row_max`, which have been waited for.
-inline __attribute__((noinline)) void begin(uint32_t row_max, uint32_t tiles, uint32_t scale) {
-    keep(row_max, tiles);
+// The row maxima of the first key tile: tile i of `row_max` for query tile i. As many tiles of queries at a time as there
+// are registers.
+inline __attribute__((noinline)) void first_maxima(uint32_t row_max, uint32_t tiles) {
+    using online_softmax::scores;
+    const uint32_t capacity = config::key_tiles();
+    for (uint32_t first = 0; first < tiles;) {
+        const uint32_t batch = attention::min(online_softmax::at_most_registers(tiles - first), capacity);
+        cb_reserve_back(scores, capacity);
+        online_softmax::begin_scores();
+        tile_regs_acquire();
+        for (uint32_t i = 0; i < batch; ++i) {
+            cb_wait_front(query, (first + i + 1) * head_tiles);
+            cb_wait_front(keys, head_tiles);
+            for (uint32_t k = 0; k < head_tiles; ++k) {
+                matmul_block(query, keys, (first + i) * head_tiles + k, k, i, 1, 1, 1, 1);
+            }
+        }
+        online_softmax::pack_registers(scores, 0, batch);
+        cb_push_back(scores, capacity);
+        cb_wait_front(scores, capacity);
+        cb_reserve_back(row_max, batch);
+        online_softmax::begin_row_max(row_max);
+        tile_regs_acquire();
+        for (uint32_t i = 0; i < batch; ++i) {
+            reduce_tile<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones, i, 0, i);
+        }
+        online_softmax::pack_registers(row_max, 0, batch);
+        MATH((llk_math_reduce_uninit(scores)));
+        cb_push_back(row_max, batch);
+        cb_pop_front(scores, capacity);
+        first += batch;
+    }
+    cb_wait_front(row_max, tiles);
+}
+
+// Before the first step of a job.
+template <typename RowsOf>
+inline void begin(uint32_t row_max, uint32_t tiles, uint32_t scale, RowsOf rows_of) {
+    first_maxima(row_max, tiles);
+    find_highest(row_max, tiles, rows_of);
     register_rows::prepare_unbounded(scale);
-    reconfig_data_format<SrcOrder::Reverse>(query, keys);
-    matmul_init(query, keys, 1);
+    online_softmax::begin_scores();
     pack_reconfig_data_format(weights);
     cb_reserve_back(state, tiles * config::partial_tiles);
 }
 
-// Whether one of the first `rows` row sums of the state at the front of its buffer is `most` or more, or NaN; for the
-// unpacker's thread.
-inline __attribute__((noinline)) bool passes_most([[maybe_unused]] uint32_t rows) {
+// Whether one of the first `rows` row sums of the state at the front of its buffer is out of range; for the unpacker's
+// thread.
+inline __attribute__((noinline)) bool out_of_range([[maybe_unused]] uint32_t rows) {
     bool passed = false;
     UNPACK(({
         const auto& buffer = get_local_cb_interface(state);
@@ -275,7 +318,7 @@ inline __attribute__((noinline)) bool passes_most([[maybe_unused]] uint32_t rows
         for (uint32_t row = 0; row < rows; ++row) {
             const uint32_t bits =
                 *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(sums + 2 * tile_rows::offset_of(row));
-            passed = passed || (bits & 0x7FFFFFFF) >= most;
+            passed = passed || bits < least || bits >= most;  // or negative
         }
     }));
     return passed;
@@ -292,45 +335,25 @@ inline void note([[maybe_unused]] uint32_t round, [[maybe_unused]] bool passed) 
     }));
 }
 
-}  // namespace fixed_maxima
+}  // namespace steady_softmax
 
 #else
 
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 
-namespace fixed_maxima {
+namespace steady_softmax {
 
-// For the writer, once: the tiles of maxima, cleared; and tiles of the cache's format: of -1 in columns 0 and 1 and else 0, each as
-// far from the one before as those of keys are, and one of ones.
-inline __attribute__((noinline)) void push_constants() {
-    const uint32_t bytes = get_tile_size(minus_one), at = get_write_ptr(minus_one);
-    const bool block_float = bytes != tile_rows::tile_bytes;
-    tile_masks::clear(get_write_ptr(maxima), config::query_tiles() * tile_rows::tile_bytes);
-    tile_masks::clear(at, bytes);
-    noc_async_read_barrier();
-    for (uint32_t row = 0; row < tile_rows::tile_height; ++row) {
-        const uint32_t offset = tile_rows::offset_of(row);
-        if (block_float) {
-            reinterpret_cast<volatile tt_l1_ptr uint8_t*>(at)[offset / tile_rows::row_bytes] = 0x7F;
-            *reinterpret_cast<volatile tt_l1_ptr uint16_t*>(at + tile_rows::exponents_bytes + offset / 2) = 0xC0C0;
-        } else {
-            constexpr uint32_t minus_one = tile_masks::one | 0x8000;
-            *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(at + offset) = minus_one << 16 | minus_one;
-        }
-    }
-    if (block_float) {
-        tile_masks::block_float_ones(at + bytes);
+// For the writer, once.
+inline void push_ones() {
+    const uint32_t at = get_write_ptr(cache_ones);
+    if (get_tile_size(cache_ones) == tile_rows::tile_bytes) {
+        tile_masks::ones(at);
     } else {
-        tile_masks::ones(at + bytes);
+        tile_masks::block_float_ones(at);
     }
-    for (uint32_t tile = config::head_tiles; tile < constants; tile += config::head_tiles) {
-        noc_async_read(get_noc_addr(at), at + tile * bytes, bytes);
-    }
-    noc_async_read_barrier();
-    cb_push_back(maxima, config::query_tiles());
-    cb_push_back(minus_one, constants);
+    cb_push_back(cache_ones, 1);
 }
 
-}  // namespace fixed_maxima
+}  // namespace steady_softmax
 
 #endif
