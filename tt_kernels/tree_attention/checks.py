@@ -7,8 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tt_kernels.common.attention_checks import TILE, AttentionShape, check_attention_tensors, check_positions
-from tt_kernels.common.page_table import users_and_capacity
+from tt_kernels.common.attention_checks import (
+    TILE,
+    AttentionShape,
+    check_attention_tensors,
+    check_heads,
+    check_positions,
+)
+from tt_kernels.common.page_table import check_page_table, users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, check_words
 from tt_kernels.speculative_flash_decode.checks import checked_shape
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
@@ -16,14 +22,18 @@ from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 # Visiting times are split into two parts of four bits, which every math fidelity multiplies exactly
 # (kernels/interval_tiles.hpp).
 MAX_NODES = 256
+# Query rows of a piece of a prefill chunk, at most: so many pay for reading the keys.
+PIECE_ROWS = 256
 
 
 @dataclass(frozen=True)
 class Problem(AttentionShape):
-    """The shapes of one call. guess: what the guess reads, None without speculation."""
+    """The shapes of one call. guess: what the guess reads, None without speculation. block_heads: key/value heads of a
+    cache's blocks, for the pieces of a prefill chunk, which count as users; 0 for token trees."""
 
     nodes: int
     guess: GuessRange | None = None
+    block_heads: int = 0
 
     @property
     def query_tiles(self) -> int:
@@ -63,6 +73,36 @@ def check_problem(
     if nodes > max_tokens:
         raise UnsupportedError(f"a tree of {nodes} nodes exceeds the {max_tokens} tokens the caches hold")
     return Problem(**shape, nodes=nodes)
+
+
+def check_prefill(
+    q: TensorFacts, k: TensorFacts, v: TensorFacts, start: TensorFacts, page_table: TensorFacts, cores: int
+) -> Problem:
+    """Check the inputs of `prefill_attention` and return their Problem on so many cores. Errors: UnsupportedError."""
+    check_attention_tensors(q, k, v)
+    one, query_heads, tokens, head_dim = q.shape
+    groups, block_heads = page_table.shape[0] if page_table.shape else 0, k.shape[1]
+    paging, kv_heads = check_page_table(page_table, groups, k), groups * block_heads
+    check_words("start", start, "INT32", (1,))
+    if one != 1 or query_heads < 1 or tokens < TILE or tokens % TILE or tokens > paging.capacity:
+        raise UnsupportedError(
+            f"q must be [1, heads, tokens, head_dim] with a multiple of {TILE} tokens up to the {paging.capacity} of the "
+            f"page table, its shape is {q.shape}"
+        )
+    check_heads(query_heads, kv_heads, head_dim, paging.capacity)
+    if head_dim != k.shape[3]:
+        raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {k.shape[3]}")
+    nodes = piece_tokens(tokens, query_heads // kv_heads, kv_heads, cores)
+    shape = (tokens // nodes, query_heads, kv_heads, head_dim, paging.capacity, k.dtype)
+    return Problem(*shape, paging=paging, nodes=nodes, block_heads=block_heads)
+
+
+def piece_tokens(tokens: int, group_heads: int, kv_heads: int, cores: int) -> int:
+    """Return the tokens of a piece of a prefill chunk, all of whose queries of a key/value head a core takes at once:
+    a multiple of 32 that divides the chunk, of PIECE_ROWS rows, or fewer where cores would be without a piece."""
+    sizes = [size for size in range(TILE, MAX_NODES + 1, TILE) if tokens % size == 0 and size * group_heads <= PIECE_ROWS]
+    busy = [size for size in sizes if tokens // size * kv_heads >= cores]
+    return max(busy, default=TILE)
 
 
 def _nodes_of(intervals: TensorFacts, users: int) -> int:

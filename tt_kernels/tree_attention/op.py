@@ -31,7 +31,7 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_chunk, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
-from tt_kernels.tree_attention.checks import Problem, check_intervals, check_problem, check_room
+from tt_kernels.tree_attention.checks import Problem, check_intervals, check_prefill, check_problem, check_room
 from tt_kernels.tree_attention.work_split import INDICES, JobSplit, choose_work_split, rest_tiles, times_tiles
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ __all__ = [
     "UnsupportedError",
     "check_intervals",
     "check_room",
+    "prefill_attention",
     "speculative_tree_attention",
     "tree_attention",
 ]
@@ -97,6 +98,40 @@ def tree_attention(
     given = Tensors(q, k, v, prefix, pages=page_table, intervals=intervals)
     problem, output = problem_of(given, program_config), empty_like_query(q)
     launch(problem, replace(given, exact=output), scale, program_config)
+    return output
+
+
+def prefill_attention(
+    q: ttnn.Tensor,
+    k: ttnn.Tensor,
+    v: ttnn.Tensor,
+    start: ttnn.Tensor,
+    page_table: ttnn.Tensor,
+    *,
+    scale: float | None = None,
+    math_fidelity: str = "HiFi2",
+) -> ttnn.Tensor:
+    """Compute the causal attention of a prefill chunk over one user's cache. The chunk is cut into pieces of 32 tokens
+    or more, which are token trees without branches, each after those before it.
+
+    q: bfloat16 [1, heads, tokens, head_dim], a multiple of 32 tokens. head_dim 64 or 128.
+    k, v: caches in blocks, [blocks, kv heads of a block, 32, 64 or 128, head_dim], bfloat16 or bfloat8_b, which hold
+        the keys and values of all tokens of the chunk already. All three TILE, interleaved, in DRAM or L1.
+    start: int32 [1], ROW_MAJOR: the position of the chunk's first token, read on the device.
+    page_table: int32 [groups, blocks of the user], ROW_MAJOR: a row for each group of as many key/value heads as a
+        block has, so one for all heads or one for each. Read on the device.
+    scale: of the scores, 1e-4 to 100, default 1 / sqrt(head_dim).
+
+    Returns bfloat16 [1, heads, tokens, head_dim], TILE, in DRAM. What the caches hold behind the chunk does not matter.
+    Errors: UnsupportedError (a ValueError), before any launch.
+    """
+    output = empty_like_query(q)
+    given = Tensors(q, k, v, start, pages=page_table, exact=output)
+    cores = q.device().compute_with_storage_grid_size()
+    problem = check_prefill(**given.facts("start"), cores=cores.x * cores.y)
+    given.check_devices()
+    config = ProgramConfig(workers_per_head=1, query_tiles=problem.query_tiles, math_fidelity=math_fidelity)
+    launch(problem, given, scale, config)
     return output
 
 
@@ -215,8 +250,11 @@ def fill_program(
     kernels = KernelSet(
         *(KERNELS, problem, settings, [rank], split, noc_core),
         guess=problem.guess,
-        constants=INDICES | SEMAPHORES,
+        constants=INDICES | SEMAPHORES | {"prefills": int(problem.block_heads > 0)},
         shapes={
+            "users": problem.users if problem.block_heads == 0 else 1,
+            "trees": problem.users,
+            "block_heads": problem.block_heads,
             "nodes": problem.nodes,
             "query_tiles": split.query_tiles,
             "passes": split.passes,

@@ -45,7 +45,7 @@ TILES_IN_FLIGHT = 16  # kernels/config.hpp
 INDICES = {f"cb_{name}": index for index, name in enumerate(_NAMES.split())}
 # On other cores than `outgoing`: a core has 32 indices.
 INDICES["cb_masses"] = INDICES["cb_outgoing"]
-# Without speculation alone, where those of a guess are not.
+# Of a prefill alone, where those of a guess are not.
 INDICES |= {"cb_highest": INDICES["cb_guess"], "cb_cache_ones": INDICES["cb_norms"], "cb_verdicts": INDICES["cb_sums"]}
 FEW_TILES = 10  # kernels/jobs.hpp
 
@@ -109,7 +109,7 @@ def make_buffers(
     words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
     words["intervals"] = 4 * 2 * MAX_NODES
     on: dict[str, set[str]] = {}
-    if problem.guess is None and workers == 1:
+    if problem.block_heads > 0:
         tiles["cache_ones"] = (problem.cache_dtype, 1)
         words |= {"highest": aligned(4 * query_tiles), "verdicts": aligned(4 * rounds)}
     if problem.guess is not None:

@@ -128,7 +128,7 @@ inline void multiply_keys(uint32_t query_first, uint32_t begin, uint32_t batch) 
 }
 
 // In force until formats of the unpackers are set again, after which keys are multiplied one tile at a time.
-inline __attribute__((noinline)) void begin_scores() {
+inline void begin_scores() {
     reconfig_data_format<SrcOrder::Reverse>(query, keys);
     matmul_init(query, keys, 1);
     UNPACK((llk_unpack_AB_matmul_set_in1_column_stride(keys, head_tiles)));
@@ -181,7 +181,7 @@ inline void score(uint32_t mask, uint32_t rows, bool masked) {
 }
 
 // Before maxima of rows of scores are packed into `row_max`.
-inline __attribute__((noinline)) void begin_row_max(uint32_t row_max) {
+inline void begin_row_max(uint32_t row_max) {
     reconfig_data_format(scores, ones);
     pack_reconfig_data_format(row_max);
     UNPACK((llk_unpack_AB_reduce_init<PoolType::MAX, ReduceDim::REDUCE_ROW>(scores, ones)));

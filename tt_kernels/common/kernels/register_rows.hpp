@@ -139,6 +139,7 @@ inline void load(uint32_t bits) {
 
 constexpr uint32_t highest_to_first = 9, lowest_to_first = 1;  // of SFPSWAP
 constexpr uint32_t by_immediate = 1, exponent_of_result = 2;  // of SFPSHFT and SFPSETEXP
+constexpr uint32_t to_int16 = 7;                              // of SFPSTOCHRND, from float32
 
 // The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. scale: the bits of a float32.
 inline void prepare_range(uint32_t scale) {
@@ -195,12 +196,17 @@ inline void prepare(uint32_t scale) {
     TTI_SFPSTORE(p_sfpu::LREG1, 0, on_by_a_band, vector_rows);
 }
 
-// LREG13 = what makes t that of vector - score, for the bits of a float32 score.
+// LREG13 = what makes t that of vector - score, for the bits of a float32 score, to the nearest integer: results then
+// differ by a power of two for another score, so that what they are divided by their sum does not.
 inline void set_zero(uint32_t score) {
     using ckernel::p_sfpu;
     load<p_sfpu::LREG0>(score ^ 0x80000000);
     load<p_sfpu::LREG1>(bias);
-    TTI_SFPMAD(p_sfpu::LREG0, p_sfpu::LREG12, p_sfpu::LREG1, p_sfpu::LREG0, 0);
+    TTI_SFPMUL(p_sfpu::LREG0, p_sfpu::LREG12, p_sfpu::LCONST_0, p_sfpu::LREG0, 0);
+    TTI_SFPNOP;
+    TTI_SFP_STOCH_RND(0, 0, 0, p_sfpu::LREG0, p_sfpu::LREG0, to_int16);
+    TTI_SFPCAST(p_sfpu::LREG0, p_sfpu::LREG0, 0);
+    TTI_SFPADD(p_sfpu::LCONST_1, p_sfpu::LREG0, p_sfpu::LREG1, p_sfpu::LREG0, 0);
     TTI_SFPNOP;
     TTI_SFPCONFIG(0, p_sfpu::LREG13, 0);
 }
@@ -229,32 +235,43 @@ inline void exponentiate_first_column(Bands bands) {
     for_each_band(bands, [] { lltt::replay(exponential::first_slot, exponential::slots); });
 }
 
-constexpr uint32_t hide_slots = 7;  // of the replay buffer, its last ones
-constexpr uint32_t hide_slot = 32 - hide_slots;
+template <bool unbounded>
+constexpr uint32_t hide_slot = unbounded ? exponential::slots_unbounded : exponential::slots;  // of the replay buffer
+template <bool unbounded>
+constexpr uint32_t hide_slots = unbounded ? 7 : 6;
 
-// The replay buffer = what is done to a vector: that of register 0 becomes the hidden score in lanes where one of those in
-// the two registers behind it is negative. Beside what exponential::prepare() leaves.
+// LREG7 = the hidden score, and the replay buffer = what is done to a vector: that of register 0 becomes the hidden
+// score in lanes where one of those in the two registers behind it is negative. Beside what exponential::prepare()
+// leaves: if unbounded, LREG2 = the hidden score for each vector, as LREG7 is in use.
+template <bool unbounded>
 inline void prepare_hide() {
     using ckernel::p_sfpu;
-    lltt::record(hide_slot, hide_slots);
+    constexpr uint32_t lreg = unbounded ? p_sfpu::LREG2 : p_sfpu::LREG7;
+    if constexpr (unbounded) {
+        lltt::record(hide_slot<unbounded>, hide_slots<unbounded>);
+    }
     // -998244352: exp() of it is 0 at any scale in use, and it is far from overflow.
-    TTI_SFPLOADI(p_sfpu::LREG2, sfpi::SFPLOADI_MOD0_FLOATB, 0xCE6E);
+    TTI_SFPLOADI(lreg, sfpi::SFPLOADI_MOD0_FLOATB, 0xCE6E);
+    if constexpr (!unbounded) {
+        lltt::record(hide_slot<unbounded>, hide_slots<unbounded>);
+    }
     TTI_SFPLOAD(p_sfpu::LREG0, 0, ADDR_MOD_3, tile_stride * vector_rows);
     TTI_SFPLOAD(p_sfpu::LREG1, 0, ADDR_MOD_3, 2 * tile_stride * vector_rows);
     TTI_SFPOR(0, p_sfpu::LREG1, p_sfpu::LREG0, 0);  // negative where either is
     TTI_SFPSETCC(0, p_sfpu::LREG0, 0, sfpi::SFPSETCC_MOD1_LREG_LT0);
-    TTI_SFPSTORE(p_sfpu::LREG2, 0, on_by_a_vector, 0);
+    TTI_SFPSTORE(lreg, 0, on_by_a_vector, 0);
     TTI_SFPENCC(0, 0, 0, 0);
 }
 
+template <bool unbounded>
 inline void hide(Bands bands) {
     for_each_half_band(bands, [] {
-        lltt::replay(hide_slot, hide_slots);
-        lltt::replay(hide_slot, hide_slots);
+        lltt::replay(hide_slot<unbounded>, hide_slots<unbounded>);
+        lltt::replay(hide_slot<unbounded>, hide_slots<unbounded>);
     });
 }
 
-constexpr uint32_t round_slot = exponential::slots, round_slots = 4;
+constexpr uint32_t round_slot = hide_slot<false> + hide_slots<false>, round_slots = 4;
 // A product takes 9 bits of float32's mantissa of 23 from SrcA, in all fidelity phases. Half of the last of them, and
 // the sign, exponent and bits that it takes.
 constexpr uint32_t half_a_place = 0x2000, places_taken = 0xC000;  // sign-extended
@@ -438,7 +455,7 @@ inline void prepare([[maybe_unused]] uint32_t scale) {
     PACK((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
     PACK((vector::prepare_moves()));
     PACK((vector::exponential::prepare<false>(scale)));
-    PACK((vector::prepare_hide()));
+    PACK((vector::prepare_hide<false>()));
     PACK((vector::prepare_round()));
 }
 // For exponentiate_unbounded() and hide(), likewise.
@@ -446,7 +463,7 @@ inline void prepare_unbounded([[maybe_unused]] uint32_t scale) {
     PACK((_llk_math_eltwise_unary_sfpu_init_<SfpuType::unused>()));
     PACK((vector::prepare_moves()));
     PACK((vector::exponential::prepare<true>(scale)));
-    PACK((vector::prepare_hide()));
+    PACK((vector::prepare_hide<true>()));
 }
 inline void rescales_init() { ckernel::exp_packthread_tile_init(); }
 
@@ -474,8 +491,9 @@ inline void exponentiate_first_column([[maybe_unused]] Bands bands) {
 
 // Elements of register `index` become a score that hides its key, whatever they were, where one of the two registers
 // behind it is negative.
+template <bool unbounded = false>
 inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
-    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide, index, ckernel::VectorMode::None, bands)));
+    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide<unbounded>, index, ckernel::VectorMode::None, bands)));
 }
 
 // Registers [0, tiles) become the nearest numbers that a product takes whole from SrcA.

@@ -263,7 +263,7 @@ struct State : Steps<TreeStep, State> {
         bool passes = false;
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
-            if (config::steady()) {
+            if constexpr (config::prefills) {
                 passes = steady_softmax::out_of_range(job.rows_of(tile)) || passes;
             }
             emit_tile(
@@ -307,7 +307,7 @@ void kernel_main() {
     }
     compute_kernel_hw_startup<SrcOrder::Reverse>(config::cb_query, config::cb_keys, config::cb_scores);
     cb_wait_front(config::cb_ones, 1);
-    if (config::steady()) {
+    if constexpr (config::prefills) {
         cb_wait_front(steady_softmax::cache_ones, 1);
     }
 
@@ -315,9 +315,10 @@ void kernel_main() {
     State state;
     steady_softmax::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
         const jobs::Job job = jobs::job_of(index);
-        const uint32_t own = read_tile_value(config::cb_control, 0, control::first_tokens + job.user);
+        const uint32_t word = read_tile_value(config::cb_control, 0, jobs::control_word(job.tree));
+        const uint32_t own = jobs::own_tokens(word, job.tree);
         if (own == 0) {
-            if (config::steady()) {
+            if constexpr (config::prefills) {
                 steady_softmax::note(round, false);
             }
             return;
@@ -339,14 +340,13 @@ void kernel_main() {
                 }
             }
         }
-        const bool steady = !again && span.steady();
-        if (steady) {
+        if (config::prefills && !again) {
             state.attend_steadily(job, span, part.middle);
         } else {
             state.attend(job, span, part.middle, false);
-        }
-        if (!steady && !state.empty) {
-            state.finish();
+            if (!state.empty) {
+                state.finish();
+            }
         }
         if (part.tiles() > 0) {
             pop_chunk(config::cb_query, config::query_tiles() * head_tiles);
@@ -354,17 +354,21 @@ void kernel_main() {
         if (span.masks(part)) {
             cb_pop_front(config::cb_query_times, config::query_tiles());
         }
-        state.receive(job, share.sources);
-        if (reduces) {
+        if constexpr (!config::prefills) {
+            state.receive(job, share.sources);
+        }
+        if (config::prefills || reduces) {
             if constexpr (config::hands_out_masses) {
                 state.hand_over(job, false);  // its row sums and maxima are what masses are relative to
             }
             const bool passes = state.emit_results(job);
-            if (config::steady() && !again) {
-                steady_softmax::note(round, steady && passes);
+            if (config::prefills && !again) {
+                steady_softmax::note(round, passes);
             }
-        } else if (!state.empty) {
-            state.hand_over(job);
+        } else if constexpr (!config::prefills) {
+            if (!state.empty) {
+                state.hand_over(job);
+            }
         }
     });
 }

@@ -62,19 +62,29 @@ inline void for_each_row(uint32_t tile, uint32_t rows, Write write) {
     }
 }
 
-// The times of one user's nodes in this core's L1, fetched when the user changes.
+// The times of one tree's nodes in this core's L1, fetched when the tree changes.
 class Times {
 public:
     // Splits both times of each node into parts, in place.
     template <typename Accessor>
-    __attribute__((noinline)) void fetch(uint32_t user, const Accessor& intervals) {
-        if (user == user_) {
+    __attribute__((noinline)) void fetch(uint32_t tree, const Accessor& intervals) {
+        const uint32_t nodes = config::nodes();
+        if constexpr (config::prefills) {  // all are chains
+            if (tree_ == none) {
+                tree_ = 0;
+                for (uint32_t node = 0; node < nodes; ++node) {
+                    words(0)[node] = parts_of(node);
+                    words(1)[node] = parts_of(nodes - 1);
+                }
+            }
             return;
         }
-        user_ = user;
-        const uint32_t nodes = config::nodes();
+        if (tree == tree_) {
+            return;
+        }
+        tree_ = tree;
         for (uint32_t which = 0; which < 2; ++which) {
-            noc_async_read(intervals.get_noc_addr(2 * user + which), start(which), nodes * sizeof(uint32_t));
+            noc_async_read(intervals.get_noc_addr(2 * tree + which), start(which), nodes * sizeof(uint32_t));
         }
         noc_async_read_barrier();
         if constexpr (config::speculate) {
@@ -97,7 +107,7 @@ public:
         }
     }
 
-    // Whether a node of the fetched user belongs to the tree of its first one.
+    // Whether a node of the fetched tree belongs to the tree of its first one.
     bool counts(uint32_t node) const { return (counted_[node / 32] >> node % 32 & 1) != 0; }
 
     bool all_count() const { return all_count_; }
@@ -169,7 +179,8 @@ private:
         return reinterpret_cast<volatile tt_l1_ptr uint32_t*>(start(which));
     }
 
-    uint32_t user_ = 0xFFFFFFFF;
+    static constexpr uint32_t none = 0xFFFFFFFF;
+    uint32_t tree_ = none;
     bool all_count_ = false;
     uint32_t counted_[config::speculate ? config::max_nodes / 32 : 1] = {};
 };

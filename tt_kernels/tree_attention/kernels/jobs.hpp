@@ -3,7 +3,7 @@
 //
 // Which core does what; every RISC-V of every core derives it from the shapes and the users' prefixes.
 //
-// The queries of a key/value head of a user are rows g * nodes + n for node n of its g-th query head, packed into tiles
+// The queries of a key/value head of a tree are rows g * nodes + n for node n of its g-th query head, packed into tiles
 // of 32 rows. A job is `query_tiles` of these tiles, or the rest; jobs of one head are consecutive.
 
 #pragma once
@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "config.hpp"
+#include "tt_kernels/common/kernels/attention_control.hpp"
 #include "tt_kernels/common/kernels/chunk_split.hpp"
 #include "tt_kernels/common/kernels/head_split.hpp"
 #include "tt_kernels/common/kernels/mass_columns.hpp"
@@ -25,7 +26,7 @@ constexpr uint32_t tile_tokens = attention::tile_tokens;
 inline uint32_t tiles_of(uint32_t rows) { return (rows + 31) / 32; }
 
 struct Job {
-    uint32_t user;
+    uint32_t tree;  // the user, or of a prefill chunk
     uint32_t kv_head;
     uint32_t first_row;
     uint32_t rows;
@@ -35,16 +36,16 @@ struct Job {
     uint32_t rows_of(uint32_t tile) const { return attention::min(rows - tile * 32, 32); }
 };
 
-inline uint32_t count() { return config::users() * config::kv_heads() * config::passes(); }
+inline uint32_t count() { return config::trees() * config::kv_heads() * config::passes(); }
 
 inline Job job_of(uint32_t index) {
     const uint32_t head = index / config::passes();
     const uint32_t pass = index - head * config::passes();
-    const uint32_t user = head / config::kv_heads();
+    const uint32_t tree = head / config::kv_heads();
     const uint32_t first_row = pass * config::query_tiles() * 32;
     const uint32_t left = config::group_heads() * config::nodes() - first_row;
     return {
-        user, head - user * config::kv_heads(), first_row, attention::min(left, config::query_tiles() * 32),
+        tree, head - tree * config::kv_heads(), first_row, attention::min(left, config::query_tiles() * 32),
         pass == 0};
 }
 
@@ -75,8 +76,6 @@ struct Span {
     }
     // The tiles that the root sees some of.
     uint32_t of_root() const { return attention::tiles_of(attention::min(prefix + 1, tokens)); }
-    // Whether softmaxes of a job are relative to a score to its first key tile, which all nodes see.
-    bool steady() const { return config::steady() && first_masked() > 0; }
     bool bypassed() const { return guess().bypassed(tokens); }
 
     attention::Ends ends() const {
@@ -95,6 +94,13 @@ struct Span {
         return {{all, config::workers(), few_tiles}};
     }
 };
+
+// Of the control page, the cached tokens of the user of a tree up to its first tree's root; and up to its own root. 0 for
+// a user to skip.
+inline uint32_t control_word(uint32_t tree) { return control::first_tokens + (config::prefills ? 0 : tree); }
+inline uint32_t own_tokens(uint32_t control_word, uint32_t tree) {
+    return config::prefills && control_word > 0 ? control_word + tree * config::nodes() : control_word;
+}
 
 // own: the tokens up to the tree's root, as the control page has them.
 inline Span span_of(uint32_t own) {

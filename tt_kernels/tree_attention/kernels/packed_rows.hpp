@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// From rows of a tensor [1, heads, users * nodes, head_dim] to the rows of a job's query tiles, and back. Both are
+// From rows of a tensor [1, heads, trees * nodes, head_dim] to the rows of a job's query tiles, and back. Both are
 // tiled, so a row is two pieces of 32 bytes in each of head_tiles tiles; rows that are adjacent on both sides within a
 // face are one piece.
 
@@ -16,7 +16,7 @@
 namespace packed_rows {
 
 // Tiles of rows of a head in the tensor.
-inline uint32_t tensor_tiles() { return jobs::tiles_of(config::users() * config::nodes()); }
+inline uint32_t tensor_tiles() { return jobs::tiles_of(config::trees() * config::nodes()); }
 
 // The page of tile `column` of the rows of `head` from `row` on.
 inline uint32_t page_of(uint32_t head, uint32_t row, uint32_t column) {
@@ -33,7 +33,7 @@ inline void for_each_piece(const jobs::Job& job, uint32_t tile, Visit visit) {
     uint32_t head = (job.first_row + tile * 32) / config::nodes();
     uint32_t node = job.first_row + tile * 32 - head * config::nodes();
     for (uint32_t row = 0; row < rows;) {
-        const uint32_t from = job.user * config::nodes() + node;
+        const uint32_t from = job.tree * config::nodes() + node;
         uint32_t run = attention::min(rows - row, config::nodes() - node);
         run = attention::min(run, attention::min(left_in_face(row), left_in_face(from)));
         for (uint32_t column = 0; column < config::head_tiles; ++column) {

@@ -49,7 +49,8 @@ void kernel_main() {
     const auto keys = TensorAccessor(cache_args, RUNTIME_ARG(keys));
     const auto values = TensorAccessor(cache_args, RUNTIME_ARG(values));
     const auto pages = TensorAccessor(ACCESSOR_ARGS(pages), RUNTIME_ARG(pages));
-    const head_rows::Shape shape{config::kv_heads(), config::cache_tiles(), config::block_shift()};
+    const head_rows::Shape shape{
+        config::prefills ? config::block_heads() : config::kv_heads(), config::cache_tiles(), config::block_shift()};
     using Rows = head_rows::Rows<head_tiles, config::paged>;
 
     const volatile tt_l1_ptr uint32_t* words =
@@ -74,7 +75,7 @@ void kernel_main() {
     [[maybe_unused]] masses::Totals totals;
     steady_softmax::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool) {
         const jobs::Job job = jobs::job_of(index);
-        const uint32_t own = words[control::first_tokens + job.user];
+        const uint32_t own = jobs::own_tokens(words[jobs::control_word(job.tree)], job.tree);
         if (own == 0) {
             return;
         }
@@ -84,19 +85,21 @@ void kernel_main() {
         const attention::Share share = head.share(worker, chosen);
         head_share::pass_on(share);
         const attention::Part& part = share.part;
+        const uint32_t table_row = config::prefills ? job.kv_head / shape.kv_heads : job.tree;
+        const uint32_t head_in_block = config::prefills ? job.kv_head % shape.kv_heads : job.kv_head;
         const uint32_t blocks = config::paged ? get_write_ptr(config::cb_pages) : 0;
         uint32_t gathered = config::query_tiles();  // none, where there are no keys
         if (part.tiles() > 0) {
             cb_reserve_back(config::cb_query, gathered * head_tiles);
             if constexpr (config::paged) {
-                head_rows::fetch(pages, shape, job.user, span.tokens, blocks);
+                head_rows::fetch(pages, shape, table_row, span.tokens, blocks);
             }
             gather_queries(query, job, 0, 1);  // with a barrier
             gathered = 1;
         }
         using Order = decltype(chosen_heads::order_of(span.ends(), chosen, round));
         const chosen_tiles::Rearranged<Rows, Order> rows{
-            head_rows::of<head_tiles, config::paged>(shape, job.user, job.kv_head, blocks),
+            head_rows::of<head_tiles, config::paged>(shape, table_row, head_in_block, blocks),
             chosen_heads::order_of(span.ends(), chosen, round)};
         cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
             {keys, values, rows, span.tokens});

@@ -33,12 +33,14 @@ inline bool passed(uint32_t round) {
 template <typename Visit>
 inline void for_each_job(uint32_t group, uint32_t groups, uint32_t jobs, Visit visit) {
     for (bool again = false;; again = true) {
-        for (uint32_t index = group, round = 0; index < jobs; index += groups, ++round) {
+        for (uint32_t first = 0, round = 0; first + group < jobs; first += groups, ++round) {
+            // Of a prefill chunk later trees have more keys: every second round goes through the groups backwards.
+            const bool backwards = config::prefills && round % 2 == 1 && first + groups <= jobs;
             if (!again || passed(round)) {
-                visit(index, round, again);
+                visit(first + (backwards ? groups - 1 - group : group), round, again);
             }
         }
-        if (again || !config::steady()) {
+        if (again || !config::prefills) {
             return;
         }
 #if defined(COMPILE_FOR_TRISC)
@@ -178,7 +180,7 @@ public:
         tile_regs_wait();
         if (batch > 0) {
             if (masked) {
-                Mask{step_.tile, step_.bands()}.hide(0);
+                register_rows::hide<true>(0, step_.bands());
             }
             register_rows::exponentiate_unbounded(batch, step_.bands());
             register_rows::finish();

@@ -119,10 +119,10 @@ void scatter_zeros(const Accessor& output, const jobs::Job& job) {
     }
 }
 
-// Clears the rows after the last user's nodes in the last tile of every head of `job`.
+// Clears the rows after the last tree's nodes in the last tile of every head of `job`.
 template <typename Accessor>
 __attribute__((noinline)) void clear_padding(const Accessor& output, const jobs::Job& job) {
-    const uint32_t rows = config::users() * config::nodes();
+    const uint32_t rows = config::trees() * config::nodes();
     if (rows % 32 == 0) {
         return;
     }
@@ -155,7 +155,7 @@ void kernel_main() {
         noc_async_read_barrier();
         cache_rows::push_values_ones();
     }
-    if (config::steady()) {
+    if constexpr (config::prefills) {
         steady_softmax::push_ones();
     }
     cb_wait_front(config::cb_control_writer, 1);
@@ -182,16 +182,16 @@ void kernel_main() {
             noc_async_write_barrier();  // of the results that this job's overwrite
         }
         const jobs::Job job = jobs::job_of(index);
-        const uint32_t own = words[control::first_tokens + job.user];
+        const uint32_t own = jobs::own_tokens(words[jobs::control_word(job.tree)], job.tree);
         const bool skipped = own == 0;
         const jobs::Span span = skipped ? jobs::Span{0, 0} : jobs::span_of(own);
         const attention::Share share = skipped ? attention::Share{} : head_share::take();
         const attention::Part& part = share.part;
         if (!skipped && span.masks(part)) {
-            times.fetch(job.user, intervals);
+            times.fetch(job.tree, intervals);
             push_times(times, job, span, part);
         }
-        if (reduces && job.first && job.user == config::users() - 1) {
+        if (reduces && job.first && job.tree == config::trees() - 1) {
             clear_padding(output, job);
             if constexpr (config::speculate) {
                 clear_padding(guess, job);
@@ -232,7 +232,7 @@ void kernel_main() {
             keeper.keep_rest();
         }
         if (config::speculate && reduces && !skipped) {
-            times.fetch(job.user, intervals);
+            times.fetch(job.tree, intervals);
             for (uint32_t tile = 0; tile < attention::min(job.tiles(), 2); ++tile) {
                 pairs.prepare(guess, times, job, tile, tile);
             }
