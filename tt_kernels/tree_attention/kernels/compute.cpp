@@ -107,10 +107,15 @@ struct State : Steps<TreeStep, State> {
         jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
             const uint32_t unmasked = span.unmasked(chunk);
             for (uint32_t tile = 0; tile < tiles; ++tile) {
+                const attention::Range seen = span.seen(tile);  // of which the last ones are masked
+                if (seen.end <= chunk.begin) {
+                    continue;
+                }
                 steady_softmax::Step& next = steps[taken % 2];
                 next.tile = tile;
-                next.rows = chunk.size();
-                next.masked_from = unmasked;
+                next.rows = attention::min(seen.end - chunk.begin, chunk.size());
+                next.masked_from = seen.begin <= chunk.begin ? 0 : attention::min(seen.begin - chunk.begin, chunk.size());
+                next.times_from = unmasked;
                 next.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
                 next.first = chunk.begin == 0;
                 next.last = tile + 1 == tiles;

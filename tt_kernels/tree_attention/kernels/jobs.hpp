@@ -68,6 +68,12 @@ struct Span {
         return masks(part.first) || masks(part.last) || masks(part.middle);
     }
 
+    // Of a prefill, the key tiles from the first one that not all queries of a query tile see, to the last that some do.
+    attention::Range seen(uint32_t query_tile) const {
+        const uint32_t first = prefix + query_tile * tile_tokens % config::nodes();
+        return {(first + 1) / tile_tokens, attention::tiles_of(attention::min(first + tile_tokens, tokens))};
+    }
+
     // What the guess reads: what that of the tree's root reads, and all nodes.
     attention::GuessRange guess() const {
         attention::GuessRange guess = config::guess();

@@ -32,6 +32,12 @@ inline void for_each_piece(const jobs::Job& job, uint32_t tile, Visit visit) {
     const uint32_t rows = job.rows_of(tile);
     uint32_t head = (job.first_row + tile * 32) / config::nodes();
     uint32_t node = job.first_row + tile * 32 - head * config::nodes();
+    if constexpr (config::prefills) {  // whole tiles on both sides
+        for (uint32_t column = 0; column < config::head_tiles; ++column) {
+            visit(page_of(job.kv_head * config::group_heads() + head, job.tree * config::nodes() + node, column), 0, column, 0, tile_rows::tile_bytes);
+        }
+        return;
+    }
     for (uint32_t row = 0; row < rows;) {
         const uint32_t from = job.tree * config::nodes() + node;
         uint32_t run = attention::min(rows - row, config::nodes() - node);
@@ -69,7 +75,7 @@ __attribute__((noinline)) void move(
             if (what == Move::from_tensor) {
                 noc_async_read(there, here, bytes);
             } else {
-                noc_async_write<tile_rows::face_bytes>(
+                noc_async_write<config::prefills ? tile_rows::tile_bytes : tile_rows::face_bytes>(
                     what == Move::zeros ? MEM_ZEROS_BASE : here, there, bytes);
             }
         });

@@ -30,6 +30,17 @@ constexpr uint32_t head_tiles = config::head_tiles;
 // lacks are pushed too, so that the buffer's pointers stay at the start.
 template <typename Accessor>
 void gather_queries(const Accessor& query, const jobs::Job& job, uint32_t begin, uint32_t end) {
+    if constexpr (config::prefills) {
+        const uint32_t tiles = job.tiles();
+        for (uint32_t tile = 0; tile < tiles; ++tile) {
+            packed_rows::move(
+                packed_rows::Move::from_tensor, query, job, tile,
+                get_write_ptr(config::cb_query) + tile * head_tiles * tile_rows::tile_bytes);
+        }
+        noc_async_read_barrier();
+        cb_push_back(config::cb_query, end * head_tiles);
+        return;
+    }
     for (uint32_t tile = begin; tile < end; ++tile) {
         if (tile < job.tiles()) {
             packed_rows::move(
@@ -94,8 +105,8 @@ void kernel_main() {
             if constexpr (config::paged) {
                 head_rows::fetch(pages, shape, table_row, span.tokens, blocks);
             }
-            gather_queries(query, job, 0, 1);  // with a barrier
-            gathered = 1;
+            gathered = config::prefills ? gathered : 1;
+            gather_queries(query, job, 0, gathered);  // with a barrier
         }
         using Order = decltype(chosen_heads::order_of(span.ends(), chosen, round));
         const chosen_tiles::Rearranged<Rows, Order> rows{

@@ -99,9 +99,10 @@ inline uint32_t highest_of([[maybe_unused]] uint32_t tile) {
     return found;
 }
 
-// One tile of queries over a chunk of `rows` key tiles, of which those from `masked_from` on are masked.
+// One tile of queries over a chunk of `rows` key tiles, of which those from `masked_from` on are masked. The chunk has times
+// from its key tile `times_from` on.
 struct Step {  // small, as stacks are
-    uint8_t tile, rows, masked_from;
+    uint8_t tile, rows, masked_from, times_from;
     uint8_t first_band, end_band;
     bool first;  // chunk of the job
     bool last;   // of the chunk's tiles of queries
@@ -174,7 +175,7 @@ public:
             }
         }
         if (masked && batch > 0) {
-            Mask{step_.tile, step_.bands()}.multiply(begin_ - step_.masked_from, 0);
+            Mask{step_.tile, step_.bands()}.multiply(begin_ - step_.times_from, 0);
         }
         tile_regs_commit();
         tile_regs_wait();
