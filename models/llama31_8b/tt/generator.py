@@ -142,7 +142,7 @@ class ChipEngine(Engine):
         model.reset()
 
     def kept(self, user: int, cached: int) -> int:
-        return kept_prefix(self.model, cached)
+        return kept_prefix(cached)
 
     def prefill(self, texts: Sequence[Sequence[int]], starts: Sequence[int]) -> Yielding[tuple[int, int], None, None]:
         counts = [len(text) - start for text, start in zip(texts, starts, strict=True)]

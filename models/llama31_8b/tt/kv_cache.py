@@ -81,8 +81,7 @@ class KVCacheBase(ABC):
 
     @abstractmethod
     def page_table(self, user: int) -> torch.Tensor:
-        """Return a user's page table for prefill's attention, int32 [query groups, blocks], see `blocks` and
-        `query_groups`."""
+        """Return a user's page table for prefill's attention, int32 [groups of KV heads, blocks], see `blocks`."""
 
     @abstractmethod
     def _pages_of(self, user: int) -> torch.Tensor:
@@ -97,13 +96,9 @@ class KVCacheBase(ABC):
         return (row * (page // TILE) + position % page // TILE).reshape(1, -1).to(torch.int32)
 
     @abstractmethod
-    def query_groups(self, heads: int) -> tuple[int, int]:
-        """Return how prefill splits a chip's query heads: groups with a page table each, and heads of a group."""
-
-    @abstractmethod
     def blocks(self, layer: int) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """View a layer's keys and values as prefill's attention reads them, [blocks, KV heads of a group, block,
-        head_dim], without a copy."""
+        head_dim], without a copy: one head of a plain cache, which serves as pages so."""
 
     def fill(self, layer: int, keys: ttnn.Tensor, values: ttnn.Tensor, places: Mapping[int, ttnn.Tensor]) -> None:
         """Write a prefill chunk, bfloat16 [1, kv heads, rows, head_dim] each, at `places` by KV heads of a chip, which
@@ -172,11 +167,6 @@ class KVCache(KVCacheBase):
     def _pages_of(self, user: int) -> torch.Tensor:
         return torch.tensor([user])
 
-    def query_groups(self, heads: int) -> tuple[int, int]:
-        # The paged op takes one page table for all heads. With heads as its batch each has a table, and the plain cache
-        # serves as pages.
-        return self.heads, heads // self.heads
-
     def blocks(self, layer: int) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         keys = self.keys[layer]
         shape = (math.prod(tuple(keys.shape)[:3]) // self.block, 1, self.block, keys.shape[3])
@@ -241,9 +231,6 @@ class PagedKVCache(KVCacheBase):
 
     def _pages_of(self, user: int) -> torch.Tensor:
         return self._host[user]
-
-    def query_groups(self, heads: int) -> tuple[int, int]:
-        return 1, heads
 
     def _put(self, table: torch.Tensor, on_device: bool = True) -> ttnn.Tensor:
         return self.mesh_shape.put(self.mesh, table, "int32", "ROW_MAJOR_LAYOUT", on_device=on_device)

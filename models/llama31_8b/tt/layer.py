@@ -16,11 +16,13 @@ from typing import NamedTuple
 
 import ttnn
 
+from tt_kernels.tree_attention.op import prefill_attention
+
 from .attention_policies import AttentionPolicy, StepInputs
 from .kv_cache import KVCacheBase
 from .layouts import Residual, Rows, add_into
 from .mesh import TILE
-from .modules import MLP, Angles, Projection, RMSNorm, Rope, attention_program, kernel_config
+from .modules import MLP, Angles, Projection, RMSNorm, Rope
 
 # Called with a layer's number and its input, bfloat16 [1, 1, rows, hidden], the same on every chip of a TP group.
 OnLayerInput = Callable[[int, ttnn.Tensor], None]
@@ -37,7 +39,7 @@ class Pass:
     on_input: OnLayerInput | None = None
 
 
-class ChunkInputs(NamedTuple):
+class Chunk(NamedTuple):
     """What the chips read of a prefill chunk, a user's tokens after what is cached; all ROW_MAJOR and the same on every
     chip.
 
@@ -56,13 +58,6 @@ class ChunkInputs(NamedTuple):
     @property
     def tensors(self) -> list[ttnn.Tensor]:
         return [self.tokens, self.start, self.angles, self.pages, *self.places.values(), self.tile]
-
-
-class Chunk(NamedTuple):
-    """A prefill chunk. sizes: how many queries a core attends with at once, and with how many keys."""
-
-    inputs: ChunkInputs
-    sizes: tuple[int, int]
 
 
 class Attention:
@@ -91,19 +86,8 @@ class Attention:
         """Do `attend` with a prefill chunk: bfloat16 [1, heads, tokens, head_dim]."""
         layout = step.layout
         q, k, v = layout.rotated(fused, self.rope, step.angles)
-        tokens = q.shape[2]
-        cache.fill(self.layer, k, v, chunk.inputs.places)
-        # The scale is the op's default, 1 / sqrt(head_dim): its binding refuses numbers that are not exact in float32.
-        group = (*cache.query_groups(layout.heads), tokens, layout.head_dim)
-        out = ttnn.transformer.chunked_scaled_dot_product_attention(
-            ttnn.reshape(q, group),
-            *cache.blocks(self.layer),
-            chunk.inputs.pages,
-            chunk_start_idx_tensor=chunk.inputs.start,
-            program_config=attention_program(layout.mesh, *chunk.sizes),
-            compute_kernel_config=kernel_config("bfloat8_b"),
-        )
-        return ttnn.reshape(out, (1, layout.heads, tokens, layout.head_dim))
+        cache.fill(self.layer, k, v, chunk.places)
+        return prefill_attention(q, *cache.blocks(self.layer), chunk.start, chunk.pages)
 
     def project_output(self, out: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
         """Project attention's result to partial sums, bfloat16 [1, 1, rows, hidden]."""
@@ -153,13 +137,13 @@ class DecoderLayer:
         fused = self.project_qkv(Residual(x), step)
         output = self.attention.attend_chunk(fused, cache, chunk, step)
         if last_tile:
-            x, output = _tile_of(x, chunk.inputs.tile), _tile_of(output, chunk.inputs.tile)
+            x, output = _tile_of(x, chunk.tile), _tile_of(output, chunk.tile)
         return self.after_attention(x, output, step).x
 
     def cache_chunk(self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> None:
         """Do of `prefill` only what writes the cache."""
         keys, values = self.attention.keys_and_values(self._normed(Residual(x), step), step.layout, step.angles)
-        cache.fill(self.attention.layer, keys, values, chunk.inputs.places)
+        cache.fill(self.attention.layer, keys, values, chunk.places)
 
     def _normed(self, entering: Residual, step: Pass) -> ttnn.Tensor:
         """Return the layer's normed input, for which a residual without it is gathered."""

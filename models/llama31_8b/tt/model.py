@@ -5,7 +5,6 @@ chunks."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
@@ -25,12 +24,12 @@ from ..results import AttentionStatistics
 from .alspec import PairAlspec, alspec_step, plain_step
 from .attention_policies import AttentionPolicy, FlashAttention, StepInputs, StockAttention
 from .kv_cache import KVCache, KVCacheBase, PagedKVCache, cache_block
-from .layer import Attention, Chunk, ChunkInputs, DecoderLayer, Pass
+from .layer import Attention, Chunk, DecoderLayer, Pass
 from .layer_parallel import Stage
 from .layouts import PrefillRows, Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
 from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
-from .prefill import ATTENTION_KEYS, PREFILL_CHUNK, attention_sizes, padded_rows
+from .prefill import padded_rows
 from .settings import AttentionSettings, ModelSettings
 from .sharding import check_sharding_of_rows
 from .spec_decode.layer_parallel_step import LayerGroups, ParallelStage, Refill, Write
@@ -248,14 +247,14 @@ class TtLlama:
                 f"a chunk of {len(tokens)} tokens from position {start} is empty, does not start a tile "
                 f"of {TILE} positions, or exceeds the cache of {self.capacity}"
             )
-        rows, sizes = self.chunk_shape(len(tokens), start)
+        rows = self.chunk_rows(len(tokens), start)
         padded = list(tokens) + [0] * (rows - len(tokens))
         stages = [] if self.groups is None else self.groups.parallel_stages
         places = {
             cache.keys[0].shape[1]: self.put_integers(cache.places(user, start, rows), "int32", on_device)
             for cache in (self.cache, *(stage.cache for stage in stages))
         }
-        inputs = ChunkInputs(
+        return Chunk(
             self.put_integers(torch.tensor([padded]), "uint32", on_device),
             self.put_integers(torch.tensor([start]), "int32", on_device),
             self.put_integers(torch.arange(start, start + rows)[None], "uint32", on_device),
@@ -263,13 +262,10 @@ class TtLlama:
             places,
             self.put_integers(torch.tensor([0, 0, (len(tokens) - 1) // TILE * TILE, 0]), "int32", on_device),
         )
-        return Chunk(inputs, sizes)
 
-    def chunk_shape(self, tokens: int, start: int) -> tuple[int, tuple[int, int]]:
-        """Return the rows of a chunk of so many tokens, padding included, and the sizes of its attention: chunks that
-        have these in common run the same programs."""
-        rows, grid = min(padded_rows(tokens), self.capacity - start), self.mesh.compute_with_storage_grid_size()
-        return rows, attention_sizes(rows, start, self.rows.heads, grid.x * grid.y)
+    def chunk_rows(self, tokens: int, start: int) -> int:
+        """Return the rows of a chunk of so many tokens, padding included: those of as many run the same programs."""
+        return min(padded_rows(tokens), self.capacity - start)
 
     def cache_chunk(self, chunk: Chunk, last: bool, gather_logits: bool = True) -> ttnn.Tensor | None:
         """Run a chunk through the layers. last: return the logits of its last token's tile, bfloat16 [1, 1, 32, vocab],
@@ -286,12 +282,11 @@ class TtLlama:
 
     def begin_chunk(self, chunk: Chunk) -> tuple[ttnn.Tensor, Pass]:
         """Return the residual that enters the first layer, and what all layers share."""
-        inputs = chunk.inputs
         rows = self.prefill_rows
-        angles = rows.angles(self.rope, inputs.angles)
-        refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, inputs.places))
-        given = StepInputs(inputs.tokens, inputs.start, inputs.angles)
-        return self.embedding(inputs.tokens, rows.memory), Pass(rows, angles, self.attention, given, refill)
+        angles = rows.angles(self.rope, chunk.angles)
+        refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, chunk.places))
+        given = StepInputs(chunk.tokens, chunk.start, chunk.angles)
+        return self.embedding(chunk.tokens, rows.memory), Pass(rows, angles, self.attention, given, refill)
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
         """Make an exact pass's refill of the chips' own layers; None if there are none."""
@@ -406,8 +401,6 @@ def cache_prompt(
     return found
 
 
-def kept_prefix(model: TtLlama, cached: int) -> int:
-    """Round `cached` down to whole blocks of the cache, of a long prefix also to what attention takes of it at once:
-    from elsewhere on a chunk would be attended to in smaller pieces, which need programs of their own."""
-    block = model.cache.block if cached < PREFILL_CHUNK else math.lcm(model.cache.block, ATTENTION_KEYS)
-    return cached // block * block
+def kept_prefix(cached: int) -> int:
+    """Round `cached` down to whole tiles, from which a chunk may start."""
+    return cached // TILE * TILE

@@ -7,7 +7,6 @@ Nothing here imports ttnn.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from tt_kernels.banked_product.op import REGISTERS, widest_piece
@@ -17,9 +16,6 @@ from .precision import float32_sums
 
 PREFILL_CHUNK = 2048  # tokens: an 8B model's rows then take 0.27 GB of a chip, of the 0.5 GB that budgets reserve
 ROW_STEP = 128
-# What a core attends with at once, at most. With 512 keys a piece of 256 x 256 takes 6.6 % less than with 256, but more
-# keys of a prompt's first chunk are hidden ones (perf.ops prefill_attention).
-ATTENTION_QUERIES, ATTENTION_KEYS = 256, 512
 BLOCK_TILES = 8  # of a side of a block: a core's blocks take 0.5 MB of its L1
 # Of a block's inner dimension. Twice as many tiles take 13 % fewer cycles of a bfloat4_b weight, and 11 % more of a
 # bfloat8_b one (perf.ops prefill_product). They add more to a bfloat16 sum: 1.3 % off in place of 0.9 %, where rounding
@@ -39,19 +35,6 @@ def check_chunk(size: int) -> None:
 def padded_rows(count: int) -> int:
     """Round up to 32, 64, or a multiple of ROW_STEP, so that prompts of any length need few programs."""
     return next((size for size in (TILE, 2 * TILE) if count <= size), -(-count // ROW_STEP) * ROW_STEP)
-
-
-def attention_sizes(tokens: int, start: int, heads: int, cores: int) -> tuple[int, int]:
-    """Return how many queries a core attends with at once, and with how many keys, of a chunk of so many heads.
-
-    Queries divide the chunk and its start, and are half of ATTENTION_QUERIES where so many would leave cores without
-    any. Keys are as many; where the chunk ends at PREFILL_CHUNK tokens or later, as many of ATTENTION_KEYS as divide
-    its end, beyond which a cache may hold anything.
-    """
-    queries, end = math.gcd(ATTENTION_QUERIES, tokens, start), start + tokens
-    if queries == ATTENTION_QUERIES and heads * tokens < queries * cores:
-        queries //= 2
-    return queries, max(queries, math.gcd(ATTENTION_KEYS, end)) if end >= PREFILL_CHUNK else queries
 
 
 def all_cores_read(rows: int, dtype: str) -> bool:

@@ -57,8 +57,7 @@ class TracedStep(Generic[Result]):
 
 class TracedPrefill:
     """Cache chunks of prompts as TtLlama.prefill does: those of `rows` tokens, padding included, by a trace that the
-    second of them captures. Others run eagerly, and so do starts from which attention takes smaller pieces than from
-    0, which need other programs. With `eager` all do.
+    second of them captures. Others run eagerly, with `eager` all do.
 
     Until `close` a trace may be held; lasting tensors must not be where it writes. Logits of a trace are overwritten by
     its next replay.
@@ -74,9 +73,9 @@ class TracedPrefill:
     ) -> ttnn.Tensor | None:
         """See TtLlama.prefill."""
         model, held = self.model, self._chunk
-        if held is None or model.chunk_shape(len(tokens), start) != model.chunk_shape(self._rows, 0):
+        if held is None or model.chunk_rows(len(tokens), start) != self._rows:
             return model.prefill(tokens, user, start, last=last, gather_logits=gather_logits)
-        overwrite(held.inputs.tensors, model.chunk(tokens, user, start, on_device=False).inputs.tensors)
+        overwrite(held.tensors, model.chunk(tokens, user, start, on_device=False).tensors)
         kind = last, gather_logits
         if kind not in self._steps:
             self._steps[kind] = TracedStep(model.mesh, partial(model.cache_chunk, held, *kind), eager=False)

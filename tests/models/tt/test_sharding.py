@@ -16,7 +16,7 @@ from models.llama31_8b.generation.sampling import SamplingParams
 from models.llama31_8b.tiny import BANKED
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
-from models.llama31_8b.tt.prefill import BANKED_PRODUCT_ROWS, all_cores_read, attention_sizes, padded_rows, row_blocks
+from models.llama31_8b.tt.prefill import BANKED_PRODUCT_ROWS, all_cores_read, padded_rows, row_blocks
 from models.llama31_8b.tt.sharding import (
     DECODE_SHARDINGS,
     GRID,
@@ -95,22 +95,6 @@ def test_prompts_are_padded_by_less_than_a_chunk_of_attention():
     sizes = {count: padded_rows(count) for count in range(1, 2049)}
     assert set(sizes.values()) == {32, 64, *range(128, 2049, 128)}
     assert all(0 <= size - count < min(128, max(32, count)) for count, size in sizes.items())
-
-
-@pytest.mark.parametrize(
-    ("tokens", "start", "heads", "queries", "keys"),
-    [
-        *((2048, 0, 8, 256, 512), (2048, 2048, 4, 128, 512), (512, 0, 32, 256, 256), (256, 256, 32, 128, 128)),
-        *((4096, 0, 4, 256, 512), (2048, 256, 32, 256, 256), (2048, 128, 32, 128, 128), (128, 0, 4, 128, 128)),
-        *((2048, 64, 4, 64, 64), (32, 0, 32, 32, 32), (128, 8064, 32, 128, 512), (1920, 128, 32, 128, 512)),
-    ],
-)
-def test_attention_divides_a_chunk_and_what_is_cached_then_and_gives_every_core_a_part(
-    tokens, start, heads, queries, keys
-):
-    """By 256 queries where each of 64 cores has some, else by 128; by less only where a chunk or its start need it."""
-    assert attention_sizes(tokens, start, heads, 64) == (queries, keys)
-    assert tokens % queries == start % queries == (start + tokens) % keys == 0
 
 
 def test_what_sharded_steps_refuse():

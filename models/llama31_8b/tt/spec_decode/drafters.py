@@ -156,7 +156,7 @@ class ChipDraft:
 
     def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
         for user, (text, same) in enumerate(zip(texts, known, strict=True)):
-            cache_prompt(self.model, text, user, self.prefill_chunk, start=kept_prefix(self.model, same))
+            cache_prompt(self.model, text, user, self.prefill_chunk, start=kept_prefix(same))
 
     def begin(self, engine: Any, shape: DraftShape) -> None:
         eager = engine.why_eager is not None
