@@ -27,7 +27,9 @@ from tt_kernels.speculative_flash_decode.guess_range import GuessRange, chosen_r
 from tt_kernels.speculative_flash_decode.op import ProgramConfig, flash_decode, guess_flash_decode
 from tt_kernels.speculative_flash_decode.reference import speculative_flash_decode_reference
 from tt_kernels.tile_selection.op import select_tiles
+from tt_kernels.tree_attention.checks import piece_tokens
 from tt_kernels.tree_attention.op import ProgramConfig as TreeConfig
+from tt_kernels.tree_attention.op import prefill_attention as own_prefill_attention
 from tt_kernels.tree_attention.op import speculative_tree_attention, tree_attention
 from tt_kernels.tree_attention.reference import tree_attention_reference
 
@@ -234,33 +236,42 @@ def long_context_errors(device, p: SimpleNamespace) -> Row:
 
 
 def prefill_attention(device, p: SimpleNamespace) -> Row:
-    """A chunk's attention over a plain cache, as the model calls it, with a size of its own."""
+    """A chunk's attention over one key/value head's blocks: by this project's op, which the model calls, or the stock
+    one, which takes each query head as a user."""
     torch.manual_seed(0)
     cores, end = device.compute_with_storage_grid_size(), p.start + p.tokens
-    queries = tile(device, (1, p.heads, p.tokens, HEAD_DIM))
-    keys, values = (tile(device, (end // BLOCK, 1, BLOCK, HEAD_DIM), "bfloat8_b") for _ in range(2))
-    table = torch.arange(-(-end // BLOCK // 8) * 8)[None] % (end // BLOCK)
-    chunked = partial(
-        ttnn.transformer.chunked_scaled_dot_product_attention,
-        *(queries, keys, values, words(device, table)),
-        chunk_start_idx_tensor=words(device, [p.start]),
-        program_config=attention_program(device, p.size, p.keys),
-        compute_kernel_config=kernel_config("bfloat8_b"),
-    )
-    result, cycles = timed_once(device, chunked)
-    q, k, v = (
-        ttnn.to_torch(tensor).double().reshape(-1, rows, HEAD_DIM)
-        for tensor, rows in ((queries, p.tokens), (keys, end), (values, end))
-    )
+    q = tile(device, (1, p.heads, p.tokens, HEAD_DIM))
+    blocks = -(-end // BLOCK)
+    keys, values = (tile(device, (blocks, 1, BLOCK, HEAD_DIM), "bfloat8_b") for _ in range(2))
+    width = -(-end // BLOCK // 8) * 8
+    table, start = torch.arange(width)[None] % blocks, words(device, [p.start])
+    if p.op == "own":
+        launch = partial(own_prefill_attention, q, keys, values, start, words(device, table))
+        at_once = piece_tokens(p.tokens, p.heads, 1, cores.x * cores.y)
+        passes = range(at_once, p.tokens + 1, at_once)
+        read = sum(-(-(p.start + last) // TILE) * TILE for last in passes)
+    else:
+        launch = partial(
+            ttnn.transformer.chunked_scaled_dot_product_attention,
+            *(ttnn.reshape(q, (p.heads, 1, p.tokens, HEAD_DIM)), keys, values),
+            words(device, table.repeat(p.heads, 1)),
+            chunk_start_idx_tensor=start,
+            program_config=attention_program(device, p.size, p.keys),
+            compute_kernel_config=kernel_config("bfloat8_b"),
+        )
+        passes = range(p.size, p.tokens + 1, p.size)
+        read = p.heads * sum(-(-(p.start + last) // p.keys) * p.keys for last in passes)
+    result, cycles = timed_once(device, launch)
+    k, v = (ttnn.to_torch(tensor).double().reshape(1, -1, HEAD_DIM)[:, :end] for tensor in (keys, values))
     visible = torch.arange(end) <= p.start + torch.arange(p.tokens)[:, None]
-    scores = (q @ k.mT / HEAD_DIM**0.5).masked_fill(~visible, float("-inf"))
+    scores = (ttnn.to_torch(q).double()[0] @ k.mT / HEAD_DIM**0.5).masked_fill(~visible, float("-inf"))
     pairs = p.heads * int(visible.sum())
     busy = 2 * pairs * HEAD_DIM / TILE**3 * TILE_CYCLES[FIDELITY["bfloat8_b"]] / (cores.x * cores.y)
-    chunks = sum(-(-(p.start + last) // p.keys) for last in range(p.size, p.tokens + 1, p.size))
-    read = 2 * p.heads * chunks * p.keys * HEAD_DIM // TILE**2 * TILE_BYTES["bfloat8_b"]
+    read_bytes = 2 * read * HEAD_DIM // TILE**2 * TILE_BYTES["bfloat8_b"]
+    wanted = (scores.softmax(-1) @ v).reshape(-1, p.tokens, HEAD_DIM)
     return measurable({"cycles": cycles}) | {
         "of_peak": busy / cycles,
         "flops_per_cycle": 4 * pairs * HEAD_DIM / cycles / (cores.x * cores.y),
-        "of_dram_64": 64 * read / (cores.x * cores.y) / BYTES_PER_CYCLE / cycles,
-        "error": errors_of(ttnn.to_torch(result)[0], scores.softmax(-1) @ v)["error"],
+        "of_dram_64": 64 * read_bytes / (cores.x * cores.y) / BYTES_PER_CYCLE / cycles,
+        "error": errors_of(ttnn.to_torch(result).reshape(wanted.shape), wanted)["error"],
     }

@@ -324,11 +324,19 @@ FAMILIES: dict[str, Family] = {
         apart=True,
     ),
     "prefill_attention": Family(
-        about="a prefill chunk's attention by the queries (size) and keys that a core takes at once",
-        options={"tokens": 256, "start": 0, "size": 256, "keys": 256, "heads": 1, "cores": "1x1"},
-        choices={"size": (32, 64, 128, 256), "keys": (32, 64, 128, 256, 512), "cores": ("1x1", "2x2")},
+        about="a prefill chunk's attention, of query heads that share keys; stock: by size queries and keys at once",
+        options={"op": "own", "tokens": 64, "start": 0, "heads": 4, "size": 256, "keys": 512, "cores": "1x1"},
+        choices={
+            "op": ("own", "stock"),
+            "size": (32, 64, 128, 256),
+            "keys": (32, 64, 128, 256, 512),
+            "cores": ("1x1", "2x2"),
+        },
         points={
-            "default": ["start=0,1024 size=128 keys=128", "start=0,1024", "start=768,1792 size=128,256 keys=512"],
+            "default": [
+                *("start=0,448,1984,4032", "start=1920 tokens=128", "start=0,480,2016 tokens=32"),
+                *("op=stock heads=1 start=768,1792 tokens=256", "op=stock heads=1 start=768,1792 tokens=256 size=128"),
+            ]
         },
         chip=lambda point: Chip(point.cores, timed=True),
         measure="attention.prefill_attention",

@@ -19,23 +19,18 @@ import numpy as np
 from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, LayerPrecision, bytes_of, precision_config
-from models.llama31_8b.tt.prefill import (
-    PREFILL_CHUNK,
-    all_cores_read,
-    attention_sizes,
-    padded_rows,
-    row_blocks,
-    row_format,
-)
+from models.llama31_8b.tt.prefill import PREFILL_CHUNK, all_cores_read, padded_rows, row_blocks, row_format
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES
 from perf.lib.data_file import Row
 from perf.ops.families import norm_of_part
 from perf.projection.published import ALL_GATHER, REDUCE_SCATTER, collective_ns, read_rows
 from perf.step.shapes import head_pieces
+from tt_kernels.tree_attention.checks import piece_tokens
 
 GRID = (8, 8)
 CORES = GRID[0] * GRID[1]
 SHORT = 128  # rows of a chip: the fewest whose products were executed
+SHORT_PREFIX = 256  # tokens before a piece, above which its attention grows along a line
 FEW = 2048  # columns of a chip, of a product that says what does not grow with columns
 TOKENS = (128, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072)
 PARTS = ("products", "attention", "others", "collectives", "head")
@@ -144,25 +139,28 @@ def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "b
 
 
 @cache
-def _attention(queries: int, keys: int) -> tuple[float, float]:
-    """Return a program's start, and the cycles of so many queries with so many keys."""
-    rows = [r for r in read_rows("ops/prefill_attention.json") if (r["size"], r["keys"]) == (queries, keys)]
-    return _line([(_pairs(row["tokens"], row["start"], queries, keys), row["cycles"]) for row in rows[:2]])
-
-
-def _pairs(tokens: int, start: int, queries: int, keys: int) -> int:
-    """Count the pieces of queries and keys of a head's chunk that attention multiplies."""
-    return sum(-(-(start + end) // keys) for end in range(queries, tokens + 1, queries))
+def _attention(tokens: int) -> tuple[float, float]:
+    """Return the cycles of a piece of so many tokens before its first key, and those of a key."""
+    rows = [row for row in read_rows("ops/prefill_attention.json") if (row["op"], row["tokens"]) == ("own", tokens)]
+    return _line([(row["start"] + tokens, row["cycles"]) for row in rows if row["start"] >= SHORT_PREFIX])
 
 
 def attention_cycles(heads: int, rows: int, start: int) -> float:
-    """Return the cycles of a chunk's attention on 64 cores, which have whole pieces of a head's queries each."""
-    queries, keys = attention_sizes(rows, start, heads, CORES)
-    begin, piece = _attention(queries, keys)
-    pairs = heads * _pairs(rows, start, queries, keys)
-    longest = -(-(start + rows) // keys)
-    read = 2 * pairs * bytes_of(keys * preset("llama-3.1-8b").head_dim, "bfloat8_b")
-    return max(begin + piece * max(pairs / CORES, longest), read / BYTES_PER_CYCLE)
+    """Return the cycles of a chunk's attention on 64 cores, which take its pieces in turn, every second time backwards
+    (steady_softmax.hpp)."""
+    config = preset("llama-3.1-8b")
+    group = config.num_attention_heads // config.num_key_value_heads
+    tokens = piece_tokens(rows, group, heads // group, CORES)
+    begin, key = _attention(tokens)
+    keys = [start + end for end in range(tokens, rows + 1, tokens) for _ in range(heads // group)]
+    rounds = [keys[first : first + CORES] for first in range(0, len(keys), CORES)]
+    busy = [0.0] * CORES
+    for number, pieces in enumerate(rounds):
+        backwards = number % 2 == 1 and len(pieces) == CORES
+        for core, attended in enumerate(reversed(pieces) if backwards else pieces):
+            busy[core] += begin + key * attended
+    read = 2 * sum(bytes_of(attended * config.head_dim, "bfloat8_b") for attended in keys)
+    return max(*busy, read / BYTES_PER_CYCLE)
 
 
 def other_cycles(rows: int, tp: int) -> float:

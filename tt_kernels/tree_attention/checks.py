@@ -100,7 +100,9 @@ def check_prefill(
 def piece_tokens(tokens: int, group_heads: int, kv_heads: int, cores: int) -> int:
     """Return the tokens of a piece of a prefill chunk, all of whose queries of a key/value head a core takes at once:
     a multiple of 32 that divides the chunk, of PIECE_ROWS rows, or fewer where cores would be without a piece."""
-    sizes = [size for size in range(TILE, MAX_NODES + 1, TILE) if tokens % size == 0 and size * group_heads <= PIECE_ROWS]
+    sizes = [
+        size for size in range(TILE, MAX_NODES + 1, TILE) if tokens % size == 0 and size * group_heads <= PIECE_ROWS
+    ]
     busy = [size for size in sizes if tokens // size * kv_heads >= cores]
     return max(busy, default=TILE)
 

@@ -124,9 +124,9 @@ constexpr uint32_t lowest = 0x44000000;  // 512
 constexpr uint32_t shift = 9;
 // 2^f = (slope * (1 + f) + offset)^2 + rest, of least relative error for f from 0 to 1 among those that are 1 for f =
 // 0: exactly so, whether or not the square is rounded, since its exponent is replaced.
-constexpr uint32_t slope = 0x3F130AD5;          // 0.57438403
-constexpr uint32_t offset = 0x3BADE340;         // 0.00530663
-constexpr uint32_t rest = 0x3F29F933;           // 0.66395870
+constexpr uint32_t slope = 0x3F130AD5;                                // 0.57438403
+constexpr uint32_t offset = 0x3BADE340;                               // 0.00530663
+constexpr uint32_t rest = 0x3F29F933;                                 // 0.66395870
 constexpr uint32_t first_slot = 0, slots = 20, slots_unbounded = 24;  // of the replay buffer
 // 512 + 254.99: what lies above exp()'s range is cut off there.
 constexpr uint32_t highest = 0x443FBF5C;
@@ -138,8 +138,8 @@ inline void load(uint32_t bits) {
 }
 
 constexpr uint32_t highest_to_first = 9, lowest_to_first = 1;  // of SFPSWAP
-constexpr uint32_t by_immediate = 1, exponent_of_result = 2;  // of SFPSHFT and SFPSETEXP
-constexpr uint32_t to_int16 = 7;                              // of SFPSTOCHRND, from float32
+constexpr uint32_t by_immediate = 1, exponent_of_result = 2;   // of SFPSHFT and SFPSETEXP
+constexpr uint32_t to_int16 = 7;                               // of SFPSTOCHRND, from float32
 
 // The programmable constants 12 to 14: t = vector * 12 + 13, at least 14. scale: the bits of a float32.
 inline void prepare_range(uint32_t scale) {
@@ -236,7 +236,8 @@ inline void exponentiate_first_column(Bands bands) {
 }
 
 template <bool unbounded>
-constexpr uint32_t hide_slot = unbounded ? exponential::slots_unbounded : exponential::slots;  // of the replay buffer
+constexpr uint32_t hide_slot =
+    unbounded ? exponential::slots_unbounded : exponential::slots;  // of the replay buffer
 template <bool unbounded>
 constexpr uint32_t hide_slots = unbounded ? 7 : 6;
 
@@ -493,7 +494,8 @@ inline void exponentiate_first_column([[maybe_unused]] Bands bands) {
 // behind it is negative.
 template <bool unbounded = false>
 inline void hide([[maybe_unused]] uint32_t index, [[maybe_unused]] Bands bands) {
-    PACK((_llk_math_eltwise_unary_sfpu_params_(vector::hide<unbounded>, index, ckernel::VectorMode::None, bands)));
+    PACK((_llk_math_eltwise_unary_sfpu_params_(
+        vector::hide<unbounded>, index, ckernel::VectorMode::None, bands)));
 }
 
 // Registers [0, tiles) become the nearest numbers that a product takes whole from SrcA.

@@ -87,16 +87,11 @@ struct State : Steps<TreeStep, State> {
     }
 
     // The same for all keys of a job, by steady_softmax.hpp.
-    __attribute__((noinline)) void attend_steadily(
-        const jobs::Job& job, const jobs::Span& span, const attention::Range& range) {
-        const uint32_t tiles = job.tiles();
+    __attribute__((noinline)) void attend_steadily(const jobs::Span& span, const attention::Range& range) {
+        const uint32_t tiles = config::query_tiles();
         swap_row_maxima();
         empty = false;
-        steady_softmax::begin(row_max(), tiles, scale(), [&](uint32_t tile) { return job.rows_of(tile); });
-        if (const uint32_t rest = config::query_tiles() - tiles; rest > 0) {
-            cb_reserve_back(row_max(), rest);
-            cb_push_back(row_max(), rest);
-        }
+        steady_softmax::begin(row_max(), scale());
         steady_softmax::Step steps[2];
         uint32_t taken = 0;
         const auto take = [&](const steady_softmax::Step& next) {
@@ -114,9 +109,9 @@ struct State : Steps<TreeStep, State> {
                 steady_softmax::Step& next = steps[taken % 2];
                 next.tile = tile;
                 next.rows = attention::min(seen.end - chunk.begin, chunk.size());
-                next.masked_from = seen.begin <= chunk.begin ? 0 : attention::min(seen.begin - chunk.begin, chunk.size());
+                next.masked_from =
+                    seen.begin <= chunk.begin ? 0 : attention::min(seen.begin - chunk.begin, chunk.size());
                 next.times_from = unmasked;
-                next.set_bands(register_rows::bands_of(0, job.rows_of(tile)));
                 next.first = chunk.begin == 0;
                 next.last = tile + 1 == tiles;
                 take(next);
@@ -263,13 +258,13 @@ struct State : Steps<TreeStep, State> {
         empty = true;
     }
 
-    // Returns, on the unpacker's thread, whether a row sum passes what steady_softmax.hpp allows.
+    // Returns, on the unpacker's thread and of a prefill, whether a row sum is out of the range of steady_softmax.hpp.
     __attribute__((noinline)) bool emit_results(const jobs::Job& job) {
-        bool passes = false;
+        bool failed = false;
         for (uint32_t tile = 0; tile < job.tiles(); ++tile) {
             cb_wait_front(config::cb_state, config::partial_tiles);
             if constexpr (config::prefills) {
-                passes = steady_softmax::out_of_range(job.rows_of(tile)) || passes;
+                failed = steady_softmax::out_of_range() || failed;
             }
             emit_tile(
                 0, register_rows::bands_of(0, job.rows_of(tile)), config::cb_output,
@@ -283,7 +278,7 @@ struct State : Steps<TreeStep, State> {
             measure(job, job.tiles() - 1);
         }
         drop_row_maxima();
-        return passes;
+        return failed;
     }
 
     // What the writer prepared of a query tile: its guess and its exact result, zeros in rows that do not count.
@@ -318,15 +313,16 @@ void kernel_main() {
 
     const bool reduces = worker == attention::reducer;
     State state;
-    steady_softmax::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
+    for (steady_softmax::Turns turns(group, groups, jobs::count()); turns.next();) {
+        const uint32_t index = turns.job();
         const jobs::Job job = jobs::job_of(index);
         const uint32_t word = read_tile_value(config::cb_control, 0, jobs::control_word(job.tree));
         const uint32_t own = jobs::own_tokens(word, job.tree);
         if (own == 0) {
             if constexpr (config::prefills) {
-                steady_softmax::note(round, false);
+                steady_softmax::note(turns.round(), false);
             }
-            return;
+            continue;
         }
         const jobs::Span span = jobs::span_of(own);
         const attention::Share share = head_share::take();
@@ -345,8 +341,8 @@ void kernel_main() {
                 }
             }
         }
-        if (config::prefills && !again) {
-            state.attend_steadily(job, span, part.middle);
+        if (config::prefills && !turns.again()) {
+            state.attend_steadily(span, part.middle);
         } else {
             state.attend(job, span, part.middle, false);
             if (!state.empty) {
@@ -366,14 +362,14 @@ void kernel_main() {
             if constexpr (config::hands_out_masses) {
                 state.hand_over(job, false);  // its row sums and maxima are what masses are relative to
             }
-            const bool passes = state.emit_results(job);
-            if (config::prefills && !again) {
-                steady_softmax::note(round, passes);
+            const bool failed = state.emit_results(job);
+            if (config::prefills && !turns.again()) {
+                steady_softmax::note(turns.round(), failed);
             }
         } else if constexpr (!config::prefills) {
             if (!state.empty) {
                 state.hand_over(job);
             }
         }
-    });
+    }
 }

@@ -34,7 +34,10 @@ inline void for_each_piece(const jobs::Job& job, uint32_t tile, Visit visit) {
     uint32_t node = job.first_row + tile * 32 - head * config::nodes();
     if constexpr (config::prefills) {  // whole tiles on both sides
         for (uint32_t column = 0; column < config::head_tiles; ++column) {
-            visit(page_of(job.kv_head * config::group_heads() + head, job.tree * config::nodes() + node, column), 0, column, 0, tile_rows::tile_bytes);
+            visit(
+                page_of(
+                    job.kv_head * config::group_heads() + head, job.tree * config::nodes() + node, column),
+                0, column, 0, tile_rows::tile_bytes);
         }
         return;
     }

@@ -61,7 +61,8 @@ void kernel_main() {
     const auto values = TensorAccessor(cache_args, RUNTIME_ARG(values));
     const auto pages = TensorAccessor(ACCESSOR_ARGS(pages), RUNTIME_ARG(pages));
     const head_rows::Shape shape{
-        config::prefills ? config::block_heads() : config::kv_heads(), config::cache_tiles(), config::block_shift()};
+        config::prefills ? config::block_heads() : config::kv_heads(), config::cache_tiles(),
+        config::block_shift()};
     using Rows = head_rows::Rows<head_tiles, config::paged>;
 
     const volatile tt_l1_ptr uint32_t* words =
@@ -84,14 +85,15 @@ void kernel_main() {
         return at_worker(worker + distance, get_semaphore(config::sem_credit));
     };
     [[maybe_unused]] masses::Totals totals;
-    steady_softmax::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool) {
+    for (steady_softmax::Turns turns(group, groups, jobs::count()); turns.next();) {
+        const uint32_t index = turns.job();
         const jobs::Job job = jobs::job_of(index);
         const uint32_t own = jobs::own_tokens(words[jobs::control_word(job.tree)], job.tree);
         if (own == 0) {
-            return;
+            continue;
         }
         const jobs::Span span = jobs::span_of(own);
-        const uint32_t chosen = chosen_heads::keep(span.ends(), round);
+        const uint32_t chosen = chosen_heads::keep(span.ends(), turns.round());
         const attention::HeadSplit head = span.split(chosen);
         const attention::Share share = head.share(worker, chosen);
         head_share::pass_on(share);
@@ -108,10 +110,10 @@ void kernel_main() {
             gathered = config::prefills ? gathered : 1;
             gather_queries(query, job, 0, gathered);  // with a barrier
         }
-        using Order = decltype(chosen_heads::order_of(span.ends(), chosen, round));
+        using Order = decltype(chosen_heads::order_of(span.ends(), chosen, turns.round()));
         const chosen_tiles::Rearranged<Rows, Order> rows{
             head_rows::of<head_tiles, config::paged>(shape, table_row, head_in_block, blocks),
-            chosen_heads::order_of(span.ends(), chosen, round)};
+            chosen_heads::order_of(span.ends(), chosen, turns.round())};
         cache_rows::InTurn<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(rows)>> in_turn(
             {keys, values, rows, span.tokens});
         const auto read_chunk = [&](attention::Range& range) {
@@ -133,6 +135,6 @@ void kernel_main() {
                 totals.send(head.workers_end(), at_worker);
             }
         }
-    });
+    }
     noc_async_atomic_barrier();
 }

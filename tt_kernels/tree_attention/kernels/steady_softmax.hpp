@@ -1,9 +1,10 @@
 // SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// Softmax relative to one score for each tile of queries, the highest to the first key tile, for jobs of one worker. A softmax
-// does not depend on what its exponents are relative to, so nothing is rescaled: scores go from the matrix unit to the
-// vector unit as they are, and the packer adds each chunk's output and row sums to the state in L1.
+// Softmax relative to one score for each tile of queries, the highest to the first key tile; for prefills, all of whose
+// query tiles are full. A softmax does not depend on what its exponents are relative to, so nothing is rescaled: scores
+// go from the matrix unit to the vector unit as they are, and the packer adds each chunk's output and row sums to the
+// state in L1. (FlashAttention-4 rescales only where the maximum rises by much; here nothing looks for it meanwhile.)
 //
 // Where scores of a row lie so far from that one that its sum is not between 2^-96 and 2^96, e^66, exponentials may have
 // been cut off. Such a job is noted, and done again after all others by online softmax.
@@ -21,7 +22,7 @@ constexpr uint32_t cache_ones = config::cb_cache_ones;  // a tile of ones in the
 constexpr uint32_t verdicts = config::cb_verdicts;
 
 // A word for each job of this core, in its order: whether it is done again. Complete with the only page of its buffer.
-inline bool passed(uint32_t round) {
+inline bool failed(uint32_t round) {
 #if defined(COMPILE_FOR_TRISC)
     return read_tile_value(verdicts, 0, round) != 0;
 #else
@@ -29,26 +30,46 @@ inline bool passed(uint32_t round) {
 #endif
 }
 
-// Calls visit(index, round, again) for each job of a group, then for those that are done again.
-template <typename Visit>
-inline void for_each_job(uint32_t group, uint32_t groups, uint32_t jobs, Visit visit) {
-    for (bool again = false;; again = true) {
-        for (uint32_t first = 0, round = 0; first + group < jobs; first += groups, ++round) {
-            // Of a prefill chunk later trees have more keys: every second round goes through the groups backwards.
-            const bool backwards = config::prefills && round % 2 == 1 && first + groups <= jobs;
-            if (!again || passed(round)) {
-                visit(first + (backwards ? groups - 1 - group : group), round, again);
+// The jobs of a group, one after another, then those that are done again.
+class Turns {
+public:
+    Turns(uint32_t group, uint32_t groups, uint32_t jobs) : group_(group), groups_(groups), jobs_(jobs) {}
+
+    // Goes on to the next job; whether there is one.
+    bool next() {
+        for (;;) {
+            ++round_;
+            if (round_ * groups_ + group_ < jobs_) {
+                if (!again_ || failed(round_)) {
+                    return true;
+                }
+            } else if (again_ || !config::prefills) {
+                return false;
+            } else {
+                again_ = true;
+                round_ = ~0u;
+#if defined(COMPILE_FOR_TRISC)
+                cb_push_back(verdicts, 1);
+#endif
+                cb_wait_front(verdicts, 1);
             }
         }
-        if (again || !config::prefills) {
-            return;
-        }
-#if defined(COMPILE_FOR_TRISC)
-        cb_push_back(verdicts, 1);
-#endif
-        cb_wait_front(verdicts, 1);
     }
-}
+
+    // Of a prefill later trees have more keys: every second whole round goes through the groups backwards.
+    uint32_t job() const {
+        const uint32_t first = round_ * groups_;
+        const bool backwards = config::prefills && round_ % 2 == 1 && first + groups_ <= jobs_;
+        return first + (backwards ? groups_ - 1 - group_ : group_);
+    }
+    uint32_t round() const { return round_; }
+    bool again() const { return again_; }
+
+private:
+    uint32_t group_, groups_, jobs_;
+    uint32_t round_ = ~0u;
+    bool again_ = false;
+};
 
 }  // namespace steady_softmax
 
@@ -60,22 +81,21 @@ namespace steady_softmax {
 
 using online_softmax::head_tiles, online_softmax::query, online_softmax::keys, online_softmax::values,
     online_softmax::ones, online_softmax::weights, online_softmax::state;
-using register_rows::Bands;
+constexpr register_rows::Bands whole{0, tile_rows::tile_height / register_rows::band_rows};
 
-constexpr uint32_t least = (127 - 96) << 23, most = (127 + 96) << 23;  // 2^-96 and 2^96, the bits of a float32
+constexpr uint32_t least = (127 - 96) << 23, most = (127 + 96)
+                                                    << 23;  // 2^-96 and 2^96, the bits of a float32
 
-// The words of `highest` = the highest of the first rows_of(tile) row maxima of each tile in the first `tiles` of `row_max`,
-// which have been waited for. The packer's thread waits for them.
-template <typename RowsOf>
-inline __attribute__((noinline)) void find_highest(
-    [[maybe_unused]] uint32_t row_max, [[maybe_unused]] uint32_t tiles, [[maybe_unused]] RowsOf rows_of) {
+// The words of `highest` = the highest row maximum of each tile of `row_max`, which have been waited for. The packer's
+// thread waits for them.
+inline __attribute__((noinline)) void find_highest([[maybe_unused]] uint32_t row_max) {
     UNPACK(({
         uint32_t from = get_local_cb_interface(row_max).fifo_rd_ptr << 4;
         volatile tt_l1_ptr uint32_t* to =
             reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_local_cb_interface(highest).fifo_rd_ptr << 4);
-        for (uint32_t tile = 0; tile < tiles; ++tile, from += tile_rows::tile_bytes) {
+        for (uint32_t tile = 0; tile < config::query_tiles(); ++tile, from += tile_rows::tile_bytes) {
             int32_t found = INT32_MIN;  // of integers in the order of the numbers
-            for (uint32_t row = 0, rows = rows_of(tile); row < rows; ++row) {
+            for (uint32_t row = 0; row < tile_rows::tile_height; ++row) {
                 const int32_t bits =
                     *reinterpret_cast<volatile tt_l1_ptr int16_t*>(from + tile_rows::offset_of(row));
                 const int32_t ordered = bits < 0 ? bits ^ 0x7FFF : bits;
@@ -84,7 +104,7 @@ inline __attribute__((noinline)) void find_highest(
             *to = static_cast<uint32_t>(found < 0 ? found ^ 0x7FFF : found) << 16;
             (void)*to++;  // read back: it has reached L1
         }
-        mailbox_write(ckernel::ThreadId::PackThreadId, tiles);
+        mailbox_write(ckernel::ThreadId::PackThreadId, 1);
     }));
     PACK((mailbox_read(ckernel::ThreadId::UnpackThreadId)));
 }
@@ -103,15 +123,8 @@ inline uint32_t highest_of([[maybe_unused]] uint32_t tile) {
 // from its key tile `times_from` on.
 struct Step {  // small, as stacks are
     uint8_t tile, rows, masked_from, times_from;
-    uint8_t first_band, end_band;
     bool first;  // chunk of the job
     bool last;   // of the chunk's tiles of queries
-
-    Bands bands() const { return {first_band, end_band}; }
-    void set_bands(Bands bands) {
-        first_band = bands.begin;
-        end_band = bands.end;
-    }
 };
 
 // Registers [first, first + tiles) are added to tiles from `to` of the state of query tile `tile`.
@@ -163,7 +176,8 @@ public:
     // Weighs at most `most` key tiles. sums_of: none, or the step whose row sums the matrix unit adds up beside them.
     __attribute__((noinline)) void weigh(uint32_t most, const Step* sums_of) {
         const bool masked = begin_ >= step_.masked_from;
-        const uint32_t left = (step_.rows < step_.masked_from || masked ? step_.rows : step_.masked_from) - begin_;
+        const uint32_t left =
+            (step_.rows < step_.masked_from || masked ? step_.rows : step_.masked_from) - begin_;
         const uint32_t batch = masked ? attention::min(left, 1) : attention::min(left, most);
         tile_regs_acquire();
         if (batch > 0) {
@@ -175,15 +189,15 @@ public:
             }
         }
         if (masked && batch > 0) {
-            Mask{step_.tile, step_.bands()}.multiply(begin_ - step_.times_from, 0);
+            Mask{step_.tile, whole}.multiply(begin_ - step_.times_from, 0);
         }
         tile_regs_commit();
         tile_regs_wait();
         if (batch > 0) {
             if (masked) {
-                register_rows::hide<true>(0, step_.bands());
+                register_rows::hide<true>(0, whole);
             }
-            register_rows::exponentiate_unbounded(batch, step_.bands());
+            register_rows::exponentiate_unbounded(batch, whole);
             register_rows::finish();
             online_softmax::pack_tiles(weights, begin_, batch);
         }
@@ -265,11 +279,11 @@ inline void take(const Step* before, const Step& next) {
     }
 }
 
-// The row maxima of the first key tile: tile i of `row_max` for query tile i. As many tiles of queries at a time as there
-// are registers.
-inline __attribute__((noinline)) void first_maxima(uint32_t row_max, uint32_t tiles) {
+// The row maxima of the first key tile, whether queries see it or not: tile i of `row_max` for query tile i. As many tiles
+// of queries at a time as there are registers.
+inline __attribute__((noinline)) void first_maxima(uint32_t row_max) {
     using online_softmax::scores;
-    const uint32_t capacity = config::key_tiles();
+    const uint32_t capacity = config::key_tiles(), tiles = config::query_tiles();
     for (uint32_t first = 0; first < tiles;) {
         const uint32_t batch = attention::min(online_softmax::at_most_registers(tiles - first), capacity);
         cb_reserve_back(scores, capacity);
@@ -301,38 +315,37 @@ inline __attribute__((noinline)) void first_maxima(uint32_t row_max, uint32_t ti
 }
 
 // Before the first step of a job.
-template <typename RowsOf>
-inline void begin(uint32_t row_max, uint32_t tiles, uint32_t scale, RowsOf rows_of) {
-    first_maxima(row_max, tiles);
-    find_highest(row_max, tiles, rows_of);
+inline void begin(uint32_t row_max, uint32_t scale) {
+    first_maxima(row_max);
+    find_highest(row_max);
     register_rows::prepare_unbounded(scale);
     online_softmax::begin_scores();
     pack_reconfig_data_format(weights);
-    cb_reserve_back(state, tiles * config::partial_tiles);
+    cb_reserve_back(state, config::query_tiles() * config::partial_tiles);
 }
 
-// Whether one of the first `rows` row sums of the state at the front of its buffer is out of range; for the unpacker's
-// thread.
-inline __attribute__((noinline)) bool out_of_range([[maybe_unused]] uint32_t rows) {
-    bool passed = false;
+// Whether a row sum of the state at the front of its buffer is out of range; for the unpacker's thread.
+inline __attribute__((noinline)) bool out_of_range() {
+    bool found = false;
     UNPACK(({
         const auto& buffer = get_local_cb_interface(state);
         const uint32_t sums = (buffer.fifo_rd_ptr + head_tiles * buffer.fifo_page_size) << 4;
-        for (uint32_t row = 0; row < rows; ++row) {
+        for (uint32_t row = 0; row < tile_rows::tile_height; ++row) {
             const uint32_t bits =
                 *reinterpret_cast<volatile tt_l1_ptr uint32_t*>(sums + 2 * tile_rows::offset_of(row));
-            passed = passed || bits < least || bits >= most;  // or negative
+            found = found || bits < least || bits >= most;  // or negative
         }
     }));
-    return passed;
+    return found;
 }
 
-// The word of a job.
-inline void note([[maybe_unused]] uint32_t round, [[maybe_unused]] bool passed) {
-    UNPACK((mailbox_write(ckernel::ThreadId::PackThreadId, passed)));
+// The word of a job. failed: as the unpacker's thread has it.
+inline void note([[maybe_unused]] uint32_t round, [[maybe_unused]] bool failed) {
+    UNPACK((mailbox_write(ckernel::ThreadId::PackThreadId, failed)));
     PACK(({
-        volatile tt_l1_ptr uint32_t* const word =
-            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_local_cb_interface(verdicts).fifo_wr_ptr << 4) + round;
+        volatile tt_l1_ptr uint32_t* const word = reinterpret_cast<volatile tt_l1_ptr uint32_t*>(
+                                                      get_local_cb_interface(verdicts).fifo_wr_ptr << 4) +
+                                                  round;
         *word = mailbox_read(ckernel::ThreadId::UnpackThreadId);
         (void)*word;  // read back: it has reached L1
     }));

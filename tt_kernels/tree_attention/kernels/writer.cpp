@@ -177,8 +177,9 @@ void kernel_main() {
     masses::Keeper<jobs::Roots> keeper(RUNTIME_ARG(scale_log2e));
     masses::Totals totals;
     const bool alone = config::workers() == 1;
-    steady_softmax::for_each_job(group, groups, jobs::count(), [&](uint32_t index, uint32_t round, bool again) {
-        if (again) {
+    for (steady_softmax::Turns turns(group, groups, jobs::count()); turns.next();) {
+        const uint32_t index = turns.job();
+        if (turns.again()) {
             noc_async_write_barrier();  // of the results that this job's overwrite
         }
         const jobs::Job job = jobs::job_of(index);
@@ -208,7 +209,7 @@ void kernel_main() {
         const bool keeps = config::hands_out_masses && !skipped;
         if (keeps) {
             keeper.begin(jobs::Roots{}, part, span.of_root());
-            auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
+            auto order = chosen_heads::order_of(span.ends(), share.chosen, turns.round());
             keeper.fetch(order, mass_lines.get_noc_addr(index));
             keeper.keep_guess();
         }
@@ -260,9 +261,9 @@ void kernel_main() {
                 keeper.keep_last();
                 keeper.take_totals();
             }
-            auto order = chosen_heads::order_of(span.ends(), share.chosen, round);
+            auto order = chosen_heads::order_of(span.ends(), share.chosen, turns.round());
             keeper.write(order, mass_lines.get_noc_addr(index), alone);
         }
-    });
+    }
     noc_async_full_barrier();
 }

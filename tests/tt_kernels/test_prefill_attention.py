@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: © 2026 The llama-alspec authors
+# SPDX-License-Identifier: Apache-2.0
+"""Causal attention of prefill chunks over a cache in blocks, on the simulated N150 against torch's attention in float64.
+Free blocks and what is behind a chunk hold NaN."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pytest
+import torch
+from loguru import logger
+
+from runtime_patches.simulated_n150.testing.tensors import correlation
+from tests.support.run_op import Call, In, check_refused, run_ops, words
+from tt_kernels.tree_attention.checks import piece_tokens
+
+OP = "tt_kernels.tree_attention.op:prefill_attention"
+CHIP, CORES = "2x1", 2
+PCC = {"bfloat16": 0.9999, "bfloat8_b": 0.999}
+
+
+class Given(NamedTuple):
+    """One user's queries, keys and values, [heads, tokens, head_dim], of all positions."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Case:
+    """shared: all key/value heads have the blocks of one row of the page table, else each has a row."""
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    tokens: int
+    block: int = 64
+    cache: str = "bfloat16"
+    shared: bool = True
+
+    def random(self, seed: int = 0) -> Given:
+        generator = torch.Generator().manual_seed(seed)
+        shapes = [(heads, self.tokens, self.head_dim) for heads in (self.heads, self.kv_heads, self.kv_heads)]
+        return Given(*(torch.randn(shape, generator=generator).bfloat16() for shape in shapes))
+
+    def calls(self, given: Given, chunks: list[tuple[int, int]], seed: int = 0) -> list[Call]:
+        """Return a call for each chunk, from its first token to its end, over blocks in a random order. A program
+        serves all that have as many tokens."""
+        groups = 1 if self.shared else self.kv_heads
+        width = -(-self.tokens // self.block)
+        order = torch.randperm(groups * width + 2, generator=torch.Generator().manual_seed(seed))
+        table = order[: groups * width].view(groups, width)
+        calls = []
+        for start, end in chunks:
+            caches = []
+            for content in (given.k, given.v):
+                behind = torch.full((self.kv_heads, width * self.block, self.head_dim), math.nan, dtype=content.dtype)
+                behind[:, :end] = content[:, :end]
+                blocks = behind.view(groups, -1, width, self.block, self.head_dim).transpose(1, 2)
+                laid = torch.full((len(order), *blocks.shape[2:]), math.nan, dtype=content.dtype)
+                laid[table.flatten()] = blocks.flatten(0, 1)
+                caches.append(In(laid, self.cache))
+            q, padded = In(given.q[None, :, start:end]), torch.nn.functional.pad(table, (0, -width % 8))
+            calls.append(Call(OP, q, *caches, words([start]), words(padded)))
+        return calls
+
+    def wanted(self, given: Given) -> torch.Tensor:
+        q, k, v = (part.double()[None] for part in given)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0]
+
+
+def check(case: Case, given: Given, chunks: list[tuple[int, int]], found: list[dict]) -> None:
+    wanted = case.wanted(given)
+    for (start, end), row in zip(chunks, found, strict=True):
+        got, right = row["out"].double()[0], wanted[:, start:end]
+        worst = (got - right).abs().max()
+        pcc = correlation(got, right)
+        logger.info(
+            "{} {}-{}: pcc {:.6f}, off by {:.4f}, {:.2%}", case, start, end, pcc, worst, worst / right.abs().max()
+        )
+        assert pcc > PCC[case.cache], (start, end)
+
+
+CASES = {
+    # Pieces of 64 tokens, of four heads each; a chunk that begins within a tile; more jobs than cores.
+    "4/1 of 128": (Case(4, 1, 128, 449, cache="bfloat8_b"), [(384, 448), (385, 449), (0, 64)]),
+    "4/2 of 64": (Case(4, 2, 64, 352, block=32, shared=False), [(32, 352), (0, 320)]),
+    # A piece of 256 tokens, whose last queries see eight tiles that the first ones do not.
+    "2/2 of 64": (Case(2, 2, 64, 384, block=128, cache="bfloat8_b"), [(128, 384)]),
+    "3/1 of 64": (Case(3, 1, 64, 72), [(40, 72), (0, 32)]),
+}
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("case, chunks", CASES.values(), ids=CASES)
+def test_chunks_attend_to_all_tokens_up_to_their_own(sim_device, case, chunks):
+    given = case.random()
+    found = run_ops(sim_device(CHIP), case.calls(given, chunks))
+    check(case, given, chunks, found)
+    same = [
+        row["entries"]
+        for (start, end), row in zip(chunks, found, strict=True)
+        if end - start == chunks[0][1] - chunks[0][0]
+    ]
+    assert len(set(same)) == 1, "starts and page tables are data"
+
+
+@pytest.mark.sim
+def test_results_do_not_depend_on_the_cut(sim_device):
+    """Bit for bit, whatever score the exponentials of a tile of queries are relative to."""
+    case = Case(4, 1, 64, 320)
+    given = case.random(1)
+    chunks = [(32, 288), (32, 96), (96, 288), *((start, start + 32) for start in range(224, 288, 32))]
+    whole, *parts = (row["out"] for row in run_ops(sim_device(CHIP), case.calls(given, chunks)))
+    for (start, end), part in zip(chunks[1:], parts, strict=True):
+        assert torch.equal(part, whole[:, :, start - 32 : end - 32]), (start, end)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("rises", [True, False], ids=["above", "below"])
+def test_scores_far_from_those_to_the_first_tile(sim_device, rises):
+    """A row of a later head and piece scores 200 above or below the others of its tile, beyond the exponential's range:
+    its jobs are done again, the others are not. In one head all of a chunk's rows do."""
+    case = Case(4, 2, 64, 320)
+    given = case.random(2)
+    q, k, _ = given
+    for head, row in ((1, 200), (3, slice(64, 320))):
+        # Against the first tile's keys, and for the later ones alone.
+        direction = torch.zeros(64, dtype=q.dtype)
+        direction[0] = 40.0
+        q[head, row] = direction
+        keys = k[head // 2]
+        keys[:, 0] = 40.0 if rises else -40.0
+        keys[:32, 0] = 0.0
+    found = run_ops(sim_device(CHIP), case.calls(given, [(64, 320)]))
+    assert torch.isfinite(found[0]["out"]).all()
+    check(case, given, [(64, 320)], found)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "group_heads", "kv_heads", "cores", "piece"),
+    [(2048, 4, 8, 64, 64), (2048, 4, 1, 64, 32), (2048, 4, 2, 64, 64), (128, 4, 8, 64, 32), (2048, 1, 32, 64, 256)],
+)
+def test_pieces_keep_cores_busy(tokens, group_heads, kv_heads, cores, piece):
+    assert piece_tokens(tokens, group_heads, kv_heads, cores) == piece
+
+
+@pytest.mark.sim
+def test_refusals(sim_device):
+    case = Case(4, 2, 64, 128)
+    (call,) = case.calls(case.random(), [(32, 64)])
+    q, k, v, start, table = call.arguments
+
+    def changed(**options) -> Call:
+        given = {"q": q, "k": k, "v": v, "start": start, "page_table": table} | options
+        return Call(OP, *(given.pop(name) for name in ("q", "k", "v", "start", "page_table")), **given)
+
+    check_refused(
+        sim_device(CHIP),
+        {
+            "a multiple of 32 tokens up to the 512": changed(q=In(torch.zeros(1, 4, 20, 64))),
+            "its shape is (2, 4, 32, 64)": changed(q=In(torch.zeros(2, 4, 32, 64))),
+            "3 query heads cannot be shared evenly by 2": changed(q=In(torch.zeros(1, 3, 32, 64))),
+            "q has head_dim 128, the caches have 64": changed(q=In(torch.zeros(1, 4, 32, 128))),
+            "start must be INT32": changed(start=words([32], "uint32")),
+            "page_table must be INT32": changed(page_table=In(table.values.float())),
+            "HiFi4": changed(math_fidelity="HiFi4"),
+            "scale must be": changed(scale=0.0),
+        },
+    )
