@@ -237,7 +237,7 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
 
     # A whole prompt of one chunk: causal attention and the output projection.
     chunk = model.chunk([0] * ROWS, 0, 0)
-    given = StepInputs(chunk.inputs.tokens, chunk.inputs.start, chunk.inputs.angles)
+    given = StepInputs(chunk.tokens, chunk.start, chunk.angles)
     rows = Pass(model.rows, model.rope.row_angles(given.angles), model.attention, given)
     heads_output = ours.attention.attend_chunk(
         ours.attention.project_qkv(put(x[None, None]), rows), model.cache, chunk, rows

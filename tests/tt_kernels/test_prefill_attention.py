@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Causal attention of prefill chunks over a cache in blocks, on the simulated N150 against torch's attention in float64.
-Free blocks and what is behind a chunk hold NaN."""
+"""Causal attention of prefill chunks over a cache in blocks, on the simulated N150 against torch's in float64. Free
+blocks and what is behind a chunk hold NaN."""
 
 import math
 from dataclasses import dataclass

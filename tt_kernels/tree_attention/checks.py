@@ -86,8 +86,8 @@ def check_prefill(
     check_words("start", start, "INT32", (1,))
     if one != 1 or query_heads < 1 or tokens < TILE or tokens % TILE or tokens > paging.capacity:
         raise UnsupportedError(
-            f"q must be [1, heads, tokens, head_dim] with a multiple of {TILE} tokens up to the {paging.capacity} of the "
-            f"page table, its shape is {q.shape}"
+            f"q must be [1, heads, tokens, head_dim] with a multiple of {TILE} tokens up to the {paging.capacity} of "
+            f"the page table, its shape is {q.shape}"
         )
     check_heads(query_heads, kv_heads, head_dim, paging.capacity)
     if head_dim != k.shape[3]:
@@ -100,11 +100,9 @@ def check_prefill(
 def piece_tokens(tokens: int, group_heads: int, kv_heads: int, cores: int) -> int:
     """Return the tokens of a piece of a prefill chunk, all of whose queries of a key/value head a core takes at once:
     a multiple of 32 that divides the chunk, of PIECE_ROWS rows, or fewer where cores would be without a piece."""
-    sizes = [
-        size for size in range(TILE, MAX_NODES + 1, TILE) if tokens % size == 0 and size * group_heads <= PIECE_ROWS
-    ]
-    busy = [size for size in sizes if tokens // size * kv_heads >= cores]
-    return max(busy, default=TILE)
+    most = min(MAX_NODES, PIECE_ROWS // group_heads)
+    sizes = [size for size in range(TILE, most + 1, TILE) if tokens % size == 0]
+    return max((size for size in sizes if tokens // size * kv_heads >= cores), default=TILE)
 
 
 def _nodes_of(intervals: TensorFacts, users: int) -> int:
