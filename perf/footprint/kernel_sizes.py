@@ -93,7 +93,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     from tt_kernels.speculative_sampling.op import greedy_verification, lossy_sigmoid_sampling, speculative_sampling
     from tt_kernels.tile_selection.op import select_tiles
     from tt_kernels.token_guard.op import guard_tokens
-    from tt_kernels.tree_attention.op import speculative_tree_attention, tree_attention
+    from tt_kernels.tree_attention.op import prefill_attention, speculative_tree_attention, tree_attention
     from tt_kernels.tree_cache.op import commit_path, write_nodes
 
     def tile(*shape: int, dtype: str = "bfloat16"):
@@ -132,6 +132,9 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "tree_attention", lambda: tree_attention(tree, k, v, position, intervals)
     narrow = (tile(1, heads, users * nodes, 64), narrow_k, narrow_v, position)
     yield "tree_attention, head_dim 64, bfloat16", partial(tree_attention, *narrow, intervals)
+    blocks = [tile(16, kv_heads, 64, head_dim, dtype="bfloat8_b") for _ in range(2)]
+    prompt, start, pages = tile(1, heads, 256, head_dim), words(1, dtype="int32"), words(1, 16, dtype="int32")
+    yield "prefill_attention", lambda: prefill_attention(prompt, *blocks, start, pages)
     tree_pair = partial(speculative_tree_attention, tree, k, v, position, intervals, **speculating)
     yield "speculative_tree_attention", tree_pair
     yield "speculative_tree_attention by a budget", partial(tree_pair, **by_budget)
