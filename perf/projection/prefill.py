@@ -142,7 +142,8 @@ def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "b
 def _attention(tokens: int) -> tuple[float, float]:
     """Return the cycles of a piece of so many tokens before its first key, and those of a key."""
     rows = [row for row in read_rows("ops/prefill_attention.json") if (row["op"], row["tokens"]) == ("own", tokens)]
-    return _line([(row["start"] + tokens, row["cycles"]) for row in rows if row["start"] >= SHORT_PREFIX])
+    points = sorted((row["start"] + tokens, row["cycles"]) for row in rows if row["start"] >= SHORT_PREFIX)
+    return _line([points[0], points[-1]])
 
 
 def attention_cycles(heads: int, rows: int, start: int) -> float:

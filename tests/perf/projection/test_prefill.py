@@ -28,12 +28,13 @@ def test_a_product_with_the_executed_blocks_on_each_core_takes_the_executed_cycl
 
 
 def test_attention_with_the_executed_pieces_on_each_core_takes_the_executed_cycles():
-    (row,) = (r for r in executed("prefill_attention.json") if (r["size"], r["start"]) == (256, 1024))
-    assert attention_cycles(64, 256, 1024) == pytest.approx(row["cycles"])
-    (row,) = (r for r in executed("prefill_attention.json") if (r["size"], r["start"]) == (256, 0))
-    assert attention_cycles(64, 256, 0) == pytest.approx(row["cycles"])
-    # Half of the cores have nothing: as long.
-    assert attention_cycles(16, 128, 1024) == pytest.approx(attention_cycles(64, 128, 1024))
+    """Of 256 query heads, a chip's cores have a piece each."""
+    for row in executed("prefill_attention.json"):
+        if (row["op"], row["tokens"]) == ("own", 64) and row["start"] > 0:
+            assert attention_cycles(256, 64, row["start"]) == pytest.approx(row["cycles"], rel=0.01), row
+    # Two pieces on each core, one after the other.
+    (row,) = (row for row in executed("prefill_attention.json") if row["tokens"] == 128)
+    assert attention_cycles(256, 128, row["start"]) == pytest.approx(row["cycles"], rel=0.02)
 
 
 def test_rows_have_what_is_published_and_stay_below_the_peak():
