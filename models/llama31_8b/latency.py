@@ -32,7 +32,7 @@ SELECTION_NS, SELECTION_AT, SELECTORS = 77119, 65536, 126
 # A prompt of PREFILL_FROM tokens or more, by chips of a row: nanoseconds by token, and by token and token before it;
 # least squares over a projected floor (perf/data/projections/prefill.json).
 PREFILL_FROM = 2048
-PREFILL_NS = {1: (127736.0, 11.015), 2: (103960.0, 5.51), 4: (77719.4, 2.7558), 8: (52251.2, 1.3956)}
+PREFILL_NS = {1: (127100.0, 7.636), 2: (103552.0, 3.8201), 4: (77203.3, 1.9107), 8: (52131.5, 0.95775)}
 
 
 @dataclass(frozen=True)
