@@ -31,11 +31,16 @@ FAMILIES: dict[str, dict[str, Value]] = {
         "context": 1024, "nodes": 16, "heads": 32, "kv_heads": 8, "head_dim": 128, "workers": 0, "dtype": "bfloat8_b"
     },
     "collective": {"op": "all_gather", "mesh": "1x2", "columns": 4096},
+    "long_rows": {"op": "all_gather", "mesh": "1x2", "rows": 512, "columns": 4096, "dtype": "bfloat8_b"},
     "decode_op": {"op": "norm", "tp": 1, "context": 1024},
     "sampling": {"method": "argmax", "vocab": 128256, "drafted": 3, "users": 1},
     "decode": {
         "mesh": "1x1", "context": 1024, "users": 1, "chunk_size": 256, "attention": "stock", "plan": "interleaved",
         "precision": "performance", "layers": 2, "model": "llama-3.1-8b",
+    },
+    "prefill": {
+        "mesh": "1x1", "tokens": 2048, "start": 0, "plan": "sharded", "precision": "performance", "layers": 2,
+        "model": "llama-3.1-8b",
     },
 }  # fmt: skip
 VARIANTS = ("stock", "exact", "guess", "speculative")  # of flash decode
@@ -44,14 +49,16 @@ ALLOWED: dict[str, dict[str, tuple[str, ...]]] = {
     "flash_decode": {"variant": VARIANTS, "dtype": ("bfloat16", "bfloat8_b")},
     "tree_attention": {"dtype": ("bfloat16", "bfloat8_b")},
     "collective": {"op": ("all_gather", "reduce_scatter", "all_reduce")},
+    "long_rows": {"op": ("all_gather", "reduce_scatter"), "dtype": ("bfloat16", "bfloat8_b")},
     "decode_op": {"op": DECODE_OPS},
     "sampling": {"method": ("argmax", "topk", "exact", "sigmoid")},
     "decode": {
         "attention": ("stock", "exact", "speculative"), "plan": DECODE_SHARDINGS, "precision": PRECISIONS,
         "model": ("llama-3.1-8b", "tiny"),
     },
+    "prefill": {"plan": DECODE_SHARDINGS, "precision": PRECISIONS, "model": ("llama-3.1-8b", "tiny")},
 }  # fmt: skip
-AT_LEAST_ZERO = ("workers", "drafted")
+AT_LEAST_ZERO = ("workers", "drafted", "start")
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,11 @@ decode mesh=1x1,1x2,1x4,1x8 context=1024,4096,32768,131072 plan=interleaved,shar
 decode mesh=1x1 users=8,32
 decode mesh=2x1,2x2,2x4 attention=speculative context=1024,4096,32768,131072 chunk_size=128,256
 """
+_PREFILL = """\
+prefill mesh=1x1,1x2,1x4,1x8 tokens=128,512,1024,2048
+prefill mesh=1x1,1x2,1x4,1x8 start=14336,63488
+long_rows op=all_gather,reduce_scatter mesh=1x2,1x4,1x8 rows=128,512,2048 dtype=bfloat16,bfloat8_b
+"""
 _TINY = """\
 matmul k=64 n=64,128 dtype=bfloat16 layout=interleaved cores=1
 flash_decode variant=stock,exact,speculative context=128,256 chunk_size=32 heads=4 kv_heads=1 head_dim=64 workers=1 \
@@ -187,8 +199,9 @@ def _paper() -> list[Configuration]:
 
 
 def suites() -> dict[str, list[Configuration]]:
-    """Return the suites by name. ops, decode: Llama 3.1 8B's shapes, for boards; paper: the ALSpec
+    """Return the suites by name. ops, decode, prefill: Llama 3.1 8B's shapes, for boards; paper: the ALSpec
     paper's tables, for simulated chips too; tiny: for simulated chips of few cores."""
     matmuls = [c for tp in (1, 2, 4, 8) for c in _matmuls(tp, "dram_sharded,interleaved")]
-    found = {"ops": matmuls + from_lines(_OPS), "decode": from_lines(_DECODE), "paper": _paper()}
+    found = {"ops": matmuls + from_lines(_OPS), "decode": from_lines(_DECODE), "prefill": from_lines(_PREFILL)}
+    found["paper"] = _paper()
     return {name: unique(suite) for name, suite in (found | {"tiny": from_lines(_TINY)}).items()}

@@ -15,12 +15,13 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import ttnn
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-from models.llama31_8b.config import preset
+from models.llama31_8b.config import LlamaConfig, preset
 from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.attention_policies import AttentionPolicy, StockAttention
 from models.llama31_8b.tt.kv_cache import cache_block
@@ -28,7 +29,7 @@ from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import attention_program, kernel_config, norm_program, pair_rotation, user_shards
-from models.llama31_8b.tt.precision import precision_config
+from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.sampling.top_k import greedy
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from models.llama31_8b.tt.sharding import MatmulConfig, Shards
@@ -135,13 +136,18 @@ def _collective(mesh, c: Configuration) -> Launch:
     columns, op = c["columns"], c["op"]
     if columns % (TILE * plan.tp):
         raise UnsupportedError(f"columns={columns} are not whole tiles of {TILE} for each of {plan.tp} chips")
-    given = tile(mesh, (1, 1, TILE, columns // plan.tp if op == "all_gather" else columns))
+    shape = (1, 1, c.get("rows", TILE), columns // plan.tp if op == "all_gather" else columns)
+    given = tile(mesh, shape, c.get("dtype", "bfloat16"))
     options: dict[str, dict[str, object]] = {
         "all_gather": {"dim": 3},
         "reduce_scatter": {"dim": 3, "topology": ttnn.Topology.Linear},
         "all_reduce": {"topology": ttnn.Topology.Linear},
     }
     return Launch(partial(getattr(ttnn, op), given, cluster_axis=1, **options[op]))
+
+
+def _long_rows(mesh, c: Configuration) -> Launch:
+    return _collective(mesh, c)
 
 
 def _sampling(mesh, c: Configuration) -> Launch:
@@ -162,16 +168,9 @@ def _decode(mesh, c: Configuration) -> Launch:
     speculative = c["attention"] == "speculative"
     if speculative != (plan.sp == 2):
         raise UnsupportedError(f"attention={c['attention']} on {plan}: two rows speculate, and one cannot")
-    capacity = -(-context // 128) * 128
+    capacity = _capacity(context)
     shape = Shape(layers=layers, context=capacity, chunk_size=c["chunk_size"])
-    tiny = c["model"] == "tiny"
-    whole = shape.config() if tiny else preset(c["model"])
-    # The first layers of the whole model: by name its last one has formats of its own.
-    config, formats = whole.with_layers(layers), precision_config(c["precision"], whole.num_hidden_layers)
-    if tiny:
-        state, store = random_state_dict(config, 0), WeightStore(mesh, plan)
-    else:  # what blank weights hold costs nothing
-        state, store = blank_weights(config, mesh, plan)
+    config, formats, state, store = _model(mesh, c, shape)
     attention: AttentionPolicy
     if speculative:
         chosen = AttentionSettings("alspec", c["chunk_size"], predictor="ends", timeout_s=EXCHANGE_TIMEOUT_S)
@@ -183,10 +182,39 @@ def _decode(mesh, c: Configuration) -> Launch:
         attention = StockAttention(mesh, config, cache_block(capacity))
     settings = ModelSettings(users, capacity, formats, attention, decode_sharding=c["plan"])
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)
-    if tiny:
+    if c["model"] == "tiny":
         fill(model)
     inputs = model.step_inputs([5] * users, [context - 1] * users)
     return Launch(partial(model.decode, inputs, gather_logits=False), check=model.check, model=model)
+
+
+def _capacity(tokens: int) -> int:
+    return -(-tokens // 128) * 128
+
+
+def _model(mesh, c: Configuration, tiny: Shape) -> tuple[LlamaConfig, PrecisionConfig, Any, WeightStore]:
+    """Return configuration, formats, state and store of a model's first layers. tiny: of the tiny one."""
+    whole = tiny.config() if c["model"] == "tiny" else preset(c["model"])
+    # The first layers of the whole model: by name its last one has formats of its own.
+    config, formats = whole.with_layers(c["layers"]), precision_config(c["precision"], whole.num_hidden_layers)
+    if c["model"] == "tiny":
+        return config, formats, random_state_dict(config, 0), WeightStore(mesh, c.mesh)
+    return config, formats, *blank_weights(config, mesh, c.mesh)  # what blank weights hold costs nothing
+
+
+def _prefill(mesh, c: Configuration) -> Launch:
+    """Return a chunk of a prompt through the layers, with the last token's logits. What is cached before it holds what
+    was there."""
+    if c.mesh.sp > 1:
+        raise UnsupportedError(f"a prefill is between the columns of a mesh, got {c.mesh}")
+    tokens, start = c["tokens"], c["start"]
+    capacity = _capacity(start + tokens)
+    config, formats, state, store = _model(mesh, c, Shape(layers=c["layers"], context=capacity))
+    attention = StockAttention(mesh, config, cache_block(capacity))
+    settings = ModelSettings(1, capacity, formats, attention, decode_sharding=c["plan"])
+    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
+    chunk = model.chunk([5] * tokens, 0, start)
+    return Launch(partial(model.cache_chunk, chunk, last=True, gather_logits=False), model=model)
 
 
 def _decode_op(mesh, c: Configuration) -> Launch:
@@ -247,7 +275,7 @@ def _decode_op(mesh, c: Configuration) -> Launch:
     return Launch(product)
 
 
-MAKERS = (_matmul, _flash_decode, _tree_attention, _collective, _sampling, _decode_op, _decode)
+MAKERS = (_matmul, _flash_decode, _tree_attention, _collective, _long_rows, _sampling, _decode_op, _decode, _prefill)
 
 
 def main(arguments: list[str]) -> int:
