@@ -209,7 +209,9 @@ def _prefill(mesh, c: Configuration) -> Launch:
         raise UnsupportedError(f"a prefill is between the columns of a mesh, got {c.mesh}")
     tokens, start = c["tokens"], c["start"]
     capacity = _capacity(start + tokens)
-    config, formats, state, store = _model(mesh, c, Shape(layers=c["layers"], context=capacity))
+    config, formats, state, store = _model(
+        mesh, c, Shape(heads=2 * c.mesh.tp, kv_heads=c.mesh.tp, intermediate=64 * c.mesh.tp, context=capacity)
+    )
     attention = StockAttention(mesh, config, cache_block(capacity))
     settings = ModelSettings(1, capacity, formats, attention, decode_sharding=c["plan"])
     model = TtLlama.from_state_dict(config, state, mesh, settings, store)

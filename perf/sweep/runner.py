@@ -50,11 +50,12 @@ def grid_of(configuration: Configuration) -> str:
         "flash_decode": not get("workers"),
         "tree_attention": not get("workers"),
         "decode": get("model") != "tiny",
+        "prefill": get("model") != "tiny",
         "decode_op": True,
     }
     if needs_whole.get(family):
         return whole
-    return {"decode": "4x1", "collective": "4x2"}.get(family, "1x1")
+    return {"decode": "4x1", "prefill": "4x2", "collective": "4x2", "long_rows": "4x4"}.get(family, "1x1")
 
 
 def process_of(source: str, configuration: Configuration, answer: Path) -> tuple[list[str], Mapping[str, str]]:

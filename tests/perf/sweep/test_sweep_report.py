@@ -117,6 +117,21 @@ def test_a_simulated_sweep_against_the_golden_one(tmp_path, capsys):
     assert main(arguments) == 0 and csv.read_bytes() == before, "what is there is not run again"
 
 
+@pytest.mark.sim
+@pytest.mark.timeout(1500)
+def test_prefills_and_long_rows_run(tmp_path, capsys):
+    """A chunk behind another on two chips; four times the rows of a gather take longer."""
+    suite, csv = tmp_path / "suite", tmp_path / "a.csv"
+    rows = "long_rows op=all_gather mesh=1x2 columns=512 rows=64,256"
+    prefill = "prefill model=tiny mesh=1x2 layers=1 tokens=64 start=64 plan=interleaved precision=accuracy"
+    suite.write_text(f"{prefill}\n{rows}\n")
+    assert main(["--suite-file", str(suite), "--source", "sim", "--csv", str(csv), "--timeout", "1200"]) == 0
+    blocks = read(csv)
+    assert [(block.status, block.reason) for block in blocks] == [(PASS, "")] * 3
+    assert total_ns(blocks[1]) < total_ns(blocks[2])
+    assert "3 of 3 configurations passed" in capsys.readouterr().out
+
+
 def test_the_rows_of_the_page_are_what_the_csv_says():
     blocks = read(paper.CSV)
     assert docs.read(FOLDER / "paper_ops.json")[1] == paper.data_rows(blocks)
