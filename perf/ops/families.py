@@ -172,6 +172,7 @@ def _of_collectives(row: Row, _: Sequence[Row]) -> Row:
     return found | {"stock": both, "of_stock": both and row["cycles"] / both}
 
 
+COLLECTIVES = ("all_gather", "reduce_scatter")
 HEADS = "heads"  # wo from attention's result on: stock ops join its heads before
 
 FAMILIES: dict[str, Family] = {
@@ -349,6 +350,20 @@ FAMILIES: dict[str, Family] = {
         points={"default": ["rows=32,64"]},
         chip=lambda point: Chip(point.cores, timed=True),
         measure="rows.prefill_parts",
+        apart=True,
+    ),
+    "long_rows": Family(
+        about="ttnn's gathers and scatters of a prefill's rows, beside tt-metal's published times of as many bytes",
+        options={"op": "all_gather", "chips": 2, "rows": 512, "columns": 4096, "dtype": "bfloat8_b"},
+        choices={"op": COLLECTIVES, "chips": (2, 4, 8), "dtype": ("bfloat16", "bfloat8_b")},
+        points={
+            "default": [
+                *("op=all_gather,reduce_scatter rows=512,2048", "op=all_gather,reduce_scatter dtype=bfloat16"),
+                *("op=all_gather,reduce_scatter chips=4", "op=all_gather,reduce_scatter chips=8 rows=128"),
+            ]
+        },
+        chip=lambda point: Chip("4x4", mesh=(1, point.chips), timed=True),
+        measure="rows.long_rows",
         apart=True,
     ),
     "all_reduce": Family(

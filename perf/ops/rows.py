@@ -17,12 +17,13 @@ from models.llama31_8b.tt.kv_cache import KVCache, PagedKVCache
 from models.llama31_8b.tt.layouts import Rows, in_l1
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.modules import RMSNorm, Rope, pair_rotation, user_shards
-from models.llama31_8b.tt.precision import TILE_BYTES, precision_config
+from models.llama31_8b.tt.precision import TILE_BYTES, bytes_of, precision_config
 from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards, hidden_shards
 from perf.lib.chip import BYTES_PER_CYCLE, one_after_the_other, timed_launch
 from perf.lib.data_file import Row
 from perf.lib.tensors import tile, words
 from perf.ops.families import BLOCK, measurable, norm_of_part
+from perf.projection.prefill import long_collective_ns
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.cores import Core, core_set
@@ -48,6 +49,19 @@ def all_reduce(mesh, p: SimpleNamespace) -> Row:
     chips = [one_after_the_other((span.start, span.end) for span in spans) for spans in timeline.stop()]
     op.check()
     return measurable({"cycles": max(took for *_, (_, took) in chips)})
+
+
+def long_rows(mesh, p: SimpleNamespace) -> Row:
+    """Cycles of a collective of the rows of a prefill chunk on the slowest chip, and what tt-metal publishes of as many
+    bytes, which are the whole rows'."""
+    columns = p.columns // p.chips if p.op == "all_gather" else p.columns
+    x, timeline = tile(mesh, (1, 1, p.rows, columns), p.dtype), Timeline(mesh)
+    timeline.start()
+    getattr(ttnn, p.op)(x, dim=3, cluster_axis=1, topology=ttnn.Topology.Linear)
+    cycles = max(sum(span.end - span.start for span in spans) for spans in timeline.stop())
+    size = bytes_of(p.rows * p.columns, p.dtype)
+    published = long_collective_ns(p.op, p.chips, size)
+    return measurable({"cycles": cycles}) | {"bytes": size, "published": published, "of_published": cycles / published}
 
 
 def _on(cores: Sequence[Core], columns: int) -> Any:

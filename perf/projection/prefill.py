@@ -200,11 +200,11 @@ def collective_cycles(rows: int, tp: int, hidden: int) -> float:
         return 0.0
     sent = _sent(rows, tp)
     size = bytes_of(rows * hidden, sent)
-    squares = 0.0 if sent == "bfloat16" else _collective_ns(ALL_GATHER, tp, bytes_of(rows * TILE * tp, "bfloat16"))
-    return 2 * (squares + _collective_ns(ALL_GATHER, tp, size) + _collective_ns(REDUCE_SCATTER, tp, size))
+    squares = 0.0 if sent == "bfloat16" else long_collective_ns(ALL_GATHER, tp, bytes_of(rows * TILE * tp, "bfloat16"))
+    return 2 * (squares + long_collective_ns(ALL_GATHER, tp, size) + long_collective_ns(REDUCE_SCATTER, tp, size))
 
 
-def _collective_ns(collective: str, tp: int, size: int) -> float:
+def long_collective_ns(collective: str, tp: int, size: int) -> float:
     """Return the published nanoseconds of a collective, beyond the largest size by a line through both ends."""
     known = sorted(
         row["bytes"]
