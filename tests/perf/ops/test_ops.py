@@ -152,7 +152,11 @@ def test_the_shortest_recorded_context_runs_again_as_recorded(library, tmp_path)
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("name", "asked"),
-    [("prefill_product", "rows=128 outputs=512 program=banked_product"), ("prefill_attention", "start=0 size=128")],
+    [
+        ("prefill_product", "rows=128 outputs=512 program=banked_product"),
+        ("prefill_attention", "start=448"),
+        ("long_rows", "rows=512"),
+    ],
 )
 def test_rows_of_a_prefills_tables_run_again_as_recorded(name, asked):
     (point,) = FAMILIES[name].asked(asked.split())
