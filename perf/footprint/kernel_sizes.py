@@ -134,7 +134,7 @@ def _launches(mesh) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "tree_attention, head_dim 64, bfloat16", partial(tree_attention, *narrow, intervals)
     blocks = [tile(16, kv_heads, 64, head_dim, dtype="bfloat8_b") for _ in range(2)]
     prompt, start, pages = tile(1, heads, 256, head_dim), words(1, dtype="int32"), words(1, 16, dtype="int32")
-    yield "prefill_attention", lambda: prefill_attention(prompt, *blocks, start, pages)
+    yield "prefill_attention", lambda: prefill_attention(prompt, blocks[0], blocks[1], start, pages)
     tree_pair = partial(speculative_tree_attention, tree, k, v, position, intervals, **speculating)
     yield "speculative_tree_attention", tree_pair
     yield "speculative_tree_attention by a budget", partial(tree_pair, **by_budget)
