@@ -13,7 +13,11 @@ from loguru import logger
 
 from runtime_patches.simulated_n150.testing.tensors import correlation
 from tests.support.run_op import Call, In, check_refused, run_ops, words
-from tt_kernels.tree_attention.checks import piece_tokens
+from tt_kernels.common.attention_split import WORKER
+from tt_kernels.common.circular_buffers import l1_bytes
+from tt_kernels.common.page_table import Paging
+from tt_kernels.tree_attention.checks import Problem, piece_tokens
+from tt_kernels.tree_attention.work_split import choose_work_split
 
 OP = "tt_kernels.tree_attention.op:prefill_attention"
 CHIP, CORES = "2x1", 2
@@ -145,6 +149,17 @@ def test_scores_far_from_those_to_the_first_tile(sim_device, rises):
 )
 def test_pieces_keep_cores_busy(tokens, group_heads, kv_heads, cores, piece):
     assert piece_tokens(tokens, group_heads, kv_heads, cores) == piece
+
+
+@pytest.mark.parametrize("tokens", [2048, 131072])
+def test_a_core_takes_256_keys_at_once_in_half_of_its_memory(tokens):
+    """However long the cache is: its state is not rounded by chunks, as that of trees is."""
+    cores = tuple((x, y) for y in range(8) for x in range(8))
+    table = Paging(128, tokens // 128)
+    problem = Problem(32, 32, 8, 128, tokens, "BFLOAT8_B", paging=table, nodes=64, block_heads=8)
+    split = choose_work_split(problem, cores, 1_200_000, workers_per_head=1, query_tiles=problem.query_tiles)
+    assert (split.key_tiles, split.passes, len(split.assignment.groups)) == (8, 1, 64)
+    assert l1_bytes(split.buffers)[WORKER] < 600_000
 
 
 @pytest.mark.sim

@@ -172,8 +172,8 @@ def choose_work_split(
         peer. Both in `cores` or not.
 
     workers_per_head: cores that share the keys of a job; query_tiles: per job; by default the fastest by `cost`.
-        key_chunk: tokens a worker processes at once, default 256 or the most that fit; more in a long cache, see
-        `lengthened`. Errors: UnsupportedError with the numbers.
+        key_chunk: tokens a worker processes at once, default 256 or the most that fit; more of a tree in a long cache,
+        see `lengthened`. Errors: UnsupportedError with the numbers.
     """
     check_workers(workers_per_head)
     cores = tuple(core for core in cores if core not in (decider, exchange))
@@ -232,7 +232,7 @@ def choose_work_split(
     if best is None:
         check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
         raise AssertionError("a layout that fits was not taken")
-    if key_chunk or best.key_tiles < wanted:
+    if key_chunk or best.key_tiles < wanted or problem.block_heads > 0:  # a prefill's state is not rounded by chunks
         return best
     workers, tiles = best.assignment.workers_per_group, best.query_tiles
     keys = lengthened(wanted, max_tiles, workers, lambda keys: fits(workers, tiles, keys))
