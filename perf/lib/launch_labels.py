@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # How the parts of a layer are named whose programs are generic ops to ttnn.
 ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
 DECODE_PRODUCT, BANKED_PRODUCT, GATED_PRODUCT = "decode_product", "banked_product", "gated_product"
-CACHED_HEADS = "cached_heads"
+CACHED_HEADS, PREFILL_ATTENTION = "cached_heads", "prefill_attention"
 # What a layer does in a decode step besides attending, and in a prefill.
 PARTS = ("project_qkv", "after_attention", "prefill")
 
@@ -102,6 +102,7 @@ class Labels:
     @contextlib.contextmanager
     def of_model(self, model: TtLlama) -> Iterator[None]:
         """`taken`, with the layer, and the part where an op of ours runs, by the names above."""
+        from models.llama31_8b.tt import layer as layer_module
         from models.llama31_8b.tt import layouts, modules
         from models.llama31_8b.tt.alspec import PairAlspec
         from tt_kernels.all_reduce.op import AllReduce
@@ -115,6 +116,7 @@ class Labels:
             (modules, "banked_product", BANKED_PRODUCT),
             (modules, "gated_product", GATED_PRODUCT),
             (layouts, "cached_heads", CACHED_HEADS),
+            (layer_module, "prefill_attention", PREFILL_ATTENTION),
         ]
         if isinstance(attention, PairAlspec):
             parts += [(attention, "exchange", EXCHANGE), (gate, "_launch", GATE)]
