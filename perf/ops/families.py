@@ -335,7 +335,7 @@ FAMILIES: dict[str, Family] = {
         },
         points={
             "default": [
-                *("start=0,448,1984,4032", "start=1920 tokens=128", "start=0,480,2016 tokens=32"),
+                *("start=0,448,1984,4032", "start=1920 tokens=128", "start=0,480,2016 tokens=32 heads=4,2,1"),
                 *("op=stock heads=1 start=768,1792 tokens=256", "op=stock heads=1 start=768,1792 tokens=256 size=128"),
             ]
         },

@@ -16,7 +16,7 @@ from tests.support.run_op import Call, In, check_refused, run_ops, words
 from tt_kernels.common.attention_split import WORKER
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.common.page_table import Paging
-from tt_kernels.tree_attention.checks import Problem, piece_tokens
+from tt_kernels.tree_attention.checks import Problem, pass_tiles, piece_tokens
 from tt_kernels.tree_attention.work_split import choose_work_split
 
 OP = "tt_kernels.tree_attention.op:prefill_attention"
@@ -112,6 +112,18 @@ def test_chunks_attend_to_all_tokens_up_to_their_own(sim_device, case, chunks):
 
 
 @pytest.mark.sim
+def test_cores_share_a_pieces_query_heads_where_most_would_have_none(sim_device):
+    """On eight cores a piece of four query heads is four jobs, with the bits of a job of all four."""
+    case = Case(4, 1, 64, 256, cache="bfloat8_b")
+    given = case.random(4)
+    chunks = [(200, 232), (0, 32)]
+    found = run_ops(sim_device("4x2"), case.calls(given, chunks))
+    check(case, given, chunks, found)
+    for few, many in zip(run_ops(sim_device(CHIP), case.calls(given, chunks)), found, strict=True):
+        assert torch.equal(few["out"], many["out"])
+
+
+@pytest.mark.sim
 def test_results_do_not_depend_on_the_cut(sim_device):
     """Bit for bit, whatever score the exponentials of a tile of queries are relative to."""
     case = Case(4, 1, 64, 320)
@@ -149,6 +161,15 @@ def test_scores_far_from_those_to_the_first_tile(sim_device, rises):
 )
 def test_pieces_keep_cores_busy(tokens, group_heads, kv_heads, cores, piece):
     assert piece_tokens(tokens, group_heads, kv_heads, cores) == piece
+
+
+@pytest.mark.parametrize(
+    ("tokens", "kv_heads", "tiles"), [(2048, 8, 8), (2048, 1, 4), (128, 8, 4), (128, 1, 1), (512, 1, 2), (32, 8, 1)]
+)
+def test_query_heads_of_a_piece_keep_half_of_the_cores_busy(tokens, kv_heads, tiles):
+    nodes = piece_tokens(tokens, 4, kv_heads, 64)
+    shape = (tokens // nodes, 4 * kv_heads, kv_heads, 128, 2048, "BFLOAT8_B")
+    assert pass_tiles(Problem(*shape, nodes=nodes, block_heads=kv_heads), 64) == tiles
 
 
 @pytest.mark.parametrize("tokens", [2048, 131072])

@@ -105,6 +105,14 @@ def piece_tokens(tokens: int, group_heads: int, kv_heads: int, cores: int) -> in
     return max((size for size in sizes if tokens // size * kv_heads >= cores), default=TILE)
 
 
+def pass_tiles(problem: Problem, cores: int) -> int:
+    """Return the query tiles that a core takes through the cache at once: all of a piece's, or those of fewer query
+    heads where less than half of the cores would have any. More of them would wait for the DRAM."""
+    tiles = problem.query_tiles
+    sizes = [size for size in range(1, tiles + 1) if tiles % size == 0]
+    return max((size for size in sizes if 2 * problem.items * tiles // size >= cores), default=1)
+
+
 def _nodes_of(intervals: TensorFacts, users: int) -> int:
     """Return the nodes per tree. Errors: UnsupportedError."""
     shape = intervals.shape

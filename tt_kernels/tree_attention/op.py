@@ -31,7 +31,14 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import check_chunk, check_numbers
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
-from tt_kernels.tree_attention.checks import Problem, check_intervals, check_prefill, check_problem, check_room
+from tt_kernels.tree_attention.checks import (
+    Problem,
+    check_intervals,
+    check_prefill,
+    check_problem,
+    check_room,
+    pass_tiles,
+)
 from tt_kernels.tree_attention.work_split import INDICES, JobSplit, choose_work_split, rest_tiles, times_tiles
 
 if TYPE_CHECKING:
@@ -127,10 +134,11 @@ def prefill_attention(
     """
     output = empty_like_query(q)
     given = Tensors(q, k, v, start, pages=page_table, exact=output)
-    cores = q.device().compute_with_storage_grid_size()
-    problem = check_prefill(**given.facts("start"), cores=cores.x * cores.y)
+    grid = q.device().compute_with_storage_grid_size()
+    cores = grid.x * grid.y
+    problem = check_prefill(**given.facts("start"), cores=cores)
     given.check_devices()
-    config = ProgramConfig(workers_per_head=1, query_tiles=problem.query_tiles, math_fidelity=math_fidelity)
+    config = ProgramConfig(workers_per_head=1, query_tiles=pass_tiles(problem, cores), math_fidelity=math_fidelity)
     launch(problem, given, scale, config)
     return output
 

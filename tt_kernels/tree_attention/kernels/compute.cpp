@@ -87,7 +87,8 @@ struct State : Steps<TreeStep, State> {
     }
 
     // The same for all keys of a job, by steady_softmax.hpp.
-    __attribute__((noinline)) void attend_steadily(const jobs::Span& span, const attention::Range& range) {
+    __attribute__((noinline)) void attend_steadily(
+        const jobs::Job& job, const jobs::Span& span, const attention::Range& range) {
         const uint32_t tiles = config::query_tiles();
         swap_row_maxima();
         empty = false;
@@ -102,7 +103,8 @@ struct State : Steps<TreeStep, State> {
         jobs::for_each_chunk(range, [&](const attention::Range& chunk) {
             const uint32_t unmasked = span.unmasked(chunk);
             for (uint32_t tile = 0; tile < tiles; ++tile) {
-                const attention::Range seen = span.seen(tile);  // of which the last ones are masked
+                const attention::Range seen =
+                    span.seen(job.first_row + tile * 32);  // of which the last ones are masked
                 if (seen.end <= chunk.begin) {
                     continue;
                 }
@@ -342,7 +344,7 @@ void kernel_main() {
             }
         }
         if (config::prefills && !turns.again()) {
-            state.attend_steadily(span, part.middle);
+            state.attend_steadily(job, span, part.middle);
         } else {
             state.attend(job, span, part.middle, false);
             if (!state.empty) {

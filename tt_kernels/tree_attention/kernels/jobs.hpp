@@ -68,9 +68,10 @@ struct Span {
         return masks(part.first) || masks(part.last) || masks(part.middle);
     }
 
-    // Of a prefill, the key tiles from the first one that not all queries of a query tile see, to the last that some do.
-    attention::Range seen(uint32_t query_tile) const {
-        const uint32_t first = prefix + query_tile * tile_tokens % config::nodes();
+    // Of a prefill, the key tiles from the first one that not all queries of the tile from `row` on see, to the last that
+    // some do.
+    attention::Range seen(uint32_t row) const {
+        const uint32_t first = prefix + row % config::nodes();
         return {(first + 1) / tile_tokens, attention::tiles_of(attention::min(first + tile_tokens, tokens))};
     }
 
