@@ -137,19 +137,17 @@ def test_results_do_not_depend_on_the_cut(sim_device):
 @pytest.mark.sim
 @pytest.mark.parametrize("rises", [True, False], ids=["above", "below"])
 def test_scores_far_from_those_to_the_first_tile(sim_device, rises):
-    """A row of a later head and piece scores 200 above or below the others of its tile, beyond the exponential's range:
-    its jobs are done again, the others are not. In one head all of a chunk's rows do."""
+    """Beyond the exponential's range: one row of a head scores 200 above them with later keys, or with all keys 200 below
+    the other rows of its tile, so its job is done again. In another head all of a chunk's rows do."""
     case = Case(4, 2, 64, 320)
     given = case.random(2)
     q, k, _ = given
     for head, row in ((1, 200), (3, slice(64, 320))):
-        # Against the first tile's keys, and for the later ones alone.
-        direction = torch.zeros(64, dtype=q.dtype)
-        direction[0] = 40.0
-        q[head, row] = direction
+        q[head, row] = torch.zeros(64, dtype=q.dtype)
+        q[head, row, ..., 0] = 40.0
         keys = k[head // 2]
         keys[:, 0] = 40.0 if rises else -40.0
-        keys[:32, 0] = 0.0
+        keys[: 32 if rises else 0, 0] = 0.0
     found = run_ops(sim_device(CHIP), case.calls(given, [(64, 320)]))
     assert torch.isfinite(found[0]["out"]).all()
     check(case, given, [(64, 320)], found)
