@@ -25,7 +25,7 @@ from perf.lib.data_file import Row
 from perf.ops.families import norm_of_part
 from perf.projection.published import ALL_GATHER, REDUCE_SCATTER, collective_ns, read_rows
 from perf.step.shapes import head_pieces
-from tt_kernels.tree_attention.checks import piece_tokens
+from tt_kernels.tree_attention.checks import Problem, pass_tiles, piece_tokens
 
 GRID = (8, 8)
 CORES = GRID[0] * GRID[1]
@@ -139,10 +139,14 @@ def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "b
 
 
 @cache
-def _attention(tokens: int) -> tuple[float, float]:
-    """Return the cycles of a piece of so many tokens before its first key, and those of a key."""
-    rows = [row for row in read_rows("ops/prefill_attention.json") if (row["op"], row["tokens"]) == ("own", tokens)]
-    points = sorted((row["start"] + tokens, row["cycles"]) for row in rows if row["start"] >= SHORT_PREFIX)
+def _attention(tokens: int, heads: int) -> tuple[float, float]:
+    """Return the cycles of a core with so many tokens of so many query heads before its first key, and of each key."""
+    rows = [row for row in read_rows("ops/prefill_attention.json") if row["op"] == "own" and row["heads"] == heads]
+    points = sorted(
+        (row["start"] + tokens, row["cycles"])
+        for row in rows
+        if row["tokens"] == tokens and row["start"] >= SHORT_PREFIX
+    )
     return _line([points[0], points[-1]])
 
 
@@ -151,16 +155,21 @@ def attention_cycles(heads: int, rows: int, start: int) -> float:
     (steady_softmax.hpp)."""
     config = preset("llama-3.1-8b")
     group = config.num_attention_heads // config.num_key_value_heads
-    tokens = piece_tokens(rows, group, heads // group, CORES)
-    begin, key = _attention(tokens)
-    keys = [start + end for end in range(tokens, rows + 1, tokens) for _ in range(heads // group)]
-    rounds = [keys[first : first + CORES] for first in range(0, len(keys), CORES)]
+    kv_heads = heads // group
+    tokens = piece_tokens(rows, group, kv_heads, CORES)
+    shape = (rows // tokens, heads, kv_heads, config.head_dim, start + rows, "BFLOAT8_B")
+    problem = Problem(*shape, nodes=tokens, block_heads=kv_heads)
+    tiles = pass_tiles(problem, CORES)
+    begin, key = _attention(tokens, tiles * TILE // tokens)
+    jobs = problem.query_tiles // tiles * kv_heads
+    keys = [start + end for end in range(tokens, rows + 1, tokens) for _ in range(jobs)]
     busy = [0.0] * CORES
-    for number, pieces in enumerate(rounds):
-        backwards = number % 2 == 1 and len(pieces) == CORES
-        for core, attended in enumerate(reversed(pieces) if backwards else pieces):
-            busy[core] += begin + key * attended
-    read = 2 * sum(bytes_of(attended * config.head_dim, "bfloat8_b") for attended in keys)
+    for number, first in enumerate(range(0, len(keys), CORES)):
+        attended = keys[first : first + CORES]
+        backwards = number % 2 == 1 and len(attended) == CORES
+        for core, count in enumerate(reversed(attended) if backwards else attended):
+            busy[core] += begin + key * count
+    read = 2 * sum(bytes_of(count * config.head_dim, "bfloat8_b") for count in keys)
     return max(*busy, read / BYTES_PER_CYCLE)
 
 

@@ -137,7 +137,7 @@ def test_results_do_not_depend_on_the_cut(sim_device):
 @pytest.mark.sim
 @pytest.mark.parametrize("rises", [True, False], ids=["above", "below"])
 def test_scores_far_from_those_to_the_first_tile(sim_device, rises):
-    """Beyond the exponential's range: one row of a head scores 200 above them with later keys, or with all keys 200 below
+    """Beyond the exponential's range: a row of a head scores 200 above them with later keys, or with all keys 200 below
     the other rows of its tile, so its job is done again. In another head all of a chunk's rows do."""
     case = Case(4, 2, 64, 320)
     given = case.random(2)
