@@ -197,6 +197,7 @@ def test_refusals(sim_device):
             "a multiple of 32 tokens up to the 512": changed(q=In(torch.zeros(1, 4, 20, 64))),
             "its shape is (2, 4, 32, 64)": changed(q=In(torch.zeros(2, 4, 32, 64))),
             "3 query heads cannot be shared evenly by 2": changed(q=In(torch.zeros(1, 3, 32, 64))),
+            "q must be on device": changed(q=In(q.values, memory="HOST")),
             "q has head_dim 128, the caches have 64": changed(q=In(torch.zeros(1, 4, 32, 128))),
             "start must be INT32": changed(start=words([32], "uint32")),
             "page_table must be INT32": changed(page_table=In(table.values.float())),

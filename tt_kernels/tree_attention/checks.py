@@ -78,8 +78,8 @@ def check_problem(
 def check_prefill(
     q: TensorFacts, k: TensorFacts, v: TensorFacts, start: TensorFacts, page_table: TensorFacts, cores: int
 ) -> Problem:
-    """Check the inputs of `prefill_attention` and return their Problem on so many cores. Errors: UnsupportedError."""
-    check_attention_tensors(q, k, v)
+    """Check the inputs of `prefill_attention` after `check_attention_tensors`; return their Problem on so many cores.
+    Errors: UnsupportedError."""
     one, query_heads, tokens, head_dim = q.shape
     groups, block_heads = page_table.shape[0] if page_table.shape else 0, k.shape[1]
     paging, kv_heads = check_page_table(page_table, groups, k), groups * block_heads

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common import attention_program
-from tt_kernels.common.attention_checks import check_fidelity, check_scale
+from tt_kernels.common.attention_checks import check_attention_tensors, check_fidelity, check_scale
 from tt_kernels.common.attention_program import SEMAPHORES as COMMON_SEMAPHORES
 from tt_kernels.common.attention_program import (
     Decoded,
@@ -132,14 +132,16 @@ def prefill_attention(
     Returns bfloat16 [1, heads, tokens, head_dim], TILE, in DRAM. What the caches hold behind the chunk does not matter.
     Errors: UnsupportedError (a ValueError), before any launch.
     """
-    output = empty_like_query(q)
-    given = Tensors(q, k, v, start, pages=page_table, exact=output)
+    given = Tensors(q, k, v, start, pages=page_table)
+    facts = given.facts("start")
+    check_attention_tensors(facts["q"], facts["k"], facts["v"])
     grid = q.device().compute_with_storage_grid_size()
     cores = grid.x * grid.y
-    problem = check_prefill(**given.facts("start"), cores=cores)
+    problem = check_prefill(**facts, cores=cores)
     given.check_devices()
+    output = empty_like_query(q)
     config = ProgramConfig(workers_per_head=1, query_tiles=pass_tiles(problem, cores), math_fidelity=math_fidelity)
-    launch(problem, given, scale, config)
+    launch(problem, replace(given, exact=output), scale, config)
     return output
 
 
