@@ -58,8 +58,25 @@ constexpr uint32_t registers = value_rows::registers;
 
 inline uint32_t at_most_registers(uint32_t tiles) { return tiles < registers ? tiles : registers; }
 
-// Registers from `index` on into tiles [first, first + tiles) of `to`. What pack_tile() does for each, with the addresses
-// and checks left out that are the same for all: the packer's thread has the most to do.
+// Registers from `index` on into `tiles` pages from `address` on, both in units of the buffers' pointers. What pack_tile()
+// does for each, with the addresses and checks left out that are the same for all: the packer's thread has the most to do.
+inline void pack_pages(
+    [[maybe_unused]] uint32_t address,
+    [[maybe_unused]] uint32_t page,
+    [[maybe_unused]] uint32_t tiles,
+    [[maybe_unused]] uint32_t index) {
+    PACK(({
+        --address;
+        for (uint32_t i = 0; i < tiles; ++i) {
+            set_dst_write_addr(index + i);
+            ckernel::packer::program_packer_destination(address, false);
+            ckernel::mop_run(1, 1);
+            address += page;
+        }
+    }));
+}
+
+// Registers from `index` on into tiles [first, first + tiles) of `to`.
 inline void pack_tiles(
     [[maybe_unused]] uint32_t to,
     [[maybe_unused]] uint32_t first,
@@ -67,13 +84,8 @@ inline void pack_tiles(
     [[maybe_unused]] uint32_t index = 0) {
     PACK(({
         const auto& buffer = get_local_cb_interface(to);
-        uint32_t address = buffer.fifo_wr_ptr + first * buffer.fifo_page_size - 1;
-        for (uint32_t i = 0; i < tiles; ++i) {
-            set_dst_write_addr(index + i);
-            ckernel::packer::program_packer_destination(address, false);
-            ckernel::mop_run(1, 1);
-            address += buffer.fifo_page_size;
-        }
+        const uint32_t page = buffer.fifo_page_size;
+        pack_pages(buffer.fifo_wr_ptr + first * page, page, tiles, index);
     }));
 }
 

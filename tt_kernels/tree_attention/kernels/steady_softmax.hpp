@@ -140,13 +140,7 @@ inline void add_registers(
         if (address >= buffer.fifo_limit) {
             address -= buffer.fifo_size;
         }
-        address += to * page - 1;
-        for (uint32_t i = 0; i < tiles; ++i) {
-            set_dst_write_addr(first + i);
-            ckernel::packer::program_packer_destination(address, false);
-            ckernel::mop_run(1, 1);
-            address += page;
-        }
+        online_softmax::pack_pages(address + to * page, page, tiles, first);
     }));
 }
 
