@@ -5,24 +5,27 @@
 In each layer:
 
     all_reduce = AllReduce(mesh, users=1, columns=4096)
-    x, normed = all_reduce(partial, residual=x, norm=weight)    # the same bits on all chips of a TP group
+    reduced = all_reduce(partial, residual=x, norm=weight)      # sum and norm, the same bits on all chips of a TP group
+    reduced = all_reduce(partial, residual=x, norm=weight, multiply=(matrix, memory))   # and a product of the norm
     all_reduce.check()                                          # when the host wants to know: did a chip give up?
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
-from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
+from tt_kernels.common.cores import Core, check_on_device, core_set, grid_cores, noc_core_of
 from tt_kernels.common.device_state import zero_words
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.common.tensor_facts import UnsupportedError, check_tiles
 from tt_kernels.common.tp_group import TpChips
 from tt_kernels.compute_gate.region import refuse_in_region
+from tt_kernels.decode_product.op import Product, bank_cores
 
 if TYPE_CHECKING:
     import ttnn
@@ -33,14 +36,17 @@ ROW_BYTES, FACE_ROWS = 32, 16  # of bfloat16 tiles
 MAX_WORKERS, MAX_DENSE_WORKERS = 32, 8
 _WORKER, _LINK = "worker", "link"
 _LINE = 64  # bytes of which packets are multiples
-_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE = 0, 1, 2
+_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE, _ROWS_SEMAPHORE = 0, 1, 2, 3
+_AHEAD_BYTES = 384 * 1024  # of a weight on each core: what a bank sends while eight chips wait for each other
 
 
 class Reduced(NamedTuple):
-    """sum: bfloat16 [1, 1, users, columns], TILE. normed: its RMS norm, of the same kind, or None."""
+    """sum: bfloat16 [1, 1, users, columns], TILE. normed: its RMS norm, of the same kind, or None. product: that of the
+    norm, bfloat16 [1, 1, users, outputs], or None."""
 
     sum: Any
     normed: Any
+    product: Any = None
 
 
 class AllReduce(TpChips):
@@ -48,9 +54,10 @@ class AllReduce(TpChips):
     the buffers in which the other chips' rows land.
 
     users: rows in use, 1 to MAX_USERS. columns: of a row, a multiple of 32.
-    timeout_s: how long a chip waits for another, in seconds at 1 GHz. The link core is the last of the grid, workers
-        are the first ones, row by row. Chips send over the Ethernet links between two chips in turn, in the order of
-        their ranks.
+    timeout_s: how long a chip waits for another, in seconds at 1 GHz.
+    multiplies: whether calls may multiply the norm, by the cores beside the DRAM banks. All others are free: the link
+        core is the last of the grid, workers are the first ones, row by row. Chips send over the Ethernet links between
+        two chips in turn, in the order of their ranks.
 
     Needs FABRIC_1D. Errors: ValueError for another fabric or another shape.
     """
@@ -70,6 +77,7 @@ class AllReduce(TpChips):
         columns: int,
         tp_axis: int = 1,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        multiplies: bool = False,
     ) -> None:
         import ttnn
 
@@ -78,13 +86,14 @@ class AllReduce(TpChips):
         if type(columns) is not int or columns < TILE or columns % TILE:
             raise ValueError(f"columns must be a positive multiple of {TILE}, not {columns!r}")
         grid = mesh.compute_with_storage_grid_size()
-        if grid.x * grid.y < 2:
+        taken = bank_cores(mesh) if multiplies else []
+        *free, core = [each for each in grid_cores(mesh) if each not in taken]
+        if not free:
             raise ValueError(f"an all-reduce needs a core beside its link core; the grid is {grid.x}x{grid.y}")
-        core = (grid.x - 1, grid.y - 1)
+        self.multiplies = multiplies
         super().__init__(mesh, tp_axis, core, timeout_s)
         self.links = self._links_between_neighbours()
         self.users, self.columns = users, columns
-        free = [each for each in grid_cores(mesh) if each != core]
         most = min(len(free), MAX_DENSE_WORKERS if users == 1 else MAX_WORKERS)
         count = max(n for n in range(1, most + 1) if columns // TILE % n == 0)
         self.workers, self.tiles = free[:count], columns // TILE // count
@@ -108,14 +117,18 @@ class AllReduce(TpChips):
         residual: ttnn.Tensor | None = None,
         norm: ttnn.Tensor | None = None,
         epsilon: float = 1e-5,
+        multiply: tuple[ttnn.Tensor, ttnn.MemoryConfig] | None = None,
     ) -> Reduced:
-        """Return the sum over each TP group, and with `norm` its RMS norm, both in the memory of `partial`.
+        """Return the sum over each TP group, and with `norm` its RMS norm, both in the memory of `partial`, and with
+        `multiply` a product of that.
 
         Args:
             partial: each chip's partial sums, bfloat16 [1, 1, users, columns], TILE, interleaved or sharded.
             residual: is added to the sum; as `partial`, the same on all chips of a TP group.
             norm: weights of the norm, bfloat16 [1, 1, 1, columns], TILE, interleaved or sharded.
             epsilon: is added to the mean of the squares.
+            multiply: weight and memory of the result, with `norm` as `decode_product` takes them. The weight is read
+                while the chips wait for each other.
 
         The chips' parts are added in chip order, then the residual, in float32, and rounded once; so all chips of a
         group have the same bits. The norm is that of the sum before it was rounded. Padding rows of the results are
@@ -127,29 +140,37 @@ class AllReduce(TpChips):
 
         refuse_in_region("all_reduce", self.tp_axis)
         self._check(partial, residual, norm, epsilon)
+        if multiply is not None and (norm is None or not self.multiplies):
+            raise ValueError(f"multiply needs norm, and an all-reduce that multiplies: {self.multiplies}")
         form = (list(partial.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, self.device, partial.memory_config())
-        out = Reduced(ttnn.empty(*form), None if norm is None else ttnn.empty(*form))
-        tensors = {"partial": partial, "residual": residual, "weights": norm, "sum": out.sum, "normed": out.normed}
-        given = [tensor for tensor in (partial, residual, norm) if tensor is not None]
-        results = [tensor for tensor in (out.normed, out.sum) if tensor is not None]
-        ttnn.generic_op([*given, self._landing, *results], self.mesh_program(tensors, epsilon))
+        total, normed = ttnn.empty(*form), None if norm is None else ttnn.empty(*form)
+        product = None if normed is None or multiply is None else Product(normed, *multiply, ahead=_AHEAD_BYTES)
+        out = Reduced(total, normed, None if product is None else product.result)
+        tensors = {"partial": partial, "residual": residual, "weights": norm, "sum": total, "normed": normed}
+        given = [tensor for tensor in (partial, residual, norm, multiply and multiply[0]) if tensor is not None]
+        results = [tensor for tensor in reversed(out) if tensor is not None]
+        ttnn.generic_op([*given, self._landing, *results], self.mesh_program(tensors, epsilon, product))
         return out
 
-    def mesh_program(self, tensors: dict[str, Any], epsilon: float) -> Any:
+    def mesh_program(self, tensors: dict[str, Any], epsilon: float, product: Product | None = None) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call. tensors: by their names in the kernels."""
         import ttnn
 
         programs = ttnn.MeshProgramDescriptor()
+        multipliers = [] if product is None else product.cores
         for place in self.coordinates():
             here = ttnn.MeshCoordinate(*place)
-            cores = core_set(*self.workers, self.core)
+            cores = core_set(*self.workers, self.core, *multipliers)
             semaphores = [
                 ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0)
-                for number in (_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE)
+                for number in (_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE, _ROWS_SEMAPHORE)
             ]
             program = ttnn.ProgramDescriptor(kernels=[], semaphores=semaphores, cbs=[])
             links = self.link_args(place, program, self.tp_rank(place) % self.links)
-            self._fill(program, tensors, epsilon, self.tp_rank(place), links)
+            self._fill(program, tensors, epsilon, self.tp_rank(place), links, multipliers)
+            if product is not None:
+                program.kernels = [*program.kernels, *product.kernels(2 * len(self.workers), _ROWS_SEMAPHORE)]
+                program.cbs = [*program.cbs, *product.circular_buffers()]
             programs[ttnn.MeshCoordinateRange(here, here)] = program
         return programs
 
@@ -175,7 +196,15 @@ class AllReduce(TpChips):
             for index, (name, dtype, page, pages, roles) in enumerate(sizes)
         }
 
-    def _fill(self, program: Any, tensors: dict[str, Any], epsilon: float, rank: int, links: list[int]) -> None:
+    def _fill(
+        self,
+        program: Any,
+        tensors: dict[str, Any],
+        epsilon: float,
+        rank: int,
+        links: list[int],
+        multipliers: Sequence[Core],
+    ) -> None:
         """Give `program` the kernels and buffers of a chip."""
         import ttnn
 
@@ -185,6 +214,8 @@ class AllReduce(TpChips):
             "packed_semaphore": _PACKED_SEMAPHORE,
             "decision_semaphore": _DECISION_SEMAPHORE,
             "squares_semaphore": _SQUARES_SEMAPHORE,
+            "rows_semaphore": _ROWS_SEMAPHORE,
+            "multipliers": len(multipliers),
             "chips": self.chips,
             "workers": len(self.workers),
             "users": self.users,
@@ -203,6 +234,7 @@ class AllReduce(TpChips):
         noc_core, landing = noc_core_of(self.device), self._landing.buffer_address()
         worker_cores = [part for core in self.workers for part in noc_core(core)]
         link_x, link_y = noc_core(self.core)
+        told = {"multipliers": [x | y << 16 for x, y in map(noc_core, multipliers)]}
         # Both move tiles of the partial sums and of the norm.
         mover: dict[str, Any] = {"rank": rank, "link_x": link_x, "link_y": link_y}
         read, written = ("partial", "sum", "normed"), ("partial", "residual", "weights", "normed")
@@ -228,6 +260,7 @@ class AllReduce(TpChips):
                 ttnn.ReaderConfigDescriptor(),
                 accessors={name: there[name] for name in read},
                 constants=constants,
+                common=told,
                 per_core={core: lands(n) | reader for n, core in enumerate(self.workers)},
                 defines=defines,
             ),
@@ -236,6 +269,7 @@ class AllReduce(TpChips):
                 ttnn.WriterConfigDescriptor(),
                 accessors={name: there[name] for name in written},
                 constants=constants,
+                common=told,
                 per_core={core: {"worker": n} | writer for n, core in enumerate(self.workers)},
                 defines=defines,
             ),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer
-from tt_kernels.common.cores import check_on_device, core_list, noc_core_of
+from tt_kernels.common.cores import Core, check_on_device, core_list, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor
 from tt_kernels.common.tensor_facts import (
     TensorFacts,
@@ -35,7 +35,7 @@ WEIGHTS = ("BFLOAT16", "BFLOAT8_B", "BFLOAT4_B")
 FACE_ROWS = 16
 IN_REGISTERS, IN_L1 = 8, 4  # tiles of the inner dimension in a block
 WEIGHT_BYTES = 192 * 1024  # of a block of the weight
-SLOTS = 3  # blocks of either input in L1: one is multiplied, two arrive
+SLOTS = 3  # blocks of either input in L1, at least: one is multiplied, two arrive
 REGISTERS = 8  # tiles of float32 sums
 
 
@@ -64,6 +64,11 @@ class Split:
         piece = columns if alone else -(-columns // -(-columns // (REGISTERS // 2)))
         return cls(inner, inputs // inner, columns, outputs, -(-outputs // columns), piece)
 
+    def slots(self, dtype: str, ahead: int) -> int:
+        """Return how many blocks each core holds, of which `ahead` bytes of weight may wait for rows."""
+        block = self.inner * self.columns * TILE_BYTES[dtype]
+        return max(SLOTS, min(self.blocks, ahead // block))
+
     def part(self, core: int) -> tuple[int, int]:
         """Return the first column of a core, and how many it has."""
         first = core * self.columns
@@ -84,22 +89,109 @@ def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     """
     import ttnn
 
-    rows, heads = _rows_and_heads(x)
-    other = check_rows("weight", weight, WEIGHTS)
-    width_shards("weight", weight.memory_config(), "DRAM")
-    width_shards("memory_config", memory_config)
-    if rows.shape[2] > FACE_ROWS:
-        raise UnsupportedError(f"x may have {FACE_ROWS} users, got {rows.shape[2]}")
-    check_factors(rows, other)
-    device = x.device()
-    check_on_device("weight", weight, device)
-    inputs, outputs = other.shape[2:]
-    columns = weight.memory_config().shard_spec.shape[1] // TILE
-    split = Split.of(inputs // TILE, -(-outputs // TILE), columns, other.dtype)
-    buffers = buffers_of(split, other.dtype)
-    result = ttnn.empty([1, 1, rows.shape[2], outputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory_config)
-    check_l1(buffers, device)
-    return ttnn.generic_op([x, weight, result], _program(x, heads, weight, result, split, buffers))
+    product = Product(x, weight, memory_config)
+    program = ttnn.ProgramDescriptor(kernels=product.kernels(), semaphores=[], cbs=product.circular_buffers())
+    return ttnn.generic_op([x, weight, product.result], program)
+
+
+def bank_cores(device: ttnn.MeshDevice) -> list[Core]:
+    """Return the cores beside the DRAM banks, bank by bank, which multiply."""
+    import ttnn
+
+    return [(core.x, core.y) for core in device.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.NOC_0)]
+
+
+class Product:
+    """A checked product, its result, and what a program needs to make it.
+
+    ahead: bytes of the weight that each core may read before it has rows, where the same program makes those. For the
+    rest, and errors, see `decode_product`.
+    """
+
+    def __init__(self, x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.MemoryConfig, ahead: int = 0) -> None:
+        import ttnn
+
+        rows, self.heads = _rows_and_heads(x)
+        other = check_rows("weight", weight, WEIGHTS)
+        width_shards("weight", weight.memory_config(), "DRAM")
+        width_shards("memory_config", memory_config)
+        if rows.shape[2] > FACE_ROWS:
+            raise UnsupportedError(f"x may have {FACE_ROWS} users, got {rows.shape[2]}")
+        check_factors(rows, other)
+        self.device = x.device()
+        check_on_device("weight", weight, self.device)
+        inputs, outputs = other.shape[2:]
+        columns = weight.memory_config().shard_spec.shape[1] // TILE
+        self.x, self.weight = x, weight
+        self.split = Split.of(inputs // TILE, -(-outputs // TILE), columns, other.dtype)
+        self.slots = self.split.slots(other.dtype, ahead)
+        self.buffers = buffers_of(self.split, other.dtype, self.slots)
+        self.cores = bank_cores(self.device)[: self.split.cores]
+        form = ([1, 1, rows.shape[2], outputs], ttnn.bfloat16, ttnn.TILE_LAYOUT, self.device, memory_config)
+        self.result = ttnn.empty(*form)
+        check_l1(self.buffers, self.device)
+
+    def circular_buffers(self) -> list[Any]:
+        return [circular_buffer(buffer, {"all": self.cores}) for buffer in self.buffers.values()]
+
+    def kernels(self, makers: int = 0, semaphore: int = 0) -> list[Any]:
+        """Return the kernels. makers: those of the same program that write the rows, each of which then adds 1 to the
+        `semaphore` on all `cores`; 0: the rows are there."""
+        import ttnn
+
+        x, weight, result, split, heads = self.x, self.weight, self.result, self.split, self.heads
+        place = noc_core_of(self.device)
+        spec, result_spec = (tensor.memory_config().shard_spec for tensor in (x, result))
+        row_columns = x.shape[3] if heads else spec.shape[1]
+        constants = {name: buffer.index for name, buffer in self.buffers.items()} | {
+            "inner": split.inner,
+            "blocks": split.blocks,
+            "columns": split.columns,
+            "piece": split.piece,
+            "slots": self.slots,
+            "makers": makers,
+            "rows_semaphore": semaphore,
+            "users": result.shape[2],
+            "heads": heads,
+            "row_tiles": row_columns // TILE,
+            "result_tiles": result_spec.shape[1] // TILE,
+        }
+        per_core = {
+            core: dict(zip(("bank", "first", "count"), (bank, *split.part(bank)), strict=True))
+            for bank, core in enumerate(self.cores)
+        }
+
+        def places(shards: Any) -> list[int]:
+            return [x | y << 16 for x, y in map(place, core_list(shards.grid))]
+
+        config = ttnn.ComputeConfigDescriptor(
+            math_fidelity=getattr(ttnn.MathFidelity, FIDELITY[weight.dtype.name]),
+            fp32_dest_acc_en=True,
+            dst_full_sync_en=split.piece == split.columns,
+        )
+        return [
+            kernel_descriptor(
+                KERNELS / "read_weight.cpp",
+                ttnn.ReaderConfigDescriptor(),
+                constants=constants,
+                common={"weight": weight.buffer_address()},
+                per_core=per_core,
+            ),
+            kernel_descriptor(
+                KERNELS / "move_rows.cpp",
+                ttnn.WriterConfigDescriptor(),
+                constants=constants,
+                accessors={"rows": x},
+                common={
+                    "rows": x.buffer_address(),
+                    "result": result.buffer_address(),
+                    "row_places": [] if heads else places(spec),
+                    "result_places": places(result_spec),
+                },
+                per_core=per_core,
+            ),
+            kernel_descriptor(KERNELS / "multiply.cpp", config, constants=constants, per_core=per_core),
+        ]
 
 
 def _rows_and_heads(x: Any) -> tuple[TensorFacts, int]:
@@ -112,13 +204,13 @@ def _rows_and_heads(x: Any) -> tuple[TensorFacts, int]:
     return check_user_rows("x", x), 0
 
 
-def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
-    """Return the circular buffers of a product by the name of the weight's dtype; all its cores have them. Of rows they
-    hold the upper halves of tiles."""
+def buffers_of(split: Split, dtype: str, slots: int = SLOTS) -> dict[str, Buffer]:
+    """Return the circular buffers of a product by the name of the weight's dtype, of so many blocks; all its cores have
+    them. Of rows they hold the upper halves of tiles."""
     everywhere = frozenset({"all"})
     pages = {
-        "cb_rows": ("BFLOAT16", SLOTS * split.inner),
-        "cb_weight": (dtype, SLOTS * split.inner * split.columns),
+        "cb_rows": ("BFLOAT16", slots * split.inner),
+        "cb_weight": (dtype, slots * split.inner * split.columns),
         "cb_result": ("BFLOAT16", split.columns),
     }
     high = {name: TILE if name == "cb_weight" else FACE_ROWS for name in pages}
@@ -126,65 +218,3 @@ def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
         name: Buffer(index, of, TILE_BYTES[of] * high[name] // TILE, count, everywhere, high[name])
         for index, (name, (of, count)) in enumerate(pages.items())
     }
-
-
-def _program(x: Any, heads: int, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer]) -> Any:
-    import ttnn
-
-    device, place = x.device(), noc_core_of(x.device())
-    beside = device.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.NOC_0)
-    cores = [(core.x, core.y) for core in beside[: split.cores]]
-    spec, result_spec = (tensor.memory_config().shard_spec for tensor in (x, result))
-    row_columns = x.shape[3] if heads else spec.shape[1]
-    constants = {name: buffer.index for name, buffer in buffers.items()} | {
-        "inner": split.inner,
-        "blocks": split.blocks,
-        "columns": split.columns,
-        "piece": split.piece,
-        "slots": SLOTS,
-        "users": result.shape[2],
-        "heads": heads,
-        "row_tiles": row_columns // TILE,
-        "result_tiles": result_spec.shape[1] // TILE,
-    }
-    per_core = {
-        core: dict(zip(("bank", "first", "count"), (bank, *split.part(bank)), strict=True))
-        for bank, core in enumerate(cores)
-    }
-
-    def places(shards: Any) -> list[int]:
-        return [x | y << 16 for x, y in map(place, core_list(shards.grid))]
-
-    config = ttnn.ComputeConfigDescriptor(
-        math_fidelity=getattr(ttnn.MathFidelity, FIDELITY[weight.dtype.name]),
-        fp32_dest_acc_en=True,
-        dst_full_sync_en=split.piece == split.columns,
-    )
-    kernels = [
-        kernel_descriptor(
-            KERNELS / "read_weight.cpp",
-            ttnn.ReaderConfigDescriptor(),
-            constants=constants,
-            common={"weight": weight.buffer_address()},
-            per_core=per_core,
-        ),
-        kernel_descriptor(
-            KERNELS / "move_rows.cpp",
-            ttnn.WriterConfigDescriptor(),
-            constants=constants,
-            accessors={"rows": x},
-            common={
-                "rows": x.buffer_address(),
-                "result": result.buffer_address(),
-                "row_places": [] if heads else places(spec),
-                "result_places": places(result_spec),
-            },
-            per_core=per_core,
-        ),
-        kernel_descriptor(KERNELS / "multiply.cpp", config, constants=constants, per_core=per_core),
-    ]
-    return ttnn.ProgramDescriptor(
-        kernels=kernels,
-        semaphores=[],
-        cbs=[circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()],
-    )

@@ -46,8 +46,7 @@ def plain_step(layers: Sequence[DecoderLayer], cache: KVCacheBase, x: ttnn.Tenso
     entering = Residual(x)
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
         output = layer.attention.attend(layer.project_qkv(entering, step), cache, step)
-        norm = None if following is None else following.attention_norm
-        entering = layer.after_attention(entering.x, output, step, norm)
+        entering = layer.after_attention(entering.x, output, step, following)
     return entering.x
 
 
@@ -70,8 +69,7 @@ def alspec_step(
         output = layer.attention.attend(fused, cache, step)
         # with skip_compute(p[k] == 0): ops_after_self_attn, and the next layer's ops_before_self_attn.
         with pair.skip_if_overruled(layer.attention.layer):
-            norm = None if following is None else following.attention_norm
-            entering = layer.after_attention(x, output, step, norm)
+            entering = layer.after_attention(x, output, step, following)
             if following is not None:
                 fused = following.project_qkv(entering, step)
         x = entering.x

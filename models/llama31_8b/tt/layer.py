@@ -110,14 +110,17 @@ class DecoderLayer:
 
     def project_qkv(self, entering: Residual, step: Pass) -> ttnn.Tensor:
         """Make the rows' queries, keys and values from the layer's input, see Attention.project_qkv."""
+        if entering.product is not None:
+            return entering.product
         return self.attention.project_qkv(self._normed(entering, step), step)
 
     def after_attention(
-        self, x: ttnn.Tensor, output: ttnn.Tensor, step: Pass, following: RMSNorm | None = None
+        self, x: ttnn.Tensor, output: ttnn.Tensor, step: Pass, following: DecoderLayer | None = None
     ) -> Residual:
-        """Finish the layer. x: of the input of `project_qkv`; it is freed. following: the next layer's first norm."""
+        """Finish the layer. x: of the input of `project_qkv`; it is freed. following: the next layer."""
         partial = self.attention.project_output(output, step.layout)
-        return self._mlp(step.layout.add(x, partial, self.mlp_norm), step.layout, following)
+        entering = step.layout.add(x, partial, (self.mlp_norm, self.mlp.gate_up))
+        return self._mlp(entering, step.layout, following)
 
     def add_attention_and_mlp(self, x: ttnn.Tensor, update: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
         """Add the attention's update, of x's shape, to the residual x, which is freed, then the MLP."""
@@ -155,11 +158,12 @@ class DecoderLayer:
         step.on_input(self.attention.layer, gathered)
         return step.layout.norm(self.attention_norm, gathered)
 
-    def _mlp(self, entering: Residual, layout: Rows, following: RMSNorm | None = None) -> Residual:
-        x, normed = entering
+    def _mlp(self, entering: Residual, layout: Rows, following: DecoderLayer | None = None) -> Residual:
+        x, normed, product = entering
         if normed is None:
             normed = layout.normed(self.mlp_norm, x)
-        return layout.add(x, self.mlp(normed, layout), following)
+        then = None if following is None else (following.attention_norm, following.attention.qkv)
+        return layout.add(x, self.mlp(normed, layout, product), then)
 
 
 def _tile_of(rows: ttnn.Tensor, start: ttnn.Tensor) -> ttnn.Tensor:

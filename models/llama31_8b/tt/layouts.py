@@ -5,7 +5,8 @@
 `TtLlama` has one layout for decode steps of one token per user, interleaved or sharded, which also makes the modules
 with its weights; and `Rows` for everything longer, prefill and token trees. With it goes the collective: a TP group
 adds up a decode step's partial sums by `all_reduce`, which takes one tile of rows and the norm that follows, and all
-others by ttnn's reduce_scatter and all_gather.
+others by ttnn's reduce_scatter and all_gather. In a sharded step it also multiplies the norm, and so reads the next
+weight while the chips wait for each other.
 """
 
 from __future__ import annotations
@@ -70,10 +71,16 @@ def add_into(x: ttnn.Tensor, other: ttnn.Tensor) -> ttnn.Tensor:
 class Residual(NamedTuple):
     """The residual between two parts of a layer: x, bfloat16, placed by the layout; a decode step has all columns on
     each chip, [1, 1, users, hidden], other passes a chip's part, [1, 1, rows, hidden / tp]. normed: the following norm
-    of it where the collective took that too, [1, 1, users, hidden], else None."""
+    of it where the collective took that too, [1, 1, users, hidden], else None. product: of that and the matrix behind
+    it, where it was multiplied too."""
 
     x: ttnn.Tensor
     normed: ttnn.Tensor | None = None
+    product: ttnn.Tensor | None = None
+
+
+# The norm that follows a residual, and the matrix behind it.
+Following = tuple[RMSNorm, Projection]
 
 
 class Rows:
@@ -99,9 +106,8 @@ class Rows:
         """Return all columns of the residual, [1, 1, rows, hidden]."""
         return gather(x, self.mesh_shape)
 
-    def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, norm: RMSNorm | None) -> Residual:
-        """Add a TP group's partial sums, [1, 1, rows, hidden] on each chip, to the residual x, which is freed. norm:
-        the one that follows."""
+    def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, following: Following | None) -> Residual:
+        """Add a TP group's partial sums, [1, 1, rows, hidden] on each chip, to the residual x, which is freed."""
         return Residual(add_into(x, self.total(partial)))
 
     def total(self, partial: ttnn.Tensor) -> Any:
@@ -229,11 +235,16 @@ class DecodeLayout(Rows, ABC):
     def gather(self, x: ttnn.Tensor) -> Any:
         return x
 
-    def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, norm: Any) -> Residual:
+    def add(self, x: ttnn.Tensor, partial: ttnn.Tensor, following: Any) -> Residual:
         if self.all_reduce is None:
             return Residual(add_into(x, partial))
-        weights = {} if norm is None else {"norm": norm.weight, "epsilon": norm.epsilon}
-        out = Residual(*self.all_reduce(partial, residual=x, **weights))
+        options: dict[str, Any] = {}
+        if following is not None:
+            norm, matrix = following
+            options = {"norm": norm.weight, "epsilon": norm.epsilon}
+            if self.all_reduce.multiplies:
+                options["multiply"] = matrix.weight, matrix.result
+        out = Residual(*self.all_reduce(partial, residual=x, **options))
         ttnn.deallocate(x)
         return out
 
@@ -414,7 +425,8 @@ def make_decode_layout(
     all_reduce = None
     if mesh_shape.tp > 1:
         patience_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-        all_reduce = AllReduce(mesh, users, config.hidden_size, TP_AXIS, timeout_s=patience_s)
+        multiplies = name == "sharded" and users <= DECODE_PRODUCT_USERS
+        all_reduce = AllReduce(mesh, users, config.hidden_size, TP_AXIS, timeout_s=patience_s, multiplies=multiplies)
     if name == "interleaved":
         return InterleavedLayout(mesh, mesh_shape, config, all_reduce)
     return ShardedLayout(mesh, mesh_shape, config, users, all_reduce)

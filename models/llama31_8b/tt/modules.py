@@ -159,9 +159,11 @@ class MLP:
     def __init__(self, gate_up: Projection, down: Projection, block: int) -> None:
         self.gate_up, self.down, self.block = gate_up, down, block
 
-    def __call__(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
-        """x: [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout."""
-        product = layout.multiply(self.gate_up, x)
+    def __call__(self, x: ttnn.Tensor, layout: Rows, product: ttnn.Tensor | None = None) -> ttnn.Tensor:
+        """x: [1, 1, rows, hidden] -> partial sums of the same shape, both placed by the layout. product: of x and
+        gate_up, where it is there."""
+        if product is None:
+            product = layout.multiply(self.gate_up, x)
         hidden = gated_product(product, self.block, layout.format(product))
         ttnn.deallocate(product)
         out = layout.partial_sums(self.down, hidden)

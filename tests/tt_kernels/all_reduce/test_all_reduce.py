@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from perf.lib.tensors import errors_of
 from runtime_patches import sgdc
-from tests.support.run_op import Call, In, Make, check_refused, priorities, refusals, run_ops, shards
+from tests.support.run_op import Call, In, Make, banks, check_refused, priorities, refusals, run_ops, shards
 from tt_kernels.all_reduce import reference
 
 PATIENCE_S = 2e-3
@@ -17,8 +18,8 @@ EPSILON = 1e-5
 HALF_STEP = 2.0**-8  # of bfloat16's rounding, relative
 
 
-def reduce_of(users: int, columns: int, timeout_s: float = PATIENCE_S) -> Make:
-    return Make("tt_kernels.all_reduce.op:AllReduce", users, columns, timeout_s=timeout_s, device=True)
+def reduce_of(users: int, columns: int, timeout_s: float = PATIENCE_S, **options) -> Make:
+    return Make("tt_kernels.all_reduce.op:AllReduce", users, columns, timeout_s=timeout_s, device=True, **options)
 
 
 def a_chip_each(parts: torch.Tensor, **options) -> In:
@@ -85,6 +86,35 @@ def test_sum_residual_and_norm(sim_mesh, users, columns, given, memory):
     form = {name: tensor for name, tensor in zip(("residual", "norm"), both, strict=True) if name in given}
     (found,) = run_ops(sim_mesh((1, 2), "2x2"), [call_of(reduce_of(users, columns), parts, **form, memory=memory)])
     check(found, parts, **form)
+
+
+@pytest.mark.sim
+def test_the_norm_is_multiplied_as_decode_product_does_it(sim_mesh):
+    """Of one user, packed, and of several; blocks that wait for rows in all of L1's slots, or in three; columns that stay
+    in the registers and that are added up in L1. Bits of the sum and the norm are those of a call without a product."""
+    worker, columns = sim_mesh((1, 2), "8x8"), 256
+    cases = [(1, (23 * 32, 64), "bfloat8_b"), (5, (31 * 32, 11 * 32), "bfloat4_b")]
+    for users, (outputs, of_bank), dtype in cases:
+        drawn, memory = draw(users, 2, users, columns), shards(8, 32)
+        values = torch.randn(1, 1, columns, outputs, generator=torch.Generator().manual_seed(outputs))
+        weight, result = (
+            In(values, dtype, memory=banks(columns, of_bank), read="weight"),
+            shards(-(-outputs // 128), 128),
+        )
+        op, plain = reduce_of(users, columns, multiplies=True), reduce_of(users, columns)
+        calls = [call_of(op, *drawn, memory=memory, multiply=(weight, result)), call_of(plain, *drawn, memory=memory)]
+        # Twice: in the other slot, and from the program cache.
+        first, alone, again = run_ops(worker, [*calls, calls[0]])
+        check(first, *drawn)
+        for name in ("sum", "normed", "product"):
+            bits = same_on_all_chips(first[name])
+            for found in (alone, again)[name == "product" :]:
+                assert torch.equal(same_on_all_chips(found[name]), bits), (users, name)
+        normed = In(same_on_all_chips(first["normed"])[None, None], memory=memory)
+        (apart,) = run_ops(worker, [Call("tt_kernels.decode_product.op:decode_product", normed, weight, result)])
+        assert torch.equal(same_on_all_chips(apart["out"]), same_on_all_chips(first["product"]))
+        wanted = same_on_all_chips(first["normed"]).double() @ same_on_all_chips(first["weight"]).double()
+        assert errors_of(same_on_all_chips(first["product"]), wanted)["error"] < 0.006
 
 
 @pytest.mark.sim
@@ -242,6 +272,7 @@ def test_what_is_refused_is_named(mock_mesh):
         "norm must be (1, 1, 1, 128), it is BFLOAT16 TILE (1, 1, 3, 128)": call(norm=In(zeros)),
         "epsilon is a positive, finite number, not 0": call(norm=In(zeros[:, :, :1]), epsilon=0),
         "partial must be a ttnn.Tensor, it is a int": Call(op, 3),
+        "multiply needs norm": call(multiply=(In(zeros), shards(4, 32))),
     }
     check_refused(mock_mesh((1, 2)), calls)
 
@@ -252,8 +283,15 @@ def test_it_builds_at_llama_shapes_on_eight_chips_and_only_where_the_gate_is_sha
     mesh = mock_mesh((1, 8), overlays=sgdc.overlays())
     op, zeros = Make(OP, users, 4096, device=True), In(torch.zeros(1, 1, users, 4096))
     norm = In(torch.zeros(1, 1, 1, 4096))
-    (found,) = run_ops(mesh, [Call(op, zeros, residual=zeros, norm=norm)])
-    assert [tuple(part.shape) for part in found["normed"].values()] == [(1, 1, users, 4096)] * 8
+    calls = [Call(op, zeros, residual=zeros, norm=norm)]
+    if users == 1:  # qkv and the gate of a chip of eight
+        op, row = Make(OP, users, 4096, multiplies=True, device=True), In(zeros.values, memory=shards(8, 512))
+        for outputs, of_bank, dtype in ((768, 64, "bfloat8_b"), (3584, 320, "bfloat4_b")):
+            weight = In(torch.zeros(1, 1, 4096, outputs), dtype, memory=banks(4096, of_bank))
+            multiply = (weight, shards(outputs // 64, 64))
+            calls.append(Call(op, row, residual=row, norm=norm, multiply=multiply))
+    for found in run_ops(mesh, calls):
+        assert [tuple(part.shape) for part in found["normed"].values()] == [(1, 1, users, 4096)] * 8
     inside = Call(op, zeros)
     inside.inside = Make(f"{GATE}:skip_compute", priorities(2, None), users=1)
     message = refusals(mesh, {"": inside})[""]

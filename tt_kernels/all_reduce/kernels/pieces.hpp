@@ -9,6 +9,7 @@
 
 #include "api/dataflow/dataflow_api.h"
 #include "config.hpp"
+#include "tt_kernels/common/kernels/arguments.hpp"
 #include "tt_kernels/common/kernels/tile_masks.hpp"
 
 namespace pieces {
@@ -117,6 +118,18 @@ inline void hand_over(
     });
     noc_async_write_barrier();
     noc_semaphore_inc(get_noc_addr(x, y, get_semaphore(packed_semaphore)), 1);
+}
+
+// Once a RISC's part of the results is there, failed or not, it says so to the cores that multiply the norm in this program.
+inline void finish() {
+    constexpr uint32_t rows_semaphore = get_named_compile_time_arg_val("rows_semaphore");
+    constexpr uint32_t multipliers = get_named_compile_time_arg_val("multipliers");
+    noc_async_write_barrier();
+    for (uint32_t core = 0; core < multipliers; ++core) {
+        const uint32_t place = get_common_arg_val<uint32_t>(COMMON_INDEX(multipliers) + core);
+        noc_semaphore_inc(get_noc_addr(place & 0xffff, place >> 16, get_semaphore(rows_semaphore)), 1);
+    }
+    noc_async_atomic_barrier();
 }
 
 }  // namespace pieces

@@ -67,6 +67,5 @@ void kernel_main() {
             pieces::scatter(normed, first, get_read_ptr(config::cb_normed), pieces::readers_norm);
         }
     }
-    noc_async_write_barrier();
-    noc_async_atomic_barrier();
+    pieces::finish();
 }

@@ -154,6 +154,5 @@ void kernel_main() {
                 normed, first, get_read_ptr(config::cb_normed), finite ? pieces::rest_of_norm : pieces::all);
         }
     }
-    noc_async_write_barrier();
-    noc_async_atomic_barrier();
+    pieces::finish();
 }

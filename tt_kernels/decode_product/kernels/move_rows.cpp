@@ -18,6 +18,9 @@ constexpr uint32_t cb_result = get_named_compile_time_arg_val("cb_result");
 constexpr uint32_t blocks = get_named_compile_time_arg_val("blocks");
 constexpr uint32_t inner = get_named_compile_time_arg_val("inner");
 constexpr uint32_t slots = get_named_compile_time_arg_val("slots");
+// Kernels of this program that write the rows and then say so; 0: the rows are there.
+constexpr uint32_t makers = get_named_compile_time_arg_val("makers");
+constexpr uint32_t rows_semaphore = get_named_compile_time_arg_val("rows_semaphore");
 constexpr uint32_t pieces = 2;  // of a tile: of each of its upper faces
 constexpr uint32_t users = get_named_compile_time_arg_val("users");
 constexpr uint32_t heads = get_named_compile_time_arg_val("heads");  // of each user; 0: rows are joined
@@ -78,6 +81,10 @@ void fetch_heads(uint32_t block, uint32_t to) {
 void kernel_main() {
     const uint32_t first = RUNTIME_ARG(first);
     const uint32_t count = RUNTIME_ARG(count);
+    if constexpr (makers > 0) {
+        noc_semaphore_wait_min(
+            reinterpret_cast<volatile tt_l1_ptr uint32_t*>(get_semaphore(rows_semaphore)), makers);
+    }
     blocks_in_turn::read<cb_rows, blocks, inner, slots>(heads ? fetch_heads : fetch_rows);
 
     const uint32_t from = get_read_ptr(cb_result);
