@@ -90,7 +90,7 @@ def test_sum_residual_and_norm(sim_mesh, users, columns, given, memory):
 
 @pytest.mark.sim
 def test_the_norm_is_multiplied_as_decode_product_does_it(sim_mesh):
-    """Of one user, packed, and of several; blocks that wait for rows in all of L1's slots, or in three; columns that stay
+    """Of one user, packed, and of several; blocks that wait for rows in all slots, or in three; columns that stay
     in the registers and that are added up in L1. Bits of the sum and the norm are those of a call without a product."""
     worker, columns = sim_mesh((1, 2), "8x8"), 256
     cases = [(1, (23 * 32, 64), "bfloat8_b"), (5, (31 * 32, 11 * 32), "bfloat4_b")]
