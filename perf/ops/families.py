@@ -165,8 +165,13 @@ def _of_minimal(row: Row, earlier: Sequence[Row]) -> Row:
     return {"of_minimal": row["cycles"] / stock if stock else None}
 
 
+NO_PRODUCT = "none"
+
+
 def _of_collectives(row: Row, _: Sequence[Row]) -> Row:
     """Return what the sweep of stock ops has in the op's place, None where it has nothing."""
+    if row["product"] != NO_PRODUCT:
+        return dict.fromkeys(("reduce_scatter", "all_gather", "stock", "of_stock"))
     found: Row = {op: collective_cycles(op, row["chips"], row["columns"]) for op in ("reduce_scatter", "all_gather")}
     both = None if None in found.values() else sum(found.values())
     return found | {"stock": both, "of_stock": both and row["cycles"] / both}
@@ -367,13 +372,15 @@ FAMILIES: dict[str, Family] = {
         apart=True,
     ),
     "all_reduce": Family(
-        about="the sum of a TP group's rows on each of its chips, with residual and norm, against stock ops",
-        options={"chips": 2, "users": 1, "columns": 4096},
-        choices={"chips": (2, 4, 8)},
-        points={"default": ["chips=2,4,8"]},
-        chip=lambda point: Chip("4x3", mesh=(1, point.chips), timed=True),
+        about="the sum of a TP group's rows on each of its chips, with residual and norm, against stock ops; also with "
+        "the next product, of a chip of tp",
+        options={"chips": 2, "users": 1, "columns": 4096, "product": NO_PRODUCT, "tp": 0},
+        choices={"chips": (2, 4, 8), "product": (NO_PRODUCT, "qkv", "gate_up")},
+        points={"default": ["chips=2,4,8", "chips=2,4,8 product=qkv,gate_up"]},
+        chip=lambda point: Chip("4x3" if point.product == NO_PRODUCT else "8x8", mesh=(1, point.chips), timed=True),
         measure="rows.all_reduce",
         complete=_of_collectives,
+        apart=True,
     ),
     "decode_product": Family(
         about="a decode step's products of weights in the DRAM banks, against the stock program",

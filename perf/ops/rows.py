@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import ttnn
 
-from models.llama31_8b.config import preset
+from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.kv_cache import KVCache, PagedKVCache
-from models.llama31_8b.tt.layouts import Rows, in_l1
+from models.llama31_8b.tt.layouts import Rows, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.modules import RMSNorm, Rope, pair_rotation, user_shards
 from models.llama31_8b.tt.precision import TILE_BYTES, bytes_of, precision_config
@@ -22,7 +22,7 @@ from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards, hidden_sh
 from perf.lib.chip import BYTES_PER_CYCLE, one_after_the_other, timed_launch
 from perf.lib.data_file import Row
 from perf.lib.tensors import tile, words
-from perf.ops.families import BLOCK, measurable, norm_of_part
+from perf.ops.families import BLOCK, NO_PRODUCT, measurable, norm_of_part
 from perf.projection.prefill import long_collective_ns
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.all_reduce.op import AllReduce
@@ -39,13 +39,22 @@ SCALE = 4.0  # of gates, so that sigmoids come close to 0 and 1
 
 def all_reduce(mesh, p: SimpleNamespace) -> Row:
     """Cycles of the op with residual and norm, from its go message on the first chip until its last core is done on the
-    last one."""
-    op = AllReduce(mesh, p.users, p.columns, timeout_s=1e-2)
-    x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=_on(op.workers, p.columns)) for _ in range(2))
+    last one. With a product, whose weight is blank, rows are where a decode layer has them."""
+    op = AllReduce(mesh, p.users, p.columns, timeout_s=1e-2, multiplies=p.product != NO_PRODUCT)
+    memory, options = _on(op.workers, p.columns), {}
+    if op.multiplies:
+        config = next(each for each in map(preset, PRESETS) if each.hidden_size == p.columns)
+        layer = ShardedDecodeConfig.of(config, MeshShape(1, p.tp or p.chips), p.users)
+        formats = precision_config("performance", config.num_hidden_layers).of_layer(0)
+        product = getattr(layer, p.product)(getattr(formats, p.product))
+        form = ([1, 1, product.inputs, product.outputs], getattr(ttnn, product.dtype.upper()), ttnn.TILE_LAYOUT)
+        memory = in_l1(mesh, layer.normed)
+        options["multiply"] = ttnn.empty(*form, mesh, in_banks(product)), in_l1(mesh, product.result)
+    x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=memory) for _ in range(2))
     weights, timeline = tile(mesh, (1, 1, 1, p.columns)), Timeline(mesh)
     timeline.start()
     for _ in range(2):  # the first one compiles
-        op(x, residual=y, norm=weights)
+        op(x, residual=y, norm=weights, **options)
     chips = [one_after_the_other((span.start, span.end) for span in spans) for spans in timeline.stop()]
     op.check()
     return measurable({"cycles": max(took for *_, (_, took) in chips)})

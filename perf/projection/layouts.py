@@ -25,7 +25,7 @@ from models.llama31_8b.latency import (
 from models.llama31_8b.tt.mesh import TILE
 from perf.lib.data_file import FOLDER, Row, read
 from perf.step.figures import over_formula
-from perf.step.layer import EMBEDDING, HEAD, LAYER, REPLACED, STEPS, collectives_of
+from perf.step.layer import EMBEDDING, HEAD, LAYER, NORM, STEPS, collectives_of, replaced_by_all_reduces
 from perf.step.shapes import head_pieces
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
@@ -36,7 +36,8 @@ CHIPS = (2, 4, 8, 16)
 HIT_RATES = (1.0, 0.95, 0.9, 0.75)
 HEADS = 32
 ASSUMPTIONS = (
-    "TP: a chip's part of a layer, attention, two all-reduces a layer, embedding, its gather and the head's pieces",
+    "TP: a chip's part of a layer, attention, two all-reduces a layer with the products in them, embedding, its gather "
+    "and the head's pieces",
     "a cache split over two rows: each reads half of the tokens; merging takes all in what an all-reduce of two chips "
     "takes, which sends 8 KB, as much as 16 heads' partial attention; not implemented, not executed",
     "ALSpec: appendix F, with what the executed pairs with a guess by a budget took beyond exact attention of as many "
@@ -53,7 +54,7 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
     pairs = executed_pairs()
     attention = _attention(ops, sweep)
     collectives = {n: collectives_of(preset("llama-3.1-8b"), n) for n in CHIP_COUNTS[1:]}
-    costs = {n: _costs(n, ops, collectives.get(n, {"gather": 0, "all_reduce": 0})) for n in CHIP_COUNTS}
+    costs = {n: _costs(n, ops, collectives.get(n, {"gather": 0, "all_reduces": 0})) for n in CHIP_COUNTS}
     times = Times(
         verify_ns=round(mean(row["part_sender"] - row["part_exact"] for row in pairs)),
         pair_ns=round(mean(over_formula(row) for row in pairs)),
@@ -79,12 +80,12 @@ def _attention(ops: Sequence[Row], sweep: Mapping[str, float]) -> dict[int, dict
     return found
 
 
-def _took(ops: Sequence[Row], stage: str, tp: int, names: Sequence[str] = (), but: Sequence[str] = ()) -> float:
-    """Return the cycles of a stage's programs, those of `names`, or all but those of `but`."""
+def _took(ops: Sequence[Row], stage: str, tp: int) -> list[tuple[str, float]]:
+    """Return name and cycles of a stage's programs."""
     own = [op for op in ops if op["stage"] == stage and op["tp"] == tp]
     first = own[0]  # the file's rows of one run follow each other
     run = [op for op in own if (op["weights"], op["context"]) == (first["weights"], first["context"])]
-    return float(sum(op["cycles"] for op in run if (not names or op["op"] in names) and op["op"] not in but))
+    return [(op["op"], op["cycles"]) for op in run]
 
 
 def executed_pairs() -> list[Row]:
@@ -101,11 +102,14 @@ def exact_of_keys(row: Row, times: Times) -> float:
 
 def _costs(chips: int, ops: Sequence[Row], collectives: Mapping[str, float]) -> Costs:
     """Return the costs of a row."""
-    layer = _took(ops, LAYER, chips, but=("attention", *(REPLACED if chips > 1 else ())))
-    head, norm = _took(ops, HEAD, 1), _took(ops, HEAD, 1, ("rms_norm",))
-    fixed = _took(ops, EMBEDDING, chips) + norm + collectives["gather"]
-    fixed += (head - norm) * head_pieces(preset("llama-3.1-8b")) / chips
-    return Costs(fixed, layer + 2 * collectives["all_reduce"], 0.0)
+    programs = _took(ops, LAYER, chips)
+    gone = replaced_by_all_reduces([name for name, _ in programs]) if chips > 1 else [False] * len(programs)
+    layer = sum(took for (name, took), there in zip(programs, gone, strict=True) if name != "attention" and not there)
+    head = _took(ops, HEAD, 1)
+    norm = sum(took for name, took in head if name == NORM)
+    fixed = sum(took for _, took in _took(ops, EMBEDDING, chips)) + norm + collectives["gather"]
+    fixed += (sum(took for _, took in head) - norm) * head_pieces(preset("llama-3.1-8b")) / chips
+    return Costs(float(fixed), layer + collectives["all_reduces"], 0.0)
 
 
 def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS) -> list[Row]:

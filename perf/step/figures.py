@@ -15,7 +15,7 @@ from models.llama31_8b.latency import token_latency
 from perf.lib.chip import one_after_the_other
 from perf.lib.data_file import Row
 from perf.lib.launch_labels import ATTENTION, EXCHANGE, GATE
-from perf.step.layer import REPLACED
+from perf.step.layer import NORM, replaced_by_all_reduces
 from perf.step.shapes import EXACT
 
 Span = Mapping[str, Any]
@@ -131,7 +131,7 @@ def over_formula(row: Row) -> float:
 
 
 def whole_rows(
-    parts: Mapping[str, Step], whole: Mapping[str, Step], shape: Mapping[str, Any], all_reduce: float
+    parts: Mapping[str, Step], whole: Mapping[str, Step], shape: Mapping[str, Any], all_reduces: float
 ) -> list[Row]:
     """Return a row per step of a mesh that was executed whole, beside the sum of its parts that perf.projection takes.
 
@@ -139,20 +139,22 @@ def whole_rows(
         parts: steps of a chip's part of the layers on a pair, without collectives; hits 1 or 0 are among them.
         whole: the same steps of two rows of such chips, the exact one of the first row alone.
         shape: of the parts.
-        all_reduce: cycles of one in a row, executed apart.
+        all_reduces: cycles of a layer's, executed apart, with the products in them.
 
     Returns:
         mesh, 1x2 with tensor parallelism alone; hit_rate; layer: cycles from one layer's attention to the next one's;
-        layer_sum: by appendix F of attention and the rest of a layer, with two all-reduces in place of norms and adds
+        layer_sum: by appendix F of attention and the rest of a layer, with all-reduces in place of what they replace
         and what the pair took over appendix F in the mean; step; step_sum: of the parts' executed step with these
         and the mesh's own embedding; what layer and step take over their sums; and the parts.
     """
     layers, pairs, own = shape["layers"], rows(parts, shape), parts_of(parts, shape["layers"])
     took = _took(parts[EXACT]["chips"][0])
-    replaced = sum(each for name, layer, each in took if layer is not None and name in REPLACED) / layers
-    more, over = 2 * all_reduce - replaced, fmean(over_formula(row) for row in pairs if row["hit_rate"] in (0, 1))
+    of_layers = [(name, each) for name, layer, each in took if layer is not None]
+    gone = replaced_by_all_reduces([name for name, _ in of_layers])
+    replaced = sum(each for (_, each), there in zip(of_layers, gone, strict=True) if there) / layers
+    more, over = all_reduces - replaced, fmean(over_formula(row) for row in pairs if row["hit_rate"] in (0, 1))
     # The first norm stays a program of its own. A row of chips splits the embedding, and gathers it.
-    norm = next(each for name, layer, each in took if (name, layer) == (REPLACED[0], 0))
+    norm = next(each for name, layer, each in took if (name, layer) == (NORM, 0))
     there, apart = (
         sum(each for name, layer, each in programs if layer is None and name in ("embedding", "all_gather"))
         for programs in (_took(whole[EXACT]["chips"][0]), took)
@@ -170,7 +172,7 @@ def whole_rows(
         row |= {"layer": round(layer), "layer_sum": round(layer_sum), "layer_off": layer / layer_sum - 1}
         row |= {"step": step, "step_sum": round(step_sum), "step_off": step / step_sum - 1}
         row |= {f"part_{part}": round(value) for part, value in vars(own).items()}
-        row |= {"part_over_formula": round(over), "part_replaced": round(replaced), "part_all_reduce": all_reduce}
+        row |= {"part_over_formula": round(over), "part_replaced": round(replaced), "part_all_reduces": all_reduces}
         row |= {"part_embedding": round(apart), "embedding": round(there)}
         found.append(dict(shape) | row)
     return found

@@ -30,14 +30,16 @@ from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, of_roofline, one_after_the_other
 from perf.lib.data_file import FOLDER, Row, commit, read
+from perf.lib.launch_labels import DECODE_PRODUCT
 from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
+from perf.ops.families import NO_PRODUCT
 from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
 from perf.sweep.paper import collective_cycles
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
 ALL_REDUCE = FOLDER / "ops" / "all_reduce.json"
-REPLACED = ("rms_norm", "add")  # by the all-reduces of a layer
+NORM, REPLACED = "rms_norm", ("rms_norm", "add")  # by the all-reduces of a layer
 KEYS = ("model", "tp", "context", "sharding", "weights", "stage")
 ERRORS = tuple(f"{error}_{of}" for error in ("pcc", "largest", "largest_relative", "error") for of in ("held", "given"))
 VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
@@ -71,21 +73,33 @@ def token_of(
 ) -> dict[str, Any]:
     """Return a token's cycles, bytes, share of the roofline and tokens/s. rows: by stage; norm: cycles of the head's
     first program, which runs once however many pieces a chip has; group: of a TP group of several chips, cycles of a
-    gather, of an all_reduce, and of the layer's programs that two of them replace."""
+    gather, of a layer's all_reduces, and of the programs that they replace."""
     counts = {EMBEDDING: 1, LAYER: layers, HEAD: pieces}
     cycles = sum(int(rows[stage]["cycles"]) * count for stage, count in counts.items()) - (pieces - 1) * norm
     if group is not None:
         # Only the first layer's first norm is a program of its own.
-        cycles += round(group["gather"] + layers * (2 * group["all_reduce"] - group["replaced"]) + norm)
+        cycles += round(group["gather"] + layers * (group["all_reduces"] - group["replaced"]) + norm)
     read = sum(int(rows[stage]["bytes"]) * count for stage, count in counts.items())
     return {"cycles": cycles, "bytes": read, "of_roofline": of_roofline(read, cycles), "tokens_per_s": 1e9 / cycles}
 
 
 def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float]:
-    """Return the executed cycles of a gather and an all_reduce of `config`'s hidden size over 1x`tp` chips."""
-    sums = {(row["chips"], row["users"], row["columns"]): row["cycles"] for row in read(ALL_REDUCE)[1]}
-    gather = collective_cycles("all_gather", tp, config.hidden_size)
-    return {"gather": gather, "all_reduce": sums[tp, 1, config.hidden_size]}
+    """Return the executed cycles of a gather of `config`'s hidden size over 1x`tp` chips, of an all-reduce, and of a
+    layer's all-reduces with the products in them."""
+    rows = [row for row in read(ALL_REDUCE)[1] if (row["chips"], row["columns"]) == (tp, config.hidden_size)]
+    sums = {row["product"]: row["cycles"] for row in rows}
+    found = {"gather": collective_cycles("all_gather", tp, config.hidden_size), "all_reduce": sums[NO_PRODUCT]}
+    return found | {"all_reduces": sums["qkv"] + sums["gate_up"]}
+
+
+def replaced_by_all_reduces(names: Sequence[str]) -> list[bool]:
+    """Return which programs of a chip's part of the layers, in their order, all-reduces replace: norms, adds, and a
+    product that follows a norm."""
+    behind = [False, *(name == NORM for name in names)]
+    return [
+        name in REPLACED or (name == DECODE_PRODUCT and after_norm)
+        for name, after_norm in zip(names, behind[:-1], strict=True)
+    ]
 
 
 def run(
@@ -183,7 +197,8 @@ class Rows:
             norm = next(int(op["cycles"]) for op in self.ops.rows() if op.items() >= head.items())
             if group is not None:
                 own = [op for op in self.ops.rows() if {name: layer[name] for name in KEYS}.items() <= op.items()]
-                group["replaced"] = sum(int(op["cycles"]) for op in own if op["op"] in REPLACED)
+                replaced = replaced_by_all_reduces([op["op"] for op in own])
+                group["replaced"] = sum(int(op["cycles"]) for op, there in zip(own, replaced, strict=True) if there)
             token = token_of(stages, norm, self.config.num_hidden_layers, pieces // self.tp, group)
             self.steps.append([{**key, **dict.fromkeys(ERRORS), "cores": layer["cores"], **token}])
             print(f"{key}: {token}", flush=True)

@@ -171,16 +171,17 @@ def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def rows_whole(options: argparse.Namespace, shape: dict[str, Any], parts: Mapping[str, Step]) -> list[Row]:
-    """Execute two rows of chips with the parts of `shape` whole, and an all-reduce of a row; return `whole_rows`."""
-    chips, asked = options.rows_of, [f"chips={options.rows_of}", f"columns={shape['hidden']}"]
+    """Execute two rows of chips with the parts of `shape` whole, and a layer's all-reduces in a row; return
+    `whole_rows`."""
+    chips, asked = options.rows_of, [f"chips={options.rows_of}", f"columns={shape['hidden']}", f"tp={options.tp}"]
     file, sums = (
         options.steps and options.steps.with_name(f"{options.steps.stem}_{name}{options.steps.suffix}")
         for name in ("whole", "all_reduce")
     )
-    (reduced,) = run_op("all_reduce", FAMILIES["all_reduce"].asked(asked), sums)
+    reduced = run_op("all_reduce", FAMILIES["all_reduce"].asked([*asked, "product=qkv,gate_up"]), sums)
     whole = shape | {name: chips * shape[name] for name in ("intermediate", "heads", "kv_heads", "vocab")}
     steps = run(whole, options.hits, (2, chips), FULL_GRID, file)
-    return whole_rows(parts, steps, shape, reduced["cycles"])
+    return whole_rows(parts, steps, shape, sum(row["cycles"] for row in reduced))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

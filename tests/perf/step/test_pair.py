@@ -90,7 +90,7 @@ def test_a_whole_mesh_stands_beside_the_sum_of_its_parts():
     whole = {EXACT: {"chips": [layers_of({15: 65, 235: 285}, 150, "all_reduce", 5)] * 2}}
     for name, begun in (("1", 15 + 160 + 5 + 20), ("0", 60 + 160 + 5 + 20)):
         whole[name] = {"chips": [layers_of({15: 75, 15 + begun: 75 + begun}, 150, "all_reduce")] * 4}
-    tp, hit, miss = whole_rows(parts, whole, LAYERS[2], 40)
+    tp, hit, miss = whole_rows(parts, whole, LAYERS[2], 80)
     assert (tp["mesh"], tp["hit_rate"], tp["part_replaced"], tp["part_over_formula"]) == ("1x2", None, 30, 5)
     assert (tp["layer"], tp["layer_sum"], tp["layer_off"]) == (220, 50 + 110 + 50, pytest.approx(10 / 210))
     assert (hit["mesh"], hit["layer"], hit["layer_sum"]) == ("2x2", 200, 15 + 160 + 5)
