@@ -47,7 +47,7 @@ def all_reduce(mesh, p: SimpleNamespace) -> Row:
         layer = ShardedDecodeConfig.of(config, MeshShape(1, p.tp or p.chips), p.users)
         formats = precision_config("performance", config.num_hidden_layers).of_layer(0)
         product = getattr(layer, p.product)(getattr(formats, p.product))
-        form = ([1, 1, product.inputs, product.outputs], getattr(ttnn, product.dtype.upper()), ttnn.TILE_LAYOUT)
+        form = ([1, 1, product.inputs, product.outputs], getattr(ttnn, product.dtype), ttnn.TILE_LAYOUT)
         memory = in_l1(mesh, layer.normed)
         options["multiply"] = ttnn.empty(*form, mesh, in_banks(product)), in_l1(mesh, product.result)
     x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=memory) for _ in range(2))

@@ -50,6 +50,13 @@ def test_programs_add_up_to_stages_and_stages_to_a_token():
     assert half["cycles"] == 100 + 32 * (200 - 60 + 10) + 7 + 50 + 50 + 2 * 90
 
 
+def test_all_reduces_replace_norms_adds_and_the_products_of_norms():
+    layer = ["rms_norm", "decode_product", "cached_heads", "attention", "decode_product", "add"]
+    layer += ["rms_norm", "decode_product", "gated_product", "decode_product", "add"]
+    kept = [name for name, gone in zip(layer, bench.replaced_by_all_reduces(layer), strict=True) if not gone]
+    assert kept == ["cached_heads", "attention", "decode_product", "gated_product", "decode_product"]
+
+
 def test_collectives_are_those_of_the_paper_suite_and_the_op():
     found = bench.collectives_of(LLAMA, 2)
     assert found["gather"] > 10_000 and 3_000 < found["all_reduce"] < found["gather"] < found["all_reduces"]
