@@ -113,7 +113,6 @@ class PairAlspec(AttentionPolicy):
         self.chunk_size, self.threshold = settings.chunk_size, settings.threshold
         self.program, self.tree_program = settings.program, settings.tree_program
         timeout_s = DEFAULT_TIMEOUT_S if settings.timeout_s is None else settings.timeout_s
-        self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
         core = (grid.x - 1, grid.y - 1)
         self.exchange_pairs = ChipPairs(mesh, SP_AXIS, core)
@@ -126,15 +125,9 @@ class PairAlspec(AttentionPolicy):
         self.guess_range, self.by_budget = None, None
         if settings.guess == "budget":
             self.guess_range = GuessRange(TILE, self.chunk_size, whole_tail=True)
-            self.by_budget = BudgetTiles(
-                mesh,
-                self.guess_range,
-                settings.budget,
-                layers=config.num_hidden_layers,
-                users=users,
-                kv_heads=config.num_key_value_heads // mesh_shape.tp,
-                capacity=capacity,
-            )
+            heads = config.num_key_value_heads // mesh_shape.tp
+            tiles = users, heads, capacity // TILE
+            self.by_budget = BudgetTiles(mesh, self.guess_range, settings.budget, config.num_hidden_layers, tiles)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)
         states: dict[str, ChipPairs | TpGroup] = {"exchange": self.exchange_pairs, "attention": self.attention_pairs}
@@ -149,17 +142,14 @@ class PairAlspec(AttentionPolicy):
             self.by_budget.select(step.inputs.positions)
 
     def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
-        options = self._options(layer, cache)
-        return speculative_flash_decode(
-            q, cache.keys, cache.values, inputs.positions, program_config=self.program, **options
-        ).exact
+        given, options = (cache.keys, cache.values, inputs.positions), self._options(layer, cache)
+        return speculative_flash_decode(q, *given, program_config=self.program, **options).exact
 
     def attend_tree(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         assert inputs.intervals is not None
-        trees, options = (inputs.positions, inputs.intervals), self._options(layer, cache)
-        return speculative_tree_attention(
-            q, cache.keys, cache.values, *trees, program_config=self.tree_program, **options
-        ).exact
+        given = cache.keys, cache.values, inputs.positions, inputs.intervals
+        options = self._options(layer, cache)
+        return speculative_tree_attention(q, *given, program_config=self.tree_program, **options).exact
 
     def _options(self, layer: int, cache: LayerCache) -> dict[str, Any]:
         """Return what both attention ops are given alike."""
@@ -171,7 +161,6 @@ class PairAlspec(AttentionPolicy):
             "tile_masses": None if tiles is None else tiles.masses[layer],
             "page_table": cache.page_table,
             "threshold": min(self.threshold, MAX_THRESHOLD),
-            "scale": self._scale,
             "priority": self.priority,
             "peer": self._peer,
             "tp_group": self.tp_group,
@@ -231,8 +220,8 @@ class BudgetTiles:
     of all layers by its own weights: nothing is exchanged, and where a chip was not the sender for some steps, its
     weights are that much older. Only the sender's tiles count in a step, since the receiver takes the guess.
 
-    masses, chosen: of each layer, uint32 [users, kv_heads, capacity / 32] and [users, kv_heads, W] on each chip
-    (`speculative_flash_decode`). budget: the part of the weight that is read. kv_heads: of one chip.
+    masses, chosen: of each layer, uint32 [users, kv_heads, capacity / 32], the shape `tiles`, and [users, kv_heads, W]
+    on each chip (`speculative_flash_decode`). budget: the part of the weight that is read.
     """
 
     def __init__(
@@ -240,17 +229,13 @@ class BudgetTiles:
         mesh: ttnn.MeshDevice,
         guess_range: GuessRange,
         budget: float,
-        *,
         layers: int,
-        users: int,
-        kv_heads: int,
-        capacity: int,
+        tiles: tuple[int, int, int],
     ) -> None:
         self.guess_range, self.budget = guess_range, budget
-        masses, chosen = (users, kv_heads, capacity // TILE), (users, kv_heads, chosen_words(capacity))
-        self.masses = [zero_words(mesh, masses) for _ in range(layers)]
-        self.chosen = [zero_words(mesh, chosen) for _ in range(layers)]
-        self._no_mass = zero_words(mesh, masses)
+        chosen = *tiles[:2], chosen_words(tiles[2] * TILE)
+        self.masses, self.chosen = ([zero_words(mesh, shape) for _ in range(layers)] for shape in (tiles, chosen))
+        self._no_mass = zero_words(mesh, tiles)
 
     def select(self, positions: ttnn.Tensor) -> None:
         """Choose the tiles of a step with these positions, int32 [users]."""

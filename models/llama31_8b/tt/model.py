@@ -48,7 +48,7 @@ def make_policy(
     if attention.policy == "alspec":
         return PairAlspec(mesh, mesh_shape, config, attention, settings.users, settings.capacity)
     if settings.decode_sharding == "sharded" and settings.users <= MAX_USERS:
-        return FlashAttention(config, settings.capacity)
+        return FlashAttention(settings.capacity)
     block = settings.block_size if settings.cache_blocks else cache_block(settings.capacity)
     return StockAttention(mesh, config, block)
 

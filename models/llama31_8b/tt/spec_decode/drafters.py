@@ -256,7 +256,7 @@ def self_drafter(target: TtLlama, window: int) -> drafters.SelfDrafter:
     check_chunk_size(window, target.capacity, "window")
     if target.users > MAX_GUESSED_USERS:
         raise ValueError(f"1 to {MAX_GUESSED_USERS} users draft for themselves, got {target.users}")
-    guessing = target.with_attention(GuessAttention(target.config, window))
+    guessing = target.with_attention(GuessAttention(window))
     return drafters.SelfDrafter(ChipDraft(guessing, itself=target))
 
 
