@@ -10,9 +10,9 @@ others by ttnn's reduce_scatter and all_gather.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -32,7 +32,6 @@ from .modules import (
     Projection,
     RMSNorm,
     Rope,
-    ShardedRMSNorm,
     all_cores,
     column_blocks,
     norm_program,
@@ -40,7 +39,8 @@ from .modules import (
 )
 from .precision import LayerPrecision
 from .prefill import row_format
-from .sharding import BANKS, MatmulConfig, ShardedDecodeConfig, ShardingError, Shards, check_decode_sharding
+from .settings import AttentionSettings, ModelSettings
+from .sharding import BANKS, MatmulConfig, ShardedDecodeConfig, ShardingError, Shards
 from .weights import WeightStore
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Rows:
 
     def logits(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply whole rows by a block of the LM head -> bfloat16, interleaved in DRAM."""
-        return projection.rows(x, self.memory)
+        return projection.rows(x, ttnn.DRAM_MEMORY_CONFIG)
 
     def multiply_heads(self, projection: Projection, out: ttnn.Tensor) -> ttnn.Tensor:
         """Do `partial_sums` with attention's output, interleaved, and the output projection."""
@@ -203,19 +203,21 @@ class PrefillRows(Rows):
         return projection.rows(x, self.memory, self.format(x))
 
 
-class DecodeLayout(Rows, ABC):
+class DecodeLayout(Rows):
     """One token per user, one tile high. Queries are [1, users, heads, head_dim], keys and values [1, users, kv heads,
-    head_dim], one core per user. Makes the modules with its weights. all_reduce: of the mesh's TP groups, None where
-    they have one chip. Raises ShardingError if a chip has more query heads than cores."""
+    head_dim], one core per user. Everything is interleaved, and ttnn chooses programs: the reference for ShardedLayout.
+    Makes the projections with its weights. all_reduce: of the mesh's TP groups, None where they have one chip. Raises
+    ShardingError if a chip has more query heads than cores."""
 
-    name: str
+    name = "interleaved"
     memory = ttnn.L1_MEMORY_CONFIG
 
     def __init__(
-        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, all_reduce: AllReduce | None
+        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, all_reduce: AllReduce | None = None
     ) -> None:
         super().__init__(mesh, mesh_shape, config)
         self.all_reduce = all_reduce
+        self.head_blocks = column_blocks(mesh_shape.padded_vocab(config) // mesh_shape.tp)
         grid = mesh.compute_with_storage_grid_size()
         if self.heads > grid.x * grid.y:
             raise ShardingError(
@@ -240,10 +242,6 @@ class DecodeLayout(Rows, ABC):
     def total(self, partial: ttnn.Tensor) -> Any:
         return partial if self.all_reduce is None else self.all_reduce(partial).sum
 
-    @abstractmethod
-    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> RMSNorm: ...
-
-    @abstractmethod
     def make_matrix(
         self,
         store: WeightStore,
@@ -254,60 +252,27 @@ class DecodeLayout(Rows, ABC):
         split: int,
     ) -> Projection:
         """Put a layer's matrix on the mesh, by its name in LayerPrecision; for the others see WeightStore.put."""
+        return Projection(store.put(f"{layer}.{name}", make, getattr(formats, name), split))
 
-    @abstractmethod
     def make_lm_head(
         self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str
     ) -> list[Projection]:
         """Put the blocks of the LM head on the mesh; side by side they are a chip's columns. make:
         WeightMap.lm_head."""
+        places = list(zip([0, *accumulate(self.head_blocks)], self.head_blocks, strict=False))
+        return [self._head_block(store, *place, partial(make, *place), dtype) for place in places]
+
+    def _head_block(
+        self, store: WeightStore, start: int, columns: int, make: Callable[[], torch.Tensor], dtype: str
+    ) -> Projection:
+        return Projection(store.put(f"lm_head.{start}", make, dtype, -1))
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.decode_angles(positions)
 
-    def norm(self, norm: Any, x: ttnn.Tensor) -> ttnn.Tensor:
-        return norm.decode(x)
-
-    def multiply(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
-        return projection.decode(x)
-
-    def logits(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
-        return projection.decode_into(x, ttnn.DRAM_MEMORY_CONFIG)
-
-    def _users_alone(self, joined: ttnn.Tensor, users: int) -> ttnn.Tensor:
-        """Turn the rows after the users' into padding, without a copy."""
-        width = self.heads * self.head_dim
-        return ttnn.reshape(joined, (1, 1, users, width), (1, 1, TILE, width))
-
-
-class InterleavedLayout(DecodeLayout):
-    """Everything interleaved; ttnn chooses programs. The reference for the sharded layout. Queries, keys and values are
-    on the same cores, with one op for each; attention reads queries from DRAM."""
-
-    name = "interleaved"
-
-    def __init__(
-        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, all_reduce: AllReduce | None = None
-    ) -> None:
-        super().__init__(mesh, mesh_shape, config, all_reduce)
-        self._columns = mesh_shape.padded_vocab(config) // mesh_shape.tp
-
-    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
-        return RMSNorm(weight, epsilon)
-
-    def make_matrix(self, store: Any, layer: int, name: str, make: Any, formats: Any, split: int) -> Any:
-        return Projection(store.put(f"{layer}.{name}", make, getattr(formats, name), split))
-
-    def make_lm_head(self, store: Any, make: Any, dtype: Any) -> Any:
-        blocks, start = [], 0
-        for columns in column_blocks(self._columns):
-            part = (start, columns)
-            weight = store.put(f"lm_head.{start}", partial(make, *part), dtype, -1)
-            blocks.append(Projection(weight))
-            start += columns
-        return blocks
-
     def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
+        """Do as Rows: queries, keys and values on the same cores, one op for each; attention reads queries from
+        DRAM."""
         q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
             fused,
             num_heads=self.heads,
@@ -323,6 +288,11 @@ class InterleavedLayout(DecodeLayout):
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         joined = ttnn.to_memory_config(join_heads(out, self.heads), ttnn.L1_MEMORY_CONFIG)
         return self._users_alone(joined, out.shape[1])
+
+    def _users_alone(self, joined: ttnn.Tensor, users: int) -> ttnn.Tensor:
+        """Turn the rows after the users' into padding, without a copy."""
+        width = self.heads * self.head_dim
+        return ttnn.reshape(joined, (1, 1, users, width), (1, 1, TILE, width))
 
 
 class ShardedLayout(DecodeLayout):
@@ -340,28 +310,26 @@ class ShardedLayout(DecodeLayout):
     ) -> None:
         self.config = ShardedDecodeConfig.of(config, mesh_shape, users)
         super().__init__(mesh, mesh_shape, config, all_reduce)
+        self.head_blocks = self.config.head_blocks()
         self._normed = in_l1(mesh, self.config.normed)
+        grid = self._normed.shard_spec.grid.bounding_box().grid_size()
+        self._norm_program = norm_program(grid.x, grid.y, self.config.normed.tiles)
         self._queries = user_shards(mesh, users, TILE, config.head_dim)
 
     def residual(self, x: ttnn.Tensor) -> Any:
         return ttnn.interleaved_to_sharded(super().residual(x), self._normed)
 
-    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
-        grid = self._normed.shard_spec.grid.bounding_box().grid_size()
-        return ShardedRMSNorm(weight, epsilon, norm_program(grid.x, grid.y, self.config.normed.tiles))
+    def norm(self, norm: RMSNorm, x: ttnn.Tensor) -> Any:
+        """Norm rows whose cores add up their squares by multicast."""
+        place = {"memory_config": x.memory_config(), "program_config": self._norm_program}
+        return ttnn.rms_norm(x, weight=norm.weight, epsilon=norm.epsilon, **place)
 
     def make_matrix(self, store: Any, layer: int, name: str, make: Any, formats: Any, split: int) -> Any:
         product = getattr(self.config, name)(getattr(formats, name))
         return self._banked(store, f"{layer}.{name}", make, split, product)
 
-    def make_lm_head(self, store: Any, make: Any, dtype: Any) -> Any:
-        blocks, start = [], 0
-        for columns in self.config.head_blocks():
-            part, name = (start, columns), f"lm_head.{start}+{columns}"
-            product = self.config.lm_head(columns, dtype)
-            blocks.append(self._banked(store, name, partial(make, *part), -1, product))
-            start += columns
-        return blocks
+    def _head_block(self, store: Any, start: int, columns: int, make: Any, dtype: Any) -> Any:
+        return self._banked(store, f"lm_head.{start}+{columns}", make, -1, self.config.lm_head(columns, dtype))
 
     def _banked(
         self, store: WeightStore, name: str, make: Callable[[], torch.Tensor], split: int, product: MatmulConfig
@@ -373,7 +341,14 @@ class ShardedLayout(DecodeLayout):
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.row_angles(positions, ttnn.ROW_MAJOR_LAYOUT)
 
+    def multiply(self, projection: Any, x: ttnn.Tensor) -> Any:
+        return projection.decode(x)
+
+    def logits(self, projection: Any, x: ttnn.Tensor) -> Any:
+        return ttnn.sharded_to_interleaved(projection.decode(x), ttnn.DRAM_MEMORY_CONFIG)
+
     def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
+        """Do as Rows, by one op."""
         keys, values, table = cache.of_layer(layer)
         q = cached_heads(
             fused,
@@ -400,23 +375,17 @@ class ShardedLayout(DecodeLayout):
 
 
 def make_decode_layout(
-    name: str,
-    mesh: ttnn.MeshDevice,
-    mesh_shape: MeshShape,
-    config: LlamaConfig,
-    users: int,
-    timeout_s: float | None = None,
+    settings: ModelSettings, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig
 ) -> DecodeLayout:
-    """Make the layout of a decode sharding by name. timeout_s: how long a chip of a TP group waits for the others, None
-    for the op's default.
-    Raises ShardingError, and ValueError for a grid without room for the all-reduce."""
-    check_decode_sharding(name)
-    all_reduce = None
+    """Make the layout of decode steps that checked settings name. A chip of a TP group waits for the others as long as
+    attention does. Raises ShardingError, and ValueError for a grid without room for the all-reduce."""
+    users, attention, all_reduce = settings.users, settings.attention, None
     if mesh_shape.tp > 1:
-        patience_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
+        patience_s = attention.timeout_s if isinstance(attention, AttentionSettings) else None
+        patience_s = DEFAULT_TIMEOUT_S if patience_s is None else patience_s
         all_reduce = AllReduce(mesh, users, config.hidden_size, TP_AXIS, timeout_s=patience_s)
-    if name == "interleaved":
-        return InterleavedLayout(mesh, mesh_shape, config, all_reduce)
+    if settings.decode_sharding == "interleaved":
+        return DecodeLayout(mesh, mesh_shape, config, all_reduce)
     return ShardedLayout(mesh, mesh_shape, config, users, all_reduce)
 
 

@@ -63,8 +63,7 @@ class TtLlama:
         self.mesh, self.mesh_shape, self.config, self.precision = mesh, mesh_shape, config, precision
         self.users, self.capacity = users, capacity
         self.attention = make_policy(settings, mesh, mesh_shape, config)
-        patience = settings.attention.timeout_s if isinstance(settings.attention, AttentionSettings) else None
-        self.layout = make_decode_layout(settings.decode_sharding, mesh, mesh_shape, config, users, patience)
+        self.layout = make_decode_layout(settings, mesh, mesh_shape, config)
         self.rows = Rows(mesh, mesh_shape, config)
         self.prefill_rows = PrefillRows(mesh, mesh_shape, config, precision.long_rows)
         self.cache: KVCacheBase
@@ -88,7 +87,7 @@ class TtLlama:
 
             self.groups = LayerGroups(assignment, self.layers, parallel)
         final = store.put("norm", weights.final_norm, "bfloat16", None)
-        self.norm = self.layout.make_norm(final, config.rms_norm_eps)
+        self.norm = RMSNorm(final, config.rms_norm_eps)
         self.head = LMHead(self.layout.make_lm_head(store, weights.lm_head, precision.lm_head))
 
     @classmethod
@@ -135,7 +134,7 @@ class TtLlama:
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
-            return self.prefill_rows.prepare(self.layout.make_norm(weight, epsilon))
+            return self.prefill_rows.prepare(RMSNorm(weight, epsilon))
 
         attention = Attention(index, matrix("qkv", -1), matrix("wo", -2), self.rope)
         mlp = MLP(matrix("gate_up", -1), matrix("down", -2), weights.gate_block)

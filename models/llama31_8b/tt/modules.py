@@ -91,14 +91,6 @@ class Projection:
     def __init__(self, weight: ttnn.Tensor) -> None:
         self.weight = weight
 
-    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """Multiply a decode step's rows, [1, 1, users, inputs] -> bfloat16; both placed by the decode sharding."""
-        return self.rows(x, ttnn.L1_MEMORY_CONFIG)
-
-    def decode_into(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        """Do `decode` with an interleaved result."""
-        return self.rows(x, memory)
-
     def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16") -> ttnn.Tensor:
         """Multiply any number of interleaved rows -> `dtype`, interleaved."""
         return linear(x, self.weight, memory, dtype)
@@ -113,8 +105,8 @@ class BankedProjection(Projection):
         self.program, self.source, self.result = program, source, result
 
     def decode(self, x: ttnn.Tensor) -> Any:
-        """Multiply few users' rows by `decode_product`, which leaves padding rows undefined; those of many go faster by
-        the stock program, which multicasts whole tiles."""
+        """Multiply a decode step's rows, [1, 1, users, inputs] -> bfloat16. Few users' go by `decode_product`, which
+        leaves padding rows undefined; those of many go faster by the stock program, which multicasts whole tiles."""
         if x.shape[2] <= DECODE_PRODUCT_USERS:
             return decode_product(x, self.weight, self.result)
         return self._whole_tiles(x)
@@ -132,9 +124,6 @@ class BankedProjection(Projection):
             program_config=self.program,
             compute_kernel_config=kernel_config(dtype_name(self.weight)),
         )
-
-    def decode_into(self, x: ttnn.Tensor, memory: Any) -> Any:
-        return ttnn.sharded_to_interleaved(self.decode(x), memory)
 
     def rows(self, x: ttnn.Tensor, memory: Any, dtype: str = "bfloat16") -> Any:
         """Multiply a tile of rows, padding too, since attention reads whole tiles of keys and values; of more rows,
@@ -245,24 +234,6 @@ class RMSNorm:
             weight=self.part,
             compute_kernel_config=kernel_config(dtype_name(self.weight)),
             dtype=getattr(ttnn, dtype),
-        )
-
-    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """x: a decode step's rows -> the same; both placed by the decode sharding."""
-        return self(x)
-
-
-class ShardedRMSNorm(RMSNorm):
-    """RMS norm of rows sharded by columns in L1, whose cores add up their squares by multicast. program: of that
-    norm."""
-
-    def __init__(self, weight: ttnn.Tensor, epsilon: float, program: Any) -> None:
-        super().__init__(weight, epsilon)
-        self.program = program
-
-    def decode(self, x: ttnn.Tensor) -> Any:
-        return ttnn.rms_norm(
-            x, weight=self.weight, epsilon=self.epsilon, memory_config=x.memory_config(), program_config=self.program
         )
 
 

@@ -178,9 +178,9 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
         found[name] = read(tensor).float()
         logger.info("{}: {}", name, tuple(found[name].shape))
 
-    normed = layer.attention_norm.decode(model.layout.residual(rows))
+    normed = model.layout.norm(layer.attention_norm, model.layout.residual(rows))
     keep("norm", normed)
-    keep("fused product", layer.attention.qkv.decode(normed))
+    keep("fused product", model.layout.multiply(layer.attention.qkv, normed))
     inputs = model.step_inputs([0] * users, positions)
     step = Pass(model.layout, model.layout.angles(model.rope, inputs.angles), model.attention, inputs)
     output = layer.attention.attend(layer.attention.project_qkv(normed, step), model.cache, step)

@@ -14,7 +14,7 @@ import ttnn
 from ..kv_cache import KVCache, KVCacheBase
 from ..layer import Attention, DecoderLayer, Pass
 from ..layer_parallel import LayerAssignment, Stage
-from ..layouts import InterleavedLayout, Rows, gather, reduce
+from ..layouts import DecodeLayout, Rows, gather, reduce
 from ..modules import Angles, Projection, RMSNorm, Rope
 from ..precision import PrecisionConfig
 from ..weights import WeightMap, WeightStore
@@ -44,7 +44,7 @@ class ParallelStage:
         self.norm = RMSNorm(
             store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
         )
-        self.layout, self.rows = InterleavedLayout(mesh, chip, config), Rows(mesh, chip, config)
+        self.layout, self.rows = DecodeLayout(mesh, chip, config), Rows(mesh, chip, config)
         self.attention = Attention(
             0,
             Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
