@@ -32,7 +32,6 @@ from .modules import (
     Projection,
     RMSNorm,
     Rope,
-    all_cores,
     column_blocks,
     norm_program,
     user_shards,
@@ -391,12 +390,13 @@ def make_decode_layout(
 
 def join_heads(out: ttnn.Tensor, heads: int) -> ttnn.Tensor:
     """Join each user's heads, [1, users, heads, head_dim], interleaved, on a core each; the op returns 32 rows."""
-    mesh = out.device()
+    mesh, cores = out.device(), None
     shards = user_shards(mesh, out.shape[1], TILE, out.shape[3])
-    # Of users on cores that are no rectangle the op must be told which cores its result may take.
-    grid = None if shards.shard_spec.grid.size() == 1 else all_cores(mesh)
+    if shards.shard_spec.grid.size() > 1:  # cores that are no rectangle: the op must be told which its result may take
+        grid = mesh.compute_with_storage_grid_size()
+        cores = ttnn.num_cores_to_corerangeset(grid.x * grid.y, grid, row_wise=True)
     out = ttnn.interleaved_to_sharded(out, shards)
-    return ttnn.experimental.nlp_concat_heads_decode(out, num_heads=heads, sub_core_grids=grid)
+    return ttnn.experimental.nlp_concat_heads_decode(out, num_heads=heads, sub_core_grids=cores)
 
 
 def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -28,7 +29,7 @@ from .layer import Attention, Chunk, DecoderLayer, Pass
 from .layer_parallel import Stage
 from .layouts import PrefillRows, Rows, gather, make_decode_layout
 from .mesh import TILE, MeshShape
-from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
+from .modules import MLP, Angles, Projection, RMSNorm, Rope, look_up
 from .prefill import padded_rows
 from .settings import AttentionSettings, ModelSettings
 from .sharding import check_sharding_of_rows
@@ -73,7 +74,8 @@ class TtLlama:
         else:
             self.cache = self._new_cache(mesh_shape, config, settings.zeroed)
         self.rope = Rope(mesh, mesh_shape, config, capacity, users)
-        self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
+        table = store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
+        self.embedding = partial(look_up, table)  # [vocab, hidden / tp] on each chip
         layers = range(config.num_hidden_layers)
         bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
         self.layers = [self._layer(index, weights, store) for index in bar]
@@ -88,7 +90,7 @@ class TtLlama:
             self.groups = LayerGroups(assignment, self.layers, parallel)
         final = store.put("norm", weights.final_norm, "bfloat16", None)
         self.norm = RMSNorm(final, config.rms_norm_eps)
-        self.head = LMHead(self.layout.make_lm_head(store, weights.lm_head, precision.lm_head))
+        self.head_blocks = self.layout.make_lm_head(store, weights.lm_head, precision.lm_head)
 
     @classmethod
     def from_checkpoint(
@@ -295,6 +297,16 @@ class TtLlama:
     def _logits(self, x: ttnn.Tensor, layout: Rows, gather_logits: bool) -> ttnn.Tensor:
         logits = self.head(layout.normed(self.norm, x), layout)
         return self.gathered(logits) if gather_logits else logits
+
+    def head(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, rows, hidden], placed by the layout -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
+        parts = [layout.logits(block, x) for block in self.head_blocks]
+        if len(parts) == 1:
+            return parts[0]
+        logits = ttnn.concat(parts, dim=3)
+        for part in parts:
+            ttnn.deallocate(part)
+        return logits
 
     def gathered(self, logits: ttnn.Tensor) -> ttnn.Tensor:
         """Gather each chip's columns of logits, [1, 1, rows, padded vocab / tp] -> [1, 1, rows, vocab] on every

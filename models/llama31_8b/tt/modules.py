@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a layer on a chip: matrix products, norms, MLP, embedding, LM head and rotary embedding."""
+"""The parts of a layer on a chip: matrix products, norms, MLP, look-up in tables and rotary embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,15 +48,6 @@ def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype
     """Multiply x [1, 1, rows, inputs] by a chip's weight [1, 1, inputs, outputs] -> `dtype`, interleaved."""
     config = kernel_config(dtype_name(weight))
     return ttnn.linear(x, weight, dtype=getattr(ttnn, dtype), memory_config=memory, compute_kernel_config=config)
-
-
-def linear_from_banks(
-    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16"
-) -> ttnn.Tensor:
-    """Do `linear` for more rows than a tile's with a weight split over the DRAM banks, without a copy of it."""
-    if dtype == "bfloat16" and all_cores_read(x.padded_shape[2], dtype_name(weight)):
-        return banked_product(x, weight, memory)
-    return minimal_matmul(x, weight, memory, dtype)
 
 
 def minimal_matmul(
@@ -130,7 +120,9 @@ class BankedProjection(Projection):
         each core reads blocks of the weight where they are."""
         if x.padded_shape[2] == TILE:
             return ttnn.sharded_to_interleaved(self._whole_tiles(ttnn.interleaved_to_sharded(x, self.source)), memory)
-        return linear_from_banks(x, self.weight, memory, dtype)
+        if dtype == "bfloat16" and all_cores_read(x.padded_shape[2], dtype_name(self.weight)):
+            return banked_product(x, self.weight, memory)
+        return minimal_matmul(x, self.weight, memory, dtype)
 
 
 def attention_program(mesh: ttnn.MeshDevice, queries: int, keys: int) -> Any:
@@ -248,33 +240,15 @@ def column_blocks(columns: int, max_tiles: int = BLOCK_TILES) -> list[int]:
     return [TILE * (tiles // count + (index < tiles % count)) for index in range(count)]
 
 
-class LMHead:
-    """blocks: [1, 1, hidden, columns] on each chip; side by side they are its part of the padded vocabulary."""
-
-    def __init__(self, blocks: Sequence[Projection]) -> None:
-        self.blocks = list(blocks)
-
-    def __call__(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, rows, hidden], placed by the layout -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
-        parts = [layout.logits(block, x) for block in self.blocks]
-        if len(parts) == 1:
-            return parts[0]
-        logits = ttnn.concat(parts, dim=3)
-        for part in parts:
-            ttnn.deallocate(part)
-        return logits
-
-
-class Embedding:
-    """table: bfloat16 [vocab, hidden / tp] on each chip, ROW_MAJOR."""
-
-    def __init__(self, table: ttnn.Tensor) -> None:
-        self.table = table
-
-    def __call__(self, tokens: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        """tokens: uint32 [1, rows], ROW_MAJOR -> bfloat16 [1, 1, rows, hidden / tp], TILE."""
-        rows = ttnn.embedding(tokens, self.table, layout=ttnn.TILE_LAYOUT, memory_config=memory)
-        return ttnn.unsqueeze_to_4D(rows)
+def look_up(
+    table: ttnn.Tensor,
+    indices: ttnn.Tensor,
+    memory: ttnn.MemoryConfig | None = None,
+    layout: ttnn.Layout = ttnn.TILE_LAYOUT,
+) -> ttnn.Tensor:
+    """Return rows of a table, bfloat16 [count, columns], ROW_MAJOR, by uint32 [1, rows], ROW_MAJOR: [1, 1, rows,
+    columns]."""
+    return ttnn.unsqueeze_to_4D(ttnn.embedding(indices, table, layout=layout, memory_config=memory))
 
 
 class Angles(NamedTuple):
@@ -283,13 +257,6 @@ class Angles(NamedTuple):
 
     cos: ttnn.Tensor
     sin: ttnn.Tensor
-
-
-def angle_tables(config: LlamaConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cos, sin: float32 [positions, head_dim], each angle twice in succession. Angles are computed in
-    float32."""
-    angles = torch.arange(positions).float()[:, None] * inverse_frequencies(config)
-    return angles.cos().repeat_interleave(2, 1), angles.sin().repeat_interleave(2, 1)
 
 
 def pair_rotation() -> torch.Tensor:
@@ -317,40 +284,32 @@ def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> t
     )
 
 
-def all_cores(mesh: ttnn.MeshDevice) -> ttnn.CoreRangeSet:
-    """Return the cores that ops may use."""
-    grid = mesh.compute_with_storage_grid_size()
-    return ttnn.num_cores_to_corerangeset(grid.x * grid.y, grid, row_wise=True)
-
-
 class Rope:
     """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users."""
 
     def __init__(
         self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, positions: int, users: int
     ) -> None:
-        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users
+        self._shards = user_shards(mesh, users, TILE, config.head_dim)
+        # In float32, each angle twice in succession: [positions, head_dim].
+        angles = torch.arange(positions).float()[:, None] * inverse_frequencies(config)
         self.tables = [
-            mesh_shape.put(mesh, table, "bfloat16", "ROW_MAJOR_LAYOUT") for table in angle_tables(config, positions)
+            mesh_shape.put(mesh, table.repeat_interleave(2, 1), "bfloat16", "ROW_MAJOR_LAYOUT")
+            for table in (angles.cos(), angles.sin())
         ]
         self._rotation = mesh_shape.put(mesh, pair_rotation(), "bfloat16")
-        self._rotations = mesh_shape.put(
-            mesh,
-            pair_rotation().repeat(1, 1, self.users, 1),
-            "bfloat16",
-            memory=user_shards(mesh, self.users, TILE, TILE),
-        )
+        rotations = pair_rotation().repeat(1, 1, users, 1)
+        self._rotations = mesh_shape.put(mesh, rotations, "bfloat16", memory=user_shards(mesh, users, TILE, TILE))
 
     def decode_angles(self, positions: ttnn.Tensor) -> Angles:
         """Look up angles, a core for each. positions: uint32 [1, users], ROW_MAJOR, one new token per user."""
-        shards = user_shards(self.mesh, self.users, TILE, self.head_dim)
-        rows = (ttnn.transpose(self._rows(positions, table), 1, 2) for table in self.tables)
-        return Angles(*(ttnn.interleaved_to_sharded(row, shards) for row in rows))
+        rows = (ttnn.transpose(look_up(table, positions), 1, 2) for table in self.tables)
+        return Angles(*(ttnn.interleaved_to_sharded(row, self._shards) for row in rows))
 
     def row_angles(self, positions: ttnn.Tensor, layout: ttnn.Layout = ttnn.TILE_LAYOUT) -> Angles:
         """Look up angles, side by side. positions: uint32 [1, rows], ROW_MAJOR. layout: of the angles, for
         `cached_heads` ROW_MAJOR."""
-        return Angles(*(self._rows(positions, table, layout) for table in self.tables))
+        return Angles(*(look_up(table, positions, layout=layout) for table in self.tables))
 
     def decode(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Rotate x: [1, users, heads, head_dim], one core per user."""
@@ -359,7 +318,3 @@ class Rope:
     def prefill(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Rotate x: [1, heads, tokens, head_dim]."""
         return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotation, is_decode_mode=False)
-
-    @staticmethod
-    def _rows(positions: ttnn.Tensor, table: ttnn.Tensor, layout: ttnn.Layout = ttnn.TILE_LAYOUT) -> ttnn.Tensor:
-        return ttnn.unsqueeze_to_4D(ttnn.embedding(positions, table, layout=layout))
