@@ -17,8 +17,7 @@ from ..tt.kv_cache import PagedKVCache
 from ..tt.mesh import TILE, MeshShape
 from ..tt.model import TtLlama, cache_prompt, overwrite, read
 from ..tt.prefill import PREFILL_CHUNK, padded_rows
-from ..tt.sampling.per_user import PerUserSampler, draws_among_candidates
-from ..tt.sampling.top_k import Sampler
+from ..tt.sampling.top_k import PerUserSampler, Sampler, draws_among_candidates
 from ..tt.settings import ModelSettings
 from ..tt.trace import TracedPrefill, TracedStep, slow_dispatch, why_no_trace
 from ..tt.weights import HostWeights

@@ -73,7 +73,7 @@ def choose_per_user(mesh, logits, batches: list) -> list:
     import ttnn
 
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.sampling.per_user import PerUserSampler
+    from models.llama31_8b.tt.sampling.top_k import PerUserSampler
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     users, vocab = logits.shape
