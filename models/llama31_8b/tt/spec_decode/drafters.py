@@ -20,14 +20,14 @@ from ...generation.sampling import Draws, SamplingParams
 from ...spec_decode import drafters
 from ...spec_decode.draft_settings import DraftShape
 from ...spec_decode.loop import Drafts, Engine
-from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch, check_draft_passes
+from ...spec_decode.tree import TokenTree, TokenTreeBatch, check_draft_passes
 from ..attention_policies import GuessAttention
 from ..model import StepInputs, TtLlama, advance, cache_prompt, kept_prefix, overwrite, read
 from ..prefill import PREFILL_CHUNK
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..settings import check_chunk_size
 from ..trace import Mark, TracedStep
-from .tree_step import TreeStep
+from .tree_step import Forest, TreeStep, forest_inputs
 
 GREEDY = SamplingParams(0.0)
 
@@ -80,40 +80,20 @@ class ExactPass:
 
     def __init__(self, model: TtLlama, nodes: int, sampler: Sampler, width: int, eager: bool) -> None:
         self.model, self.nodes, self.width, self._sampler = model, nodes, width, sampler
-        self._inputs = self._made({}, {}, {}, on_device=True)
+        self._inputs, _, _ = forest_inputs(model, nodes, {}, {})
         self.traced_step = TracedStep(model.mesh, self._step, eager)
 
-    def follow(
-        self,
-        forests: Mapping[int, TokenTree],
-        tokens: Mapping[int, Sequence[int]],
-        positions: Mapping[int, int],
-        nodes: Mapping[int, slice],
-    ) -> Ranked:
-        """Return the `width` likeliest tokens after some nodes of these users' forests. positions: cached tokens before
+    def follow(self, forest: Forest, positions: Mapping[int, int], nodes: Mapping[int, slice]) -> Ranked:
+        """Return the `width` likeliest tokens after some nodes of these users' trees. positions: cached tokens before
         each; other users are skipped."""
-        overwrite(self._inputs, self._made(forests, tokens, positions, on_device=False))
+        inputs, _, _ = forest_inputs(self.model, self.nodes, forest, positions, on_device=False)
+        overwrite(self._inputs, inputs)
         told = ORIGIN - read(self.traced_step())[..., : self.width]
         rows = told.reshape(self.model.users, self.nodes, self.width).long().tolist()
         return Ranked({user: rows[user][wanted] for user, wanted in nodes.items()})
 
     def _step(self) -> ttnn.Tensor:
         return self._sampler.candidates(self.model.decode(self._inputs, gather_logits=False))[1]
-
-    def _made(
-        self,
-        forests: Mapping[int, TokenTree],
-        tokens: Mapping[int, Sequence[int]],
-        positions: Mapping[int, int],
-        on_device: bool,
-    ) -> StepInputs:
-        users = range(self.model.users)
-        rows = torch.zeros(len(users), self.nodes, dtype=torch.int64)
-        for user, given in tokens.items():
-            rows[user, : len(given)] = torch.tensor(list(given))
-        batch = TokenTreeBatch.stack([forests.get(user, ROOT) for user in users], self.nodes)
-        prefixes = [positions[user] if user in forests else -1 for user in users]
-        return self.model.tree_inputs(rows, prefixes, batch.enter, batch.leave, on_device)
 
 
 class ChipDraft:
@@ -174,9 +154,9 @@ class ChipDraft:
         left, starts = {user: list(tokens) for user, tokens in decided.items()}, dict(starts)
         while left:
             part = {user: tokens[: self._exact.nodes] for user, tokens in left.items()}
-            chains = {user: TokenTree.chain(len(tokens)) for user, tokens in part.items()}
+            chains = {user: (TokenTree.chain(len(tokens)), tokens) for user, tokens in part.items()}
             last = {user: slice(len(tokens) - 1, len(tokens)) for user, tokens in part.items()}
-            found |= self._exact.follow(chains, part, starts, last).tokens
+            found |= self._exact.follow(chains, starts, last).tokens
             starts = {user: starts[user] + len(tokens) for user, tokens in part.items()}
             left = {user: tokens[len(part[user]) :] for user, tokens in left.items() if tokens[len(part[user]) :]}
         return Ranked({user: found[user] for user in decided})
@@ -196,7 +176,8 @@ class ChipDraft:
         """Pass all nodes again; those of later levels are seen by none that counts."""
         if self._exact is None:
             raise RuntimeError("trees need `begin`")
-        return self._exact.follow(forests, tokens, positions, dict.fromkeys(forests, span))
+        forest = {user: (tree, tokens[user]) for user, tree in forests.items()}
+        return self._exact.follow(forest, positions, dict.fromkeys(forests, span))
 
     def end(self) -> None:
         for steps in (self._exact, self._chain):
