@@ -31,13 +31,12 @@ from tt_kernels.tile_selection.op import select_tiles
 from tt_kernels.token_guard.op import ChipStates
 from tt_kernels.tree_attention.op import speculative_tree_attention
 
-from ..config import LlamaConfig
 from ..results import ChipCounters, LayerCounters
 from .attention_policies import AttentionPolicy, StepInputs
 from .kv_cache import KVCacheBase, LayerCache
 from .layer import DecoderLayer, Pass
 from .layouts import Residual
-from .mesh import SP_AXIS, TILE, TP_AXIS, MeshShape
+from .mesh import SP_AXIS, TILE, TP_AXIS, Site
 from .settings import AttentionSettings
 
 
@@ -99,15 +98,8 @@ class PairAlspec(AttentionPolicy):
 
     takes_trees = True
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        settings: AttentionSettings,
-        users: int,
-        capacity: int,
-    ) -> None:
+    def __init__(self, site: Site, settings: AttentionSettings, users: int, capacity: int) -> None:
+        mesh, mesh_shape, config = site
         settings.check(mesh_shape, users, capacity)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
         self.chunk_size, self.threshold = settings.chunk_size, settings.threshold
@@ -125,8 +117,7 @@ class PairAlspec(AttentionPolicy):
         self.guess_range, self.by_budget = None, None
         if settings.guess == "budget":
             self.guess_range = GuessRange(TILE, self.chunk_size, whole_tail=True)
-            heads = config.num_key_value_heads // mesh_shape.tp
-            tiles = users, heads, capacity // TILE
+            tiles = users, site.kv_heads, capacity // TILE
             self.by_budget = BudgetTiles(mesh, self.guess_range, settings.budget, config.num_hidden_layers, tiles)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)

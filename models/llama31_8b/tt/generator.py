@@ -236,7 +236,7 @@ class ChipEngine(Engine):
         if not samples_on_chips(sampling, self.config.vocab_size):
             logger.info("top_k {} and top_p {}: sampled on the host", sampling.top_k, sampling.top_p)
             return None
-        return Sampler(self.model.mesh, self.model.mesh_shape, self.config, sampling)
+        return Sampler(self.model.site, sampling)
 
     def _first(self, logits: ttnn.Tensor, user: int, row: int) -> int:
         """Return the token after `row` of a prompt's last tile of logits, [1, 1, 32, columns]."""

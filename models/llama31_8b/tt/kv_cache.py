@@ -17,9 +17,8 @@ from tt_kernels.common.page_table import BLOCKS
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 from tt_kernels.tree_cache.op import commit_path, write_nodes
 
-from ..config import LlamaConfig
 from .dram_budget import check_users, most_positions
-from .mesh import TILE, MeshShape
+from .mesh import TILE, Site
 
 ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
 
@@ -43,26 +42,18 @@ class KVCacheBase(ABC):
 
     table: ttnn.Tensor | None = None
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        dtype: str,
-        shape: tuple[int, int, int, int],
-        zeroed: bool,
-    ) -> None:
+    def __init__(self, site: Site, dtype: str, shape: tuple[int, int, int, int], zeroed: bool) -> None:
         """Allocate tensors of `shape`. zeroed=False leaves contents undefined."""
-        self.dtype = getattr(ttnn, dtype)
+        self.site, self.dtype = site, getattr(ttnn, dtype)
         # Converting zeros takes the host a second for 32K positions, so they are made once for all layers.
-        blank = mesh_shape.put(mesh, torch.zeros(shape), dtype, on_device=False) if zeroed else None
+        blank = site.shape.put(site.mesh, torch.zeros(shape), dtype, on_device=False) if zeroed else None
 
         def allocate() -> ttnn.Tensor:
             if blank is not None:
-                return ttnn.to_device(blank, mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
-            return ttnn.empty(shape, self.dtype, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
+                return ttnn.to_device(blank, site.mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+            return ttnn.empty(shape, self.dtype, ttnn.TILE_LAYOUT, site.mesh, ttnn.DRAM_MEMORY_CONFIG)
 
-        layers = range(config.num_hidden_layers)
+        layers = range(site.config.num_hidden_layers)
         self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))
 
     def of_layer(self, layer: int) -> LayerCache:
@@ -128,30 +119,21 @@ class KVCache(KVCacheBase):
     ValueError.
     """
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        dtype: str,
-        users: int,
-        capacity: int,
-        zeroed: bool = True,
-    ) -> None:
+    def __init__(self, site: Site, dtype: str, users: int, capacity: int, zeroed: bool) -> None:
         check_users(users)
-        most = most_positions(config, MAX_NODES)
+        config, most = site.config, most_positions(site.config, MAX_NODES)
         if capacity < TILE or capacity % TILE or capacity > most:
             raise ValueError(
                 f"cache capacity must be a multiple of {TILE} up to {most}, the context of {config.name} and the nodes "
                 f"of a step; got {capacity}"
             )
-        self.heads, self.capacity = config.num_key_value_heads // mesh_shape.tp, capacity
-        self.block = cache_block(capacity)
-        super().__init__(mesh, mesh_shape, config, dtype, (users, self.heads, capacity, config.head_dim), zeroed)
+        self.capacity, self.block = capacity, cache_block(capacity)
+        super().__init__(site, dtype, (users, site.kv_heads, capacity, config.head_dim), zeroed)
 
     def page_table(self, user: int) -> torch.Tensor:
-        entries = self.heads * self.capacity // self.block
-        return _padded(torch.arange(user * entries, (user + 1) * entries).view(self.heads, -1))
+        heads = self.site.kv_heads
+        entries = heads * self.capacity // self.block
+        return _padded(torch.arange(user * entries, (user + 1) * entries).view(heads, -1))
 
     def _pages_of(self, user: int) -> torch.Tensor:
         return torch.tensor([user])
@@ -171,16 +153,7 @@ class PagedKVCache(KVCacheBase):
     """
 
     def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        dtype: str,
-        users: int,
-        capacity: int,
-        blocks: int,
-        block: int,
-        zeroed: bool = True,
+        self, site: Site, dtype: str, users: int, capacity: int, blocks: int, block: int, zeroed: bool
     ) -> None:
         check_users(users)
         if block not in BLOCKS:
@@ -189,9 +162,7 @@ class PagedKVCache(KVCacheBase):
             raise ValueError(f"the capacity must be a multiple of the block of {block} positions, got {capacity}")
         if blocks < 2:
             raise ValueError(f"a paged cache needs a block besides block 0, got {blocks}")
-        shape = blocks, config.num_key_value_heads // mesh_shape.tp, block, config.head_dim
-        super().__init__(mesh, mesh_shape, config, dtype, shape, zeroed)
-        self.mesh, self.mesh_shape = mesh, mesh_shape
+        super().__init__(site, dtype, (blocks, site.kv_heads, block, site.config.head_dim), zeroed)
         self.users, self.block_count, self.width = users, blocks, capacity // block
         self._host = torch.zeros(users, self.width, dtype=torch.int32)
         self.table: ttnn.Tensor = self._put(self._host)
@@ -219,7 +190,7 @@ class PagedKVCache(KVCacheBase):
         return self._host[user]
 
     def _put(self, table: torch.Tensor, on_device: bool = True) -> ttnn.Tensor:
-        return self.mesh_shape.put(self.mesh, table, "int32", "ROW_MAJOR_LAYOUT", on_device=on_device)
+        return self.site.shape.put(self.site.mesh, table, "int32", "ROW_MAJOR_LAYOUT", on_device=on_device)
 
 
 def _padded(table: torch.Tensor) -> torch.Tensor:

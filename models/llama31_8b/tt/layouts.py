@@ -22,9 +22,8 @@ from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.rotated_heads.op import cached_heads
 
-from ..config import LlamaConfig
 from .kv_cache import KVCacheBase
-from .mesh import TILE, TP_AXIS, MeshShape
+from .mesh import TILE, TP_AXIS, MeshShape, Site
 from .modules import (
     DECODE_PRODUCT_USERS,
     Angles,
@@ -84,11 +83,9 @@ class Rows:
 
     memory = ttnn.DRAM_MEMORY_CONFIG
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig) -> None:
-        self.mesh, self.mesh_shape = mesh, mesh_shape
-        self.heads = config.num_attention_heads // mesh_shape.tp
-        self.kv_heads = config.num_key_value_heads // mesh_shape.tp
-        self.head_dim = config.head_dim
+    def __init__(self, site: Site) -> None:
+        self.mesh, self.mesh_shape = site.mesh, site.shape
+        self.heads, self.kv_heads, self.head_dim = site.heads, site.kv_heads, site.config.head_dim
 
     def residual(self, x: ttnn.Tensor) -> Any:
         """Place the embedding, bfloat16 [1, 1, rows, hidden / tp], interleaved in `memory`, as the residual."""
@@ -170,8 +167,8 @@ class PrefillRows(Rows):
     and as normed rows in place of the residual, whose largest numbers would take the bits of their neighbours; and
     before the down projection. long_rows: their format, of a PrecisionConfig."""
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, long_rows: str) -> None:
-        super().__init__(mesh, mesh_shape, config)
+    def __init__(self, site: Site, long_rows: str) -> None:
+        super().__init__(site)
         self.long_rows = long_rows
 
     def prepare(self, norm: RMSNorm) -> RMSNorm:
@@ -211,17 +208,15 @@ class DecodeLayout(Rows):
     name = "interleaved"
     memory = ttnn.L1_MEMORY_CONFIG
 
-    def __init__(
-        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, all_reduce: AllReduce | None = None
-    ) -> None:
-        super().__init__(mesh, mesh_shape, config)
+    def __init__(self, site: Site, all_reduce: AllReduce | None = None) -> None:
+        super().__init__(site)
         self.all_reduce = all_reduce
-        self.head_blocks = column_blocks(mesh_shape.padded_vocab(config) // mesh_shape.tp)
-        grid = mesh.compute_with_storage_grid_size()
+        self.head_blocks = column_blocks(site.shape.padded_vocab(site.config) // site.shape.tp)
+        grid = site.mesh.compute_with_storage_grid_size()
         if self.heads > grid.x * grid.y:
             raise ShardingError(
-                f"joining heads takes a core for each: {config.name} has {self.heads} query heads per chip on "
-                f"{mesh_shape}, a chip {grid.x} x {grid.y} cores"
+                f"joining heads takes a core for each: {site.config.name} has {self.heads} query heads per chip on "
+                f"{site.shape}, a chip {grid.x} x {grid.y} cores"
             )
 
     def residual(self, x: ttnn.Tensor) -> Any:
@@ -299,21 +294,14 @@ class ShardedLayout(DecodeLayout):
 
     name = "sharded"
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        users: int,
-        all_reduce: AllReduce | None,
-    ) -> None:
-        self.config = ShardedDecodeConfig.of(config, mesh_shape, users)
-        super().__init__(mesh, mesh_shape, config, all_reduce)
+    def __init__(self, site: Site, users: int, all_reduce: AllReduce | None) -> None:
+        self.config = ShardedDecodeConfig.of(site.config, site.shape, users)
+        super().__init__(site, all_reduce)
         self.head_blocks = self.config.head_blocks()
-        self._normed = in_l1(mesh, self.config.normed)
+        self._normed = in_l1(site.mesh, self.config.normed)
         grid = self._normed.shard_spec.grid.bounding_box().grid_size()
         self._norm_program = norm_program(grid.x, grid.y, self.config.normed.tiles)
-        self._queries = user_shards(mesh, users, TILE, config.head_dim)
+        self._queries = user_shards(site.mesh, users, TILE, self.head_dim)
 
     def residual(self, x: ttnn.Tensor) -> Any:
         return ttnn.interleaved_to_sharded(super().residual(x), self._normed)
@@ -373,19 +361,17 @@ class ShardedLayout(DecodeLayout):
         return super().multiply_heads(projection, out)
 
 
-def make_decode_layout(
-    settings: ModelSettings, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig
-) -> DecodeLayout:
+def make_decode_layout(settings: ModelSettings, site: Site) -> DecodeLayout:
     """Make the layout of decode steps that checked settings name. A chip of a TP group waits for the others as long as
     attention does. Raises ShardingError, and ValueError for a grid without room for the all-reduce."""
     users, attention, all_reduce = settings.users, settings.attention, None
-    if mesh_shape.tp > 1:
+    if site.shape.tp > 1:
         patience_s = attention.timeout_s if isinstance(attention, AttentionSettings) else None
         patience_s = DEFAULT_TIMEOUT_S if patience_s is None else patience_s
-        all_reduce = AllReduce(mesh, users, config.hidden_size, TP_AXIS, timeout_s=patience_s)
+        all_reduce = AllReduce(site.mesh, users, site.config.hidden_size, TP_AXIS, timeout_s=patience_s)
     if settings.decode_sharding == "interleaved":
-        return DecodeLayout(mesh, mesh_shape, config, all_reduce)
-    return ShardedLayout(mesh, mesh_shape, config, users, all_reduce)
+        return DecodeLayout(site, all_reduce)
+    return ShardedLayout(site, users, all_reduce)
 
 
 def join_heads(out: ttnn.Tensor, heads: int) -> ttnn.Tensor:

@@ -226,6 +226,23 @@ class MeshShape:
             ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
+class Site(NamedTuple):
+    """Where a model runs: an open mesh, the rows and TP groups that it is split into, and the model's config."""
+
+    mesh: ttnn.MeshDevice
+    shape: MeshShape
+    config: LlamaConfig
+
+    @property
+    def heads(self) -> int:
+        """Return the query heads of a chip."""
+        return self.config.num_attention_heads // self.shape.tp
+
+    @property
+    def kv_heads(self) -> int:
+        return self.config.num_key_value_heads // self.shape.tp
+
+
 def tensors_l1_bytes(kernel_bytes: int) -> int:
     """Return the L1 of a core that is left for tensors beside so much for programs in flight. Needs chips."""
     import ttnn

@@ -28,7 +28,7 @@ from .kv_cache import KVCache, KVCacheBase, PagedKVCache, cache_block
 from .layer import Attention, Chunk, DecoderLayer, Pass
 from .layer_parallel import Stage
 from .layouts import PrefillRows, Rows, gather, make_decode_layout
-from .mesh import TILE, MeshShape
+from .mesh import TILE, MeshShape, Site
 from .modules import MLP, Angles, Projection, RMSNorm, Rope, look_up
 from .prefill import padded_rows
 from .settings import AttentionSettings, ModelSettings
@@ -37,9 +37,7 @@ from .spec_decode.layer_parallel_step import LayerGroups, ParallelStage, Refill,
 from .weights import HostWeights, WeightMap, WeightStore
 
 
-def make_policy(
-    settings: ModelSettings, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig
-) -> AttentionPolicy:
+def make_policy(settings: ModelSettings, site: Site) -> AttentionPolicy:
     """Make the attention of decode steps that checked settings name; interleaved steps, the reference for sharded ones,
     have the stock op for exact attention; sharded ones of up to 8 users ours, which takes 0.71 to 0.90 of its cycles.
     Raises what PairAlspec raises."""
@@ -47,11 +45,11 @@ def make_policy(
     if not isinstance(attention, AttentionSettings):
         return attention
     if attention.policy == "alspec":
-        return PairAlspec(mesh, mesh_shape, config, attention, settings.users, settings.capacity)
+        return PairAlspec(site, attention, settings.users, settings.capacity)
     if settings.decode_sharding == "sharded" and settings.users <= MAX_USERS:
         return FlashAttention(settings.capacity)
     block = settings.block_size if settings.cache_blocks else cache_block(settings.capacity)
-    return StockAttention(mesh, config, block)
+    return StockAttention(site.mesh, site.config, block)
 
 
 class TtLlama:
@@ -59,21 +57,21 @@ class TtLlama:
     check the settings."""
 
     def __init__(self, weights: WeightMap, store: WeightStore, settings: ModelSettings) -> None:
-        mesh, mesh_shape, config = store.mesh, weights.mesh, weights.config
+        self.site = site = Site(store.mesh, weights.mesh, weights.config)
+        self.mesh, self.mesh_shape, self.config = site
+        config = site.config
         users, capacity, precision = settings.users, settings.capacity, settings.formats(config)
-        self.mesh, self.mesh_shape, self.config, self.precision = mesh, mesh_shape, config, precision
-        self.users, self.capacity = users, capacity
-        self.attention = make_policy(settings, mesh, mesh_shape, config)
-        self.layout = make_decode_layout(settings, mesh, mesh_shape, config)
-        self.rows = Rows(mesh, mesh_shape, config)
-        self.prefill_rows = PrefillRows(mesh, mesh_shape, config, precision.long_rows)
+        self.users, self.capacity, self.precision = users, capacity, precision
+        self.attention = make_policy(settings, site)
+        self.layout = make_decode_layout(settings, site)
+        self.rows, self.prefill_rows = Rows(site), PrefillRows(site, precision.long_rows)
         self.cache: KVCacheBase
         if settings.cache_blocks:
-            pages = settings.cache_blocks, settings.block_size, settings.zeroed
-            self.cache = PagedKVCache(mesh, mesh_shape, config, precision.kv_cache, users, capacity, *pages)
+            pages = settings.cache_blocks, settings.block_size
+            self.cache = PagedKVCache(site, precision.kv_cache, users, capacity, *pages, settings.zeroed)
         else:
-            self.cache = self._new_cache(mesh_shape, config, settings.zeroed)
-        self.rope = Rope(mesh, mesh_shape, config, capacity, users)
+            self.cache = KVCache(site, precision.kv_cache, users, capacity, settings.zeroed)
+        self.rope = Rope(site, capacity, users)
         table = store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
         self.embedding = partial(look_up, table)  # [vocab, hidden / tp] on each chip
         layers = range(config.num_hidden_layers)
@@ -84,7 +82,8 @@ class TtLlama:
             self.attention.check_trees()  # drafts and their calibration have exact attention
 
             def parallel(stage: Stage) -> ParallelStage:
-                cache = self._new_cache(stage.mesh, config.with_layers(1), settings.zeroed)
+                chips = Site(site.mesh, stage.mesh, config.with_layers(1))
+                cache = KVCache(chips, precision.kv_cache, users, capacity, settings.zeroed)
                 return ParallelStage(assignment, stage, precision, weights, store, self.rope, cache)
 
             self.groups = LayerGroups(assignment, self.layers, parallel)
@@ -124,9 +123,6 @@ class TtLlama:
         mesh_shape = MeshShape(*mesh.shape)
         settings.check(config, mesh_shape)
         return cls(WeightMap(config, state, mesh_shape), store or WeightStore(mesh, mesh_shape), settings)
-
-    def _new_cache(self, mesh_shape: MeshShape, config: LlamaConfig, zeroed: bool) -> KVCache:
-        return KVCache(self.mesh, mesh_shape, config, self.precision.kv_cache, self.users, self.capacity, zeroed)
 
     def _layer(self, index: int, weights: WeightMap, store: WeightStore) -> DecoderLayer:
         formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps

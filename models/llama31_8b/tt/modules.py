@@ -14,9 +14,8 @@ from tt_kernels.banked_product.op import banked_product
 from tt_kernels.decode_product.op import decode_product
 from tt_kernels.gated_product.op import gated_product
 
-from ..config import LlamaConfig
 from ..rope_frequencies import inverse_frequencies
-from .mesh import TILE, MeshShape
+from .mesh import TILE, Site
 from .precision import FIDELITY, float32_sums
 from .prefill import all_cores_read, row_blocks
 
@@ -287,19 +286,18 @@ def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> t
 class Rope:
     """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users."""
 
-    def __init__(
-        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, positions: int, users: int
-    ) -> None:
+    def __init__(self, site: Site, positions: int, users: int) -> None:
+        mesh, shape, config = site
         self._shards = user_shards(mesh, users, TILE, config.head_dim)
         # In float32, each angle twice in succession: [positions, head_dim].
         angles = torch.arange(positions).float()[:, None] * inverse_frequencies(config)
         self.tables = [
-            mesh_shape.put(mesh, table.repeat_interleave(2, 1), "bfloat16", "ROW_MAJOR_LAYOUT")
+            shape.put(mesh, table.repeat_interleave(2, 1), "bfloat16", "ROW_MAJOR_LAYOUT")
             for table in (angles.cos(), angles.sin())
         ]
-        self._rotation = mesh_shape.put(mesh, pair_rotation(), "bfloat16")
+        self._rotation = shape.put(mesh, pair_rotation(), "bfloat16")
         rotations = pair_rotation().repeat(1, 1, users, 1)
-        self._rotations = mesh_shape.put(mesh, rotations, "bfloat16", memory=user_shards(mesh, users, TILE, TILE))
+        self._rotations = shape.put(mesh, rotations, "bfloat16", memory=user_shards(mesh, users, TILE, TILE))
 
     def decode_angles(self, positions: ttnn.Tensor) -> Angles:
         """Look up angles, a core for each. positions: uint32 [1, users], ROW_MAJOR, one new token per user."""

@@ -243,7 +243,7 @@ def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
     model = made(mesh, decode_sharding, 1, "bfloat16", BANKED_ROW)
-    sampler = Sampler(mesh, model.mesh_shape, BANKED_ROW, SamplingParams(0.0))
+    sampler = Sampler(model.site, SamplingParams(0.0))
     logits, chosen = [], []
     for step, token in enumerate(tokens):
         part = model.decode(model.step_inputs([token], [CACHED + step]), gather_logits=False)

@@ -30,10 +30,9 @@ from tt_kernels.speculative_sampling.checks import nearest_temperature
 from tt_kernels.speculative_sampling.op import speculative_sampling, uniform_words
 from tt_kernels.speculative_sampling.program import BONUS
 
-from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
 from ..layouts import gather
-from ..mesh import TILE, MeshShape
+from ..mesh import TILE, Site
 from ..modules import BLOCK_TILES, column_blocks, kernel_config
 
 CANDIDATES = TILE
@@ -68,23 +67,16 @@ class Sampler:
     token of the vocabulary. Raises ValueError for parameters that `samples_on_chips` excludes.
     """
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        params: SamplingParams,
-        *,
-        block_tiles: int = BLOCK_TILES,
-    ) -> None:
+    def __init__(self, site: Site, params: SamplingParams, *, block_tiles: int = BLOCK_TILES) -> None:
+        self.mesh, self.mesh_shape, config = site
         if not samples_on_chips(params, config.vocab_size):
             raise ValueError(
                 f"chips sample greedily, with top_k up to {CANDIDATES}, or by temperature alone; got top_k "
                 f"{params.top_k} and top_p {params.top_p}"
             )
-        self.mesh, self.mesh_shape, self.params, self.vocab = mesh, mesh_shape, params, config.vocab_size
-        padded = mesh_shape.padded_vocab(config)
-        self.blocks = column_blocks(padded // mesh_shape.tp, block_tiles)
+        self.params, self.vocab, tp = params, config.vocab_size, site.shape.tp
+        padded = site.shape.padded_vocab(config)
+        self.blocks = column_blocks(padded // tp, block_tiles)
         self._padding = None
         if padded > self.vocab:
             mask = torch.zeros(padded)
@@ -92,15 +84,15 @@ class Sampler:
             self._padding = self._put(mask, "bfloat16", split=True)
         self._full_vocab = None
         if not params.greedy and min(params.top_k or self.vocab, self.vocab) > CANDIDATES:
-            self._full_vocab = FullVocabSampler(mesh, mesh_shape, params)
+            self._full_vocab = FullVocabSampler(site, params)
             return
         # The key of index 0 of every block, chip after chip.
-        starts = torch.tensor([0, *accumulate(self.blocks * mesh_shape.tp)][:-1])
+        starts = torch.tensor([0, *accumulate(self.blocks * tp)][:-1])
         self._origins = self._put((ORIGIN - starts).repeat_interleave(CANDIDATES), "float32", split=True)
         rank = torch.arange(CANDIDATES)
         if params.greedy:
             # The key of index 0 of every chip.
-            first = ORIGIN - torch.arange(mesh_shape.tp) * (padded // mesh_shape.tp)
+            first = ORIGIN - torch.arange(tp) * (padded // tp)
             self._first = self._put(first.float(), "float32", split=True)
             return
         self._steepness: Any = min(1.0 / params.temperature, STEEPEST)
@@ -243,8 +235,8 @@ class PerUserSampler(Sampler):
     """Sample by parameters of each user, which are data: one trace serves all batches. `load` gives every user its
     parameters and its random number, which the next call uses."""
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, users: int) -> None:
-        super().__init__(mesh, mesh_shape, config, SamplingParams(1.0, top_k=CANDIDATES))
+    def __init__(self, site: Site, users: int) -> None:
+        super().__init__(site, SamplingParams(1.0, top_k=CANDIDATES))
         self.users = users
         blank = [(SamplingParams(), 0.0)] * users
         self._steepness, self._kept, self._nucleus, self.numbers = self._made(blank, on_device=True)
@@ -292,8 +284,8 @@ class FullVocabSampler:
     the op's limits, 1e-4 to 1e4.
     """
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, params: SamplingParams) -> None:
-        self.mesh, self.mesh_shape = mesh, mesh_shape
+    def __init__(self, site: Site, params: SamplingParams) -> None:
+        self.mesh, self.mesh_shape, _ = site
         self.temperature = nearest_temperature(params.temperature)
         self._roots: dict[int, tuple[ttnn.Tensor, ttnn.Tensor]] = {}  # by rows: trees of one decided token
 

@@ -105,7 +105,7 @@ class ChipDraft:
     def __init__(self, model: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, itself: TtLlama | None = None) -> None:
         self.model, self.config, self.capacity = model, model.config, model.capacity
         self.prefill_chunk, self.itself = prefill_chunk, itself
-        self._sampler = Sampler(model.mesh, model.mesh_shape, model.config, GREEDY)
+        self._sampler = Sampler(model.site, GREEDY)
         self._exact: ExactPass | None = None
         self._chain: ChainSteps | None = None
 
@@ -255,7 +255,7 @@ class OnDeviceChains:
 
     def __init__(self, draft: TtLlama, step: TreeStep, eager: bool) -> None:
         self.draft_model, self.step = draft, step
-        self._sampler = Sampler(draft.mesh, draft.mesh_shape, draft.config, step.sampling)
+        self._sampler = Sampler(draft.site, step.sampling)
         self._steps = ChainSteps(draft, self._sampler, eager)
         users, nodes = draft.users, step.nodes
         # Of every node that can have a child, the first one's numbers for all rows of the exact pass.

@@ -15,6 +15,7 @@ from ..kv_cache import KVCache, KVCacheBase
 from ..layer import Attention, DecoderLayer, Pass
 from ..layer_parallel import LayerAssignment, Stage
 from ..layouts import DecodeLayout, Rows, gather, reduce
+from ..mesh import Site
 from ..modules import Angles, Projection, RMSNorm, Rope
 from ..precision import PrecisionConfig
 from ..weights import WeightMap, WeightStore
@@ -37,14 +38,14 @@ class ParallelStage:
         rope: Rope,
         cache: KVCache,
     ) -> None:
-        config, mesh, chip = assignment.config, store.mesh, stage.mesh
+        mesh, site = store.mesh, Site(store.mesh, stage.mesh, assignment.config)
         self.mesh_shape, self.layers, self.cache = assignment.mesh, stage.layers, cache
         formats = assignment.formats(stage, precision)
         name = f"own.{'-'.join(map(str, stage.layers))}"
         self.norm = RMSNorm(
-            store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
+            store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), site.config.rms_norm_eps
         )
-        self.layout, self.rows = DecodeLayout(mesh, chip, config), Rows(mesh, chip, config)
+        self.layout, self.rows = DecodeLayout(site), Rows(site)
         self.attention = Attention(
             0,
             Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
