@@ -122,9 +122,9 @@ class PairAlspec(AttentionPolicy):
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)
         states: dict[str, ChipPairs | TpGroup] = {"exchange": self.exchange_pairs, "attention": self.attention_pairs}
-        self.states = ChipStates(
-            states if self.tp_group is None else states | {"decision of a TP group": self.tp_group}
-        )
+        if self.tp_group is not None:
+            states["decision of a TP group"] = self.tp_group
+        self.states = ChipStates(states)
 
     def begin_step(self, step: Pass) -> None:
         """Make the first row the sender of layer 0, and select the tiles that the guesses read."""

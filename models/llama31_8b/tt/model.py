@@ -395,7 +395,7 @@ def cache_prompt(
     prefill: Callable[..., ttnn.Tensor | None] | None = None,
 ) -> ttnn.Tensor | None:
     """Cache a user's prompt in chunks of `chunk` tokens; with `logits` return its last tile's (see TtLlama.prefill),
-    else None. start: tokens already cached, from `kept_prefix`. progress(tokens): called once the
+    else None. start: tokens already cached, a multiple of 32. progress(tokens): called once the
     chips have cached a chunk of so many. prefill: caches a chunk, by default TtLlama.prefill."""
     found, prefill = None, prefill or model.prefill
     for begin in range(start, len(prompt), chunk):
@@ -406,8 +406,3 @@ def cache_prompt(
             ttnn.synchronize_device(model.mesh)
             progress(end - begin)
     return found
-
-
-def kept_prefix(cached: int) -> int:
-    """Round `cached` down to whole tiles, from which a chunk may start."""
-    return cached // TILE * TILE

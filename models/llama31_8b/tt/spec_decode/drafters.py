@@ -6,7 +6,7 @@ the chips between draft and verification."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +22,8 @@ from ...spec_decode.draft_settings import DraftShape
 from ...spec_decode.loop import Drafts, Engine
 from ...spec_decode.tree import TokenTree, TokenTreeBatch, check_draft_passes
 from ..attention_policies import GuessAttention
-from ..model import StepInputs, TtLlama, advance, cache_prompt, kept_prefix, overwrite, read
+from ..mesh import TILE
+from ..model import StepInputs, TtLlama, advance, cache_prompt, overwrite, read
 from ..prefill import PREFILL_CHUNK
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..settings import check_chunk_size
@@ -136,7 +137,7 @@ class ChipDraft:
 
     def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
         for user, (text, same) in enumerate(zip(texts, known, strict=True)):
-            cache_prompt(self.model, text, user, self.prefill_chunk, start=kept_prefix(same))
+            cache_prompt(self.model, text, user, self.prefill_chunk, start=same // TILE * TILE)
 
     def begin(self, engine: Any, shape: DraftShape) -> None:
         eager = engine.why_eager is not None
@@ -265,8 +266,7 @@ class OnDeviceChains:
             step.draft_logits = [
                 draft.mesh_shape.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT") for _ in range(nodes)
             ]
-        nobody = torch.zeros(draft.users, step.nodes, dtype=torch.int64), [-1] * draft.users
-        self._pass = self._inputs(*nobody, on_device=True)
+        self._pass = self._inputs({}, {}, on_device=True)
         last = draft.put_integers(torch.zeros(users), "int32")
         row = draft.put_integers(nodes * torch.arange(users)[None], "uint32")
         self._decided = Decided(self._pass.tokens, self._pass.positions, self._pass.angles, last, row)
@@ -275,8 +275,9 @@ class OnDeviceChains:
         self._length = 0  # of the chains that the target's step knows
         self._choices: Any = None  # the tensor of the exact pass
         self._calibrating = TracedStep(draft.mesh, self._calibrate, eager)
-        self._beginning = TracedStep(draft.mesh, self._begin_chain, eager)
-        self._appending = [TracedStep(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)]
+        further = (partial(self._append, node) for node in range(2, step.nodes))
+        drafting: list[Callable[[], None]] = [self._begin_chain, *further]
+        self._drafting = [TracedStep(draft.mesh, launch, eager) for launch in drafting]
         self._began = 0.0
         self._marks: tuple[Mark, Mark] | None = None
         step.after = lambda verified: take_result(verified.result, self._decided)
@@ -301,7 +302,7 @@ class OnDeviceChains:
         self._began = time.perf_counter()
         self._choices = self._calibrating()
         calibrated = Mark(self.draft_model.mesh)
-        for traced_step in self._drafting():
+        for traced_step in self._drafting[: max(length, 1)]:
             traced_step()
         self._marks = calibrated, Mark(self.draft_model.mesh)
         return Drafts(dict.fromkeys(texts, tree), {})
@@ -315,24 +316,16 @@ class OnDeviceChains:
 
     def release(self) -> None:
         """Release traces."""
-        traced: list[TracedStep[Any]] = [self._calibrating, self._beginning, *self._appending]
-        for one in traced:
-            one.release()
-
-    def _drafting(self) -> list[TracedStep[Any]]:
-        """Return the steps that make chains of this length, after the exact pass."""
-        return [self._beginning, *self._appending[: max(self._length - 1, 0)]]
+        self._calibrating.release()
+        for traced_step in self._drafting:
+            traced_step.release()
 
     def _load(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> None:
         """Write the first round's tokens; later ones follow from outcomes."""
         users, nodes = range(self.draft_model.users), self.step.nodes
         if too_many := [len(tokens) for tokens in decided.values() if len(tokens) > nodes]:
             raise ValueError(f"an exact pass takes up to {nodes} decided tokens per user, got {too_many[0]}")
-        before = [starts.get(user, -1) for user in users]
-        rows = torch.zeros(len(users), nodes, dtype=torch.int64)
-        for user, tokens in decided.items():
-            rows[user, : len(tokens)] = torch.tensor(list(tokens))
-        overwrite(self._pass, self._inputs(rows, before, on_device=False))
+        overwrite(self._pass, self._inputs(decided, starts, on_device=False))
         last = torch.tensor([max(len(decided.get(user, ())) - 1, 0) for user in users])
         place = (nodes * torch.arange(len(users)) + last)[None]
         hosts = (last, "int32"), (place, "uint32")
@@ -349,15 +342,17 @@ class OnDeviceChains:
         drawn[list(users)] = draws.uniforms(users, length)
         for node in range(length):
             numbers = drawn[:, node].repeat_interleave(1 if node else self.step.nodes)
-            host = self._sampler.uniforms(numbers.tolist(), on_device=False)
-            numbers = self._numbers[node]
-            assert host is not None and numbers is not None  # of a drawn text
-            overwrite([numbers], [host])
+            overwrite([self._numbers[node]], [self._sampler.uniforms(numbers.tolist(), on_device=False)])
 
-    def _inputs(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> StepInputs:
+    def _inputs(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int], on_device: bool) -> StepInputs:
         """Make inputs of a whole chain per user, however much of it is decided: no token sees what comes after it."""
-        batch = TokenTreeBatch.stack([TokenTree.chain(self.step.nodes)] * self.draft_model.users)
-        return self.draft_model.tree_inputs(tokens, cached, batch.enter, batch.leave, on_device)
+        users, nodes = self.draft_model.users, self.step.nodes
+        batch = TokenTreeBatch.stack([TokenTree.chain(nodes)] * users)
+        rows = torch.zeros(users, nodes, dtype=torch.int64)
+        for user, tokens in decided.items():
+            rows[user, : len(tokens)] = torch.tensor(list(tokens))
+        before = [starts.get(user, -1) for user in range(users)]
+        return self.draft_model.tree_inputs(rows, before, batch.enter, batch.leave, on_device)
 
     def _calibrate(self) -> ttnn.Tensor:
         logits = self.draft_model.decode(self._pass, gather_logits=False)
