@@ -89,7 +89,6 @@ class MeshShape:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return rows and columns of the ttnn mesh."""
         return self.sp, self.tp
 
     @property
@@ -289,13 +288,12 @@ def find_boards(
     p100, p150a and so on; unknown), if driver and firmware have telemetry; the PCI device id always tells the
     architecture.
     """
-    folder = SYSFS if sysfs is None else sysfs
-    return [_board(number, folder / f"tenstorrent!{number}") for number in visible_boards(devices, environment)]
-
-
-def _board(number: int, folder: Path) -> Board:
-    kind = sysfs_text(folder / "tt_card_type")
-    return Board(number, None if kind == "unknown" else kind, sysfs_text(folder / "device" / "device"))
+    found = []
+    for number in visible_boards(devices, environment):
+        folder = (sysfs or SYSFS) / f"tenstorrent!{number}"
+        kind = sysfs_text(folder / "tt_card_type")
+        found.append(Board(number, None if kind == "unknown" else kind, sysfs_text(folder / "device" / "device")))
+    return found
 
 
 def sysfs_text(path: Path) -> str | None:

@@ -5,7 +5,6 @@ chunks."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import torch
 import ttnn
-from tqdm import tqdm
 
 from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.token_guard.op import ChipStates
@@ -34,7 +32,7 @@ from .prefill import padded_rows
 from .settings import AttentionSettings, ModelSettings
 from .sharding import check_sharding_of_rows
 from .spec_decode.layer_parallel_step import LayerGroups, ParallelStage, Refill, Write
-from .weights import HostWeights, WeightMap, WeightStore
+from .weights import HostWeights, WeightMap, WeightStore, progress
 
 
 def make_policy(settings: ModelSettings, site: Site) -> AttentionPolicy:
@@ -59,36 +57,36 @@ class TtLlama:
     def __init__(self, weights: WeightMap, store: WeightStore, settings: ModelSettings) -> None:
         self.site = site = Site(store.mesh, weights.mesh, weights.config)
         self.mesh, self.mesh_shape, self.config = site
-        config = site.config
-        users, capacity, precision = settings.users, settings.capacity, settings.formats(config)
-        self.users, self.capacity, self.precision = users, capacity, precision
+        self.users, self.capacity = users, capacity = settings.users, settings.capacity
+        self.precision = precision = settings.formats(site.config)
         self.attention = make_policy(settings, site)
         self.layout = make_decode_layout(settings, site)
         self.rows, self.prefill_rows = Rows(site), PrefillRows(site, precision.long_rows)
         self.cache: KVCacheBase
         if settings.cache_blocks:
-            pages = settings.cache_blocks, settings.block_size
-            self.cache = PagedKVCache(site, precision.kv_cache, users, capacity, *pages, settings.zeroed)
+            pages = settings.cache_blocks, settings.block_size, settings.zeroed
+            self.cache = PagedKVCache(site, precision.kv_cache, users, capacity, *pages)
         else:
             self.cache = KVCache(site, precision.kv_cache, users, capacity, settings.zeroed)
         self.rope = Rope(site, capacity, users)
         table = store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
         self.embedding = partial(look_up, table)  # [vocab, hidden / tp] on each chip
-        layers = range(config.num_hidden_layers)
-        bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
-        self.layers = [self._layer(index, weights, store) for index in bar]
+        layers = progress(range(site.config.num_hidden_layers), "weights", "layer")
+        self.layers = [self._layer(index, weights, store) for index in layers]
         self.groups, assignment = None, settings.layer_assignment
         if assignment is not None:
             self.attention.check_trees()  # drafts and their calibration have exact attention
 
             def parallel(stage: Stage) -> ParallelStage:
-                chips = Site(site.mesh, stage.mesh, config.with_layers(1))
+                chips = Site(site.mesh, stage.mesh, site.config.with_layers(1))
                 cache = KVCache(chips, precision.kv_cache, users, capacity, settings.zeroed)
-                return ParallelStage(assignment, stage, precision, weights, store, self.rope, cache)
+                formats = assignment.formats(stage, precision)
+                return ParallelStage(stage, formats, weights, store, self.rope, cache)
 
             self.groups = LayerGroups(assignment, self.layers, parallel)
+        self._own = [] if self.groups is None else self.groups.parallel_stages  # layers of single chips
         final = store.put("norm", weights.final_norm, "bfloat16", None)
-        self.norm = RMSNorm(final, config.rms_norm_eps)
+        self.norm = RMSNorm(final, site.config.rms_norm_eps)
         self.head_blocks = self.layout.make_lm_head(store, weights.lm_head, precision.lm_head)
 
     @classmethod
@@ -97,8 +95,7 @@ class TtLlama:
     ) -> TtLlama:
         """Load a checkpoint onto an open mesh; converted weights are cached on disk. source, errors: see
         HostWeights.load."""
-        weights = HostWeights.load(source, MeshShape(*mesh.shape), settings)
-        return cls.from_host_weights(weights, mesh, settings)
+        return cls.from_host_weights(HostWeights.load(source, MeshShape(*mesh.shape), settings), mesh, settings)
 
     @classmethod
     def from_host_weights(cls, weights: HostWeights, mesh: ttnn.MeshDevice, settings: ModelSettings) -> TtLlama:
@@ -246,10 +243,9 @@ class TtLlama:
             )
         rows = self.chunk_rows(len(tokens), start)
         padded = list(tokens) + [0] * (rows - len(tokens))
-        stages = [] if self.groups is None else self.groups.parallel_stages
         places = {
             cache.keys[0].shape[1]: self.put_integers(cache.places(user, start, rows), "int32", on_device)
-            for cache in (self.cache, *(stage.cache for stage in stages))
+            for cache in (self.cache, *(stage.cache for stage in self._own))
         }
         return Chunk(
             self.put_integers(torch.tensor([padded]), "uint32", on_device),
@@ -287,8 +283,7 @@ class TtLlama:
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
         """Make an exact pass's refill of the chips' own layers; None if there are none."""
-        stages = [] if self.groups is None else self.groups.parallel_stages
-        return Refill(stages, angles, write) if stages else None
+        return Refill(self._own, angles, write) if self._own else None
 
     def _logits(self, x: ttnn.Tensor, layout: Rows, gather_logits: bool) -> ttnn.Tensor:
         logits = self.head(layout.normed(self.norm, x), layout)

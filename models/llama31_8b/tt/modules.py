@@ -161,17 +161,9 @@ def norm_program(columns: int, rows: int, width: int) -> Any:
     )
 
 
-def norm_shards(x: ttnn.Tensor) -> tuple[Any, Any] | None:
-    """Return memory and program of a norm's rows, [1, 1, rows, hidden], sharded over a grid of cores with a row for
-    each tile of rows; None if the chip has not so many rows of cores, or one core a row."""
-    grid = x.device().compute_with_storage_grid_size()
-    rows, tiles = x.padded_shape[-2] // TILE, x.padded_shape[-1] // TILE
-    columns = max(count for count in range(1, grid.x + 1) if tiles % count == 0)
-    return None if rows > grid.y or columns == 1 else _norm_shards(rows, columns, tiles // columns)
-
-
 @cache
-def _norm_shards(rows: int, columns: int, width: int) -> tuple[Any, Any]:
+def norm_shards(rows: int, columns: int, width: int) -> tuple[Any, Any]:
+    """Return memory and program of a norm of so many tiles of rows, a row of cores each, `width` tiles on a core."""
     cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))})
     spec = ttnn.ShardSpec(cores, [TILE, TILE * width], ttnn.ShardOrientation.ROW_MAJOR)
     memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.BLOCK_SHARDED, ttnn.BufferType.L1, spec)
@@ -190,11 +182,13 @@ class RMSNorm:
         """x: interleaved bfloat16 [1, 1, rows, hidden] -> the same shape, in the same memory.
 
         Squares are added up in float32: in bfloat16 a row of 4,096 comes out 2.5 % too small. Of few rows each tile of
-        rows has a row of cores, of more a core."""
-        to, shards = x.memory_config(), norm_shards(x)
-        if shards is None:
+        rows has a row of cores, unless that were one core, of more a core."""
+        to, grid = x.memory_config(), x.device().compute_with_storage_grid_size()
+        rows, tiles = x.padded_shape[-2] // TILE, x.padded_shape[-1] // TILE
+        columns = max(count for count in range(1, grid.x + 1) if tiles % count == 0)
+        if rows > grid.y or columns == 1:
             return self._normed(x, to)
-        memory, program = shards
+        memory, program = norm_shards(rows, columns, tiles // columns)
         sharded = ttnn.interleaved_to_sharded(x, memory)
         normed = self._normed(sharded, memory, program_config=program)
         ttnn.deallocate(sharded)

@@ -30,8 +30,6 @@ from ..settings import check_chunk_size
 from ..trace import Mark, TracedStep
 from .tree_step import Forest, TreeStep, forest_inputs
 
-GREEDY = SamplingParams(0.0)
-
 
 class Ranked(NamedTuple):
     """See Scores: tokens that chips ranked, by user and node. Their logits stay on the chips."""
@@ -106,7 +104,7 @@ class ChipDraft:
     def __init__(self, model: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, itself: TtLlama | None = None) -> None:
         self.model, self.config, self.capacity = model, model.config, model.capacity
         self.prefill_chunk, self.itself = prefill_chunk, itself
-        self._sampler = Sampler(model.site, GREEDY)
+        self._sampler = Sampler(model.site, SamplingParams(0.0))
         self._exact: ExactPass | None = None
         self._chain: ChainSteps | None = None
 

@@ -15,9 +15,8 @@ from ..kv_cache import KVCache, KVCacheBase
 from ..layer import Attention, DecoderLayer, Pass
 from ..layer_parallel import LayerAssignment, Stage
 from ..layouts import DecodeLayout, Rows, gather, reduce
-from ..mesh import Site
 from ..modules import Angles, Projection, RMSNorm, Rope
-from ..precision import PrecisionConfig
+from ..precision import LayerPrecision
 from ..weights import WeightMap, WeightStore
 
 # Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into a cache of one layer.
@@ -29,18 +28,9 @@ class ParallelStage:
     input: one program whose weights differ by chip. cache: of one layer with the heads of the stage's mesh."""
 
     def __init__(
-        self,
-        assignment: LayerAssignment,
-        stage: Stage,
-        precision: PrecisionConfig,
-        weights: WeightMap,
-        store: WeightStore,
-        rope: Rope,
-        cache: KVCache,
+        self, stage: Stage, formats: LayerPrecision, weights: WeightMap, store: WeightStore, rope: Rope, cache: KVCache
     ) -> None:
-        mesh, site = store.mesh, Site(store.mesh, stage.mesh, assignment.config)
-        self.mesh_shape, self.layers, self.cache = assignment.mesh, stage.layers, cache
-        formats = assignment.formats(stage, precision)
+        self.mesh_shape, self.layers, self.cache, site = weights.mesh, stage.layers, cache, cache.site
         name = f"own.{'-'.join(map(str, stage.layers))}"
         self.norm = RMSNorm(
             store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), site.config.rms_norm_eps
@@ -52,15 +42,13 @@ class ParallelStage:
             Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
             rope,
         )
-        slots = torch.zeros(len(stage.layers), assignment.mesh.tp)
-        for column in range(assignment.mesh.tp):
-            place = stage.place(column)
-            if place is not None:
-                slots[stage.layers.index(place[0]), column] = 1
+        places = [stage.place(chip) for chip in range(stage.chips)]
+        owners = [None if place is None else place[0] for place in places]
+        slots = torch.tensor([[float(owner == layer) for owner in owners] for layer in stage.layers])
 
         def mask(values: torch.Tensor) -> ttnn.Tensor:
             """A number for each chip of the row and each layer of `values` [layers, chips]: [1, layers, 1, 1]."""
-            return assignment.mesh.put(mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
+            return weights.mesh.put(site.mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
 
         self._slots = mask(slots)
         self._owns = [mask(row[None]) for row in slots]
