@@ -33,32 +33,32 @@ from tt_kernels.tree_attention.op import speculative_tree_attention
 
 from ..results import ChipCounters, LayerCounters
 from .attention_policies import AttentionPolicy, StepInputs
-from .kv_cache import KVCacheBase, LayerCache
+from .kv_cache import LayerCache
 from .layer import DecoderLayer, Pass
 from .layouts import Residual
 from .mesh import SP_AXIS, TILE, TP_AXIS, Site
 from .settings import AttentionSettings
 
 
-def plain_step(layers: Sequence[DecoderLayer], cache: KVCacheBase, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
+def plain_step(layers: Sequence[DecoderLayer], x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
     """Run a decode step through all layers, on every row of the mesh alike. x: the embedding. Returns the residual."""
     entering = Residual(x)
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
-        output = layer.attention.attend(layer.project_qkv(entering, step), cache, step)
+        output = layer.attention.attend(layer.project_qkv(entering, step), step)
         norm = None if following is None else following.attention_norm
         entering = layer.after_attention(entering.x, output, step, norm)
     return entering.x
 
 
-def alspec_step(
-    layers: Sequence[DecoderLayer], cache: KVCacheBase, pair: PairAlspec, x: ttnn.Tensor, step: Pass
-) -> ttnn.Tensor:
+def alspec_step(layers: Sequence[DecoderLayer], x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
     """Do `plain_step` with a guess in every layer (algorithm 2): one row goes on with it while the other verifies.
 
     Both rows begin with the embedding and p = [2, 0], p[k] the priority of row k. The row with the higher priority is a
     layer's sender. Its priority becomes 2 if it rejected the guess and 0 if it accepted it, the receiver's becomes 1:
     so after a rejection the sender holds the right residual, and after a hit the receiver does and sends next.
     """
+    pair = step.policy
+    assert isinstance(pair, PairAlspec)
     pair.begin_step(step)
     fused = layers[0].project_qkv(Residual(x), step)  # ops_before_self_attn
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
@@ -66,7 +66,7 @@ def alspec_step(
         pair.exchange(x, pair.priority, fused)
         # x = speculative_flash_decode(x, p, threshold): both rows write the cache; the sender guesses, sends the guess,
         # computes the exact output and verifies; the receiver takes the guess.
-        output = layer.attention.attend(fused, cache, step)
+        output = layer.attention.attend(fused, step)
         # with skip_compute(p[k] == 0): ops_after_self_attn, and the next layer's ops_before_self_attn.
         with pair.skip_if_overruled(layer.attention.layer):
             norm = None if following is None else following.attention_norm

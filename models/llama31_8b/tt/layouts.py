@@ -22,7 +22,6 @@ from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.rotated_heads.op import cached_heads
 
-from .kv_cache import KVCacheBase
 from .mesh import TILE, TP_AXIS, MeshShape, Site
 from .modules import (
     DECODE_PRODUCT_USERS,
@@ -141,12 +140,12 @@ class Rows:
         """Join attention's output, interleaved, -> [1, 1, rows, heads * head_dim], the output projection's input."""
         return ttnn.experimental.nlp_concat_heads(out)
 
-    def cached(self, fused: ttnn.Tensor, rope: Rope, step: Pass, cache: KVCacheBase, layer: int) -> Any:
+    def cached(self, fused: ttnn.Tensor, rope: Rope, step: Pass, layer: int) -> Any:
         """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim], which is freed, rotate queries and
         keys, write a step's keys and values into the cache, and return the queries: interleaved, unless the policy
         takes shards."""
         q, k, v = self.rotated(fused, rope, step.angles)
-        cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
+        step.cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
         return q
 
     def rotated(self, fused: ttnn.Tensor, rope: Rope, angles: Angles) -> Any:
@@ -264,7 +263,7 @@ class DecodeLayout(Rows):
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.decode_angles(positions)
 
-    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
+    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, layer: int) -> Any:
         """Do as Rows: queries, keys and values on the same cores, one op for each; attention reads queries from
         DRAM."""
         q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
@@ -276,7 +275,7 @@ class DecodeLayout(Rows):
         )
         ttnn.deallocate(fused)
         q, k = rope.decode(q, step.angles), rope.decode(k, step.angles)
-        cache.update(layer, k, v, step.inputs.positions)
+        step.cache.update(layer, k, v, step.inputs.positions)
         return ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
 
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
@@ -334,9 +333,9 @@ class ShardedLayout(DecodeLayout):
     def logits(self, projection: Any, x: ttnn.Tensor) -> Any:
         return ttnn.sharded_to_interleaved(projection.decode(x), ttnn.DRAM_MEMORY_CONFIG)
 
-    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
+    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, layer: int) -> Any:
         """Do as Rows, by one op."""
-        keys, values, table = cache.of_layer(layer)
+        keys, values, table = step.cache.of_layer(layer)
         q = cached_heads(
             fused,
             step.angles.cos,

@@ -174,18 +174,16 @@ class TtLlama:
             self.attention.check_trees()
             check_sharding_of_rows(self.layout.name, inputs.tokens.shape[1])
         layout = self.rows if trees else self.layout
-        step = Pass(layout, layout.angles(self.rope, inputs.angles), self.attention, inputs)
+        step = Pass(self.cache, layout, layout.angles(self.rope, inputs.angles), self.attention, inputs)
         x = layout.residual(self.embedding(inputs.tokens, layout.memory))
         if trees:
             nodes = inputs.nodes
             write: Write = lambda cache, k, v: cache.write_nodes(0, k, v, inputs.positions, nodes)  # noqa: E731
             step = replace(step, on_input=self._refill(step.angles, write))
         if self.groups is not None and not trees:
-            x = self.groups.decode(x, self.cache, step)
-        elif self.pair is not None:
-            x = alspec_step(self.layers, self.cache, self.pair, x, step)
+            x = self.groups.decode(x, step)
         else:
-            x = plain_step(self.layers, self.cache, x, step)
+            x = (plain_step if self.pair is None else alspec_step)(self.layers, x, step)
         return self._logits(x, layout, gather_logits)
 
     def reset(self) -> None:
@@ -265,12 +263,12 @@ class TtLlama:
         the token's in row (tokens - 1) % 32, else None. gather_logits: see `decode`."""
         x, step = self.begin_chunk(chunk)
         for layer in self.layers[:-1]:
-            x = layer.prefill(x, self.cache, chunk, step)
+            x = layer.prefill(x, chunk, step)
         # Of the last layer nothing is read but its cache and, of the last chunk, the last token's tile.
         if not last:
-            self.layers[-1].cache_chunk(x, self.cache, chunk, step)
+            self.layers[-1].cache_chunk(x, chunk, step)
             return None
-        x = self.layers[-1].prefill(x, self.cache, chunk, step, last_tile=True)
+        x = self.layers[-1].prefill(x, chunk, step, last_tile=True)
         return self._logits(x, self.rows, gather_logits)
 
     def begin_chunk(self, chunk: Chunk) -> tuple[ttnn.Tensor, Pass]:
@@ -279,7 +277,8 @@ class TtLlama:
         angles = rows.angles(self.rope, chunk.angles)
         refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, chunk.places))
         given = StepInputs(chunk.tokens, chunk.start, chunk.angles)
-        return self.embedding(chunk.tokens, rows.memory), Pass(rows, angles, self.attention, given, refill)
+        step = Pass(self.cache, rows, angles, self.attention, given, refill)
+        return self.embedding(chunk.tokens, rows.memory), step
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
         """Make an exact pass's refill of the chips' own layers; None if there are none."""

@@ -182,9 +182,9 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
     keep("norm", normed)
     keep("fused product", model.layout.multiply(layer.attention.qkv, normed))
     inputs = model.step_inputs([0] * users, positions)
-    step = Pass(model.layout, model.layout.angles(model.rope, inputs.angles), model.attention, inputs)
-    output = layer.attention.attend(layer.attention.project_qkv(normed, step), model.cache, step)
-    keep("attention", layer.attention.project_output(output, model.layout))
+    step = Pass(model.cache, model.layout, model.layout.angles(model.rope, inputs.angles), model.attention, inputs)
+    output = layer.attention.attend(model.layout.multiply(layer.attention.qkv, normed), step)
+    keep("attention", model.layout.multiply_heads(layer.attention.wo, output))
     for name in ("keys", "values"):
         cached = read(getattr(model.cache, name)[0]).float()
         found[f"new {name}"] = torch.stack([cached[user, :, at] for user, at in enumerate(positions)])

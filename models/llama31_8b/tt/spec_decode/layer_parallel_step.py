@@ -11,10 +11,10 @@ from dataclasses import replace
 import torch
 import ttnn
 
-from ..kv_cache import KVCache, KVCacheBase
+from ..kv_cache import KVCache
 from ..layer import Attention, DecoderLayer, Pass
 from ..layer_parallel import LayerAssignment, Stage
-from ..layouts import DecodeLayout, Rows, gather, reduce
+from ..layouts import DecodeLayout, Residual, Rows, add_into, gather, reduce
 from ..modules import Angles, Projection, RMSNorm, Rope
 from ..precision import LayerPrecision
 from ..weights import WeightMap, WeightStore
@@ -56,9 +56,9 @@ class ParallelStage:
     def decode(self, whole: ttnn.Tensor, step: Pass) -> list[ttnn.Tensor]:
         """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> per layer what its attention adds to it, of
         the same shape, in L1. Writes the chips' own caches."""
-        own = replace(step, layout=self.layout)
-        fused = self.attention.project_qkv(self.norm(whole), own)
-        partial = self.attention.project_output(self.attention.attend(fused, self.cache, own), self.layout)
+        own, attention = replace(step, cache=self.cache, layout=self.layout), self.attention
+        fused = self.layout.multiply(attention.qkv, self.norm(whole))
+        partial = self.layout.multiply_heads(attention.wo, attention.attend(fused, own))
         # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
         # brings every layer's columns to all chips.
         stacked = ttnn.mul(partial, self._slots, memory_config=ttnn.L1_MEMORY_CONFIG)
@@ -116,7 +116,7 @@ class LayerGroups:
     def parallel_stages(self) -> list[ParallelStage]:
         return [stage for _, stages in self._groups for stage in stages if isinstance(stage, ParallelStage)]
 
-    def decode(self, x: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
+    def decode(self, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
         """Run all layers by algorithm 2: the attentions of a group read its first layer's input; each MLP reads the
         residual with the attentions up to its own and the MLPs before it. x: the residual, [1, 1, users, hidden];
         returns its shape."""
@@ -126,7 +126,7 @@ class LayerGroups:
                 if isinstance(stage, ParallelStage):
                     updates += stage.decode(x, step)
                 else:
-                    updates.append(self.layers[stage].attention_update(x, cache, step))
+                    updates.append(self.layers[stage].attention_update(x, step))
             for layer, update in zip(group, updates, strict=True):
-                x = self.layers[layer].add_attention_and_mlp(x, update, step.layout)
+                x = self.layers[layer].add_mlp(Residual(add_into(x, update)), step.layout).x
         return x
