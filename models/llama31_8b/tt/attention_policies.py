@@ -36,7 +36,6 @@ class StepInputs(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """Return the nodes of each user's tree."""
         return 1 if self.intervals is None else self.intervals.shape[2]
 
 

@@ -34,7 +34,6 @@ from .modules import (
     norm_program,
     user_shards,
 )
-from .precision import LayerPrecision
 from .prefill import row_format
 from .settings import AttentionSettings, ModelSettings
 from .sharding import BANKS, MatmulConfig, ShardedDecodeConfig, ShardingError, Shards
@@ -42,6 +41,9 @@ from .weights import WeightStore
 
 if TYPE_CHECKING:
     from .layer import Pass
+
+
+Matrix = Callable[[], torch.Tensor]
 
 
 def gather(x: ttnn.Tensor, mesh_shape: MeshShape, dim: int = 3) -> ttnn.Tensor:
@@ -204,7 +206,7 @@ class DecodeLayout(Rows):
     Makes the projections with its weights. all_reduce: of the mesh's TP groups, None where they have one chip. Raises
     ShardingError if a chip has more query heads than cores."""
 
-    name = "interleaved"
+    name, head_name = "interleaved", "lm_head.{0}"  # of a block, by its first column and its width
     memory = ttnn.L1_MEMORY_CONFIG
 
     def __init__(self, site: Site, all_reduce: AllReduce | None = None) -> None:
@@ -236,29 +238,22 @@ class DecodeLayout(Rows):
         return partial if self.all_reduce is None else self.all_reduce(partial).sum
 
     def make_matrix(
-        self,
-        store: WeightStore,
-        layer: int,
-        name: str,
-        make: Callable[[], torch.Tensor],
-        formats: LayerPrecision,
-        split: int,
+        self, store: WeightStore, name: str, make: Matrix, dtype: str, split: int, product: str, *columns: int
     ) -> Projection:
-        """Put a layer's matrix on the mesh, by its name in LayerPrecision; for the others see WeightStore.put."""
-        return Projection(store.put(f"{layer}.{name}", make, getattr(formats, name), split))
+        """Put a matrix on the mesh. product, columns: what names it in ShardedDecodeConfig; others: see
+        WeightStore.put."""
+        return Projection(store.put(name, make, dtype, split))
 
     def make_lm_head(
         self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str
     ) -> list[Projection]:
         """Put the blocks of the LM head on the mesh; side by side they are a chip's columns. make:
         WeightMap.lm_head."""
-        places = list(zip([0, *accumulate(self.head_blocks)], self.head_blocks, strict=False))
-        return [self._head_block(store, *place, partial(make, *place), dtype) for place in places]
-
-    def _head_block(
-        self, store: WeightStore, start: int, columns: int, make: Callable[[], torch.Tensor], dtype: str
-    ) -> Projection:
-        return Projection(store.put(f"lm_head.{start}", make, dtype, -1))
+        blocks = []
+        for place in zip([0, *accumulate(self.head_blocks)], self.head_blocks, strict=False):
+            name = self.head_name.format(*place)
+            blocks.append(self.make_matrix(store, name, partial(make, *place), dtype, -1, "lm_head", place[1]))
+        return blocks
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.decode_angles(positions)
@@ -291,7 +286,7 @@ class DecodeLayout(Rows):
 class ShardedLayout(DecodeLayout):
     """Rows and weights by a ShardedDecodeConfig. Raises ShardingError."""
 
-    name = "sharded"
+    name, head_name = "sharded", "lm_head.{0}+{1}"
 
     def __init__(self, site: Site, users: int, all_reduce: AllReduce | None) -> None:
         self.config = ShardedDecodeConfig.of(site.config, site.shape, users)
@@ -310,19 +305,11 @@ class ShardedLayout(DecodeLayout):
         place = {"memory_config": x.memory_config(), "program_config": self._norm_program}
         return ttnn.rms_norm(x, weight=norm.weight, epsilon=norm.epsilon, **place)
 
-    def make_matrix(self, store: Any, layer: int, name: str, make: Any, formats: Any, split: int) -> Any:
-        product = getattr(self.config, name)(getattr(formats, name))
-        return self._banked(store, f"{layer}.{name}", make, split, product)
-
-    def _head_block(self, store: Any, start: int, columns: int, make: Any, dtype: Any) -> Any:
-        return self._banked(store, f"lm_head.{start}+{columns}", make, -1, self.config.lm_head(columns, dtype))
-
-    def _banked(
-        self, store: WeightStore, name: str, make: Callable[[], torch.Tensor], split: int, product: MatmulConfig
-    ) -> BankedProjection:
-        weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
-        source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
-        return BankedProjection(weight, banked_program(product), source, result)
+    def make_matrix(self, store: Any, name: str, make: Any, dtype: str, split: int, product: str, *columns: int) -> Any:
+        config = getattr(self.config, product)(*columns, dtype)
+        weight = store.put(name, make, dtype, split, memory=in_banks(config))
+        source, result = (in_l1(self.mesh, shards) for shards in (config.source, config.result))
+        return BankedProjection(weight, banked_program(config), source, result)
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.row_angles(positions, ttnn.ROW_MAJOR_LAYOUT)

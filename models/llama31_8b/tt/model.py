@@ -125,7 +125,8 @@ class TtLlama:
         formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps
 
         def matrix(name: str, split: int) -> Projection:
-            return self.layout.make_matrix(store, index, name, lambda: getattr(weights, name)(index), formats, split)
+            make, dtype = partial(getattr(weights, name), index), getattr(formats, name)
+            return self.layout.make_matrix(store, f"{index}.{name}", make, dtype, split, name)
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)

@@ -313,7 +313,6 @@ class OnDeviceChains:
         return calibrated - self._began, drafted
 
     def release(self) -> None:
-        """Release traces."""
         self._calibrating.release()
         for traced_step in self._drafting:
             traced_step.release()
