@@ -15,7 +15,7 @@ import ttnn
 from models.llama31_8b.config import PRESETS, preset
 from models.llama31_8b.tt.kv_cache import KVCache, PagedKVCache
 from models.llama31_8b.tt.layouts import Rows, in_banks, in_l1
-from models.llama31_8b.tt.mesh import TILE, MeshShape
+from models.llama31_8b.tt.mesh import TILE, MeshShape, Site
 from models.llama31_8b.tt.modules import RMSNorm, Rope, pair_rotation, user_shards
 from models.llama31_8b.tt.precision import TILE_BYTES, bytes_of, precision_config
 from models.llama31_8b.tt.sharding import ShardedDecodeConfig, Shards, hidden_shards
@@ -82,7 +82,7 @@ def _on(cores: Sequence[Core], columns: int) -> Any:
 def heads_into_cache(device, p: SimpleNamespace) -> Row:
     """Cycles of the stock ops and of `cached_heads`."""
     torch.manual_seed(0)
-    config, mesh_shape = preset("llama-3.1-8b"), MeshShape(1, 1)
+    config = preset("llama-3.1-8b")
     heads, kv_heads, head_dim = config.num_attention_heads // p.tp, config.num_key_value_heads // p.tp, config.head_dim
     cores = heads + 2 * kv_heads
     shards = in_l1(device, Shards(cores, head_dim))
@@ -90,7 +90,7 @@ def heads_into_cache(device, p: SimpleNamespace) -> Row:
     caches = [tile(device, (p.users, kv_heads, CAPACITY, head_dim), "bfloat8_b") for _ in range(2)]
     positions = words(device, [POSITION] * p.users)
     # The stock op rotates queries and keys on separate cores, with angles for each.
-    rope = Rope(device, mesh_shape, config, CAPACITY, 2 * p.users)
+    rope = Rope(Site(device, MeshShape(1, 1), config), CAPACITY, 2 * p.users)
     twice = rope.decode_angles(words(device, [[POSITION] * 2 * p.users], "uint32"))
     rotation = tile(
         device, pair_rotation().repeat(1, 1, 2 * p.users, 1), memory=user_shards(device, 2 * p.users, TILE, TILE)
@@ -161,9 +161,10 @@ def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
     it. bytes: that it moves. of_dram_64: how much of the DRAM's rate 64 such cores would take."""
     torch.manual_seed(0)
     config, chip = preset("llama-3.1-8b").with_layers(1), MeshShape(1, 1)
-    layout, rope = Rows(device, chip, config), Rope(device, chip, config, p.rows, 1)
-    plain = KVCache(device, chip, config, "bfloat8_b", 1, BLOCK, zeroed=False)
-    paged = PagedKVCache(device, chip, config, "bfloat8_b", 1, BLOCK, 2, BLOCK, zeroed=False)
+    site = Site(device, chip, config)
+    layout, rope = Rows(site), Rope(site, p.rows, 1)
+    plain = KVCache(site, "bfloat8_b", 1, BLOCK, zeroed=False)
+    paged = PagedKVCache(site, "bfloat8_b", 1, BLOCK, 2, BLOCK, zeroed=False)
     paged.set_page_table(torch.ones(1, 1))
     norm = RMSNorm(tile(device, (1, 1, 1, config.hidden_size)), config.rms_norm_eps)
     columns = (layout.heads + 2 * layout.kv_heads) * layout.head_dim

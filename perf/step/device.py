@@ -18,7 +18,7 @@ from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
 from models.llama31_8b.spec_decode.tree import TokenTree, TokenTreeBatch
 from models.llama31_8b.tt.alspec import PairAlspec
 from models.llama31_8b.tt.attention_policies import ExactAttention
-from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape
+from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape, Site
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from perf.lib.chip import replayed, simulated_timer
@@ -131,7 +131,8 @@ class _Pair:
         if self.mesh_shape.sp == 2:
             own: dict[str, Any] = {"program": self.exact.program, "tree_program": self.exact.tree_program}
             chosen = AttentionSettings("alspec", shape.chunk_size, predictor=shape.predictor, timeout_s=0.02, **own)
-            self.speculation = ForcedSpeculation(mesh, self.mesh_shape, config, chosen, users=1, capacity=capacity)
+            site = Site(mesh, self.mesh_shape, config)
+            self.speculation = ForcedSpeculation(site, chosen, users=1, capacity=capacity)
         settings = ModelSettings(
             capacity=capacity,
             precision=shape.formats(),

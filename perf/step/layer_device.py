@@ -124,7 +124,7 @@ def measure_prefill(
     x, step = model.begin_chunk(chunk)
     timeline.start()
     with labels.of_model(model):
-        model.layers[0].prefill(x, model.cache, chunk, step)
+        model.layers[0].prefill(x, chunk, step)
     (spans,) = timeline.stop()
     logger.info("the layer is done")
     return {"programs": programs_of(spans, labels), "values": {}}

@@ -26,7 +26,7 @@ from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.attention_policies import AttentionPolicy, StockAttention
 from models.llama31_8b.tt.kv_cache import cache_block
 from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
-from models.llama31_8b.tt.mesh import TILE
+from models.llama31_8b.tt.mesh import TILE, Site
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import attention_program, kernel_config, norm_program, pair_rotation, user_shards
 from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
@@ -174,7 +174,7 @@ def _decode(mesh, c: Configuration) -> Launch:
     attention: AttentionPolicy
     if speculative:
         chosen = AttentionSettings("alspec", c["chunk_size"], predictor="ends", timeout_s=EXCHANGE_TIMEOUT_S)
-        attention = ForcedSpeculation(mesh, plan, config, chosen, users, capacity)
+        attention = ForcedSpeculation(Site(mesh, plan, config), chosen, users, capacity)
         attention.hits = [True] * layers
     elif c["attention"] == "exact":
         attention = ExactFlashDecode(shape)

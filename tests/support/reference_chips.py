@@ -22,7 +22,7 @@ def stand_in_for_ttnn(monkeypatch, ttnn) -> None:
 class ReferenceChips:
     """prefilled: (user, start, tokens) of every chunk. Tokens are for the host to choose."""
 
-    mesh, mesh_shape = None, MeshShape(1, 1)
+    mesh, mesh_shape, site = None, MeshShape(1, 1), None
 
     def __init__(self, model: ReferenceLlama, users: int, capacity: int, block: int, policy=None) -> None:
         self.config, self.users, self.capacity = model.config, users, capacity

@@ -238,11 +238,10 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     # A whole prompt of one chunk: causal attention and the output projection.
     chunk = model.chunk([0] * ROWS, 0, 0)
     given = StepInputs(chunk.tokens, chunk.start, chunk.angles)
-    rows = Pass(model.rows, model.rope.row_angles(given.angles), model.attention, given)
-    heads_output = ours.attention.attend_chunk(
-        ours.attention.project_qkv(put(x[None, None]), rows), model.cache, chunk, rows
-    )
-    got = read(ours.attention.project_output(heads_output, model.rows))[0, 0]
+    rows = Pass(model.cache, model.rows, model.rope.row_angles(given.angles), model.attention, given)
+    fused = model.rows.multiply(ours.attention.qkv, put(x[None, None]))
+    heads_output = ours.attention.attend_chunk(fused, chunk, rows)
+    got = read(model.rows.multiply_heads(ours.attention.wo, heads_output))[0, 0]
 
     def projected(rows, start):
         """Queries, keys and values, [heads, rows, head_dim] each."""
@@ -259,10 +258,9 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
 
         # One more token behind it.
         inputs = model.step_inputs([0], [ROWS])
-        step = Pass(model.layout, model.rope.decode_angles(inputs.angles), model.attention, inputs)
-        found_heads = ours.attention.project_qkv(put(one[None, None], l1), step)
-        out = ours.attention.attend(found_heads, model.cache, step)
-        got = read(ours.attention.project_output(out, model.layout))[0, 0]
+        step = Pass(model.cache, model.layout, model.rope.decode_angles(inputs.angles), model.attention, inputs)
+        out = ours.attention.attend(model.layout.multiply(ours.attention.qkv, put(one[None, None], l1)), step)
+        got = read(model.layout.multiply_heads(ours.attention.wo, out))[0, 0]
         q, k1, v1 = projected(one, ROWS)
         keys, values = torch.cat((k, k1), 1), torch.cat((v, v1), 1)
         found["attention, decode"] = figures(got, attended(q, keys, values, False))

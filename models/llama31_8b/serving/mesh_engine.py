@@ -17,8 +17,7 @@ from ..tt.kv_cache import PagedKVCache
 from ..tt.mesh import TILE, MeshShape
 from ..tt.model import TtLlama, cache_prompt, overwrite, read
 from ..tt.prefill import PREFILL_CHUNK, padded_rows
-from ..tt.sampling.per_user import PerUserSampler, draws_among_candidates
-from ..tt.sampling.top_k import Sampler
+from ..tt.sampling.top_k import PerUserSampler, Sampler, draws_among_candidates
 from ..tt.settings import ModelSettings
 from ..tt.trace import TracedPrefill, TracedStep, slow_dispatch, why_no_trace
 from ..tt.weights import HostWeights
@@ -67,8 +66,8 @@ class MeshEngine:
             logger.info("decode steps and prefills run eagerly: {}", self._eager)
         self._prefill = TracedPrefill(model, PREFILL_CHUNK, self._eager is not None)
         self._inputs = model.step_inputs([0] * self.users, [-1] * self.users)
-        greedy = Sampler(model.mesh, model.mesh_shape, model.config, SamplingParams())
-        self._drawn = PerUserSampler(model.mesh, model.mesh_shape, model.config, self.users)
+        greedy = Sampler(model.site, SamplingParams())
+        self._drawn = PerUserSampler(model.site, self.users)
         self._steps = {
             "logits": self._traced(lambda: model.decode(self._inputs)),
             "greedy": self._traced(lambda: decode_and_choose(model, self._inputs, greedy)),

@@ -31,34 +31,33 @@ from tt_kernels.tile_selection.op import select_tiles
 from tt_kernels.token_guard.op import ChipStates
 from tt_kernels.tree_attention.op import speculative_tree_attention
 
-from ..config import LlamaConfig
 from ..results import ChipCounters, LayerCounters
 from .attention_policies import AttentionPolicy, StepInputs
-from .kv_cache import KVCacheBase, LayerCache
+from .kv_cache import LayerCache
 from .layer import DecoderLayer, Pass
 from .layouts import Residual
-from .mesh import SP_AXIS, TILE, TP_AXIS, MeshShape
+from .mesh import SP_AXIS, TILE, TP_AXIS, Site
 from .settings import AttentionSettings
 
 
-def plain_step(layers: Sequence[DecoderLayer], cache: KVCacheBase, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
+def plain_step(layers: Sequence[DecoderLayer], x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
     """Run a decode step through all layers, on every row of the mesh alike. x: the embedding. Returns the residual."""
     entering = Residual(x)
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
-        output = layer.attention.attend(layer.project_qkv(entering, step), cache, step)
+        output = layer.attention.attend(layer.project_qkv(entering, step), step)
         entering = layer.after_attention(entering.x, output, step, following)
     return entering.x
 
 
-def alspec_step(
-    layers: Sequence[DecoderLayer], cache: KVCacheBase, pair: PairAlspec, x: ttnn.Tensor, step: Pass
-) -> ttnn.Tensor:
+def alspec_step(layers: Sequence[DecoderLayer], x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
     """Do `plain_step` with a guess in every layer (algorithm 2): one row goes on with it while the other verifies.
 
     Both rows begin with the embedding and p = [2, 0], p[k] the priority of row k. The row with the higher priority is a
     layer's sender. Its priority becomes 2 if it rejected the guess and 0 if it accepted it, the receiver's becomes 1:
     so after a rejection the sender holds the right residual, and after a hit the receiver does and sends next.
     """
+    pair = step.policy
+    assert isinstance(pair, PairAlspec)
     pair.begin_step(step)
     fused = layers[0].project_qkv(Residual(x), step)  # ops_before_self_attn
     for layer, following in zip(layers, [*layers[1:], None], strict=True):
@@ -66,7 +65,7 @@ def alspec_step(
         pair.exchange(x, pair.priority, fused)
         # x = speculative_flash_decode(x, p, threshold): both rows write the cache; the sender guesses, sends the guess,
         # computes the exact output and verifies; the receiver takes the guess.
-        output = layer.attention.attend(fused, cache, step)
+        output = layer.attention.attend(fused, step)
         # with skip_compute(p[k] == 0): ops_after_self_attn, and the next layer's ops_before_self_attn.
         with pair.skip_if_overruled(layer.attention.layer):
             entering = layer.after_attention(x, output, step, following)
@@ -97,21 +96,13 @@ class PairAlspec(AttentionPolicy):
 
     takes_trees = True
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        settings: AttentionSettings,
-        users: int,
-        capacity: int,
-    ) -> None:
+    def __init__(self, site: Site, settings: AttentionSettings, users: int, capacity: int) -> None:
+        mesh, mesh_shape, config = site
         settings.check(mesh_shape, users, capacity)
         self.mesh, self.mesh_shape, self.users = mesh, mesh_shape, users
         self.chunk_size, self.threshold = settings.chunk_size, settings.threshold
         self.program, self.tree_program = settings.program, settings.tree_program
         timeout_s = DEFAULT_TIMEOUT_S if settings.timeout_s is None else settings.timeout_s
-        self._scale = config.head_dim**-0.5
         grid = mesh.compute_with_storage_grid_size()
         core = (grid.x - 1, grid.y - 1)
         self.exchange_pairs = ChipPairs(mesh, SP_AXIS, core)
@@ -124,21 +115,14 @@ class PairAlspec(AttentionPolicy):
         self.guess_range, self.by_budget = None, None
         if settings.guess == "budget":
             self.guess_range = GuessRange(TILE, self.chunk_size, whole_tail=True)
-            self.by_budget = BudgetTiles(
-                mesh,
-                self.guess_range,
-                settings.budget,
-                layers=config.num_hidden_layers,
-                users=users,
-                kv_heads=config.num_key_value_heads // mesh_shape.tp,
-                capacity=capacity,
-            )
+            tiles = users, site.kv_heads, capacity // TILE
+            self.by_budget = BudgetTiles(mesh, self.guess_range, settings.budget, config.num_hidden_layers, tiles)
         self._initial, self.priority = self._priorities(), self._priorities()
         self._peer = Peer(self.attention_pairs, self.exchange.gathered, timeout_s)
         states: dict[str, ChipPairs | TpGroup] = {"exchange": self.exchange_pairs, "attention": self.attention_pairs}
-        self.states = ChipStates(
-            states if self.tp_group is None else states | {"decision of a TP group": self.tp_group}
-        )
+        if self.tp_group is not None:
+            states["decision of a TP group"] = self.tp_group
+        self.states = ChipStates(states)
 
     def begin_step(self, step: Pass) -> None:
         """Make the first row the sender of layer 0, and select the tiles that the guesses read."""
@@ -147,17 +131,14 @@ class PairAlspec(AttentionPolicy):
             self.by_budget.select(step.inputs.positions)
 
     def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
-        options = self._options(layer, cache)
-        return speculative_flash_decode(
-            q, cache.keys, cache.values, inputs.positions, program_config=self.program, **options
-        ).exact
+        given, options = (cache.keys, cache.values, inputs.positions), self._options(layer, cache)
+        return speculative_flash_decode(q, *given, program_config=self.program, **options).exact
 
     def attend_tree(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
         assert inputs.intervals is not None
-        trees, options = (inputs.positions, inputs.intervals), self._options(layer, cache)
-        return speculative_tree_attention(
-            q, cache.keys, cache.values, *trees, program_config=self.tree_program, **options
-        ).exact
+        given = cache.keys, cache.values, inputs.positions, inputs.intervals
+        options = self._options(layer, cache)
+        return speculative_tree_attention(q, *given, program_config=self.tree_program, **options).exact
 
     def _options(self, layer: int, cache: LayerCache) -> dict[str, Any]:
         """Return what both attention ops are given alike."""
@@ -169,7 +150,6 @@ class PairAlspec(AttentionPolicy):
             "tile_masses": None if tiles is None else tiles.masses[layer],
             "page_table": cache.page_table,
             "threshold": min(self.threshold, MAX_THRESHOLD),
-            "scale": self._scale,
             "priority": self.priority,
             "peer": self._peer,
             "tp_group": self.tp_group,
@@ -229,8 +209,8 @@ class BudgetTiles:
     of all layers by its own weights: nothing is exchanged, and where a chip was not the sender for some steps, its
     weights are that much older. Only the sender's tiles count in a step, since the receiver takes the guess.
 
-    masses, chosen: of each layer, uint32 [users, kv_heads, capacity / 32] and [users, kv_heads, W] on each chip
-    (`speculative_flash_decode`). budget: the part of the weight that is read. kv_heads: of one chip.
+    masses, chosen: of each layer, uint32 [users, kv_heads, capacity / 32], the shape `tiles`, and [users, kv_heads, W]
+    on each chip (`speculative_flash_decode`). budget: the part of the weight that is read.
     """
 
     def __init__(
@@ -238,17 +218,13 @@ class BudgetTiles:
         mesh: ttnn.MeshDevice,
         guess_range: GuessRange,
         budget: float,
-        *,
         layers: int,
-        users: int,
-        kv_heads: int,
-        capacity: int,
+        tiles: tuple[int, int, int],
     ) -> None:
         self.guess_range, self.budget = guess_range, budget
-        masses, chosen = (users, kv_heads, capacity // TILE), (users, kv_heads, chosen_words(capacity))
-        self.masses = [zero_words(mesh, masses) for _ in range(layers)]
-        self.chosen = [zero_words(mesh, chosen) for _ in range(layers)]
-        self._no_mass = zero_words(mesh, masses)
+        chosen = *tiles[:2], chosen_words(tiles[2] * TILE)
+        self.masses, self.chosen = ([zero_words(mesh, shape) for _ in range(layers)] for shape in (tiles, chosen))
+        self._no_mass = zero_words(mesh, tiles)
 
     def select(self, positions: ttnn.Tensor) -> None:
         """Choose the tiles of a step with these positions, int32 [users]."""

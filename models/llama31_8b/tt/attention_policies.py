@@ -6,7 +6,7 @@ itself."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ttnn
 
@@ -36,7 +36,6 @@ class StepInputs(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """Return the nodes of each user's tree."""
         return 1 if self.intervals is None else self.intervals.shape[2]
 
 
@@ -125,36 +124,21 @@ class StockAttention(ExactAttention):
 class FlashAttention(ExactAttention):
     """Our flash decode, with its result in L1. capacity: of the cache. For limits see `flash_decode`."""
 
-    def __init__(self, config: LlamaConfig, capacity: int) -> None:
-        self._chunk, self._scale = min(CHUNK, capacity), config.head_dim**-0.5
+    def __init__(self, capacity: int) -> None:
+        self._options: dict[str, Any] = {"chunk_size": min(CHUNK, capacity), "memory_config": ttnn.L1_MEMORY_CONFIG}
 
     def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
-        return flash_decode(
-            q,
-            cache.keys,
-            cache.values,
-            inputs.positions,
-            chunk_size=self._chunk,
-            page_table=cache.page_table,
-            scale=self._scale,
-            memory_config=ttnn.L1_MEMORY_CONFIG,
-        )
+        given = cache.keys, cache.values, inputs.positions
+        return flash_decode(q, *given, page_table=cache.page_table, **self._options)
 
 
 class GuessAttention(AttentionPolicy):
     """Take the guess on all layers, without a peer. chunk_size: tokens of the guess at either end, a multiple of 32.
     Every chip runs on its own, so any mesh will do; only the guess's tokens are read."""
 
-    def __init__(self, config: LlamaConfig, chunk_size: int) -> None:
-        self.chunk_size, self._scale = chunk_size, config.head_dim**-0.5
+    def __init__(self, chunk_size: int) -> None:
+        self.chunk_size = chunk_size
 
     def attend(self, layer: int, q: ttnn.Tensor, cache: LayerCache, inputs: StepInputs) -> ttnn.Tensor:
-        return guess_flash_decode(
-            q,
-            cache.keys,
-            cache.values,
-            inputs.positions,
-            chunk_size=self.chunk_size,
-            page_table=cache.page_table,
-            scale=self._scale,
-        )
+        given = cache.keys, cache.values, inputs.positions
+        return guess_flash_decode(q, *given, chunk_size=self.chunk_size, page_table=cache.page_table)

@@ -88,8 +88,7 @@ def budget(
     model, ShardingError."""
     check_decode_sharding(decode_sharding)
     mesh.check_model(config)
-    if not 1 <= users <= MAX_USERS:
-        raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
+    check_users(users)
     most = most_positions(config, nodes)
     if not 1 <= context <= most:
         raise ValueError(f"context must be 1 to {most}, got {context}")
@@ -121,6 +120,12 @@ def budget(
         read_per_step=weights + norms + kv_cache + users * (row + 2 * 2 * dim),
         padding=padding,
     )
+
+
+def check_users(users: int) -> None:
+    """Raises ValueError for a batch that no cache has."""
+    if not 1 <= users <= MAX_USERS:
+        raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
 
 
 def most_positions(config: LlamaConfig, nodes: int) -> int:

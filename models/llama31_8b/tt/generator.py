@@ -25,7 +25,7 @@ from ..spec_decode.drafters import NGramDrafter
 from ..spec_decode.loop import Drafter, Drafts, Engine, Outcome
 from ..spec_decode.tree import TokenTree
 from .mesh import TILE
-from .model import StepInputs, TtLlama, advance, cache_prompt, kept_prefix, overwrite, read
+from .model import StepInputs, TtLlama, advance, cache_prompt, overwrite, read
 from .prefill import PREFILL_CHUNK, check_chunk
 from .sampling.top_k import Sampler, samples_on_chips
 from .spec_decode.tree_step import TreeStep
@@ -52,9 +52,7 @@ class PlainSteps:
             overwrite(self.inputs, self.model.step_inputs(tokens, positions, on_device=False))
         if self.sampler is not None and self.uniforms is not None:
             numbers = [float(draws.uniforms([user], 1)) if user in wanted else 0.0 for user in users]
-            host = self.sampler.uniforms(numbers, on_device=False)
-            assert host is not None  # as `self.uniforms` is
-            ttnn.copy_host_to_device_tensor(host, self.uniforms)
+            overwrite([self.uniforms], [self.sampler.uniforms(numbers, on_device=False)])
         self.held = wanted
 
     def run(self) -> ttnn.Tensor:
@@ -142,7 +140,7 @@ class ChipEngine(Engine):
         model.reset()
 
     def kept(self, user: int, cached: int) -> int:
-        return kept_prefix(cached)
+        return cached // TILE * TILE  # a chunk starts a tile
 
     def prefill(self, texts: Sequence[Sequence[int]], starts: Sequence[int]) -> Yielding[tuple[int, int], None, None]:
         counts = [len(text) - start for text, start in zip(texts, starts, strict=True)]
@@ -236,7 +234,7 @@ class ChipEngine(Engine):
         if not samples_on_chips(sampling, self.config.vocab_size):
             logger.info("top_k {} and top_p {}: sampled on the host", sampling.top_k, sampling.top_p)
             return None
-        return Sampler(self.model.mesh, self.model.mesh_shape, self.config, sampling)
+        return Sampler(self.model.site, sampling)
 
     def _first(self, logits: ttnn.Tensor, user: int, row: int) -> int:
         """Return the token after `row` of a prompt's last tile of logits, [1, 1, 32, columns]."""

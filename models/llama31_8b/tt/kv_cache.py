@@ -17,9 +17,8 @@ from tt_kernels.common.page_table import BLOCKS
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 from tt_kernels.tree_cache.op import commit_path, write_nodes
 
-from ..config import LlamaConfig
-from .dram_budget import most_positions
-from .mesh import MAX_USERS, TILE, MeshShape
+from .dram_budget import check_users, most_positions
+from .mesh import TILE, Site
 
 ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
 
@@ -27,12 +26,6 @@ ENTRY_ALIGNMENT = 8  # int32 entries of a page table row: 32 bytes
 def cache_block(capacity: int) -> int:
     """Return how many positions attention takes at once from a cache of `capacity`, a multiple of 32."""
     return next(size for size in reversed(BLOCKS) if capacity % size == 0)
-
-
-def check_users(users: int) -> None:
-    """Raises ValueError for a batch that no cache has."""
-    if not 1 <= users <= MAX_USERS:
-        raise ValueError(f"users must be 1 to {MAX_USERS}, got {users}")
 
 
 class LayerCache(NamedTuple):
@@ -44,39 +37,26 @@ class LayerCache(NamedTuple):
 
 
 class KVCacheBase(ABC):
-    """What layers need of a cache. keys, values: one tensor per layer on each chip. capacity: positions per user.
-    block: positions that prefill takes at once. table: the page table of decode steps, None without pages. The caller
-    keeps the lengths, not the device."""
+    """What layers need of a cache. keys, values: one tensor per layer on each chip. table: the page table of decode
+    steps, None without pages. The caller keeps the lengths, not the device."""
 
-    users: int
-    capacity: int
-    block: int
     table: ttnn.Tensor | None = None
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        dtype: str,
-        shape: tuple[int, int, int, int],
-        zeroed: bool,
-    ) -> None:
+    def __init__(self, site: Site, dtype: str, shape: tuple[int, int, int, int], zeroed: bool) -> None:
         """Allocate tensors of `shape`. zeroed=False leaves contents undefined."""
-        self.dtype = getattr(ttnn, dtype)
+        self.site, self.dtype = site, getattr(ttnn, dtype)
         # Converting zeros takes the host a second for 32K positions, so they are made once for all layers.
-        blank = mesh_shape.put(mesh, torch.zeros(shape), dtype, on_device=False) if zeroed else None
+        blank = site.shape.put(site.mesh, torch.zeros(shape), dtype, on_device=False) if zeroed else None
 
         def allocate() -> ttnn.Tensor:
             if blank is not None:
-                return ttnn.to_device(blank, mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
-            return ttnn.empty(shape, self.dtype, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG)
+                return ttnn.to_device(blank, site.mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
+            return ttnn.empty(shape, self.dtype, ttnn.TILE_LAYOUT, site.mesh, ttnn.DRAM_MEMORY_CONFIG)
 
-        layers = range(config.num_hidden_layers)
+        layers = range(site.config.num_hidden_layers)
         self.keys, self.values = ([allocate() for _ in layers] for _ in range(2))
 
     def of_layer(self, layer: int) -> LayerCache:
-        """Return a layer's cache for decode attention."""
         return LayerCache(self.keys[layer], self.values[layer], self.table)
 
     @abstractmethod
@@ -139,30 +119,21 @@ class KVCache(KVCacheBase):
     ValueError.
     """
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        dtype: str,
-        users: int,
-        capacity: int,
-        zeroed: bool = True,
-    ) -> None:
+    def __init__(self, site: Site, dtype: str, users: int, capacity: int, zeroed: bool) -> None:
         check_users(users)
-        most = most_positions(config, MAX_NODES)
+        config, most = site.config, most_positions(site.config, MAX_NODES)
         if capacity < TILE or capacity % TILE or capacity > most:
             raise ValueError(
                 f"cache capacity must be a multiple of {TILE} up to {most}, the context of {config.name} and the nodes "
                 f"of a step; got {capacity}"
             )
-        self.heads = config.num_key_value_heads // mesh_shape.tp
-        super().__init__(mesh, mesh_shape, config, dtype, (users, self.heads, capacity, config.head_dim), zeroed)
-        self.users, self.capacity, self.block = users, capacity, cache_block(capacity)
+        self.capacity, self.block = capacity, cache_block(capacity)
+        super().__init__(site, dtype, (users, site.kv_heads, capacity, config.head_dim), zeroed)
 
     def page_table(self, user: int) -> torch.Tensor:
-        first, blocks = user * self.heads, self.capacity // self.block
-        return _padded(torch.arange(first * blocks, (first + self.heads) * blocks).view(self.heads, -1))
+        heads = self.site.kv_heads
+        entries = heads * self.capacity // self.block
+        return _padded(torch.arange(user * entries, (user + 1) * entries).view(heads, -1))
 
     def _pages_of(self, user: int) -> torch.Tensor:
         return torch.tensor([user])
@@ -182,16 +153,7 @@ class PagedKVCache(KVCacheBase):
     """
 
     def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        dtype: str,
-        users: int,
-        capacity: int,
-        blocks: int,
-        block: int,
-        zeroed: bool = True,
+        self, site: Site, dtype: str, users: int, capacity: int, blocks: int, block: int, zeroed: bool
     ) -> None:
         check_users(users)
         if block not in BLOCKS:
@@ -200,12 +162,8 @@ class PagedKVCache(KVCacheBase):
             raise ValueError(f"the capacity must be a multiple of the block of {block} positions, got {capacity}")
         if blocks < 2:
             raise ValueError(f"a paged cache needs a block besides block 0, got {blocks}")
-        heads = config.num_key_value_heads // mesh_shape.tp
-        shape = (blocks, heads, block, config.head_dim)
-        super().__init__(mesh, mesh_shape, config, dtype, shape, zeroed)
-        self.mesh, self.mesh_shape = mesh, mesh_shape
-        self.users, self.capacity, self.block, self.block_count = users, capacity, block, blocks
-        self.width = capacity // block
+        super().__init__(site, dtype, (blocks, site.kv_heads, block, site.config.head_dim), zeroed)
+        self.users, self.block_count, self.width = users, blocks, capacity // block
         self._host = torch.zeros(users, self.width, dtype=torch.int32)
         self.table: ttnn.Tensor = self._put(self._host)
 
@@ -218,10 +176,9 @@ class PagedKVCache(KVCacheBase):
         if table.numel() and not 0 <= int(table.min()) <= int(table.max()) < self.block_count:
             raise ValueError(f"the cache has blocks 0 to {self.block_count - 1}, the page table names {table.tolist()}")
         whole = torch.nn.functional.pad(table.to(torch.int32), (0, self.width - table.shape[1]))
-        if torch.equal(whole, self._host):
-            return
-        self._host = whole
-        ttnn.copy_host_to_device_tensor(self._put(self._host, on_device=False), self.table)
+        if not torch.equal(whole, self._host):
+            self._host = whole
+            ttnn.copy_host_to_device_tensor(self._put(whole, on_device=False), self.table)
 
     def blocks(self, layer: int) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         return self.keys[layer], self.values[layer]
@@ -233,7 +190,7 @@ class PagedKVCache(KVCacheBase):
         return self._host[user]
 
     def _put(self, table: torch.Tensor, on_device: bool = True) -> ttnn.Tensor:
-        return self.mesh_shape.put(self.mesh, table, "int32", "ROW_MAJOR_LAYOUT", on_device=on_device)
+        return self.site.shape.put(self.site.mesh, table, "int32", "ROW_MAJOR_LAYOUT", on_device=on_device)
 
 
 def _padded(table: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ from tt_kernels.tree_attention.op import prefill_attention
 
 from .attention_policies import AttentionPolicy, StepInputs
 from .kv_cache import KVCacheBase
-from .layouts import Residual, Rows, add_into
+from .layouts import Residual, Rows
 from .mesh import TILE
 from .modules import MLP, Angles, Projection, RMSNorm, Rope
 
@@ -32,6 +32,7 @@ OnLayerInput = Callable[[int, ttnn.Tensor], None]
 class Pass:
     """What all layers of one pass share. on_input: called with each layer's gathered input."""
 
+    cache: KVCacheBase
     layout: Rows
     angles: Angles
     policy: AttentionPolicy
@@ -71,27 +72,17 @@ class Attention:
     def __init__(self, layer: int, qkv: Projection, wo: Projection, rope: Rope) -> None:
         self.layer, self.qkv, self.wo, self.rope = layer, qkv, wo, rope
 
-    def project_qkv(self, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
-        """Project normed rows, bfloat16 [1, 1, rows, hidden], to queries, keys and values side by side: bfloat16
-        [1, 1, rows, (heads + 2 kv heads) * head_dim / tp]."""
-        return step.layout.multiply(self.qkv, x)
+    def attend(self, fused: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
+        """Rotate queries and keys, which lie side by side with values, bfloat16 [1, 1, rows, (heads + 2 kv heads) *
+        head_dim / tp], and are freed, write the cache and attend to it: queries' shape, interleaved."""
+        q = step.layout.cached(fused, self.rope, step, self.layer)
+        return step.policy(self.layer, q, step.cache.of_layer(self.layer), step.inputs)
 
-    def attend(self, fused: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
-        """Rotate what `project_qkv` returned, which is freed, write the cache and attend to it: queries' shape,
-        interleaved."""
-        q = step.layout.cached(fused, self.rope, step, cache, self.layer)
-        return step.policy(self.layer, q, cache.of_layer(self.layer), step.inputs)
-
-    def attend_chunk(self, fused: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> ttnn.Tensor:
+    def attend_chunk(self, fused: ttnn.Tensor, chunk: Chunk, step: Pass) -> ttnn.Tensor:
         """Do `attend` with a prefill chunk: bfloat16 [1, heads, tokens, head_dim]."""
-        layout = step.layout
-        q, k, v = layout.rotated(fused, self.rope, step.angles)
-        cache.fill(self.layer, k, v, chunk.places)
-        return prefill_attention(q, *cache.blocks(self.layer), chunk.start, chunk.pages)
-
-    def project_output(self, out: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
-        """Project attention's result to partial sums, bfloat16 [1, 1, rows, hidden]."""
-        return layout.multiply_heads(self.wo, out)
+        q, k, v = step.layout.rotated(fused, self.rope, step.angles)
+        step.cache.fill(self.layer, k, v, chunk.places)
+        return prefill_attention(q, *step.cache.blocks(self.layer), chunk.start, chunk.pages)
 
     def keys_and_values(self, x: ttnn.Tensor, rows: Rows, angles: Angles) -> tuple[ttnn.Tensor, ttnn.Tensor]:
         """Compute what a pass over `Rows` caches: bfloat16 [1, kv heads, rows, head_dim] each, in DRAM."""
@@ -109,44 +100,38 @@ class DecoderLayer:
         self.mlp_norm, self.mlp = mlp_norm, mlp
 
     def project_qkv(self, entering: Residual, step: Pass) -> ttnn.Tensor:
-        """Make the rows' queries, keys and values from the layer's input, see Attention.project_qkv."""
+        """Make the rows' queries, keys and values from the layer's input, see Attention.attend."""
         if entering.product is not None:
             return entering.product
-        return self.attention.project_qkv(self._normed(entering, step), step)
+        return step.layout.multiply(self.attention.qkv, self._normed(entering, step))
 
     def after_attention(
         self, x: ttnn.Tensor, output: ttnn.Tensor, step: Pass, following: DecoderLayer | None = None
     ) -> Residual:
         """Finish the layer. x: of the input of `project_qkv`; it is freed. following: the next layer."""
-        partial = self.attention.project_output(output, step.layout)
+        partial = step.layout.multiply_heads(self.attention.wo, output)
         entering = step.layout.add(x, partial, (self.mlp_norm, self.mlp.gate_up))
-        return self._mlp(entering, step.layout, following)
+        return self.add_mlp(entering, step.layout, following)
 
-    def add_attention_and_mlp(self, x: ttnn.Tensor, update: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
-        """Add the attention's update, of x's shape, to the residual x, which is freed, then the MLP."""
-        return self._mlp(Residual(add_into(x, update)), layout).x
-
-    def attention_update(self, x: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
+    def attention_update(self, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
         """Return what the attention of a decode step adds to the residual x, bfloat16 [1, 1, users, hidden]. Writes the
         cache."""
-        out = self.attention.attend(self.project_qkv(Residual(x), step), cache, step)
-        return step.layout.total(self.attention.project_output(out, step.layout))
+        out = self.attention.attend(self.project_qkv(Residual(x), step), step)
+        return step.layout.total(step.layout.multiply_heads(self.attention.wo, out))
 
-    def prefill(
-        self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass, last_tile: bool = False
-    ) -> ttnn.Tensor:
+    def prefill(self, x: ttnn.Tensor, chunk: Chunk, step: Pass, last_tile: bool = False) -> ttnn.Tensor:
         """Run the layer over a prefill chunk; x: the residual, which is freed. last_tile: after attention all but the
         last token's tile are left out. Returns x's shape, or that tile's."""
         fused = self.project_qkv(Residual(x), step)
-        output = self.attention.attend_chunk(fused, cache, chunk, step)
+        output = self.attention.attend_chunk(fused, chunk, step)
         if last_tile:
             x, output = _tile_of(x, chunk.tile), _tile_of(output, chunk.tile)
         return self.after_attention(x, output, step).x
 
-    def cache_chunk(self, x: ttnn.Tensor, cache: KVCacheBase, chunk: Chunk, step: Pass) -> None:
+    def cache_chunk(self, x: ttnn.Tensor, chunk: Chunk, step: Pass) -> None:
         """Do of `prefill` only what writes the cache."""
         keys, values = self.attention.keys_and_values(self._normed(Residual(x), step), step.layout, step.angles)
-        cache.fill(self.attention.layer, keys, values, chunk.places)
+        step.cache.fill(self.attention.layer, keys, values, chunk.places)
 
     def _normed(self, entering: Residual, step: Pass) -> ttnn.Tensor:
         """Return the layer's normed input, for which a residual without it is gathered."""
@@ -158,7 +143,8 @@ class DecoderLayer:
         step.on_input(self.attention.layer, gathered)
         return step.layout.norm(self.attention_norm, gathered)
 
-    def _mlp(self, entering: Residual, layout: Rows, following: DecoderLayer | None = None) -> Residual:
+    def add_mlp(self, entering: Residual, layout: Rows, following: DecoderLayer | None = None) -> Residual:
+        """Add the MLP to the residual, which is freed. following: the next layer."""
         x, normed, product = entering
         if normed is None:
             normed = layout.normed(self.mlp_norm, x)

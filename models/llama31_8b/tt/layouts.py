@@ -11,9 +11,9 @@ weight while the chips wait for each other.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -23,9 +23,7 @@ from tt_kernels.all_reduce.op import AllReduce
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.rotated_heads.op import cached_heads
 
-from ..config import LlamaConfig
-from .kv_cache import KVCacheBase
-from .mesh import TILE, TP_AXIS, MeshShape
+from .mesh import TILE, TP_AXIS, MeshShape, Site
 from .modules import (
     DECODE_PRODUCT_USERS,
     Angles,
@@ -33,19 +31,20 @@ from .modules import (
     Projection,
     RMSNorm,
     Rope,
-    ShardedRMSNorm,
-    all_cores,
     column_blocks,
     norm_program,
     user_shards,
 )
-from .precision import LayerPrecision
 from .prefill import row_format
-from .sharding import BANKS, MatmulConfig, ShardedDecodeConfig, ShardingError, Shards, check_decode_sharding
+from .settings import AttentionSettings, ModelSettings
+from .sharding import BANKS, MatmulConfig, ShardedDecodeConfig, ShardingError, Shards
 from .weights import WeightStore
 
 if TYPE_CHECKING:
     from .layer import Pass
+
+
+Matrix = Callable[[], torch.Tensor]
 
 
 def gather(x: ttnn.Tensor, mesh_shape: MeshShape, dim: int = 3) -> ttnn.Tensor:
@@ -92,11 +91,9 @@ class Rows:
 
     memory = ttnn.DRAM_MEMORY_CONFIG
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig) -> None:
-        self.mesh, self.mesh_shape = mesh, mesh_shape
-        self.heads = config.num_attention_heads // mesh_shape.tp
-        self.kv_heads = config.num_key_value_heads // mesh_shape.tp
-        self.head_dim = config.head_dim
+    def __init__(self, site: Site) -> None:
+        self.mesh, self.mesh_shape = site.mesh, site.shape
+        self.heads, self.kv_heads, self.head_dim = site.heads, site.kv_heads, site.config.head_dim
 
     def residual(self, x: ttnn.Tensor) -> Any:
         """Place the embedding, bfloat16 [1, 1, rows, hidden / tp], interleaved in `memory`, as the residual."""
@@ -141,7 +138,7 @@ class Rows:
 
     def logits(self, projection: Projection, x: ttnn.Tensor) -> ttnn.Tensor:
         """Multiply whole rows by a block of the LM head -> bfloat16, interleaved in DRAM."""
-        return projection.rows(x, self.memory)
+        return projection.rows(x, ttnn.DRAM_MEMORY_CONFIG)
 
     def multiply_heads(self, projection: Projection, out: ttnn.Tensor) -> ttnn.Tensor:
         """Do `partial_sums` with attention's output, interleaved, and the output projection."""
@@ -151,12 +148,12 @@ class Rows:
         """Join attention's output, interleaved, -> [1, 1, rows, heads * head_dim], the output projection's input."""
         return ttnn.experimental.nlp_concat_heads(out)
 
-    def cached(self, fused: ttnn.Tensor, rope: Rope, step: Pass, cache: KVCacheBase, layer: int) -> Any:
+    def cached(self, fused: ttnn.Tensor, rope: Rope, step: Pass, layer: int) -> Any:
         """Split the fused product [1, 1, rows, (heads + 2 kv heads) * head_dim], which is freed, rotate queries and
         keys, write a step's keys and values into the cache, and return the queries: interleaved, unless the policy
         takes shards."""
         q, k, v = self.rotated(fused, rope, step.angles)
-        cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
+        step.cache.write_nodes(layer, k, v, step.inputs.positions, step.inputs.nodes)
         return q
 
     def rotated(self, fused: ttnn.Tensor, rope: Rope, angles: Angles) -> Any:
@@ -177,8 +174,8 @@ class PrefillRows(Rows):
     and as normed rows in place of the residual, whose largest numbers would take the bits of their neighbours; and
     before the down projection. long_rows: their format, of a PrecisionConfig."""
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, long_rows: str) -> None:
-        super().__init__(mesh, mesh_shape, config)
+    def __init__(self, site: Site, long_rows: str) -> None:
+        super().__init__(site)
         self.long_rows = long_rows
 
     def prepare(self, norm: RMSNorm) -> RMSNorm:
@@ -209,24 +206,24 @@ class PrefillRows(Rows):
         return projection.rows(x, self.memory, self.format(x))
 
 
-class DecodeLayout(Rows, ABC):
+class DecodeLayout(Rows):
     """One token per user, one tile high. Queries are [1, users, heads, head_dim], keys and values [1, users, kv heads,
-    head_dim], one core per user. Makes the modules with its weights. all_reduce: of the mesh's TP groups, None where
-    they have one chip. Raises ShardingError if a chip has more query heads than cores."""
+    head_dim], one core per user. Everything is interleaved, and ttnn chooses programs: the reference for ShardedLayout.
+    Makes the projections with its weights. all_reduce: of the mesh's TP groups, None where they have one chip. Raises
+    ShardingError if a chip has more query heads than cores."""
 
-    name: str
+    name, head_name = "interleaved", "lm_head.{0}"  # of a block, by its first column and its width
     memory = ttnn.L1_MEMORY_CONFIG
 
-    def __init__(
-        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, all_reduce: AllReduce | None
-    ) -> None:
-        super().__init__(mesh, mesh_shape, config)
+    def __init__(self, site: Site, all_reduce: AllReduce | None = None) -> None:
+        super().__init__(site)
         self.all_reduce = all_reduce
-        grid = mesh.compute_with_storage_grid_size()
+        self.head_blocks = column_blocks(site.shape.padded_vocab(site.config) // site.shape.tp)
+        grid = site.mesh.compute_with_storage_grid_size()
         if self.heads > grid.x * grid.y:
             raise ShardingError(
-                f"joining heads takes a core for each: {config.name} has {self.heads} query heads per chip on "
-                f"{mesh_shape}, a chip {grid.x} x {grid.y} cores"
+                f"joining heads takes a core for each: {site.config.name} has {self.heads} query heads per chip on "
+                f"{site.shape}, a chip {grid.x} x {grid.y} cores"
             )
 
     def residual(self, x: ttnn.Tensor) -> Any:
@@ -251,74 +248,30 @@ class DecodeLayout(Rows, ABC):
     def total(self, partial: ttnn.Tensor) -> Any:
         return partial if self.all_reduce is None else self.all_reduce(partial).sum
 
-    @abstractmethod
-    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> RMSNorm: ...
-
-    @abstractmethod
     def make_matrix(
-        self,
-        store: WeightStore,
-        layer: int,
-        name: str,
-        make: Callable[[], torch.Tensor],
-        formats: LayerPrecision,
-        split: int,
+        self, store: WeightStore, name: str, make: Matrix, dtype: str, split: int, product: str, *columns: int
     ) -> Projection:
-        """Put a layer's matrix on the mesh, by its name in LayerPrecision; for the others see WeightStore.put."""
+        """Put a matrix on the mesh. product, columns: what names it in ShardedDecodeConfig; others: see
+        WeightStore.put."""
+        return Projection(store.put(name, make, dtype, split))
 
-    @abstractmethod
     def make_lm_head(
         self, store: WeightStore, make: Callable[[int, int], torch.Tensor], dtype: str
     ) -> list[Projection]:
         """Put the blocks of the LM head on the mesh; side by side they are a chip's columns. make:
         WeightMap.lm_head."""
+        blocks = []
+        for place in zip([0, *accumulate(self.head_blocks)], self.head_blocks, strict=False):
+            name = self.head_name.format(*place)
+            blocks.append(self.make_matrix(store, name, partial(make, *place), dtype, -1, "lm_head", place[1]))
+        return blocks
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.decode_angles(positions)
 
-    def norm(self, norm: Any, x: ttnn.Tensor) -> ttnn.Tensor:
-        return norm.decode(x)
-
-    def multiply(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
-        return projection.decode(x)
-
-    def logits(self, projection: Any, x: ttnn.Tensor) -> ttnn.Tensor:
-        return projection.decode_into(x, ttnn.DRAM_MEMORY_CONFIG)
-
-    def _users_alone(self, joined: ttnn.Tensor, users: int) -> ttnn.Tensor:
-        """Turn the rows after the users' into padding, without a copy."""
-        width = self.heads * self.head_dim
-        return ttnn.reshape(joined, (1, 1, users, width), (1, 1, TILE, width))
-
-
-class InterleavedLayout(DecodeLayout):
-    """Everything interleaved; ttnn chooses programs. The reference for the sharded layout. Queries, keys and values are
-    on the same cores, with one op for each; attention reads queries from DRAM."""
-
-    name = "interleaved"
-
-    def __init__(
-        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, all_reduce: AllReduce | None = None
-    ) -> None:
-        super().__init__(mesh, mesh_shape, config, all_reduce)
-        self._columns = mesh_shape.padded_vocab(config) // mesh_shape.tp
-
-    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
-        return RMSNorm(weight, epsilon)
-
-    def make_matrix(self, store: Any, layer: int, name: str, make: Any, formats: Any, split: int) -> Any:
-        return Projection(store.put(f"{layer}.{name}", make, getattr(formats, name), split))
-
-    def make_lm_head(self, store: Any, make: Any, dtype: Any) -> Any:
-        blocks, start = [], 0
-        for columns in column_blocks(self._columns):
-            part = (start, columns)
-            weight = store.put(f"lm_head.{start}", partial(make, *part), dtype, -1)
-            blocks.append(Projection(weight))
-            start += columns
-        return blocks
-
-    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
+    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, layer: int) -> Any:
+        """Do as Rows: queries, keys and values on the same cores, one op for each; attention reads queries from
+        DRAM."""
         q, k, v = ttnn.experimental.nlp_create_qkv_heads_decode(
             fused,
             num_heads=self.heads,
@@ -328,64 +281,59 @@ class InterleavedLayout(DecodeLayout):
         )
         ttnn.deallocate(fused)
         q, k = rope.decode(q, step.angles), rope.decode(k, step.angles)
-        cache.update(layer, k, v, step.inputs.positions)
+        step.cache.update(layer, k, v, step.inputs.positions)
         return ttnn.to_memory_config(q, ttnn.DRAM_MEMORY_CONFIG)
 
     def join(self, out: ttnn.Tensor) -> ttnn.Tensor:
         joined = ttnn.to_memory_config(join_heads(out, self.heads), ttnn.L1_MEMORY_CONFIG)
         return self._users_alone(joined, out.shape[1])
 
+    def _users_alone(self, joined: ttnn.Tensor, users: int) -> ttnn.Tensor:
+        """Turn the rows after the users' into padding, without a copy."""
+        width = self.heads * self.head_dim
+        return ttnn.reshape(joined, (1, 1, users, width), (1, 1, TILE, width))
+
 
 class ShardedLayout(DecodeLayout):
     """Rows and weights by a ShardedDecodeConfig. Raises ShardingError."""
 
-    name = "sharded"
+    name, head_name = "sharded", "lm_head.{0}+{1}"
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        users: int,
-        all_reduce: AllReduce | None,
-    ) -> None:
-        self.config = ShardedDecodeConfig.of(config, mesh_shape, users)
-        super().__init__(mesh, mesh_shape, config, all_reduce)
-        self._normed = in_l1(mesh, self.config.normed)
-        self._queries = user_shards(mesh, users, TILE, config.head_dim)
+    def __init__(self, site: Site, users: int, all_reduce: AllReduce | None) -> None:
+        self.config = ShardedDecodeConfig.of(site.config, site.shape, users)
+        super().__init__(site, all_reduce)
+        self.head_blocks = self.config.head_blocks()
+        self._normed = in_l1(site.mesh, self.config.normed)
+        grid = self._normed.shard_spec.grid.bounding_box().grid_size()
+        self._norm_program = norm_program(grid.x, grid.y, self.config.normed.tiles)
+        self._queries = user_shards(site.mesh, users, TILE, self.head_dim)
 
     def residual(self, x: ttnn.Tensor) -> Any:
         return ttnn.interleaved_to_sharded(super().residual(x), self._normed)
 
-    def make_norm(self, weight: ttnn.Tensor, epsilon: float) -> Any:
-        grid = self._normed.shard_spec.grid.bounding_box().grid_size()
-        return ShardedRMSNorm(weight, epsilon, norm_program(grid.x, grid.y, self.config.normed.tiles))
+    def norm(self, norm: RMSNorm, x: ttnn.Tensor) -> Any:
+        """Norm rows whose cores add up their squares by multicast."""
+        place = {"memory_config": x.memory_config(), "program_config": self._norm_program}
+        return ttnn.rms_norm(x, weight=norm.weight, epsilon=norm.epsilon, **place)
 
-    def make_matrix(self, store: Any, layer: int, name: str, make: Any, formats: Any, split: int) -> Any:
-        product = getattr(self.config, name)(getattr(formats, name))
-        return self._banked(store, f"{layer}.{name}", make, split, product)
-
-    def make_lm_head(self, store: Any, make: Any, dtype: Any) -> Any:
-        blocks, start = [], 0
-        for columns in self.config.head_blocks():
-            part, name = (start, columns), f"lm_head.{start}+{columns}"
-            product = self.config.lm_head(columns, dtype)
-            blocks.append(self._banked(store, name, partial(make, *part), -1, product))
-            start += columns
-        return blocks
-
-    def _banked(
-        self, store: WeightStore, name: str, make: Callable[[], torch.Tensor], split: int, product: MatmulConfig
-    ) -> BankedProjection:
-        weight = store.put(name, make, product.dtype, split, memory=in_banks(product))
-        source, result = (in_l1(self.mesh, shards) for shards in (product.source, product.result))
-        return BankedProjection(weight, banked_program(product), source, result)
+    def make_matrix(self, store: Any, name: str, make: Any, dtype: str, split: int, product: str, *columns: int) -> Any:
+        config = getattr(self.config, product)(*columns, dtype)
+        weight = store.put(name, make, dtype, split, memory=in_banks(config))
+        source, result = (in_l1(self.mesh, shards) for shards in (config.source, config.result))
+        return BankedProjection(weight, banked_program(config), source, result)
 
     def angles(self, rope: Any, positions: ttnn.Tensor) -> Any:
         return rope.row_angles(positions, ttnn.ROW_MAJOR_LAYOUT)
 
-    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, cache: Any, layer: int) -> Any:
-        keys, values, table = cache.of_layer(layer)
+    def multiply(self, projection: Any, x: ttnn.Tensor) -> Any:
+        return projection.decode(x)
+
+    def logits(self, projection: Any, x: ttnn.Tensor) -> Any:
+        return ttnn.sharded_to_interleaved(projection.decode(x), ttnn.DRAM_MEMORY_CONFIG)
+
+    def cached(self, fused: ttnn.Tensor, rope: Any, step: Any, layer: int) -> Any:
+        """Do as Rows, by one op."""
+        keys, values, table = step.cache.of_layer(layer)
         q = cached_heads(
             fused,
             step.angles.cos,
@@ -410,36 +358,29 @@ class ShardedLayout(DecodeLayout):
         return super().multiply_heads(projection, out)
 
 
-def make_decode_layout(
-    name: str,
-    mesh: ttnn.MeshDevice,
-    mesh_shape: MeshShape,
-    config: LlamaConfig,
-    users: int,
-    timeout_s: float | None = None,
-) -> DecodeLayout:
-    """Make the layout of a decode sharding by name. timeout_s: how long a chip of a TP group waits for the others, None
-    for the op's default.
-    Raises ShardingError, and ValueError for a grid without room for the all-reduce."""
-    check_decode_sharding(name)
-    all_reduce = None
-    if mesh_shape.tp > 1:
-        patience_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-        multiplies = name == "sharded" and users <= DECODE_PRODUCT_USERS
-        all_reduce = AllReduce(mesh, users, config.hidden_size, TP_AXIS, timeout_s=patience_s, multiplies=multiplies)
-    if name == "interleaved":
-        return InterleavedLayout(mesh, mesh_shape, config, all_reduce)
-    return ShardedLayout(mesh, mesh_shape, config, users, all_reduce)
+def make_decode_layout(settings: ModelSettings, site: Site) -> DecodeLayout:
+    """Make the layout of decode steps that checked settings name. A chip of a TP group waits for the others as long as
+    attention does. Raises ShardingError, and ValueError for a grid without room for the all-reduce."""
+    users, attention, all_reduce = settings.users, settings.attention, None
+    sharded = settings.decode_sharding == "sharded"
+    if site.shape.tp > 1:
+        patience_s = attention.timeout_s if isinstance(attention, AttentionSettings) else None
+        patience_s = DEFAULT_TIMEOUT_S if patience_s is None else patience_s
+        multiplies = sharded and users <= DECODE_PRODUCT_USERS
+        columns = site.config.hidden_size
+        all_reduce = AllReduce(site.mesh, users, columns, TP_AXIS, timeout_s=patience_s, multiplies=multiplies)
+    return ShardedLayout(site, users, all_reduce) if sharded else DecodeLayout(site, all_reduce)
 
 
 def join_heads(out: ttnn.Tensor, heads: int) -> ttnn.Tensor:
     """Join each user's heads, [1, users, heads, head_dim], interleaved, on a core each; the op returns 32 rows."""
-    mesh = out.device()
+    mesh, cores = out.device(), None
     shards = user_shards(mesh, out.shape[1], TILE, out.shape[3])
-    # Of users on cores that are no rectangle the op must be told which cores its result may take.
-    grid = None if shards.shard_spec.grid.size() == 1 else all_cores(mesh)
+    if shards.shard_spec.grid.size() > 1:  # cores that are no rectangle: the op must be told which its result may take
+        grid = mesh.compute_with_storage_grid_size()
+        cores = ttnn.num_cores_to_corerangeset(grid.x * grid.y, grid, row_wise=True)
     out = ttnn.interleaved_to_sharded(out, shards)
-    return ttnn.experimental.nlp_concat_heads_decode(out, num_heads=heads, sub_core_grids=grid)
+    return ttnn.experimental.nlp_concat_heads_decode(out, num_heads=heads, sub_core_grids=cores)
 
 
 def in_l1(mesh: ttnn.MeshDevice, shards: Shards) -> ttnn.MemoryConfig:

@@ -89,7 +89,6 @@ class MeshShape:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Return rows and columns of the ttnn mesh."""
         return self.sp, self.tp
 
     @property
@@ -226,6 +225,23 @@ class MeshShape:
             ttnn.set_fabric_config(ttnn.FabricConfig.DISABLED)
 
 
+class Site(NamedTuple):
+    """Where a model runs: an open mesh, the rows and TP groups that it is split into, and the model's config."""
+
+    mesh: ttnn.MeshDevice
+    shape: MeshShape
+    config: LlamaConfig
+
+    @property
+    def heads(self) -> int:
+        """Return the query heads of a chip."""
+        return self.config.num_attention_heads // self.shape.tp
+
+    @property
+    def kv_heads(self) -> int:
+        return self.config.num_key_value_heads // self.shape.tp
+
+
 def tensors_l1_bytes(kernel_bytes: int) -> int:
     """Return the L1 of a core that is left for tensors beside so much for programs in flight. Needs chips."""
     import ttnn
@@ -272,13 +288,12 @@ def find_boards(
     p100, p150a and so on; unknown), if driver and firmware have telemetry; the PCI device id always tells the
     architecture.
     """
-    folder = SYSFS if sysfs is None else sysfs
-    return [_board(number, folder / f"tenstorrent!{number}") for number in visible_boards(devices, environment)]
-
-
-def _board(number: int, folder: Path) -> Board:
-    kind = sysfs_text(folder / "tt_card_type")
-    return Board(number, None if kind == "unknown" else kind, sysfs_text(folder / "device" / "device"))
+    found = []
+    for number in visible_boards(devices, environment):
+        folder = (sysfs or SYSFS) / f"tenstorrent!{number}"
+        kind = sysfs_text(folder / "tt_card_type")
+        found.append(Board(number, None if kind == "unknown" else kind, sysfs_text(folder / "device" / "device")))
+    return found
 
 
 def sysfs_text(path: Path) -> str | None:

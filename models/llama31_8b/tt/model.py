@@ -5,15 +5,14 @@ chunks."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 import ttnn
-from tqdm import tqdm
 
 from tt_kernels.common.attention_checks import MAX_USERS
 from tt_kernels.token_guard.op import ChipStates
@@ -27,18 +26,16 @@ from .kv_cache import KVCache, KVCacheBase, PagedKVCache, cache_block
 from .layer import Attention, Chunk, DecoderLayer, Pass
 from .layer_parallel import Stage
 from .layouts import PrefillRows, Rows, gather, make_decode_layout
-from .mesh import TILE, MeshShape
-from .modules import MLP, Angles, Embedding, LMHead, Projection, RMSNorm, Rope
+from .mesh import TILE, MeshShape, Site
+from .modules import MLP, Angles, Projection, RMSNorm, Rope, look_up
 from .prefill import padded_rows
 from .settings import AttentionSettings, ModelSettings
 from .sharding import check_sharding_of_rows
 from .spec_decode.layer_parallel_step import LayerGroups, ParallelStage, Refill, Write
-from .weights import HostWeights, WeightMap, WeightStore
+from .weights import HostWeights, WeightMap, WeightStore, progress
 
 
-def make_policy(
-    settings: ModelSettings, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig
-) -> AttentionPolicy:
+def make_policy(settings: ModelSettings, site: Site) -> AttentionPolicy:
     """Make the attention of decode steps that checked settings name; interleaved steps, the reference for sharded ones,
     have the stock op for exact attention; sharded ones of up to 8 users ours, which takes 0.71 to 0.90 of its cycles.
     Raises what PairAlspec raises."""
@@ -46,11 +43,11 @@ def make_policy(
     if not isinstance(attention, AttentionSettings):
         return attention
     if attention.policy == "alspec":
-        return PairAlspec(mesh, mesh_shape, config, attention, settings.users, settings.capacity)
+        return PairAlspec(site, attention, settings.users, settings.capacity)
     if settings.decode_sharding == "sharded" and settings.users <= MAX_USERS:
-        return FlashAttention(config, settings.capacity)
+        return FlashAttention(settings.capacity)
     block = settings.block_size if settings.cache_blocks else cache_block(settings.capacity)
-    return StockAttention(mesh, config, block)
+    return StockAttention(site.mesh, site.config, block)
 
 
 class TtLlama:
@@ -58,38 +55,39 @@ class TtLlama:
     check the settings."""
 
     def __init__(self, weights: WeightMap, store: WeightStore, settings: ModelSettings) -> None:
-        mesh, mesh_shape, config = store.mesh, weights.mesh, weights.config
-        users, capacity, precision = settings.users, settings.capacity, settings.formats(config)
-        self.mesh, self.mesh_shape, self.config, self.precision = mesh, mesh_shape, config, precision
-        self.users, self.capacity = users, capacity
-        self.attention = make_policy(settings, mesh, mesh_shape, config)
-        patience = settings.attention.timeout_s if isinstance(settings.attention, AttentionSettings) else None
-        self.layout = make_decode_layout(settings.decode_sharding, mesh, mesh_shape, config, users, patience)
-        self.rows = Rows(mesh, mesh_shape, config)
-        self.prefill_rows = PrefillRows(mesh, mesh_shape, config, precision.long_rows)
+        self.site = site = Site(store.mesh, weights.mesh, weights.config)
+        self.mesh, self.mesh_shape, self.config = site
+        self.users, self.capacity = users, capacity = settings.users, settings.capacity
+        self.precision = precision = settings.formats(site.config)
+        self.attention = make_policy(settings, site)
+        self.layout = make_decode_layout(settings, site)
+        self.rows, self.prefill_rows = Rows(site), PrefillRows(site, precision.long_rows)
         self.cache: KVCacheBase
         if settings.cache_blocks:
             pages = settings.cache_blocks, settings.block_size, settings.zeroed
-            self.cache = PagedKVCache(mesh, mesh_shape, config, precision.kv_cache, users, capacity, *pages)
+            self.cache = PagedKVCache(site, precision.kv_cache, users, capacity, *pages)
         else:
-            self.cache = self._new_cache(mesh_shape, config, settings.zeroed)
-        self.rope = Rope(mesh, mesh_shape, config, capacity, users)
-        self.embedding = Embedding(store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT"))
-        layers = range(config.num_hidden_layers)
-        bar = tqdm(layers, "weights", unit="layer", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
-        self.layers = [self._layer(index, weights, store) for index in bar]
+            self.cache = KVCache(site, precision.kv_cache, users, capacity, settings.zeroed)
+        self.rope = Rope(site, capacity, users)
+        table = store.put("embedding", weights.embedding, "bfloat16", -1, "ROW_MAJOR_LAYOUT")
+        self.embedding = partial(look_up, table)  # [vocab, hidden / tp] on each chip
+        layers = progress(range(site.config.num_hidden_layers), "weights", "layer")
+        self.layers = [self._layer(index, weights, store) for index in layers]
         self.groups, assignment = None, settings.layer_assignment
         if assignment is not None:
             self.attention.check_trees()  # drafts and their calibration have exact attention
 
             def parallel(stage: Stage) -> ParallelStage:
-                cache = self._new_cache(stage.mesh, config.with_layers(1), settings.zeroed)
-                return ParallelStage(assignment, stage, precision, weights, store, self.rope, cache)
+                chips = Site(site.mesh, stage.mesh, site.config.with_layers(1))
+                cache = KVCache(chips, precision.kv_cache, users, capacity, settings.zeroed)
+                formats = assignment.formats(stage, precision)
+                return ParallelStage(stage, formats, weights, store, self.rope, cache)
 
             self.groups = LayerGroups(assignment, self.layers, parallel)
+        self._own = [] if self.groups is None else self.groups.parallel_stages  # layers of single chips
         final = store.put("norm", weights.final_norm, "bfloat16", None)
-        self.norm = self.layout.make_norm(final, config.rms_norm_eps)
-        self.head = LMHead(self.layout.make_lm_head(store, weights.lm_head, precision.lm_head))
+        self.norm = RMSNorm(final, site.config.rms_norm_eps)
+        self.head_blocks = self.layout.make_lm_head(store, weights.lm_head, precision.lm_head)
 
     @classmethod
     def from_checkpoint(
@@ -97,8 +95,7 @@ class TtLlama:
     ) -> TtLlama:
         """Load a checkpoint onto an open mesh; converted weights are cached on disk. source, errors: see
         HostWeights.load."""
-        weights = HostWeights.load(source, MeshShape(*mesh.shape), settings)
-        return cls.from_host_weights(weights, mesh, settings)
+        return cls.from_host_weights(HostWeights.load(source, MeshShape(*mesh.shape), settings), mesh, settings)
 
     @classmethod
     def from_host_weights(cls, weights: HostWeights, mesh: ttnn.MeshDevice, settings: ModelSettings) -> TtLlama:
@@ -124,18 +121,16 @@ class TtLlama:
         settings.check(config, mesh_shape)
         return cls(WeightMap(config, state, mesh_shape), store or WeightStore(mesh, mesh_shape), settings)
 
-    def _new_cache(self, mesh_shape: MeshShape, config: LlamaConfig, zeroed: bool) -> KVCache:
-        return KVCache(self.mesh, mesh_shape, config, self.precision.kv_cache, self.users, self.capacity, zeroed)
-
     def _layer(self, index: int, weights: WeightMap, store: WeightStore) -> DecoderLayer:
         formats, epsilon = self.precision.of_layer(index), self.config.rms_norm_eps
 
         def matrix(name: str, split: int) -> Projection:
-            return self.layout.make_matrix(store, index, name, lambda: getattr(weights, name)(index), formats, split)
+            make, dtype = partial(getattr(weights, name), index), getattr(formats, name)
+            return self.layout.make_matrix(store, f"{index}.{name}", make, dtype, split, name)
 
         def norm(which: str) -> RMSNorm:
             weight = store.put(f"{index}.{which}_norm", lambda: weights.norm(index, which), "bfloat16", None)
-            return self.prefill_rows.prepare(self.layout.make_norm(weight, epsilon))
+            return self.prefill_rows.prepare(RMSNorm(weight, epsilon))
 
         attention = Attention(index, matrix("qkv", -1), matrix("wo", -2), self.rope)
         mlp = MLP(matrix("gate_up", -1), matrix("down", -2), weights.gate_block)
@@ -180,18 +175,16 @@ class TtLlama:
             self.attention.check_trees()
             check_sharding_of_rows(self.layout.name, inputs.tokens.shape[1])
         layout = self.rows if trees else self.layout
-        step = Pass(layout, layout.angles(self.rope, inputs.angles), self.attention, inputs)
+        step = Pass(self.cache, layout, layout.angles(self.rope, inputs.angles), self.attention, inputs)
         x = layout.residual(self.embedding(inputs.tokens, layout.memory))
         if trees:
             nodes = inputs.nodes
             write: Write = lambda cache, k, v: cache.write_nodes(0, k, v, inputs.positions, nodes)  # noqa: E731
             step = replace(step, on_input=self._refill(step.angles, write))
         if self.groups is not None and not trees:
-            x = self.groups.decode(x, self.cache, step)
-        elif self.pair is not None:
-            x = alspec_step(self.layers, self.cache, self.pair, x, step)
+            x = self.groups.decode(x, step)
         else:
-            x = plain_step(self.layers, self.cache, x, step)
+            x = (plain_step if self.pair is None else alspec_step)(self.layers, x, step)
         return self._logits(x, layout, gather_logits)
 
     def reset(self) -> None:
@@ -249,10 +242,9 @@ class TtLlama:
             )
         rows = self.chunk_rows(len(tokens), start)
         padded = list(tokens) + [0] * (rows - len(tokens))
-        stages = [] if self.groups is None else self.groups.parallel_stages
         places = {
             cache.keys[0].shape[1]: self.put_integers(cache.places(user, start, rows), "int32", on_device)
-            for cache in (self.cache, *(stage.cache for stage in stages))
+            for cache in (self.cache, *(stage.cache for stage in self._own))
         }
         return Chunk(
             self.put_integers(torch.tensor([padded]), "uint32", on_device),
@@ -272,12 +264,12 @@ class TtLlama:
         the token's in row (tokens - 1) % 32, else None. gather_logits: see `decode`."""
         x, step = self.begin_chunk(chunk)
         for layer in self.layers[:-1]:
-            x = layer.prefill(x, self.cache, chunk, step)
+            x = layer.prefill(x, chunk, step)
         # Of the last layer nothing is read but its cache and, of the last chunk, the last token's tile.
         if not last:
-            self.layers[-1].cache_chunk(x, self.cache, chunk, step)
+            self.layers[-1].cache_chunk(x, chunk, step)
             return None
-        x = self.layers[-1].prefill(x, self.cache, chunk, step, last_tile=True)
+        x = self.layers[-1].prefill(x, chunk, step, last_tile=True)
         return self._logits(x, self.rows, gather_logits)
 
     def begin_chunk(self, chunk: Chunk) -> tuple[ttnn.Tensor, Pass]:
@@ -286,16 +278,26 @@ class TtLlama:
         angles = rows.angles(self.rope, chunk.angles)
         refill = self._refill(angles, lambda cache, k, v: cache.fill(0, k, v, chunk.places))
         given = StepInputs(chunk.tokens, chunk.start, chunk.angles)
-        return self.embedding(chunk.tokens, rows.memory), Pass(rows, angles, self.attention, given, refill)
+        step = Pass(self.cache, rows, angles, self.attention, given, refill)
+        return self.embedding(chunk.tokens, rows.memory), step
 
     def _refill(self, angles: Angles, write: Write) -> Refill | None:
         """Make an exact pass's refill of the chips' own layers; None if there are none."""
-        stages = [] if self.groups is None else self.groups.parallel_stages
-        return Refill(stages, angles, write) if stages else None
+        return Refill(self._own, angles, write) if self._own else None
 
     def _logits(self, x: ttnn.Tensor, layout: Rows, gather_logits: bool) -> ttnn.Tensor:
         logits = self.head(layout.normed(self.norm, x), layout)
         return self.gathered(logits) if gather_logits else logits
+
+    def head(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
+        """x: bfloat16 [1, 1, rows, hidden], placed by the layout -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
+        parts = [layout.logits(block, x) for block in self.head_blocks]
+        if len(parts) == 1:
+            return parts[0]
+        logits = ttnn.concat(parts, dim=3)
+        for part in parts:
+            ttnn.deallocate(part)
+        return logits
 
     def gathered(self, logits: ttnn.Tensor) -> ttnn.Tensor:
         """Gather each chip's columns of logits, [1, 1, rows, padded vocab / tp] -> [1, 1, rows, vocab] on every
@@ -388,7 +390,7 @@ def cache_prompt(
     prefill: Callable[..., ttnn.Tensor | None] | None = None,
 ) -> ttnn.Tensor | None:
     """Cache a user's prompt in chunks of `chunk` tokens; with `logits` return its last tile's (see TtLlama.prefill),
-    else None. start: tokens already cached, from `kept_prefix`. progress(tokens): called once the
+    else None. start: tokens already cached, a multiple of 32. progress(tokens): called once the
     chips have cached a chunk of so many. prefill: caches a chunk, by default TtLlama.prefill."""
     found, prefill = None, prefill or model.prefill
     for begin in range(start, len(prompt), chunk):
@@ -399,8 +401,3 @@ def cache_prompt(
             ttnn.synchronize_device(model.mesh)
             progress(end - begin)
     return found
-
-
-def kept_prefix(cached: int) -> int:
-    """Round `cached` down to whole tiles, from which a chunk may start."""
-    return cached // TILE * TILE

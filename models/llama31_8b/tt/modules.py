@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a layer on a chip: matrix products, norms, MLP, embedding, LM head and rotary embedding."""
+"""The parts of a layer on a chip: matrix products, norms, MLP, look-up in tables and rotary embedding."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,9 +14,8 @@ from tt_kernels.banked_product.op import banked_product
 from tt_kernels.decode_product.op import decode_product
 from tt_kernels.gated_product.op import gated_product
 
-from ..config import LlamaConfig
 from ..rope_frequencies import inverse_frequencies
-from .mesh import TILE, MeshShape
+from .mesh import TILE, Site
 from .precision import FIDELITY, float32_sums
 from .prefill import all_cores_read, row_blocks
 
@@ -51,15 +49,6 @@ def linear(x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype
     return ttnn.linear(x, weight, dtype=getattr(ttnn, dtype), memory_config=memory, compute_kernel_config=config)
 
 
-def linear_from_banks(
-    x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16"
-) -> ttnn.Tensor:
-    """Do `linear` for more rows than a tile's with a weight split over the DRAM banks, without a copy of it."""
-    if dtype == "bfloat16" and all_cores_read(x.padded_shape[2], dtype_name(weight)):
-        return banked_product(x, weight, memory)
-    return minimal_matmul(x, weight, memory, dtype)
-
-
 def minimal_matmul(
     x: ttnn.Tensor, weight: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16"
 ) -> ttnn.Tensor:
@@ -91,14 +80,6 @@ class Projection:
     def __init__(self, weight: ttnn.Tensor) -> None:
         self.weight = weight
 
-    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """Multiply a decode step's rows, [1, 1, users, inputs] -> bfloat16; both placed by the decode sharding."""
-        return self.rows(x, ttnn.L1_MEMORY_CONFIG)
-
-    def decode_into(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        """Do `decode` with an interleaved result."""
-        return self.rows(x, memory)
-
     def rows(self, x: ttnn.Tensor, memory: ttnn.MemoryConfig, dtype: str = "bfloat16") -> ttnn.Tensor:
         """Multiply any number of interleaved rows -> `dtype`, interleaved."""
         return linear(x, self.weight, memory, dtype)
@@ -113,8 +94,8 @@ class BankedProjection(Projection):
         self.program, self.source, self.result = program, source, result
 
     def decode(self, x: ttnn.Tensor) -> Any:
-        """Multiply few users' rows by `decode_product`, which leaves padding rows undefined; those of many go faster by
-        the stock program, which multicasts whole tiles."""
+        """Multiply a decode step's rows, [1, 1, users, inputs] -> bfloat16. Few users' go by `decode_product`, which
+        leaves padding rows undefined; those of many go faster by the stock program, which multicasts whole tiles."""
         if x.shape[2] <= DECODE_PRODUCT_USERS:
             return decode_product(x, self.weight, self.result)
         return self._whole_tiles(x)
@@ -133,15 +114,14 @@ class BankedProjection(Projection):
             compute_kernel_config=kernel_config(dtype_name(self.weight)),
         )
 
-    def decode_into(self, x: ttnn.Tensor, memory: Any) -> Any:
-        return ttnn.sharded_to_interleaved(self.decode(x), memory)
-
     def rows(self, x: ttnn.Tensor, memory: Any, dtype: str = "bfloat16") -> Any:
         """Multiply a tile of rows, padding too, since attention reads whole tiles of keys and values; of more rows,
         each core reads blocks of the weight where they are."""
         if x.padded_shape[2] == TILE:
             return ttnn.sharded_to_interleaved(self._whole_tiles(ttnn.interleaved_to_sharded(x, self.source)), memory)
-        return linear_from_banks(x, self.weight, memory, dtype)
+        if dtype == "bfloat16" and all_cores_read(x.padded_shape[2], dtype_name(self.weight)):
+            return banked_product(x, self.weight, memory)
+        return minimal_matmul(x, self.weight, memory, dtype)
 
 
 def attention_program(mesh: ttnn.MeshDevice, queries: int, keys: int) -> Any:
@@ -183,17 +163,9 @@ def norm_program(columns: int, rows: int, width: int) -> Any:
     )
 
 
-def norm_shards(x: ttnn.Tensor) -> tuple[Any, Any] | None:
-    """Return memory and program of a norm's rows, [1, 1, rows, hidden], sharded over a grid of cores with a row for
-    each tile of rows; None if the chip has not so many rows of cores, or one core a row."""
-    grid = x.device().compute_with_storage_grid_size()
-    rows, tiles = x.padded_shape[-2] // TILE, x.padded_shape[-1] // TILE
-    columns = max(count for count in range(1, grid.x + 1) if tiles % count == 0)
-    return None if rows > grid.y or columns == 1 else _norm_shards(rows, columns, tiles // columns)
-
-
 @cache
-def _norm_shards(rows: int, columns: int, width: int) -> tuple[Any, Any]:
+def norm_shards(rows: int, columns: int, width: int) -> tuple[Any, Any]:
+    """Return memory and program of a norm of so many tiles of rows, a row of cores each, `width` tiles on a core."""
     cores = ttnn.CoreRangeSet({ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))})
     spec = ttnn.ShardSpec(cores, [TILE, TILE * width], ttnn.ShardOrientation.ROW_MAJOR)
     memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.BLOCK_SHARDED, ttnn.BufferType.L1, spec)
@@ -212,11 +184,13 @@ class RMSNorm:
         """x: interleaved bfloat16 [1, 1, rows, hidden] -> the same shape, in the same memory.
 
         Squares are added up in float32: in bfloat16 a row of 4,096 comes out 2.5 % too small. Of few rows each tile of
-        rows has a row of cores, of more a core."""
-        to, shards = x.memory_config(), norm_shards(x)
-        if shards is None:
+        rows has a row of cores, unless that were one core, of more a core."""
+        to, grid = x.memory_config(), x.device().compute_with_storage_grid_size()
+        rows, tiles = x.padded_shape[-2] // TILE, x.padded_shape[-1] // TILE
+        columns = max(count for count in range(1, grid.x + 1) if tiles % count == 0)
+        if rows > grid.y or columns == 1:
             return self._normed(x, to)
-        memory, program = shards
+        memory, program = norm_shards(rows, columns, tiles // columns)
         sharded = ttnn.interleaved_to_sharded(x, memory)
         normed = self._normed(sharded, memory, program_config=program)
         ttnn.deallocate(sharded)
@@ -249,24 +223,6 @@ class RMSNorm:
             dtype=getattr(ttnn, dtype),
         )
 
-    def decode(self, x: ttnn.Tensor) -> ttnn.Tensor:
-        """x: a decode step's rows -> the same; both placed by the decode sharding."""
-        return self(x)
-
-
-class ShardedRMSNorm(RMSNorm):
-    """RMS norm of rows sharded by columns in L1, whose cores add up their squares by multicast. program: of that
-    norm."""
-
-    def __init__(self, weight: ttnn.Tensor, epsilon: float, program: Any) -> None:
-        super().__init__(weight, epsilon)
-        self.program = program
-
-    def decode(self, x: ttnn.Tensor) -> Any:
-        return ttnn.rms_norm(
-            x, weight=self.weight, epsilon=self.epsilon, memory_config=x.memory_config(), program_config=self.program
-        )
-
 
 BLOCK_TILES = 1024  # columns of a block, in tiles
 
@@ -279,33 +235,15 @@ def column_blocks(columns: int, max_tiles: int = BLOCK_TILES) -> list[int]:
     return [TILE * (tiles // count + (index < tiles % count)) for index in range(count)]
 
 
-class LMHead:
-    """blocks: [1, 1, hidden, columns] on each chip; side by side they are its part of the padded vocabulary."""
-
-    def __init__(self, blocks: Sequence[Projection]) -> None:
-        self.blocks = list(blocks)
-
-    def __call__(self, x: ttnn.Tensor, layout: Rows) -> ttnn.Tensor:
-        """x: bfloat16 [1, 1, rows, hidden], placed by the layout -> bfloat16 [1, 1, rows, padded vocab / tp], DRAM."""
-        parts = [layout.logits(block, x) for block in self.blocks]
-        if len(parts) == 1:
-            return parts[0]
-        logits = ttnn.concat(parts, dim=3)
-        for part in parts:
-            ttnn.deallocate(part)
-        return logits
-
-
-class Embedding:
-    """table: bfloat16 [vocab, hidden / tp] on each chip, ROW_MAJOR."""
-
-    def __init__(self, table: ttnn.Tensor) -> None:
-        self.table = table
-
-    def __call__(self, tokens: ttnn.Tensor, memory: ttnn.MemoryConfig) -> ttnn.Tensor:
-        """tokens: uint32 [1, rows], ROW_MAJOR -> bfloat16 [1, 1, rows, hidden / tp], TILE."""
-        rows = ttnn.embedding(tokens, self.table, layout=ttnn.TILE_LAYOUT, memory_config=memory)
-        return ttnn.unsqueeze_to_4D(rows)
+def look_up(
+    table: ttnn.Tensor,
+    indices: ttnn.Tensor,
+    memory: ttnn.MemoryConfig | None = None,
+    layout: ttnn.Layout = ttnn.TILE_LAYOUT,
+) -> ttnn.Tensor:
+    """Return rows of a table, bfloat16 [count, columns], ROW_MAJOR, by uint32 [1, rows], ROW_MAJOR: [1, 1, rows,
+    columns]."""
+    return ttnn.unsqueeze_to_4D(ttnn.embedding(indices, table, layout=layout, memory_config=memory))
 
 
 class Angles(NamedTuple):
@@ -314,13 +252,6 @@ class Angles(NamedTuple):
 
     cos: ttnn.Tensor
     sin: ttnn.Tensor
-
-
-def angle_tables(config: LlamaConfig, positions: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cos, sin: float32 [positions, head_dim], each angle twice in succession. Angles are computed in
-    float32."""
-    angles = torch.arange(positions).float()[:, None] * inverse_frequencies(config)
-    return angles.cos().repeat_interleave(2, 1), angles.sin().repeat_interleave(2, 1)
 
 
 def pair_rotation() -> torch.Tensor:
@@ -348,40 +279,31 @@ def user_shards(mesh: ttnn.MeshDevice, users: int, rows: int, columns: int) -> t
     )
 
 
-def all_cores(mesh: ttnn.MeshDevice) -> ttnn.CoreRangeSet:
-    """Return the cores that ops may use."""
-    grid = mesh.compute_with_storage_grid_size()
-    return ttnn.num_cores_to_corerangeset(grid.x * grid.y, grid, row_wise=True)
-
-
 class Rope:
     """Angles of all positions below `positions` in DRAM, and the rotary op's matrices for `users` users."""
 
-    def __init__(
-        self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, config: LlamaConfig, positions: int, users: int
-    ) -> None:
-        self.mesh, self.head_dim, self.users = mesh, config.head_dim, users
+    def __init__(self, site: Site, positions: int, users: int) -> None:
+        mesh, shape, config = site
+        self._shards = user_shards(mesh, users, TILE, config.head_dim)
+        # In float32, each angle twice in succession: [positions, head_dim].
+        angles = torch.arange(positions).float()[:, None] * inverse_frequencies(config)
         self.tables = [
-            mesh_shape.put(mesh, table, "bfloat16", "ROW_MAJOR_LAYOUT") for table in angle_tables(config, positions)
+            shape.put(mesh, table.repeat_interleave(2, 1), "bfloat16", "ROW_MAJOR_LAYOUT")
+            for table in (angles.cos(), angles.sin())
         ]
-        self._rotation = mesh_shape.put(mesh, pair_rotation(), "bfloat16")
-        self._rotations = mesh_shape.put(
-            mesh,
-            pair_rotation().repeat(1, 1, self.users, 1),
-            "bfloat16",
-            memory=user_shards(mesh, self.users, TILE, TILE),
-        )
+        self._rotation = shape.put(mesh, pair_rotation(), "bfloat16")
+        rotations = pair_rotation().repeat(1, 1, users, 1)
+        self._rotations = shape.put(mesh, rotations, "bfloat16", memory=user_shards(mesh, users, TILE, TILE))
 
     def decode_angles(self, positions: ttnn.Tensor) -> Angles:
         """Look up angles, a core for each. positions: uint32 [1, users], ROW_MAJOR, one new token per user."""
-        shards = user_shards(self.mesh, self.users, TILE, self.head_dim)
-        rows = (ttnn.transpose(self._rows(positions, table), 1, 2) for table in self.tables)
-        return Angles(*(ttnn.interleaved_to_sharded(row, shards) for row in rows))
+        rows = (ttnn.transpose(look_up(table, positions), 1, 2) for table in self.tables)
+        return Angles(*(ttnn.interleaved_to_sharded(row, self._shards) for row in rows))
 
     def row_angles(self, positions: ttnn.Tensor, layout: ttnn.Layout = ttnn.TILE_LAYOUT) -> Angles:
         """Look up angles, side by side. positions: uint32 [1, rows], ROW_MAJOR. layout: of the angles, for
         `cached_heads` ROW_MAJOR."""
-        return Angles(*(self._rows(positions, table, layout) for table in self.tables))
+        return Angles(*(look_up(table, positions, layout=layout) for table in self.tables))
 
     def decode(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Rotate x: [1, users, heads, head_dim], one core per user."""
@@ -390,7 +312,3 @@ class Rope:
     def prefill(self, x: ttnn.Tensor, angles: Angles) -> ttnn.Tensor:
         """Rotate x: [1, heads, tokens, head_dim]."""
         return ttnn.experimental.rotary_embedding_llama(x, *angles, self._rotation, is_decode_mode=False)
-
-    @staticmethod
-    def _rows(positions: ttnn.Tensor, table: ttnn.Tensor, layout: ttnn.Layout = ttnn.TILE_LAYOUT) -> ttnn.Tensor:
-        return ttnn.unsqueeze_to_4D(ttnn.embedding(positions, table, layout=layout))

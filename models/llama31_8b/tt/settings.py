@@ -15,7 +15,7 @@ from ..config import BUDGET, DEFAULT_PREDICTOR, PREDICTORS, LlamaConfig, check_b
 from .layer_parallel import LayerAssignment
 from .mesh import TILE, MeshShape
 from .precision import PrecisionConfig, precision_config
-from .sharding import check_decode_sharding, check_sharding_of_groups
+from .sharding import ShardingError, check_decode_sharding
 
 if TYPE_CHECKING:
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
@@ -156,7 +156,10 @@ class ModelSettings:
         assignment = self.layer_assignment
         if assignment is None:
             return
-        check_sharding_of_groups(self.decode_sharding)
+        if self.decode_sharding != "interleaved":
+            raise ShardingError(
+                f"{self.decode_sharding} decode steps do not support layer-parallel drafts: use interleaved"
+            )
         if (assignment.config, assignment.mesh) != (config, mesh_shape):
             raise ValueError(
                 f"the assignment is for {assignment.config.name} with {assignment.config.num_hidden_layers} layers "

@@ -45,7 +45,6 @@ class Shards:
 
     @property
     def width(self) -> int:
-        """Return the columns of all cores."""
         return self.cores * self.columns
 
 
@@ -90,8 +89,6 @@ class ShardedDecodeConfig:
     hidden: what the MLP's gate and up are multiplied to; the same cores hold both before, side by side.
     """
 
-    hidden_size: int
-    qkv_columns: int
     normed: Shards
     fused: Shards
     merged: Shards
@@ -116,8 +113,6 @@ class ShardedDecodeConfig:
                 f"sharded decode steps need a core each for every user's queries and keys: {users} users, {cores} cores"
             )
         return cls(
-            hidden_size=config.hidden_size,
-            qkv_columns=joined * head_dim,
             normed=_shards(config.hidden_size, NORM_CORES if tp == 1 else REDUCED_CORES),
             fused=Shards(joined, head_dim),
             merged=Shards(heads, head_dim),
@@ -126,23 +121,22 @@ class ShardedDecodeConfig:
         )
 
     def qkv(self, dtype: str) -> MatmulConfig:
-        return _product("qkv", self.hidden_size, self.qkv_columns, dtype, self.normed, self.fused)
+        return _product("qkv", dtype, self.normed, self.fused)
 
     def wo(self, dtype: str) -> MatmulConfig:
-        return _product("wo", self.merged.width, self.hidden_size, dtype, self.merged, self.normed)
+        return _product("wo", dtype, self.merged, self.normed)
 
     def gate_up(self, dtype: str) -> MatmulConfig:
-        both = Shards(self.hidden.cores, 2 * self.hidden.columns)
-        return _product("gate_up", self.hidden_size, both.width, dtype, self.normed, both)
+        return _product("gate_up", dtype, self.normed, Shards(self.hidden.cores, 2 * self.hidden.columns))
 
     def down(self, dtype: str) -> MatmulConfig:
-        return _product("down", self.hidden.width, self.hidden_size, dtype, self.hidden, self.normed)
+        return _product("down", dtype, self.hidden, self.normed)
 
     def lm_head(self, columns: int, dtype: str) -> MatmulConfig:
         """Return the product of a block of `columns` columns."""
         tiles = -(-columns // TILE // (GRID[0] * GRID[1]))
         result = Shards(-(-columns // (TILE * tiles)), TILE * tiles)
-        return _product("lm_head", self.hidden_size, columns, dtype, self.normed, result)
+        return _product("lm_head", dtype, self.normed, result, columns)
 
     def head_blocks(self) -> list[int]:
         """Return the widths of the LM head's blocks on a chip: nearly equal, whole rounds over the banks except for the
@@ -154,17 +148,13 @@ class ShardedDecodeConfig:
         return widths
 
     def layer(self, formats: LayerPrecision) -> list[MatmulConfig]:
-        """Return the four products of a layer."""
         return [getattr(self, name)(dtype) for name, dtype in vars(formats).items()]
-
-    def products(self, precision: PrecisionConfig, layers: int) -> list[MatmulConfig]:
-        """Return all products of a step."""
-        found = [product for index in range(layers) for product in self.layer(precision.of_layer(index))]
-        return found + [self.lm_head(columns, precision.lm_head) for columns in self.head_blocks()]
 
     def padding_bytes(self, precision: PrecisionConfig, layers: int) -> int:
         """Return the bytes that a chip's weights take over the banks beyond interleaved ones."""
-        return sum(product.laid_bytes - product.weight_bytes for product in self.products(precision, layers))
+        products = [product for index in range(layers) for product in self.layer(precision.of_layer(index))]
+        products += [self.lm_head(columns, precision.lm_head) for columns in self.head_blocks()]
+        return sum(product.laid_bytes - product.weight_bytes for product in products)
 
 
 def hidden_shards(config: LlamaConfig, mesh: MeshShape) -> Shards:
@@ -177,12 +167,6 @@ def check_decode_sharding(name: str) -> str:
     if name not in DECODE_SHARDINGS:
         raise ShardingError(f"no decode sharding {name!r}; shardings: {', '.join(DECODE_SHARDINGS)}")
     return name
-
-
-def check_sharding_of_groups(name: str) -> None:
-    """Raises ShardingError if this sharding does not support layer-parallel drafts."""
-    if check_decode_sharding(name) != "interleaved":
-        raise ShardingError(f"{name} decode steps do not support layer-parallel drafts: use interleaved")
 
 
 def check_sharding_of_rows(name: str, rows: int) -> None:
@@ -202,9 +186,11 @@ def _shards(columns: int, most: int) -> Shards:
     return Shards(cores, columns // cores)
 
 
-def _product(name: str, inputs: int, outputs: int, dtype: str, source: Shards, result: Shards) -> MatmulConfig:
-    """Use blocks as deep as a core's part of the activation, to MAX_BLOCK, unless the weight's would not fit in L1."""
+def _product(name: str, dtype: str, source: Shards, result: Shards, outputs: int = 0) -> MatmulConfig:
+    """Use blocks as deep as a core's part of the activation, to MAX_BLOCK, unless the weight's would not fit in L1.
+    outputs: by default all columns of `result`."""
+    outputs = outputs or result.width
     columns = -(-outputs // (BANKS * TILE))
     room = min(MAX_BLOCK, BLOCK_BYTES // (_BLOCKS_IN_FLIGHT * columns * TILE_BYTES[dtype]))
     block = max((n for n in range(1, source.tiles + 1) if source.tiles % n == 0 and n <= room), default=1)
-    return MatmulConfig(name, inputs, outputs, dtype, source, result, block)
+    return MatmulConfig(name, source.width, outputs, dtype, source, result, block)

@@ -71,7 +71,6 @@ class TracedPrefill:
     def __call__(
         self, tokens: Sequence[int], user: int, start: int, last: bool, gather_logits: bool = True
     ) -> ttnn.Tensor | None:
-        """See TtLlama.prefill."""
         model, held = self.model, self._chunk
         if held is None or model.chunk_rows(len(tokens), start) != self._rows:
             return model.prefill(tokens, user, start, last=last, gather_logits=gather_logits)
@@ -92,7 +91,6 @@ class TracedPrefill:
         return sum(step.replays for step in self._steps.values())
 
     def close(self) -> None:
-        """Release the traces."""
         for step in self._steps.values():
             step.release()
 

@@ -10,11 +10,11 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -134,7 +134,14 @@ def adjacent_pairs(weight: torch.Tensor, heads: int) -> torch.Tensor:
 
 # Part of every key: increase it when the layout of a converted tensor changes.
 LAYOUT_VERSION = 4
+Item = TypeVar("Item")
 _SHOWN_NAME = 40  # characters of a model's or precision's name in a folder's
+
+
+def progress(items: Iterable[Item], what: str, unit: str, total: int | None = None) -> Iterable[Item]:
+    """Show on a terminal how many of `items` were taken."""
+    terminal = sys.stderr.isatty()
+    return tqdm(items, what, total, unit=unit, leave=False, file=sys.stderr, disable=not terminal)
 
 
 def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
@@ -148,15 +155,7 @@ def state_fingerprint(state: Mapping[str, torch.Tensor]) -> str:
         return digest.digest()
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        digests = tqdm(
-            pool.map(of, sorted(state)),
-            "checking weights",
-            len(state),
-            unit="tensor",
-            leave=False,
-            file=sys.stderr,
-            disable=not sys.stderr.isatty(),
-        )
+        digests = progress(pool.map(of, sorted(state)), "checking weights", "tensor", len(state))
         return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
@@ -189,7 +188,7 @@ class WeightCache:
         self._lock = FileLock(folder / "entry.lock")
 
     def find(self, name: str) -> Path | None:
-        path = self._path(name)
+        path = self.folder / f"{name}.tensorbin"
         return path if path.is_file() else None
 
     def save(self, name: str, write: Callable[[Path], None]) -> None:
@@ -200,15 +199,12 @@ class WeightCache:
             partial = self.folder / f"{name}.partial.tensorbin"
             try:
                 write(partial)
-                os.replace(partial, self._path(name))
+                os.replace(partial, self.folder / f"{name}.tensorbin")
             except RuntimeError as error:  # ttnn's; its reason follows "info:"
                 why = " ".join(str(error).rpartition("info:")[2].split("backtrace:")[0].split())
                 raise unwritable(self.folder, why) from error
             finally:
                 partial.unlink(missing_ok=True)
-
-    def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.tensorbin"
 
 
 class WeightStore:

@@ -34,13 +34,13 @@ def build_pair(
 ):
     """(TtLlama that speculates, its PairAlspec). Its guess reads the ends, or by a budget."""
     from models.llama31_8b.tt.alspec import PairAlspec
-    from models.llama31_8b.tt.mesh import MeshShape
+    from models.llama31_8b.tt.mesh import MeshShape, Site
     from models.llama31_8b.tt.model import TtLlama
     from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 
     guess = {"predictor": "ends"} if budget is None else {"predictor": "budget", "budget": budget}
     chosen = AttentionSettings("alspec", chunk_size, threshold, timeout_s=timeout_s, program=program, **guess)
-    pair = PairAlspec(mesh, MeshShape(*mesh.shape), config, chosen, users, capacity)
+    pair = PairAlspec(Site(mesh, MeshShape(*mesh.shape), config), chosen, users, capacity)
     settings = ModelSettings(users, capacity, "bfloat16", pair, decode_sharding)
     return TtLlama.from_state_dict(config, state, mesh, settings), pair
 

@@ -178,13 +178,13 @@ def modules(mesh, decode_sharding: str, users: int = 2, precision: str = "bfloat
         found[name] = read(tensor).float()
         logger.info("{}: {}", name, tuple(found[name].shape))
 
-    normed = layer.attention_norm.decode(model.layout.residual(rows))
+    normed = model.layout.norm(layer.attention_norm, model.layout.residual(rows))
     keep("norm", normed)
-    keep("fused product", layer.attention.qkv.decode(normed))
+    keep("fused product", model.layout.multiply(layer.attention.qkv, normed))
     inputs = model.step_inputs([0] * users, positions)
-    step = Pass(model.layout, model.layout.angles(model.rope, inputs.angles), model.attention, inputs)
-    output = layer.attention.attend(layer.attention.project_qkv(normed, step), model.cache, step)
-    keep("attention", layer.attention.project_output(output, model.layout))
+    step = Pass(model.cache, model.layout, model.layout.angles(model.rope, inputs.angles), model.attention, inputs)
+    output = layer.attention.attend(model.layout.multiply(layer.attention.qkv, normed), step)
+    keep("attention", model.layout.multiply_heads(layer.attention.wo, output))
     for name in ("keys", "values"):
         cached = read(getattr(model.cache, name)[0]).float()
         found[f"new {name}"] = torch.stack([cached[user, :, at] for user, at in enumerate(positions)])
@@ -243,7 +243,7 @@ def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
     model = made(mesh, decode_sharding, 1, "bfloat16", BANKED_ROW)
-    sampler = Sampler(mesh, model.mesh_shape, BANKED_ROW, SamplingParams(0.0))
+    sampler = Sampler(model.site, SamplingParams(0.0))
     logits, chosen = [], []
     for step, token in enumerate(tokens):
         part = model.decode(model.step_inputs([token], [CACHED + step]), gather_logits=False)

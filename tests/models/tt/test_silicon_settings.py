@@ -108,7 +108,7 @@ def launch_steps(mesh, precision: str, decode_sharding: str) -> int:
     model.prefill([0] * 128, 0, CAPACITY - 128, last=True)
     logits = model.decode(model.step_inputs([0], [CAPACITY - 1]), gather_logits=False)
     for sampling in (SamplingParams(), SamplingParams(0.7, top_k=20, top_p=0.9), SamplingParams(0.7)):
-        sampler = Sampler(mesh, model.mesh_shape, model.config, sampling)
+        sampler = Sampler(model.site, sampling)
         sampler(logits, sampler.uniforms([0.5]))
     for temperature in (0.0, 0.7):
         TreeStep(model, NODES, SamplingParams(temperature))()

@@ -70,10 +70,8 @@ def forced(
     def one_layer(attend, step: Drawn):
         held, angles, inputs = entered[step._replace(hit=True)]
         x = ttnn.clone(held, memory_config=held.memory_config())  # the layer writes into it, and frees it
-        one = Pass(model.layout, angles, attend, inputs)
-        if attend is pair:
-            return alspec_step([layer], model.cache, pair, x, one)
-        return plain_step([layer], model.cache, x, one)
+        one = Pass(model.cache, model.layout, angles, attend, inputs)
+        return (alspec_step if attend is pair else plain_step)([layer], x, one)
 
     def together(step: Drawn):
         pair.threshold = float("inf") if step.hit else 0.0

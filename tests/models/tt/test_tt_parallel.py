@@ -49,7 +49,7 @@ def prefill_decode_choose(mesh, prompt: list[int], steps: int, params, number: f
         compare(logits, 0, wanted)
     chosen = []
     for choice in (SamplingParams(0.0), params):
-        sampler = Sampler(mesh, model.mesh_shape, CONFIG, choice)
+        sampler = Sampler(model.site, choice)
         chosen.append([int(ids[0, 0]) for ids in of_chips(sampler(part, sampler.uniforms([number])))])
     masses = warp_logits(of_chips(logits)[0][0, 0, :1, : CONFIG.vocab_size].float(), params)
     caches = [of_chips(tensor) for tensor in (*model.cache.keys, *model.cache.values)]

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import torch
 import ttnn
@@ -29,10 +30,9 @@ from tt_kernels.speculative_sampling.checks import nearest_temperature
 from tt_kernels.speculative_sampling.op import speculative_sampling, uniform_words
 from tt_kernels.speculative_sampling.program import BONUS
 
-from ...config import LlamaConfig
 from ...generation.sampling import SamplingParams
 from ..layouts import gather
-from ..mesh import TILE, MeshShape
+from ..mesh import TILE, Site
 from ..modules import BLOCK_TILES, column_blocks, kernel_config
 
 CANDIDATES = TILE
@@ -51,8 +51,13 @@ LOWEST = torch.finfo(torch.bfloat16).min
 
 def samples_on_chips(params: SamplingParams, vocab: int) -> bool:
     """Return whether chips can sample by these parameters: greedily, with top_k up to 32, or by temperature alone."""
-    kept = min(params.top_k or vocab, vocab)
-    return params.greedy or kept <= CANDIDATES or (kept == vocab and params.top_p == 1.0)
+    whole = (params.top_k or vocab) >= vocab and params.top_p == 1.0
+    return whole or draws_among_candidates(params, vocab)
+
+
+def draws_among_candidates(params: SamplingParams, vocab: int) -> bool:
+    """Return whether PerUserSampler takes these parameters: greedy ones, and those with top_k up to 32."""
+    return params.greedy or min(params.top_k or vocab, vocab) <= CANDIDATES
 
 
 class Sampler:
@@ -62,23 +67,16 @@ class Sampler:
     token of the vocabulary. Raises ValueError for parameters that `samples_on_chips` excludes.
     """
 
-    def __init__(
-        self,
-        mesh: ttnn.MeshDevice,
-        mesh_shape: MeshShape,
-        config: LlamaConfig,
-        params: SamplingParams,
-        *,
-        block_tiles: int = BLOCK_TILES,
-    ) -> None:
+    def __init__(self, site: Site, params: SamplingParams, *, block_tiles: int = BLOCK_TILES) -> None:
+        self.mesh, self.mesh_shape, config = site
         if not samples_on_chips(params, config.vocab_size):
             raise ValueError(
                 f"chips sample greedily, with top_k up to {CANDIDATES}, or by temperature alone; got top_k "
                 f"{params.top_k} and top_p {params.top_p}"
             )
-        self.mesh, self.mesh_shape, self.params, self.vocab = mesh, mesh_shape, params, config.vocab_size
-        padded = mesh_shape.padded_vocab(config)
-        self.blocks = column_blocks(padded // mesh_shape.tp, block_tiles)
+        self.params, self.vocab, tp = params, config.vocab_size, site.shape.tp
+        padded = site.shape.padded_vocab(config)
+        self.blocks = column_blocks(padded // tp, block_tiles)
         self._padding = None
         if padded > self.vocab:
             mask = torch.zeros(padded)
@@ -86,18 +84,20 @@ class Sampler:
             self._padding = self._put(mask, "bfloat16", split=True)
         self._full_vocab = None
         if not params.greedy and min(params.top_k or self.vocab, self.vocab) > CANDIDATES:
-            self._full_vocab = FullVocabSampler(mesh, mesh_shape, params)
+            self._full_vocab = FullVocabSampler(site, params)
             return
         # The key of index 0 of every block, chip after chip.
-        starts = torch.tensor([0, *accumulate(self.blocks * mesh_shape.tp)][:-1])
+        starts = torch.tensor([0, *accumulate(self.blocks * tp)][:-1])
         self._origins = self._put((ORIGIN - starts).repeat_interleave(CANDIDATES), "float32", split=True)
         rank = torch.arange(CANDIDATES)
         if params.greedy:
             # The key of index 0 of every chip.
-            first = ORIGIN - torch.arange(mesh_shape.tp) * (padded // mesh_shape.tp)
+            first = ORIGIN - torch.arange(tp) * (padded // tp)
             self._first = self._put(first.float(), "float32", split=True)
             return
+        self._steepness: Any = min(1.0 / params.temperature, STEEPEST)
         self._kept = self._put((rank < (params.top_k or CANDIDATES)).float() * DIGIT**2, "float32")
+        self._nucleus: Any = None if params.top_p == 1.0 else max(params.top_p, NARROWEST)
         # Rows: higher digits first; columns: sums of all masses, of those up to, and of those before each candidate.
         up_to = (rank[:, None] <= rank).float()
         self._all, self._up_to, self._before = (
@@ -190,7 +190,7 @@ class Sampler:
     ) -> ttnn.Tensor:
         """Pick the first token up to which the mass exceeds uniform * total: uint32 [1, rows]."""
         beyond = ttnn.gt(up_to, ttnn.multiply(total, uniforms))
-        return self._ids(ttnn.multiply(keys, beyond), output)
+        return self._named(ttnn.max(ttnn.multiply(keys, beyond), dim=-1), output)
 
     def _without_padding(self, logits: ttnn.Tensor) -> ttnn.Tensor:
         return logits if self._padding is None else ttnn.add(logits, self._padding)
@@ -200,13 +200,11 @@ class Sampler:
         float32."""
         logits = ttnn.typecast(values, ttnn.float32)
         below = ttnn.subtract(logits, ttnn.max(logits, dim=-1, keepdim=True))
-        masses = ttnn.exp(ttnn.multiply(below, min(1.0 / self.params.temperature, STEEPEST)))
-        masses = ttnn.round(ttnn.multiply(masses, self._kept))
-        if self.params.top_p == 1.0:
+        masses = ttnn.round(ttnn.multiply(ttnn.exp(ttnn.multiply(below, self._steepness)), self._kept))
+        if self._nucleus is None:
             return masses
         before, total = self._sums(masses, self._before, self._all)
-        nucleus = max(self.params.top_p, NARROWEST)
-        return ttnn.multiply(masses, ttnn.lt(before, ttnn.multiply(total, nucleus)))
+        return ttnn.multiply(masses, ttnn.lt(before, ttnn.multiply(total, self._nucleus)))
 
     @staticmethod
     def _sums(masses: ttnn.Tensor, *choices: ttnn.Tensor) -> list[ttnn.Tensor]:
@@ -220,10 +218,6 @@ class Sampler:
         config = kernel_config("bfloat16")
         return [ttnn.matmul(digits, choice, dtype=ttnn.float32, compute_kernel_config=config) for choice in choices]
 
-    def _ids(self, keys: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
-        """Keys and zeros, float32 [1, 1, rows, 32] -> the id with each row's largest key, uint32 [1, rows]."""
-        return self._named(ttnn.max(keys, dim=-1), output)
-
     def _named(self, keys: ttnn.Tensor, output: ttnn.Tensor | None) -> ttnn.Tensor:
         """One key per row, float32 [1, 1, rows] -> ids, uint32 [1, rows]."""
         best = ttnn.clamp(keys, min=float(ORIGIN - self.vocab + 1), max=float(ORIGIN))
@@ -235,6 +229,44 @@ class Sampler:
         """Put rows on the mesh as tiles [1, 1, rows, columns]; split: columns over the chips."""
         values = values.float().reshape(1, 1, -1, values.shape[-1])
         return self.mesh_shape.put(self.mesh, values, dtype, dim=-1 if split else None, on_device=on_device)
+
+
+class PerUserSampler(Sampler):
+    """Sample by parameters of each user, which are data: one trace serves all batches. `load` gives every user its
+    parameters and its random number, which the next call uses."""
+
+    def __init__(self, site: Site, users: int) -> None:
+        super().__init__(site, SamplingParams(1.0, top_k=CANDIDATES))
+        self.users = users
+        blank = [(SamplingParams(), 0.0)] * users
+        self._steepness, self._kept, self._nucleus, self.numbers = self._made(blank, on_device=True)
+
+    def load(self, draws: Sequence[tuple[SamplingParams, float]]) -> None:
+        """Write parameters and a number in [0, 1) of every user. Raises ValueError for parameters that
+        `draws_among_candidates` excludes."""
+        held = self._steepness, self._kept, self._nucleus, self.numbers
+        for device, host in zip(held, self._made(draws, on_device=False), strict=True):
+            ttnn.copy_host_to_device_tensor(host, device)
+
+    def _made(self, draws: Sequence[tuple[SamplingParams, float]], on_device: bool) -> list[ttnn.Tensor]:
+        """Make 1 / temperature [1, 1, users, 1], the candidates that top_k keeps [1, 1, users, 32], top_p and the
+        numbers [1, 1, users, 1], all float32."""
+        if len(draws) != self.users:
+            raise ValueError(f"{self.users} users need as many parameters, got {len(draws)}")
+        rows = []
+        for params, _ in draws:
+            if not draws_among_candidates(params, self.vocab):
+                raise ValueError(
+                    f"chips sample users greedily or with top_k up to {CANDIDATES}; got top_k {params.top_k}"
+                )
+            kept = min(params.top_k or self.vocab, CANDIDATES)
+            rows.append((1.0, 1, 1.0) if params.greedy else (1.0 / params.temperature, kept, params.top_p))
+        steepness, kept, top_p = (torch.tensor(column)[:, None] for column in zip(*rows, strict=True))
+        most = (torch.arange(CANDIDATES) < kept).float() * DIGIT**2
+        parts = steepness.clamp(max=STEEPEST), most, top_p.clamp(min=NARROWEST)
+        numbers = self.uniforms([number for _, number in draws], on_device)
+        assert numbers is not None  # as they are for greedy sampling alone
+        return [*(self._put(part, "float32", on_device=on_device) for part in parts), numbers]
 
 
 def greedy(logits: ttnn.Tensor, output: ttnn.Tensor | None = None) -> ttnn.Tensor:
@@ -252,8 +284,8 @@ class FullVocabSampler:
     the op's limits, 1e-4 to 1e4.
     """
 
-    def __init__(self, mesh: ttnn.MeshDevice, mesh_shape: MeshShape, params: SamplingParams) -> None:
-        self.mesh, self.mesh_shape = mesh, mesh_shape
+    def __init__(self, site: Site, params: SamplingParams) -> None:
+        self.mesh, self.mesh_shape, _ = site
         self.temperature = nearest_temperature(params.temperature)
         self._roots: dict[int, tuple[ttnn.Tensor, ttnn.Tensor]] = {}  # by rows: trees of one decided token
 

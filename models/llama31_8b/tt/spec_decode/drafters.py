@@ -6,7 +6,7 @@ the chips between draft and verification."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,16 +20,15 @@ from ...generation.sampling import Draws, SamplingParams
 from ...spec_decode import drafters
 from ...spec_decode.draft_settings import DraftShape
 from ...spec_decode.loop import Drafts, Engine
-from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch, check_draft_passes
+from ...spec_decode.tree import TokenTree, TokenTreeBatch, check_draft_passes
 from ..attention_policies import GuessAttention
-from ..model import StepInputs, TtLlama, advance, cache_prompt, kept_prefix, overwrite, read
+from ..mesh import TILE
+from ..model import StepInputs, TtLlama, advance, cache_prompt, overwrite, read
 from ..prefill import PREFILL_CHUNK
 from ..sampling.top_k import CANDIDATES, ORIGIN, Sampler
 from ..settings import check_chunk_size
 from ..trace import Mark, TracedStep
-from .tree_step import TreeStep
-
-GREEDY = SamplingParams(0.0)
+from .tree_step import Forest, TreeStep, forest_inputs
 
 
 class Ranked(NamedTuple):
@@ -80,40 +79,20 @@ class ExactPass:
 
     def __init__(self, model: TtLlama, nodes: int, sampler: Sampler, width: int, eager: bool) -> None:
         self.model, self.nodes, self.width, self._sampler = model, nodes, width, sampler
-        self._inputs = self._made({}, {}, {}, on_device=True)
+        self._inputs, _, _ = forest_inputs(model, nodes, {}, {})
         self.traced_step = TracedStep(model.mesh, self._step, eager)
 
-    def follow(
-        self,
-        forests: Mapping[int, TokenTree],
-        tokens: Mapping[int, Sequence[int]],
-        positions: Mapping[int, int],
-        nodes: Mapping[int, slice],
-    ) -> Ranked:
-        """Return the `width` likeliest tokens after some nodes of these users' forests. positions: cached tokens before
+    def follow(self, forest: Forest, positions: Mapping[int, int], nodes: Mapping[int, slice]) -> Ranked:
+        """Return the `width` likeliest tokens after some nodes of these users' trees. positions: cached tokens before
         each; other users are skipped."""
-        overwrite(self._inputs, self._made(forests, tokens, positions, on_device=False))
+        inputs, _, _ = forest_inputs(self.model, self.nodes, forest, positions, on_device=False)
+        overwrite(self._inputs, inputs)
         told = ORIGIN - read(self.traced_step())[..., : self.width]
         rows = told.reshape(self.model.users, self.nodes, self.width).long().tolist()
         return Ranked({user: rows[user][wanted] for user, wanted in nodes.items()})
 
     def _step(self) -> ttnn.Tensor:
         return self._sampler.candidates(self.model.decode(self._inputs, gather_logits=False))[1]
-
-    def _made(
-        self,
-        forests: Mapping[int, TokenTree],
-        tokens: Mapping[int, Sequence[int]],
-        positions: Mapping[int, int],
-        on_device: bool,
-    ) -> StepInputs:
-        users = range(self.model.users)
-        rows = torch.zeros(len(users), self.nodes, dtype=torch.int64)
-        for user, given in tokens.items():
-            rows[user, : len(given)] = torch.tensor(list(given))
-        batch = TokenTreeBatch.stack([forests.get(user, ROOT) for user in users], self.nodes)
-        prefixes = [positions[user] if user in forests else -1 for user in users]
-        return self.model.tree_inputs(rows, prefixes, batch.enter, batch.leave, on_device)
 
 
 class ChipDraft:
@@ -125,7 +104,7 @@ class ChipDraft:
     def __init__(self, model: TtLlama, *, prefill_chunk: int = PREFILL_CHUNK, itself: TtLlama | None = None) -> None:
         self.model, self.config, self.capacity = model, model.config, model.capacity
         self.prefill_chunk, self.itself = prefill_chunk, itself
-        self._sampler = Sampler(model.mesh, model.mesh_shape, model.config, GREEDY)
+        self._sampler = Sampler(model.site, SamplingParams(0.0))
         self._exact: ExactPass | None = None
         self._chain: ChainSteps | None = None
 
@@ -156,7 +135,7 @@ class ChipDraft:
 
     def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
         for user, (text, same) in enumerate(zip(texts, known, strict=True)):
-            cache_prompt(self.model, text, user, self.prefill_chunk, start=kept_prefix(same))
+            cache_prompt(self.model, text, user, self.prefill_chunk, start=same // TILE * TILE)
 
     def begin(self, engine: Any, shape: DraftShape) -> None:
         eager = engine.why_eager is not None
@@ -174,9 +153,9 @@ class ChipDraft:
         left, starts = {user: list(tokens) for user, tokens in decided.items()}, dict(starts)
         while left:
             part = {user: tokens[: self._exact.nodes] for user, tokens in left.items()}
-            chains = {user: TokenTree.chain(len(tokens)) for user, tokens in part.items()}
+            chains = {user: (TokenTree.chain(len(tokens)), tokens) for user, tokens in part.items()}
             last = {user: slice(len(tokens) - 1, len(tokens)) for user, tokens in part.items()}
-            found |= self._exact.follow(chains, part, starts, last).tokens
+            found |= self._exact.follow(chains, starts, last).tokens
             starts = {user: starts[user] + len(tokens) for user, tokens in part.items()}
             left = {user: tokens[len(part[user]) :] for user, tokens in left.items() if tokens[len(part[user]) :]}
         return Ranked({user: found[user] for user in decided})
@@ -196,7 +175,8 @@ class ChipDraft:
         """Pass all nodes again; those of later levels are seen by none that counts."""
         if self._exact is None:
             raise RuntimeError("trees need `begin`")
-        return self._exact.follow(forests, tokens, positions, dict.fromkeys(forests, span))
+        forest = {user: (tree, tokens[user]) for user, tree in forests.items()}
+        return self._exact.follow(forest, positions, dict.fromkeys(forests, span))
 
     def end(self) -> None:
         for steps in (self._exact, self._chain):
@@ -256,7 +236,7 @@ def self_drafter(target: TtLlama, window: int) -> drafters.SelfDrafter:
     check_chunk_size(window, target.capacity, "window")
     if target.users > MAX_GUESSED_USERS:
         raise ValueError(f"1 to {MAX_GUESSED_USERS} users draft for themselves, got {target.users}")
-    guessing = target.with_attention(GuessAttention(target.config, window))
+    guessing = target.with_attention(GuessAttention(window))
     return drafters.SelfDrafter(ChipDraft(guessing, itself=target))
 
 
@@ -274,7 +254,7 @@ class OnDeviceChains:
 
     def __init__(self, draft: TtLlama, step: TreeStep, eager: bool) -> None:
         self.draft_model, self.step = draft, step
-        self._sampler = Sampler(draft.mesh, draft.mesh_shape, draft.config, step.sampling)
+        self._sampler = Sampler(draft.site, step.sampling)
         self._steps = ChainSteps(draft, self._sampler, eager)
         users, nodes = draft.users, step.nodes
         # Of every node that can have a child, the first one's numbers for all rows of the exact pass.
@@ -284,8 +264,7 @@ class OnDeviceChains:
             step.draft_logits = [
                 draft.mesh_shape.put(draft.mesh, blank, "bfloat16", "ROW_MAJOR_LAYOUT") for _ in range(nodes)
             ]
-        nobody = torch.zeros(draft.users, step.nodes, dtype=torch.int64), [-1] * draft.users
-        self._pass = self._inputs(*nobody, on_device=True)
+        self._pass = self._inputs({}, {}, on_device=True)
         last = draft.put_integers(torch.zeros(users), "int32")
         row = draft.put_integers(nodes * torch.arange(users)[None], "uint32")
         self._decided = Decided(self._pass.tokens, self._pass.positions, self._pass.angles, last, row)
@@ -294,8 +273,9 @@ class OnDeviceChains:
         self._length = 0  # of the chains that the target's step knows
         self._choices: Any = None  # the tensor of the exact pass
         self._calibrating = TracedStep(draft.mesh, self._calibrate, eager)
-        self._beginning = TracedStep(draft.mesh, self._begin_chain, eager)
-        self._appending = [TracedStep(draft.mesh, partial(self._append, node), eager) for node in range(2, step.nodes)]
+        further = (partial(self._append, node) for node in range(2, step.nodes))
+        drafting: list[Callable[[], None]] = [self._begin_chain, *further]
+        self._drafting = [TracedStep(draft.mesh, launch, eager) for launch in drafting]
         self._began = 0.0
         self._marks: tuple[Mark, Mark] | None = None
         step.after = lambda verified: take_result(verified.result, self._decided)
@@ -320,7 +300,7 @@ class OnDeviceChains:
         self._began = time.perf_counter()
         self._choices = self._calibrating()
         calibrated = Mark(self.draft_model.mesh)
-        for traced_step in self._drafting():
+        for traced_step in self._drafting[: max(length, 1)]:
             traced_step()
         self._marks = calibrated, Mark(self.draft_model.mesh)
         return Drafts(dict.fromkeys(texts, tree), {})
@@ -333,25 +313,16 @@ class OnDeviceChains:
         return calibrated - self._began, drafted
 
     def release(self) -> None:
-        """Release traces."""
-        traced: list[TracedStep[Any]] = [self._calibrating, self._beginning, *self._appending]
-        for one in traced:
-            one.release()
-
-    def _drafting(self) -> list[TracedStep[Any]]:
-        """Return the steps that make chains of this length, after the exact pass."""
-        return [self._beginning, *self._appending[: max(self._length - 1, 0)]]
+        self._calibrating.release()
+        for traced_step in self._drafting:
+            traced_step.release()
 
     def _load(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> None:
         """Write the first round's tokens; later ones follow from outcomes."""
         users, nodes = range(self.draft_model.users), self.step.nodes
         if too_many := [len(tokens) for tokens in decided.values() if len(tokens) > nodes]:
             raise ValueError(f"an exact pass takes up to {nodes} decided tokens per user, got {too_many[0]}")
-        before = [starts.get(user, -1) for user in users]
-        rows = torch.zeros(len(users), nodes, dtype=torch.int64)
-        for user, tokens in decided.items():
-            rows[user, : len(tokens)] = torch.tensor(list(tokens))
-        overwrite(self._pass, self._inputs(rows, before, on_device=False))
+        overwrite(self._pass, self._inputs(decided, starts, on_device=False))
         last = torch.tensor([max(len(decided.get(user, ())) - 1, 0) for user in users])
         place = (nodes * torch.arange(len(users)) + last)[None]
         hosts = (last, "int32"), (place, "uint32")
@@ -368,15 +339,17 @@ class OnDeviceChains:
         drawn[list(users)] = draws.uniforms(users, length)
         for node in range(length):
             numbers = drawn[:, node].repeat_interleave(1 if node else self.step.nodes)
-            host = self._sampler.uniforms(numbers.tolist(), on_device=False)
-            numbers = self._numbers[node]
-            assert host is not None and numbers is not None  # of a drawn text
-            overwrite([numbers], [host])
+            overwrite([self._numbers[node]], [self._sampler.uniforms(numbers.tolist(), on_device=False)])
 
-    def _inputs(self, tokens: torch.Tensor, cached: Sequence[int], on_device: bool) -> StepInputs:
+    def _inputs(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int], on_device: bool) -> StepInputs:
         """Make inputs of a whole chain per user, however much of it is decided: no token sees what comes after it."""
-        batch = TokenTreeBatch.stack([TokenTree.chain(self.step.nodes)] * self.draft_model.users)
-        return self.draft_model.tree_inputs(tokens, cached, batch.enter, batch.leave, on_device)
+        users, nodes = self.draft_model.users, self.step.nodes
+        batch = TokenTreeBatch.stack([TokenTree.chain(nodes)] * users)
+        rows = torch.zeros(users, nodes, dtype=torch.int64)
+        for user, tokens in decided.items():
+            rows[user, : len(tokens)] = torch.tensor(list(tokens))
+        before = [starts.get(user, -1) for user in range(users)]
+        return self.draft_model.tree_inputs(rows, before, batch.enter, batch.leave, on_device)
 
     def _calibrate(self) -> ttnn.Tensor:
         logits = self.draft_model.decode(self._pass, gather_logits=False)

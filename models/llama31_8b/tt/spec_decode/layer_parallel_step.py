@@ -11,12 +11,12 @@ from dataclasses import replace
 import torch
 import ttnn
 
-from ..kv_cache import KVCache, KVCacheBase
+from ..kv_cache import KVCache
 from ..layer import Attention, DecoderLayer, Pass
 from ..layer_parallel import LayerAssignment, Stage
-from ..layouts import InterleavedLayout, Rows, gather, reduce
+from ..layouts import DecodeLayout, Residual, Rows, add_into, gather, reduce
 from ..modules import Angles, Projection, RMSNorm, Rope
-from ..precision import PrecisionConfig
+from ..precision import LayerPrecision
 from ..weights import WeightMap, WeightStore
 
 # Writes the keys and values of a pass, bfloat16 [1, kv heads of a chip, rows, head_dim], into a cache of one layer.
@@ -28,38 +28,27 @@ class ParallelStage:
     input: one program whose weights differ by chip. cache: of one layer with the heads of the stage's mesh."""
 
     def __init__(
-        self,
-        assignment: LayerAssignment,
-        stage: Stage,
-        precision: PrecisionConfig,
-        weights: WeightMap,
-        store: WeightStore,
-        rope: Rope,
-        cache: KVCache,
+        self, stage: Stage, formats: LayerPrecision, weights: WeightMap, store: WeightStore, rope: Rope, cache: KVCache
     ) -> None:
-        config, mesh, chip = assignment.config, store.mesh, stage.mesh
-        self.mesh_shape, self.layers, self.cache = assignment.mesh, stage.layers, cache
-        formats = assignment.formats(stage, precision)
+        self.mesh_shape, self.layers, self.cache, site = weights.mesh, stage.layers, cache, cache.site
         name = f"own.{'-'.join(map(str, stage.layers))}"
         self.norm = RMSNorm(
-            store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), config.rms_norm_eps
+            store.put(f"{name}.norm", lambda: weights.own_norms(stage), "bfloat16", -1), site.config.rms_norm_eps
         )
-        self.layout, self.rows = InterleavedLayout(mesh, chip, config), Rows(mesh, chip, config)
+        self.layout, self.rows = DecodeLayout(site), Rows(site)
         self.attention = Attention(
             0,
             Projection(store.put(f"{name}.qkv", lambda: weights.own_qkv(stage), formats.qkv, -1)),
             Projection(store.put(f"{name}.wo", lambda: weights.own_wo(stage), formats.wo, -2)),
             rope,
         )
-        slots = torch.zeros(len(stage.layers), assignment.mesh.tp)
-        for column in range(assignment.mesh.tp):
-            place = stage.place(column)
-            if place is not None:
-                slots[stage.layers.index(place[0]), column] = 1
+        places = [stage.place(chip) for chip in range(stage.chips)]
+        owners = [None if place is None else place[0] for place in places]
+        slots = torch.tensor([[float(owner == layer) for owner in owners] for layer in stage.layers])
 
         def mask(values: torch.Tensor) -> ttnn.Tensor:
             """A number for each chip of the row and each layer of `values` [layers, chips]: [1, layers, 1, 1]."""
-            return assignment.mesh.put(mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
+            return weights.mesh.put(site.mesh, values.t().reshape(1, -1, 1, 1), "bfloat16", dim=1)
 
         self._slots = mask(slots)
         self._owns = [mask(row[None]) for row in slots]
@@ -67,9 +56,9 @@ class ParallelStage:
     def decode(self, whole: ttnn.Tensor, step: Pass) -> list[ttnn.Tensor]:
         """whole: bfloat16 [1, 1, users, hidden], the same on every chip -> per layer what its attention adds to it, of
         the same shape, in L1. Writes the chips' own caches."""
-        own = replace(step, layout=self.layout)
-        fused = self.attention.project_qkv(self.norm(whole), own)
-        partial = self.attention.project_output(self.attention.attend(fused, self.cache, own), self.layout)
+        own, attention = replace(step, cache=self.cache, layout=self.layout), self.attention
+        fused = self.layout.multiply(attention.qkv, self.norm(whole))
+        partial = self.layout.multiply_heads(attention.wo, attention.attend(fused, own))
         # Each chip puts its part into its layer's slot of a stack, zeros into the others: one sum over the row then
         # brings every layer's columns to all chips.
         stacked = ttnn.mul(partial, self._slots, memory_config=ttnn.L1_MEMORY_CONFIG)
@@ -127,7 +116,7 @@ class LayerGroups:
     def parallel_stages(self) -> list[ParallelStage]:
         return [stage for _, stages in self._groups for stage in stages if isinstance(stage, ParallelStage)]
 
-    def decode(self, x: ttnn.Tensor, cache: KVCacheBase, step: Pass) -> ttnn.Tensor:
+    def decode(self, x: ttnn.Tensor, step: Pass) -> ttnn.Tensor:
         """Run all layers by algorithm 2: the attentions of a group read its first layer's input; each MLP reads the
         residual with the attentions up to its own and the MLPs before it. x: the residual, [1, 1, users, hidden];
         returns its shape."""
@@ -137,7 +126,7 @@ class LayerGroups:
                 if isinstance(stage, ParallelStage):
                     updates += stage.decode(x, step)
                 else:
-                    updates.append(self.layers[stage].attention_update(x, cache, step))
+                    updates.append(self.layers[stage].attention_update(x, step))
             for layer, update in zip(group, updates, strict=True):
-                x = self.layers[layer].add_attention_and_mlp(x, update, step.layout)
+                x = self.layers[layer].add_mlp(Residual(add_into(x, update)), step.layout).x
         return x

@@ -22,8 +22,30 @@ from tt_kernels.speculative_sampling.program import RESULT_HEAD
 
 from ...generation.sampling import Draws, SamplingParams, SigmoidApproximation
 from ...spec_decode.tree import ROOT, TokenTree, TokenTreeBatch
-from ..model import TtLlama, overwrite
+from ..model import StepInputs, TtLlama, overwrite
 from ..sampling.top_k import greedy
+
+# Some users' trees and their tokens, by user.
+Forest = Mapping[int, tuple[TokenTree, Sequence[int]]]
+
+
+def forest_inputs(
+    model: TtLlama,
+    nodes: int,
+    forest: Forest,
+    cached: Mapping[int, int] | Sequence[int],
+    on_device: bool = True,
+) -> tuple[StepInputs, TokenTreeBatch, torch.Tensor]:
+    """Make the inputs of a step over trees of up to `nodes` nodes, which skips all other users. cached: tokens before
+    each tree, by user. Returns the trees and tokens, int64 [users, nodes], besides. Raises ValueError, see tree_inputs.
+    """
+    users = range(model.users)
+    batch = TokenTreeBatch.stack([forest[user][0] if user in forest else ROOT for user in users], nodes)
+    tokens = torch.zeros(len(users), nodes, dtype=torch.int64)
+    for user, (tree, given) in forest.items():
+        tokens[user, : len(tree)] = torch.tensor(list(given))
+    prefixes = [cached[user] if user in forest else -1 for user in users]
+    return model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device), batch, tokens
 
 
 class TreeStep:
@@ -43,30 +65,19 @@ class TreeStep:
         self.model, self.nodes, self.sampling, self.lossy = model, nodes, sampling, lossy
         self.draft_logits: Sequence[ttnn.Tensor] | None = None
         self.after: Callable[[Verified], None] | None = None
-        nobody = TokenTreeBatch.stack([ROOT] * model.users, nodes)
-        blank = torch.zeros(model.users, nodes, dtype=torch.int64)
-        skipped = [-1] * model.users
-        self.inputs = model.tree_inputs(blank, skipped, nobody.enter, nobody.leave)
+        self.inputs, nobody, blank = forest_inputs(model, nodes, {}, {})
         self._parents = model.put_integers(nobody.parents, "int32")
         self.tokens = model.put_integers(blank, "uint32")
         self.logits: ttnn.Tensor | None = None
         self._words = None if sampling.greedy else self._put_words(blank, on_device=True)
 
-    def load(
-        self, drafts: Mapping[int, tuple[TokenTree, Sequence[int]]], lengths: Mapping[int, int] | Sequence[int]
-    ) -> None:
+    def load(self, drafts: Forest, lengths: Mapping[int, int] | Sequence[int]) -> None:
         """Write some users' trees and tokens to the device; the others are skipped. lengths: their cached tokens.
         Raises ValueError (tree_inputs) if a tree does not fit."""
-        model, users = self.model, self.model.users
-        trees = [drafts[user][0] if user in drafts else ROOT for user in range(users)]
-        batch = TokenTreeBatch.stack(trees, self.nodes)
-        tokens = torch.zeros(users, self.nodes, dtype=torch.int64)
-        for user, (tree, drafted) in drafts.items():
-            tokens[user, : len(tree)] = torch.tensor(list(drafted))
-        prefixes = [lengths[user] if user in drafts else -1 for user in range(users)]
-        overwrite(self.inputs, model.tree_inputs(tokens, prefixes, batch.enter, batch.leave, on_device=False))
+        inputs, batch, tokens = forest_inputs(self.model, self.nodes, drafts, lengths, on_device=False)
+        overwrite(self.inputs, inputs)
         rows = (batch.parents, "int32"), (tokens, "uint32")
-        overwrite((self._parents, self.tokens), (model.put_integers(*row, on_device=False) for row in rows))
+        overwrite((self._parents, self.tokens), (self.model.put_integers(*row, on_device=False) for row in rows))
 
     def load_parents(self, trees: Mapping[int, TokenTree]) -> None:
         """Cut the loaded trees short: change which nodes verification knows, but neither the nodes' places in the cache

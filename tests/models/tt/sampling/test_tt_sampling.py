@@ -13,16 +13,20 @@ from hypothesis import strategies as st
 from loguru import logger
 
 from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
-from models.llama31_8b.tt.mesh import MeshShape
+from models.llama31_8b.tt.mesh import MeshShape, Site
 from runtime_patches.simulated_n150.testing.tensors import on_chips
 from tests.support.tt_programs import BAND, TINY, margin, of_chips
 from tt_kernels.speculative_sampling.checks import check_temperature, nearest_temperature
 
 
+def site(mesh, vocab: int) -> Site:
+    return Site(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab))
+
+
 def make_chooser(mesh, params, vocab: int, **options):
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
-    return Sampler(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab), params, **options)
+    return Sampler(site(mesh, vocab), params, **options)
 
 
 def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
@@ -73,11 +77,11 @@ def choose_per_user(mesh, logits, batches: list) -> list:
     import ttnn
 
     from models.llama31_8b.tt.model import read
-    from models.llama31_8b.tt.sampling.per_user import PerUserSampler
+    from models.llama31_8b.tt.sampling.top_k import PerUserSampler
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     users, vocab = logits.shape
-    sampler = PerUserSampler(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab), users)
+    sampler = PerUserSampler(site(mesh, vocab), users)
     padded = -(-vocab // 32) * 32
     blank = logits.new_zeros(1, 1, users, padded)
     blank[0, 0, :, :vocab] = logits
@@ -125,7 +129,7 @@ def draw_on_a_row(mesh, logits, params, numbers) -> list:
     columns = shape.padded_vocab(replace(TINY, vocab_size=logits.shape[1]))
     padded = F.pad(logits, (0, columns - logits.shape[1]), value=LOWEST)
     given = on_chips(mesh, padded[None, None], ttnn.bfloat16, ttnn.TILE_LAYOUT, shape.mapper(mesh, -1))
-    sampler = FullVocabSampler(mesh, shape, params)
+    sampler = FullVocabSampler(site(mesh, logits.shape[1]), params)
     return [chip[0].long() for chip in of_chips(sampler(given, sampler.uniforms(numbers.tolist())))]
 
 

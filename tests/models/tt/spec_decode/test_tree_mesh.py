@@ -95,7 +95,7 @@ def round_built(mesh, layers: int | None, draft_layers: int | None) -> dict:
         "target": (between - before, budget(target.config, target.mesh_shape, target.precision, CAPACITY).held),
         "draft": (in_use(mesh)[0] - between, whole.beside(plan.extra(formats, CAPACITY)).held),
     }
-    sampler = Sampler(mesh, draft.mesh_shape, draft.config, SamplingParams(0.0))
+    sampler = Sampler(draft.site, SamplingParams(0.0))
     chain = TokenTree.chain(DRAFTED + 1)
     nodes = draft.tree_inputs(
         torch.zeros(1, len(chain), dtype=torch.int64), [CAPACITY - 32], chain.enter[None], chain.leave[None]
