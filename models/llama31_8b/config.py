@@ -9,7 +9,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
@@ -345,3 +348,24 @@ def preset(name: str) -> LlamaConfig:
     if name not in PRESETS:
         raise ValueError(f"no preset named {name!r}; presets: {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
+    """Return the frequencies of rotary position embedding, float32 [head_dim / 2], radians per position.
+
+    `linear` scaling divides every frequency by the factor. `llama3` keeps wavelengths below
+    original / high_freq_factor, divides those above original / low_freq_factor, and blends between.
+    """
+    import torch
+
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+    frequencies = 1.0 / config.rope_theta**exponents
+    scaling = config.rope_scaling
+    if scaling.rope_type == "linear":
+        return frequencies / scaling.factor
+    if scaling.rope_type == "llama3":
+        turns = scaling.original_max_position_embeddings * frequencies / (2 * math.pi)  # rotations in the old context
+        blend = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+        blend = blend.clamp(0.0, 1.0)
+        return (1 - blend) * frequencies / scaling.factor + blend * frequencies
+    return frequencies

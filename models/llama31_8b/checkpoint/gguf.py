@@ -29,8 +29,7 @@ from tqdm import tqdm
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..config import LlamaConfig, ModelLoadError, RopeScaling
-from ..rope_frequencies import inverse_frequencies
+from ..config import LlamaConfig, ModelLoadError, RopeScaling, inverse_frequencies
 from .cache import made_once
 from .gguf_tokenizer import build_tokenizer
 from .tensor_shapes import check_finite, check_shapes

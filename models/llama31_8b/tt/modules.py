@@ -15,8 +15,7 @@ from tt_kernels.banked_product.op import banked_product
 from tt_kernels.decode_product.op import decode_product
 from tt_kernels.gated_product.op import gated_product
 
-from ..config import LlamaConfig
-from ..rope_frequencies import inverse_frequencies
+from ..config import LlamaConfig, inverse_frequencies
 from .mesh import TILE, MeshShape
 from .precision import FIDELITY, float32_sums
 from .prefill import all_cores_read, row_blocks
