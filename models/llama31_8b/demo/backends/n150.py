@@ -7,10 +7,10 @@ Everything that can be refused is, before a board is opened: make a `Plan`, open
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -31,14 +31,13 @@ from ...tt.precision import PrecisionError, precision_config
 from ...tt.settings import ModelSettings, SpeculationError
 from ...tt.sharding import ShardingError, check_sharding_of_rows
 from ..options import AUTO, DemoOptions, UserError, named, with_attention
-from ..session import OnToken, Session
+from ..session import Session, run_session
 
 if TYPE_CHECKING:
     import ttnn
 
     from ...checkpoint.load import Checkpoint
     from ...config import LlamaConfig
-    from ...results import GenerationResult
     from ...spec_decode.loop import Drafter
     from ...tt.generator import Generator
 
@@ -209,14 +208,10 @@ class Request:
         """Open the model and encode `texts`. Raises UserError, and what Checkpoint.open raises."""
         from ...checkpoint.cache import make_cache_folder
         from ...checkpoint.load import Checkpoint
-        from ..chat import check_chat
         from ..text import encode_prompts
 
         make_cache_folder(project_cache_dir())
         target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
-        if texts is None:
-            check_chat(target)
-            return cls(target, None)
         return cls(target, encode_prompts(target, options, texts))
 
     def plan(self, options: DemoOptions, mesh: MeshShape, draft: LlamaConfig | None = None) -> Plan:
@@ -315,8 +310,6 @@ def _serve(
     from ...tt.generator import Generator
     from ...tt.model import TtLlama
     from ...tt.spec_decode.drafters import ModelDrafter, self_drafter
-    from ..chat import chat
-    from ..session import run_prompts
 
     model = TtLlama.from_host_weights(weights[0], device, plan.target)
     if options.drafter == "none":  # one trace of decode steps serves all turns of a chat
@@ -328,8 +321,7 @@ def _serve(
         elif options.draft_kind == "self":
             drafter = self_drafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
         generator = Generator(model, options.draft_shape(), drafter)
-    session = BoardSession(checkpoint, options, generator, plan)
-    code = chat(session) if prompts is None else run_prompts(session, prompts)
+    code = run_session(session_on_boards(checkpoint, options, generator, plan), prompts)
     generator.engine.release()
     return code
 
@@ -376,21 +368,8 @@ def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], ca
     return f"prefill of {sum(prompts)} tokens, projected for N150 boards: at least {seconds:.1f} s"
 
 
-class BoardSession(Session):
-    """A session on boards that the caller opens and closes."""
-
-    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, plan: Plan) -> None:
-        capacity = min(generator.engine.capacity - generator.engine.spare, plan.limit)
-        super().__init__(checkpoint, options, generator, capacity)
-        self.plan = plan
-        if sys.stderr.isatty():  # to count, the host waits for each chunk
-            generator.engine.on_prefill = self.bar
-
-    def generate(
-        self, prompts: Sequence[Sequence[int]], on_token: OnToken, context: Sequence[Sequence[int]] | None = None
-    ) -> GenerationResult:
-        cached = [0] * len(prompts) if context is None else [*map(len, context)]
-        expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)
-        if expected is not None:
-            logger.info("{}", expected)
-        return super().generate(prompts, on_token, context)
+def session_on_boards(checkpoint: Checkpoint, options: DemoOptions, generator: Generator, plan: Plan) -> Session:
+    """Return a session on boards that the caller opens and closes."""
+    capacity = min(generator.engine.capacity - generator.engine.spare, plan.limit)
+    expected = partial(expected_prefill, plan, checkpoint.config)
+    return Session(checkpoint, options, generator, capacity, expected=expected)
