@@ -7,8 +7,7 @@ Everything that can be refused is, before a board is opened: make a `Plan`, open
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -221,24 +220,21 @@ class Request:
         own = replace(self.target.config, max_position_embeddings=whole)
         return plan_run(own, options, mesh, longest, draft, users)
 
-    def context(self, options: DemoOptions) -> int:
-        """Return the tokens that the longest text will have, or that a chat may have."""
-        limit = self.target.config.max_position_embeddings
-        if self.prompts is None:
-            return options.chat_context(limit)
-        return min(max(map(len, self.prompts)) + options.max_new_tokens, limit)
-
 
 def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> tuple[DemoOptions, Request]:
     """Return the options of --mesh auto with the mesh of this machine's chips that `latency.layouts` finds fastest of
-    those that --attention and the model allow, and the request for `run`. texts: the prompts, None for a chat, whose
-    context counts.
+    those that --attention and the model allow, and the request for `run`. texts: the prompts, None for a chat; the
+    tokens that count are those that the longest text will have, or that a chat may have.
 
     Raises UserError where no mesh holds the model, with why the fastest one does not.
     """
     chips = check_chips()
     request = Request.read(options, texts)
-    context = request.context(options)
+    limit = request.target.config.max_position_embeddings
+    if request.prompts is None:
+        context = options.chat_context(limit)
+    else:
+        context = min(max(map(len, request.prompts)) + options.max_new_tokens, limit)
     why = f"--mesh {AUTO}: --attention {options.attention} takes two rows of chips, this machine has {chips}"
     for layout in layouts(chips, min(context, MAX_CONTEXT), guess=options.predictor):
         if options.attention is not None and (options.attention == "alspec") != (layout.rows == 2):
@@ -275,14 +271,18 @@ def run(options: DemoOptions, texts: Sequence[str] | None, request: Request | No
     weights = [HostWeights.read(target.folder, target.whole, mesh, plan.target, options.layers)]
     if draft is not None and plan.draft is not None:
         weights.append(HostWeights.read(draft.folder, draft.config, mesh, plan.draft))
-    used = replace(
-        options,
-        mesh=str(mesh),
-        precision=options.precision or PRECISION,
-        decode_sharding=plan.target.decode_sharding,
-    )
-    with open_mesh(mesh) as device:
+    precision, sharding = options.precision or PRECISION, plan.target.decode_sharding
+    used = replace(options, mesh=str(mesh), precision=precision, decode_sharding=sharding)
+    try:
+        device = mesh.open(**simulated.opening_options())
+    except (MeshError, RuntimeError) as error:
+        # A failed check of ttnn ends with pages of return addresses.
+        why = str(error).split("backtrace:")[0].strip()
+        raise UserError(f"{_OPTION}the boards do not open as a {mesh} mesh: {why}") from error
+    try:
         return _serve(plan, device, target, used, weights, request.prompts)
+    finally:
+        mesh.close(device)
 
 
 def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
@@ -337,22 +337,6 @@ def _draft(options: DemoOptions, target: Checkpoint) -> Checkpoint | None:
     with named("--draft: "):
         check_vocabularies(target.config, draft.config, target.tokenizer.fingerprint(), draft.tokenizer.fingerprint())
     return draft
-
-
-@contextmanager
-def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
-    """Open the boards, or the simulated chips of this process. Raises UserError with ttnn's message if they do not open
-    as this mesh."""
-    try:
-        device = mesh.open(**simulated.opening_options())
-    except (MeshError, RuntimeError) as error:
-        # A failed check of ttnn ends with pages of return addresses.
-        why = str(error).split("backtrace:")[0].strip()
-        raise UserError(f"--device n150: the boards do not open as a {mesh} mesh: {why}") from error
-    try:
-        yield device
-    finally:
-        mesh.close(device)
 
 
 def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], cached: Sequence[int]) -> str | None:
