@@ -171,6 +171,7 @@ def _on_mesh(
     precision: str,
 ) -> Llama:
     from .tt.generator import Generator as ChipGenerator
+    from .tt.layer_parallel import LayerAssignment
     from .tt.spec_decode.drafters import ModelDrafter, self_drafter
 
     opened = Mesh.parse(mesh) if isinstance(mesh, str) else mesh if isinstance(mesh, Mesh) else None
@@ -192,23 +193,16 @@ def _on_mesh(
         if draft is not None and draft.source == "self":
             drafter = self_drafter(model, draft.window)
         elif draft is not None and draft.source != "ngram":
-            own = replace(settings, attention=Attention(), layer_assignment=_layers(draft, model))
-            drafter = ModelDrafter(_chips(draft.source, _described(draft.source)[0], device, own))
+            smaller, layers = _described(draft.source)[0], draft.parallel_layers
+            assigned = None if layers in (None, 1) else LayerAssignment.make(smaller, model.mesh_shape, layers)
+            own = replace(settings, attention=Attention(), layer_assignment=assigned)
+            drafter = ModelDrafter(_chips(draft.source, smaller, device, own))
         shape = None if draft is None else draft.shape
         generator = ChipGenerator(model, shape, drafter)
     except BaseException:
         close()
         raise
     return Llama(config, tokenizer, generator, close)
-
-
-def _layers(draft: Draft, target: TtLlama) -> Any:
-    """Return which layers of a draft checkpoint run at once on the target's chips, None for one after another."""
-    if draft.parallel_layers in (None, 1):
-        return None
-    from .tt.layer_parallel import LayerAssignment
-
-    return LayerAssignment.make(_described(draft.source)[0], target.mesh_shape, draft.parallel_layers)
 
 
 def _chips(source: str | Path | None, config: LlamaConfig, device: Any, settings: ModelSettings) -> TtLlama:
