@@ -31,7 +31,7 @@ from runtime_patches.board.runtime_root import project_cache_dir
 
 from ..config import LlamaConfig, ModelLoadError, RopeScaling, inverse_frequencies
 from .cache import made_once
-from .gguf_tokenizer import build_tokenizer
+from .gguf_tokenizer import LLAMA3_NAMES, build_tokenizer
 from .tensor_shapes import check_finite, check_shapes
 from .tokenizer import pointer
 
@@ -47,15 +47,10 @@ def converted_folder(gguf_path: str | Path) -> Path:
     Raises what `GgufModel` raises, and ModelLoadError when the disk is too small for the result.
     """
     path = Path(gguf_path).resolve()
-    entry = project_cache_dir() / "gguf" / f"{path.stem}-{_key(path)}"
-    return made_once(entry, lambda folder: _convert(path, folder))
-
-
-def _key(path: Path) -> str:
-    """Return 16 hex digits of version, place, size and time: cheap for files of any size."""
     stat = path.stat()
-    known = f"{CONVERTER_VERSION} {path} {stat.st_size} {stat.st_mtime_ns}"
-    return hashlib.sha256(known.encode()).hexdigest()[:16]
+    key = f"{CONVERTER_VERSION} {path} {stat.st_size} {stat.st_mtime_ns}"  # not the content, of any size
+    entry = project_cache_dir() / "gguf" / f"{path.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    return made_once(entry, lambda folder: _convert(path, folder))
 
 
 def _convert(path: Path, folder: Path) -> None:
@@ -232,7 +227,7 @@ class GgufModel:
     def _eos_token_ids(self) -> tuple[int, ...]:
         keys = ("eos_token_id", "eot_token_id", "eom_token_id")
         ids = [int(self.metadata[f"tokenizer.ggml.{key}"]) for key in keys if f"tokenizer.ggml.{key}" in self.metadata]
-        if self.metadata.get("tokenizer.ggml.pre") in ("llama-bpe", "llama3", "llama-v3"):
+        if self.metadata.get("tokenizer.ggml.pre") in LLAMA3_NAMES:
             tokens = self.metadata.get("tokenizer.ggml.tokens", ())
             ids += [index for index, token in enumerate(tokens) if token in _LLAMA3_ENDS]
         return tuple(dict.fromkeys(ids))
