@@ -32,7 +32,7 @@ from runtime_patches.board.runtime_root import project_cache_dir
 from ..config import LlamaConfig, ModelLoadError, RopeScaling, inverse_frequencies
 from .cache import made_once
 from .gguf_tokenizer import LLAMA3_NAMES, build_tokenizer
-from .tensor_shapes import check_finite, check_shapes
+from .tensor_shapes import check_finite, check_shapes, tensor_shapes
 from .tokenizer import pointer
 
 # Part of every key: raise it when the converted files change.
@@ -90,23 +90,6 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-_TOP_LEVEL = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-_IN_BLOCK = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
 ROPE_FREQS = "rope_freqs.weight"
 # Tokens by which a Llama 3 file ends a turn, beside the one end-of-sequence id its metadata can hold.
 _LLAMA3_ENDS = ("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
@@ -251,14 +234,15 @@ class GgufModel:
         raise ModelLoadError(f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3")
 
     def _map_names(self) -> dict[str, str]:
+        import gguf
+
         layers = self.config.num_hidden_layers
+        known = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
+        ours = {known.get_name(name, (".weight",)): name for name in tensor_shapes(self.config)}
         mapped: dict[str, str] = {}
         for name in self._tensors:
-            block = _BLOCK_NAME.fullmatch(name)
-            if name in _TOP_LEVEL:
-                mapped[_TOP_LEVEL[name]] = name
-            elif block and block[2] in _IN_BLOCK and int(block[1]) < layers:
-                mapped[f"model.layers.{block[1]}.{_IN_BLOCK[block[2]]}.weight"] = name
+            if name in ours:
+                mapped[ours[name]] = name
             elif name != ROPE_FREQS:
                 raise ModelLoadError(f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers")
         # GGUF lists dimensions fastest first.
