@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -174,20 +175,17 @@ def _on_mesh(
     from .tt.layer_parallel import LayerAssignment
     from .tt.spec_decode.drafters import ModelDrafter, self_drafter
 
-    opened = Mesh.parse(mesh) if isinstance(mesh, str) else mesh if isinstance(mesh, Mesh) else None
+    shape = Mesh.parse(mesh) if isinstance(mesh, str) else mesh
     config, tokenizer = _described(source)
     nodes = 0 if draft is None else draft.shape.most_nodes
     capacity = -(-(min(context or 4096, config.max_position_embeddings) + nodes) // TILE) * TILE
     settings = ModelSettings(users, capacity, precision, attention)
-    if opened is not None:
-        settings.check(config, opened)
-    device = mesh if opened is None else opened.open(**opening_options())
-
-    def close() -> None:
-        if opened is not None:
-            opened.close(device)  # type: ignore[arg-type]
-
-    try:
+    device: Any = mesh
+    with ExitStack() as opened:
+        if isinstance(shape, Mesh):
+            settings.check(config, shape)
+            device = shape.open(**opening_options())
+            opened.callback(shape.close, device)
         model = _chips(source, config, device, settings)
         drafter: Drafter | None = None
         if draft is not None and draft.source == "self":
@@ -197,12 +195,8 @@ def _on_mesh(
             assigned = None if layers in (None, 1) else LayerAssignment.make(smaller, model.mesh_shape, layers)
             own = replace(settings, attention=Attention(), layer_assignment=assigned)
             drafter = ModelDrafter(_chips(draft.source, smaller, device, own))
-        shape = None if draft is None else draft.shape
-        generator = ChipGenerator(model, shape, drafter)
-    except BaseException:
-        close()
-        raise
-    return Llama(config, tokenizer, generator, close)
+        generator = ChipGenerator(model, None if draft is None else draft.shape, drafter)
+        return Llama(config, tokenizer, generator, opened.pop_all().close)
 
 
 def _chips(source: str | Path | None, config: LlamaConfig, device: Any, settings: ModelSettings) -> TtLlama:
