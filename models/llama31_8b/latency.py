@@ -37,11 +37,10 @@ PREFILL_NS = {1: (127100.0, 7.636), 2: (103552.0, 3.8201), 4: (77203.3, 1.9107),
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds of a token on one row of chips: outside the layers, a layer without flash decode, flash decode."""
+    """Nanoseconds of a token on one row of chips: outside the layers, and a layer without flash decode."""
 
     fixed_ns: float
     per_layer_ns: float
-    flash_decode_ns: float
 
 
 CHIP_COUNTS = (1, 2, 4, 8)  # of a tensor-parallel row
@@ -90,10 +89,10 @@ EXECUTED = Times(
     pair_ns=12240,
     merge_ns=6271,
     row_costs={
-        1: Costs(2319652, 712636, 17622),
-        2: Costs(1179762, 372495, 13095),
-        4: Costs(613465.5, 206678, 10942),
-        8: Costs(332419.875, 132410, 10271),
+        1: Costs(2319652, 712636),
+        2: Costs(1179762, 372495),
+        4: Costs(613465.5, 206678),
+        8: Costs(332419.875, 132410),
     },
     attention={
         1: {1024: 17622, 4096: 44563, 16384: 153114, 65536: 567299},
@@ -108,12 +107,6 @@ def budget_keys(context: int) -> int:
     """Return the keys that a guess by the default budget reads of `context` cached tokens, in a layer's slowest
     head."""
     return min(context, round(BUDGET_KEYS * BUDGET_KEYS_GROWTH ** math.log2(context / BUDGET_KEYS_AT)))
-
-
-def selection_ns(context: int, tp_chips: int) -> float:
-    """Return what a step takes to choose the tiles of all layers' heads on each of `tp_chips` chips."""
-    rounds = math.ceil(LAYERS * KV_HEADS / tp_chips / SELECTORS)
-    return rounds * SELECTION_NS * context / SELECTION_AT
 
 
 def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
@@ -190,7 +183,9 @@ def token_ns(
     costs = times.row_costs[tp_chips]
     if hit_rate is not None:
         sender, receiver = times.sender_ns(context, tp_chips), times.receiver_ns(context, tp_chips, keys)
-        fixed = costs.fixed_ns + (0 if keys is None else selection_ns(context, tp_chips))
+        fixed = costs.fixed_ns
+        if keys is not None:  # tiles are chosen, of all layers' heads on each chip
+            fixed += math.ceil(LAYERS * KV_HEADS / tp_chips / SELECTORS) * SELECTION_NS * context / SELECTION_AT
         return token_latency(fixed, costs.per_layer_ns + times.pair_ns, None, sender, receiver, LAYERS, hit_rate)
     if split_cache:
         exact = times.flash_decode_ns(max(MIN_CONTEXT, -(-context // 2)), tp_chips) + times.merge_ns
