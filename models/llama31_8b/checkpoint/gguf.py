@@ -15,7 +15,6 @@ import hashlib
 import json
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,8 +71,7 @@ def _convert(path: Path, folder: Path) -> None:
 def _write_shards(source: GgufModel, folder: Path) -> None:
     sizes = {name: torch.empty(source.stored_bytes(name), dtype=torch.uint8, device="meta") for name in source.names}
     split = split_torch_state_dict_into_shards(sizes, max_shard_size=_SHARD_BYTES)
-    title, silent = f"dequantise {source.path.name}", not sys.stderr.isatty()
-    with tqdm(total=len(source.names), desc=title, unit="tensor", file=sys.stderr, disable=silent) as bar:
+    with tqdm(total=len(source.names), desc=f"dequantise {source.path.name}", unit="tensor", disable=None) as bar:
         for file, names in split.filename_to_tensors.items():
             state = {}
             for name in names:

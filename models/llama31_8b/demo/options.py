@@ -284,6 +284,8 @@ class DemoOptions:
     def to_dict(self) -> dict[str, Any]:
         """Return what --json shows: every option with its value; one prompt or file as itself, several as a list."""
         values = {**asdict(self), "stop": list(self.stop)}
+        if self.threshold == float("inf"):
+            values["threshold"] = "inf"  # JSON has no number for it
         for name in ("prompt", "prompt_file"):
             several = list(getattr(self, name))
             values[name] = several if len(several) > 1 else next(iter(several), None)

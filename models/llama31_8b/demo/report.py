@@ -126,14 +126,11 @@ def show_result(
         }
         for user, (tokens, reason) in enumerate(zip(result.token_ids, result.finish_reason, strict=True))
     ]
-    used = options.to_dict()
-    if options.threshold == float("inf"):
-        used["threshold"] = "inf"  # JSON has no number for it
     found = {
         "model": checkpoint.source,
         **(texts[0] if len(texts) == 1 else {"texts": texts}),
         **report.to_dict(),
-        "options": used,
+        "options": options.to_dict(),
     }
     print(json.dumps(found, ensure_ascii=False, allow_nan=False))
 

@@ -33,7 +33,7 @@ class PrefillBar(tqdm):
     """Progress of prompts, in a terminal: tokens, tokens/s and the time that is left."""
 
     def __init__(self) -> None:
-        super().__init__(desc="prefill", unit="token", file=sys.stderr, leave=False, disable=not sys.stderr.isatty())
+        super().__init__(desc="prefill", unit="token", file=sys.stderr, leave=False, disable=None)
 
     def __call__(self, done: int, total: int) -> None:
         """Show that `done` of the prompts' `total` tokens are cached."""
