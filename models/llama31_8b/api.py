@@ -176,7 +176,8 @@ def _on_mesh(
     from .tt.spec_decode.drafters import ModelDrafter, self_drafter
 
     shape = Mesh.parse(mesh) if isinstance(mesh, str) else mesh
-    config, tokenizer = _described(source)
+    found = _described(source)
+    config = found.config
     nodes = 0 if draft is None else draft.shape.most_nodes
     capacity = -(-(min(context or 4096, config.max_position_embeddings) + nodes) // TILE) * TILE
     settings = ModelSettings(users, capacity, precision, attention)
@@ -186,32 +187,30 @@ def _on_mesh(
             settings.check(config, shape)
             device = shape.open(**opening_options())
             opened.callback(shape.close, device)
-        model = _chips(source, config, device, settings)
+        model = _chips(source, device, settings)
         drafter: Drafter | None = None
         if draft is not None and draft.source == "self":
             drafter = self_drafter(model, draft.window)
         elif draft is not None and draft.source != "ngram":
-            smaller, layers = _described(draft.source)[0], draft.parallel_layers
+            smaller, layers = _described(draft.source).config, draft.parallel_layers
             assigned = None if layers in (None, 1) else LayerAssignment.make(smaller, model.mesh_shape, layers)
             own = replace(settings, attention=Attention(), layer_assignment=assigned)
-            drafter = ModelDrafter(_chips(draft.source, smaller, device, own))
+            drafter = ModelDrafter(_chips(draft.source, device, own))
         generator = ChipGenerator(model, None if draft is None else draft.shape, drafter)
-        return Llama(config, tokenizer, generator, opened.pop_all().close)
+        return Llama(config, found.tokenizer, generator, opened.pop_all().close)
 
 
-def _chips(source: str | Path | None, config: LlamaConfig, device: Any, settings: ModelSettings) -> TtLlama:
+def _chips(source: str | Path | None, device: Any, settings: ModelSettings) -> TtLlama:
     from .tt.model import TtLlama
 
     if source == RANDOM:
-        return TtLlama.from_state_dict(config, random_state_dict(TINY), device, settings)
+        return TtLlama.from_state_dict(TINY, random_state_dict(TINY), device, settings)
     return TtLlama.from_checkpoint(source, device, settings)
 
 
-def _described(source: str | Path | None) -> tuple[LlamaConfig, Tokenizer | None]:
-    if source == RANDOM:
-        return TINY, None
-    found = Checkpoint.open(source)
-    return found.config, found.tokenizer
+def _described(source: str | Path | None) -> Checkpoint:
+    no_tokenizer: Any = None
+    return Checkpoint(TINY, no_tokenizer, RANDOM, Path(RANDOM), TINY) if source == RANDOM else Checkpoint.open(source)
 
 
 @lru_cache(maxsize=2)
@@ -221,6 +220,5 @@ def _loaded(source: str | Path | None) -> LoadedModel:
         return load_model(source)
     from .reference.model.model import ReferenceLlama
 
-    no_tokenizer: Any = None
     model = ReferenceLlama.from_state_dict(TINY, random_state_dict(TINY))
-    return LoadedModel(TINY, no_tokenizer, RANDOM, Path(RANDOM), TINY, model)
+    return LoadedModel(**vars(_described(source)), model=model)
