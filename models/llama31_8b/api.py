@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -171,59 +172,45 @@ def _on_mesh(
     precision: str,
 ) -> Llama:
     from .tt.generator import Generator as ChipGenerator
+    from .tt.layer_parallel import LayerAssignment
     from .tt.spec_decode.drafters import ModelDrafter, self_drafter
 
-    opened = Mesh.parse(mesh) if isinstance(mesh, str) else mesh if isinstance(mesh, Mesh) else None
-    config, tokenizer = _described(source)
+    shape = Mesh.parse(mesh) if isinstance(mesh, str) else mesh
+    found = _described(source)
+    config = found.config
     nodes = 0 if draft is None else draft.shape.most_nodes
     capacity = -(-(min(context or 4096, config.max_position_embeddings) + nodes) // TILE) * TILE
     settings = ModelSettings(users, capacity, precision, attention)
-    if opened is not None:
-        settings.check(config, opened)
-    device = mesh if opened is None else opened.open(**opening_options())
-
-    def close() -> None:
-        if opened is not None:
-            opened.close(device)  # type: ignore[arg-type]
-
-    try:
-        model = _chips(source, config, device, settings)
+    device: Any = mesh
+    with ExitStack() as opened:
+        if isinstance(shape, Mesh):
+            settings.check(config, shape)
+            device = shape.open(**opening_options())
+            opened.callback(shape.close, device)
+        model = _chips(source, device, settings)
         drafter: Drafter | None = None
         if draft is not None and draft.source == "self":
             drafter = self_drafter(model, draft.window)
         elif draft is not None and draft.source != "ngram":
-            own = replace(settings, attention=Attention(), layer_assignment=_layers(draft, model))
-            drafter = ModelDrafter(_chips(draft.source, _described(draft.source)[0], device, own))
-        shape = None if draft is None else draft.shape
-        generator = ChipGenerator(model, shape, drafter)
-    except BaseException:
-        close()
-        raise
-    return Llama(config, tokenizer, generator, close)
+            smaller, layers = _described(draft.source).config, draft.parallel_layers
+            assigned = None if layers in (None, 1) else LayerAssignment.make(smaller, model.mesh_shape, layers)
+            own = replace(settings, attention=Attention(), layer_assignment=assigned)
+            drafter = ModelDrafter(_chips(draft.source, device, own))
+        generator = ChipGenerator(model, None if draft is None else draft.shape, drafter)
+        return Llama(config, found.tokenizer, generator, opened.pop_all().close)
 
 
-def _layers(draft: Draft, target: TtLlama) -> Any:
-    """Return which layers of a draft checkpoint run at once on the target's chips, None for one after another."""
-    if draft.parallel_layers in (None, 1):
-        return None
-    from .tt.layer_parallel import LayerAssignment
-
-    return LayerAssignment.make(_described(draft.source)[0], target.mesh_shape, draft.parallel_layers)
-
-
-def _chips(source: str | Path | None, config: LlamaConfig, device: Any, settings: ModelSettings) -> TtLlama:
+def _chips(source: str | Path | None, device: Any, settings: ModelSettings) -> TtLlama:
     from .tt.model import TtLlama
 
     if source == RANDOM:
-        return TtLlama.from_state_dict(config, random_state_dict(TINY), device, settings)
+        return TtLlama.from_state_dict(TINY, random_state_dict(TINY), device, settings)
     return TtLlama.from_checkpoint(source, device, settings)
 
 
-def _described(source: str | Path | None) -> tuple[LlamaConfig, Tokenizer | None]:
-    if source == RANDOM:
-        return TINY, None
-    found = Checkpoint.open(source)
-    return found.config, found.tokenizer
+def _described(source: str | Path | None) -> Checkpoint:
+    no_tokenizer: Any = None
+    return Checkpoint(TINY, no_tokenizer, RANDOM, Path(RANDOM), TINY) if source == RANDOM else Checkpoint.open(source)
 
 
 @lru_cache(maxsize=2)
@@ -233,6 +220,5 @@ def _loaded(source: str | Path | None) -> LoadedModel:
         return load_model(source)
     from .reference.model.model import ReferenceLlama
 
-    no_tokenizer: Any = None
     model = ReferenceLlama.from_state_dict(TINY, random_state_dict(TINY))
-    return LoadedModel(TINY, no_tokenizer, RANDOM, Path(RANDOM), TINY, model)
+    return LoadedModel(**vars(_described(source)), model=model)

@@ -9,7 +9,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 SUPPORTED_ARCHITECTURES = ("LlamaForCausalLM",)
 SUPPORTED_ROPE_TYPES = ("default", "linear", "llama3")
@@ -292,55 +295,51 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-_LLAMA31_ROPE = RopeScaling("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0)
-_LLAMA32_ROPE = RopeScaling("llama3", factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0)
-_LLAMA3 = dict(
-    vocab_size=128256,
-    num_key_value_heads=8,
-    max_position_embeddings=131072,
-    rope_theta=500000.0,
-    bos_token_id=128000,
-    eos_token_ids=(128001, 128008, 128009),
-)
-
-
-def _llama3(name: str, hidden: int, ffn: int, layers: int, heads: int, head_dim: int, **extra: Any) -> LlamaConfig:
+def _llama3(
+    name: str, hidden: int, ffn: int, layers: int, heads: int, head_dim: int, rope_factor: float, tied: bool = False
+) -> LlamaConfig:
     return LlamaConfig(
+        vocab_size=128256,
         hidden_size=hidden,
         intermediate_size=ffn,
         num_hidden_layers=layers,
         num_attention_heads=heads,
+        num_key_value_heads=8,
         head_dim=head_dim,
+        max_position_embeddings=131072,
+        rope_theta=500000.0,
+        rope_scaling=RopeScaling("llama3", factor=rope_factor),
+        tie_word_embeddings=tied,
+        bos_token_id=128000,
+        eos_token_ids=(128001, 128008, 128009),
         name=name,
-        **{**_LLAMA3, **extra},
     )
 
 
-PRESETS: dict[str, LlamaConfig] = {
-    "llama-3.1-8b": _llama3("llama-3.1-8b", 4096, 14336, 32, 32, 128, rope_scaling=_LLAMA31_ROPE),
-    "llama-3.1-70b": _llama3("llama-3.1-70b", 8192, 28672, 80, 64, 128, rope_scaling=_LLAMA31_ROPE),
-    "llama-3.2-1b": _llama3(
-        "llama-3.2-1b", 2048, 8192, 16, 32, 64, rope_scaling=_LLAMA32_ROPE, tie_word_embeddings=True
-    ),
-    "llama-3.2-3b": _llama3(
-        "llama-3.2-3b", 3072, 8192, 28, 24, 128, rope_scaling=_LLAMA32_ROPE, tie_word_embeddings=True
-    ),
-    "smollm2-135m": LlamaConfig(
-        vocab_size=49152,
-        hidden_size=576,
-        intermediate_size=1536,
-        num_hidden_layers=30,
-        num_attention_heads=9,
-        num_key_value_heads=3,
-        head_dim=64,
-        max_position_embeddings=8192,
-        rms_norm_eps=1e-5,
-        rope_theta=100000.0,
-        tie_word_embeddings=True,
-        bos_token_id=1,
-        eos_token_ids=(2,),
-        name="smollm2-135m",
-    ),
+_SMOLLM2 = LlamaConfig(
+    vocab_size=49152,
+    hidden_size=576,
+    intermediate_size=1536,
+    num_hidden_layers=30,
+    num_attention_heads=9,
+    num_key_value_heads=3,
+    head_dim=64,
+    max_position_embeddings=8192,
+    rope_theta=100000.0,
+    tie_word_embeddings=True,
+    bos_token_id=1,
+    eos_token_ids=(2,),
+    name="smollm2-135m",
+)
+PRESETS = {
+    config.name: config
+    for config in (
+        _llama3("llama-3.1-8b", 4096, 14336, 32, 32, 128, 8.0),
+        _llama3("llama-3.1-70b", 8192, 28672, 80, 64, 128, 8.0),
+        _llama3("llama-3.2-1b", 2048, 8192, 16, 32, 64, 32.0, tied=True),
+        _llama3("llama-3.2-3b", 3072, 8192, 28, 24, 128, 32.0, tied=True),
+        _SMOLLM2,
+    )
 }
 
 
@@ -349,3 +348,24 @@ def preset(name: str) -> LlamaConfig:
     if name not in PRESETS:
         raise ValueError(f"no preset named {name!r}; presets: {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def inverse_frequencies(config: LlamaConfig) -> torch.Tensor:
+    """Return the frequencies of rotary position embedding, float32 [head_dim / 2], radians per position.
+
+    `linear` scaling divides every frequency by the factor. `llama3` keeps wavelengths below
+    original / high_freq_factor, divides those above original / low_freq_factor, and blends between.
+    """
+    import torch
+
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.int64).float() / config.head_dim
+    frequencies = 1.0 / config.rope_theta**exponents
+    scaling = config.rope_scaling
+    if scaling.rope_type == "linear":
+        return frequencies / scaling.factor
+    if scaling.rope_type == "llama3":
+        turns = scaling.original_max_position_embeddings * frequencies / (2 * math.pi)  # rotations in the old context
+        blend = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+        blend = blend.clamp(0.0, 1.0)
+        return (1 - blend) * frequencies / scaling.factor + blend * frequencies
+    return frequencies

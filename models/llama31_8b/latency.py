@@ -37,11 +37,10 @@ PREFILL_NS = {1: (127100.0, 7.636), 2: (103552.0, 3.8201), 4: (77203.3, 1.9107),
 
 @dataclass(frozen=True)
 class Costs:
-    """Nanoseconds of a token on one row of chips: outside the layers, a layer without flash decode, flash decode."""
+    """Nanoseconds of a token on one row of chips: outside the layers, and a layer without flash decode."""
 
     fixed_ns: float
     per_layer_ns: float
-    flash_decode_ns: float
 
 
 CHIP_COUNTS = (1, 2, 4, 8)  # of a tensor-parallel row
@@ -90,10 +89,10 @@ EXECUTED = Times(
     pair_ns=12240,
     merge_ns=6271,
     row_costs={
-        1: Costs(2319652, 712636, 17622),
-        2: Costs(1179762, 372495, 13095),
-        4: Costs(613465.5, 206678, 10942),
-        8: Costs(332419.875, 132410, 10271),
+        1: Costs(2319652, 712636),
+        2: Costs(1179762, 372495),
+        4: Costs(613465.5, 206678),
+        8: Costs(332419.875, 132410),
     },
     attention={
         1: {1024: 17622, 4096: 44563, 16384: 153114, 65536: 567299},
@@ -110,19 +109,11 @@ def budget_keys(context: int) -> int:
     return min(context, round(BUDGET_KEYS * BUDGET_KEYS_GROWTH ** math.log2(context / BUDGET_KEYS_AT)))
 
 
-def selection_ns(context: int, tp_chips: int) -> float:
-    """Return what a step takes to choose the tiles of all layers' heads on each of `tp_chips` chips."""
-    rounds = math.ceil(LAYERS * KV_HEADS / tp_chips / SELECTORS)
-    return rounds * SELECTION_NS * context / SELECTION_AT
-
-
 def split_layers(layers: int, hit_rate: float) -> tuple[int, int]:
     """Return (hits, misses): floor(layers * r) and ceil(layers * (1 - r)), appendix F; they add up to `layers`.
 
-    A product within 1e-9 of a whole number counts as that number, so that 30 layers at 0.7 give 21 hits.
-
-    Raises:
-        ValueError: for layers below 1 or a hit rate outside 0 to 1.
+    A product within 1e-9 of a whole number counts as that number, so that 30 layers at 0.7 give 21 hits. Raises
+    ValueError for layers below 1 or a hit rate outside 0 to 1.
     """
     if not isinstance(layers, int) or layers < 1:
         raise ValueError(f"layers must be a whole number of at least 1, got {layers!r}")
@@ -148,20 +139,13 @@ def token_latency(
 ) -> float:
     """Return the latency of one decoded token by appendix F, in the unit of its arguments (ns, cycles, ...).
 
-    Without a hit rate it is full tensor parallelism, with one it is SP+TP. A hit costs the receiver's wait and then the
-    longer of the sender's rest and the layer; a miss costs the sender and the layer one after the other.
+    Without a hit rate, the share of layers whose guess passes, it is full tensor parallelism, with one it is SP+TP. A
+    hit costs the receiver's wait and then the longer of the sender's rest and the layer; a miss costs the sender and
+    the layer one after the other.
 
-    Args:
-        fixed: the time outside the layers.
-        per_layer: a layer without attention.
-        fd: flash decode, for tensor parallelism.
-        sfd_s: speculative flash decode at the sender, for SP+TP.
-        sfd_r: speculative flash decode at the receiver, for SP+TP.
-        layers: decoder layers.
-        hit_rate: the share of layers whose guess passes, 0 to 1.
-
-    Raises:
-        ValueError: for a hit rate outside 0 to 1.
+    fixed: outside the layers. per_layer: a layer without attention. fd: flash decode, for tensor parallelism. sfd_s,
+    sfd_r: speculative flash decode at the sender and the receiver, for SP+TP. Raises ValueError for a hit rate outside
+    0 to 1.
     """
     if hit_rate is None:
         assert fd is not None
@@ -181,17 +165,11 @@ def token_ns(
 ) -> float:
     """Return the nanoseconds of one decoded token of Llama 3.1 8B, batch 1: a point of figure 7.
 
-    Args:
-        context: cached positions, MIN_CONTEXT to MAX_CONTEXT.
-        hit_rate: 0 to 1 for two groups of half of the chips (SP+TP), None for one group of all (tensor parallelism).
-        chips: 1, 2, 4 or 8 N150 of a group; twice as many for two groups or rows.
-        times: of a row of chips.
-        keys: that a guess by a budget reads (budget_keys); None for a guess of both ends.
-        split_cache: without a hit rate, over two rows of half of the chips, which merge their partial attention; at
-            2K and below they take as long as at MIN_CONTEXT.
-
-    Raises:
-        ValueError: naming any of these that is out of range.
+    context: cached positions, MIN_CONTEXT to MAX_CONTEXT. hit_rate: 0 to 1 for two groups of half of the chips (SP+TP),
+    None for one group of all (tensor parallelism). chips: 1, 2, 4 or 8 N150 of a group; twice as many for two groups or
+    rows. keys: that a guess by a budget reads (budget_keys); None for a guess of both ends. split_cache: without a hit
+    rate, over two rows of half of the chips, which merge their partial attention; at 2K and below they take as long as
+    at MIN_CONTEXT. Raises ValueError naming any of these that is out of range.
     """
     if split_cache and hit_rate is not None:
         raise ValueError(f"a cache is split over two rows or they speculate, not both; hit_rate {hit_rate!r}")
@@ -205,7 +183,9 @@ def token_ns(
     costs = times.row_costs[tp_chips]
     if hit_rate is not None:
         sender, receiver = times.sender_ns(context, tp_chips), times.receiver_ns(context, tp_chips, keys)
-        fixed = costs.fixed_ns + (0 if keys is None else selection_ns(context, tp_chips))
+        fixed = costs.fixed_ns
+        if keys is not None:  # tiles are chosen, of all layers' heads on each chip
+            fixed += math.ceil(LAYERS * KV_HEADS / tp_chips / SELECTORS) * SELECTION_NS * context / SELECTION_AT
         return token_latency(fixed, costs.per_layer_ns + times.pair_ns, None, sender, receiver, LAYERS, hit_rate)
     if split_cache:
         exact = times.flash_decode_ns(max(MIN_CONTEXT, -(-context // 2)), tp_chips) + times.merge_ns
@@ -242,14 +222,9 @@ class Layout(NamedTuple):
 def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str = "budget") -> list[Layout]:
     """Return every mesh of at most `chips` chips with its speed by EXECUTED, the fastest first.
 
-    Args:
-        chips: of the machine, at least 1.
-        context: cached tokens, up to MAX_CONTEXT; fewer than MIN_CONTEXT count as so many.
-        hit_rate: share of the guesses that pass on two rows, by default HITS of `guess`.
-        guess: "budget" or "ends", what they read.
-
-    Raises:
-        ValueError: naming any of these that is out of range.
+    context: cached tokens, up to MAX_CONTEXT; fewer than MIN_CONTEXT count as so many. hit_rate: share of the guesses
+    that pass on two rows, by default HITS of `guess`, what they read: "budget" or "ends". Raises ValueError naming any
+    of these that is out of range.
     """
     if chips < 1:
         raise ValueError(f"chips must be at least 1, got {chips}")
@@ -260,11 +235,11 @@ def layouts(chips: int, context: int, hit_rate: float | None = None, guess: str 
     context = max(context, MIN_CONTEXT)
     keys = budget_keys(context) if guess == "budget" else None
     found = []
-    for count in (count for count in CHIP_COUNTS if count <= chips):
-        found.append(Layout(1, count, 1e9 / token_ns(context, None, count)))
+    for count in CHIP_COUNTS:
+        if count <= chips:
+            found.append(Layout(1, count, 1e9 / token_ns(context, None, count)))
         if 2 * count <= chips:
-            speculative = step_ns(hit_rate, context, 2 * count, keys)
-            found.append(Layout(2, count, 1e9 / speculative))
+            found.append(Layout(2, count, 1e9 / step_ns(hit_rate, context, 2 * count, keys)))
     return sorted(found, key=lambda layout: -layout.tokens_per_s)
 
 
@@ -279,13 +254,8 @@ def layout_rows(found: Sequence[Layout]) -> list[dict[str, Any]]:
 
 
 def estimates(hit_rate: float | None, context: int, predictor: str) -> list[dict[str, Any]]:
-    """Return what measured hits give Llama 3.1 8B at this context and at 128K, the fastest mesh first.
-
-    Args:
-        hit_rate: 0 to 1; without one there is nothing to estimate.
-        context: cached tokens; beyond 128K as at 128K.
-        predictor: what the guess reads, a key of HITS.
-    """
+    """Return what measured hits give Llama 3.1 8B at this context and at 128K, the fastest mesh first; nothing without
+    a hit rate. context: cached tokens; beyond 128K as at 128K. predictor: what the guess reads, a key of HITS."""
     if hit_rate is None:
         return []
     return [

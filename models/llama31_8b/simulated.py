@@ -127,7 +127,9 @@ def run(
                 raise SimulatorError(f"the program did not end within {limit_s:g} s")
     finally:
         if process.poll() is None:
-            _kill(*_descendants(process.pid), process.pid)
+            for pid in (*_descendants(process.pid), process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             process.wait()
         if log is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -136,12 +138,6 @@ def run(
 
 def _end(number: int, _: object) -> NoReturn:
     sys.exit(128 + number)
-
-
-def _kill(*pids: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def _descendants(pid: int) -> dict[int, str]:

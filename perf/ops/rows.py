@@ -41,7 +41,7 @@ def all_reduce(mesh, p: SimpleNamespace) -> Row:
     """Cycles of the op with residual and norm, from its go message on the first chip until its last core is done on the
     last one. With a product, whose weight is blank, rows are where a decode layer has them."""
     op = AllReduce(mesh, p.users, p.columns, timeout_s=1e-2, multiplies=p.product != NO_PRODUCT)
-    memory, options = _on(op.workers, p.columns), {}
+    memory, multiply = _on(op.workers, p.columns), None
     if op.multiplies:
         config = next(each for each in map(preset, PRESETS) if each.hidden_size == p.columns)
         layer = ShardedDecodeConfig.of(config, MeshShape(1, p.tp or p.chips), p.users)
@@ -49,12 +49,12 @@ def all_reduce(mesh, p: SimpleNamespace) -> Row:
         product = getattr(layer, p.product)(getattr(formats, p.product))
         form = ([1, 1, product.inputs, product.outputs], getattr(ttnn, product.dtype), ttnn.TILE_LAYOUT)
         memory = in_l1(mesh, layer.normed)
-        options["multiply"] = ttnn.empty(*form, mesh, in_banks(product)), in_l1(mesh, product.result)
+        multiply = ttnn.empty(*form, mesh, in_banks(product)), in_l1(mesh, product.result)
     x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=memory) for _ in range(2))
     weights, timeline = tile(mesh, (1, 1, 1, p.columns)), Timeline(mesh)
     timeline.start()
     for _ in range(2):  # the first one compiles
-        op(x, residual=y, norm=weights, **options)
+        op(x, residual=y, norm=weights, multiply=multiply)
     chips = [one_after_the_other((span.start, span.end) for span in spans) for spans in timeline.stop()]
     op.check()
     return measurable({"cycles": max(took for *_, (_, took) in chips)})

@@ -15,7 +15,6 @@ from models.llama31_8b.latency import (
     CHIP_COUNTS,
     HITS,
     KV_HEADS,
-    MIN_CONTEXT,
     Costs,
     Times,
     budget_keys,
@@ -59,7 +58,7 @@ def load() -> tuple[Times, set[tuple[int, int]]]:
         verify_ns=round(mean(row["part_sender"] - row["part_exact"] for row in pairs)),
         pair_ns=round(mean(over_formula(row) for row in pairs)),
         merge_ns=round(collectives[2]["all_reduce"]),
-        row_costs={n: replace(each, flash_decode_ns=attention[n][MIN_CONTEXT]) for n, each in costs.items()},
+        row_costs=costs,
         attention=attention,
     )
     times = replace(times, guess_ns=round(mean(row["part_receiver"] - exact_of_keys(row, times) for row in pairs)))
@@ -109,7 +108,7 @@ def _costs(chips: int, ops: Sequence[Row], collectives: Mapping[str, float]) -> 
     norm = sum(took for name, took in head if name == NORM)
     fixed = sum(took for _, took in _took(ops, EMBEDDING, chips)) + norm + collectives["gather"]
     fixed += (sum(took for _, took in head) - norm) * head_pieces(preset("llama-3.1-8b")) / chips
-    return Costs(float(fixed), layer + collectives["all_reduces"], 0.0)
+    return Costs(float(fixed), layer + collectives["all_reduces"])
 
 
 def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS) -> list[Row]:

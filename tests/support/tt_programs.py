@@ -186,8 +186,8 @@ def modules(mesh, config, precision: str) -> dict[str, dict]:
     import torch.nn.functional as F
     import ttnn
 
+    from models.llama31_8b.config import inverse_frequencies
     from models.llama31_8b.reference.model.model import rotary_rows, rotate
-    from models.llama31_8b.rope_frequencies import inverse_frequencies
     from models.llama31_8b.tt.layer import Pass
     from models.llama31_8b.tt.model import StepInputs, read
 

@@ -32,16 +32,10 @@ def unwritable(folder: Path, why: str | None) -> ModelLoadError:
 
 
 def made_once(entry: Path, make: Callable[[Path], object]) -> Path:
-    """Return the folder `entry`, made if need be: `make` fills a folder beside it, which is then renamed.
+    """Return the folder `entry`, made if need be: `make` fills an empty folder beside it, which is then renamed.
 
-    A second process that wants an entry of the same kind waits for the first.
-
-    Args:
-        entry: Its final place, below the folder of its kind.
-        make: Fills the empty folder that it is given.
-
-    Raises:
-        ModelLoadError: A cache that cannot be written, and what `make` raises; then nothing is left.
+    A second process that wants an entry of the same kind, in the folder above, waits for the first. Raises
+    ModelLoadError for a cache that cannot be written, and what `make` raises; then nothing is left.
     """
     if entry.is_dir():
         return entry

@@ -15,7 +15,6 @@ import hashlib
 import json
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,10 @@ from tqdm import tqdm
 
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from ..config import LlamaConfig, ModelLoadError, RopeScaling
-from ..rope_frequencies import inverse_frequencies
+from ..config import LlamaConfig, ModelLoadError, RopeScaling, inverse_frequencies
 from .cache import made_once
-from .gguf_tokenizer import build_tokenizer
-from .tensor_shapes import check_finite, check_shapes
+from .gguf_tokenizer import LLAMA3_NAMES, build_tokenizer
+from .tensor_shapes import check_finite, check_shapes, tensor_shapes
 from .tokenizer import pointer
 
 # Part of every key: raise it when the converted files change.
@@ -48,15 +46,10 @@ def converted_folder(gguf_path: str | Path) -> Path:
     Raises what `GgufModel` raises, and ModelLoadError when the disk is too small for the result.
     """
     path = Path(gguf_path).resolve()
-    entry = project_cache_dir() / "gguf" / f"{path.stem}-{_key(path)}"
-    return made_once(entry, lambda folder: _convert(path, folder))
-
-
-def _key(path: Path) -> str:
-    """Return 16 hex digits of version, place, size and time: cheap for files of any size."""
     stat = path.stat()
-    known = f"{CONVERTER_VERSION} {path} {stat.st_size} {stat.st_mtime_ns}"
-    return hashlib.sha256(known.encode()).hexdigest()[:16]
+    key = f"{CONVERTER_VERSION} {path} {stat.st_size} {stat.st_mtime_ns}"  # not the content, of any size
+    entry = project_cache_dir() / "gguf" / f"{path.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    return made_once(entry, lambda folder: _convert(path, folder))
 
 
 def _convert(path: Path, folder: Path) -> None:
@@ -78,8 +71,7 @@ def _convert(path: Path, folder: Path) -> None:
 def _write_shards(source: GgufModel, folder: Path) -> None:
     sizes = {name: torch.empty(source.stored_bytes(name), dtype=torch.uint8, device="meta") for name in source.names}
     split = split_torch_state_dict_into_shards(sizes, max_shard_size=_SHARD_BYTES)
-    title, silent = f"dequantise {source.path.name}", not sys.stderr.isatty()
-    with tqdm(total=len(source.names), desc=title, unit="tensor", file=sys.stderr, disable=silent) as bar:
+    with tqdm(total=len(source.names), desc=f"dequantise {source.path.name}", unit="tensor", disable=None) as bar:
         for file, names in split.filename_to_tensors.items():
             state = {}
             for name in names:
@@ -96,23 +88,6 @@ def _write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
-_TOP_LEVEL = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-}
-_IN_BLOCK = {
-    "attn_norm": "input_layernorm",
-    "attn_q": "self_attn.q_proj",
-    "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj",
-    "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
-    "ffn_gate": "mlp.gate_proj",
-    "ffn_up": "mlp.up_proj",
-    "ffn_down": "mlp.down_proj",
-}
-_BLOCK_NAME = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
 ROPE_FREQS = "rope_freqs.weight"
 # Tokens by which a Llama 3 file ends a turn, beside the one end-of-sequence id its metadata can hold.
 _LLAMA3_ENDS = ("<|end_of_text|>", "<|eom_id|>", "<|eot_id|>")
@@ -233,7 +208,7 @@ class GgufModel:
     def _eos_token_ids(self) -> tuple[int, ...]:
         keys = ("eos_token_id", "eot_token_id", "eom_token_id")
         ids = [int(self.metadata[f"tokenizer.ggml.{key}"]) for key in keys if f"tokenizer.ggml.{key}" in self.metadata]
-        if self.metadata.get("tokenizer.ggml.pre") in ("llama-bpe", "llama3", "llama-v3"):
+        if self.metadata.get("tokenizer.ggml.pre") in LLAMA3_NAMES:
             tokens = self.metadata.get("tokenizer.ggml.tokens", ())
             ids += [index for index, token in enumerate(tokens) if token in _LLAMA3_ENDS]
         return tuple(dict.fromkeys(ids))
@@ -257,14 +232,15 @@ class GgufModel:
         raise ModelLoadError(f"{self.path}: RoPE scaling {kind!r} is not supported; supported: none, linear, llama3")
 
     def _map_names(self) -> dict[str, str]:
+        import gguf
+
         layers = self.config.num_hidden_layers
+        known = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, layers)
+        ours = {known.get_name(name, (".weight",)): name for name in tensor_shapes(self.config)}
         mapped: dict[str, str] = {}
         for name in self._tensors:
-            block = _BLOCK_NAME.fullmatch(name)
-            if name in _TOP_LEVEL:
-                mapped[_TOP_LEVEL[name]] = name
-            elif block and block[2] in _IN_BLOCK and int(block[1]) < layers:
-                mapped[f"model.layers.{block[1]}.{_IN_BLOCK[block[2]]}.weight"] = name
+            if name in ours:
+                mapped[ours[name]] = name
             elif name != ROPE_FREQS:
                 raise ModelLoadError(f"{self.path}: unexpected tensor {name} in a llama GGUF of {layers} layers")
         # GGUF lists dimensions fastest first.

@@ -9,7 +9,7 @@ and so split digits of Llama 3 and SmolLM2 otherwise than the models do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +27,16 @@ _LLAMA3_WORDS = (
 )
 
 
-def _gpt2() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-
-
-def _smollm() -> pre_tokenizers.PreTokenizer:
-    return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _gpt2()])
-
-
-def _llama3() -> pre_tokenizers.PreTokenizer:
-    words = pre_tokenizers.Split(Regex(_LLAMA3_WORDS), behavior="isolated", invert=False)
-    return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-
-
-_PRE_TOKENIZERS: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
-    "gpt-2": _gpt2,
-    "smollm": _smollm,
-    "llama-bpe": _llama3,
-    "llama3": _llama3,
-    "llama-v3": _llama3,
-}
+_GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+_SMOLLM = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), _GPT2])
+_LLAMA3 = pre_tokenizers.Sequence(
+    [
+        pre_tokenizers.Split(Regex(_LLAMA3_WORDS), behavior="isolated", invert=False),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
+)
+LLAMA3_NAMES = ("llama-bpe", "llama3", "llama-v3")
+_PRE_TOKENIZERS = {"gpt-2": _GPT2, "smollm": _SMOLLM, **dict.fromkeys(LLAMA3_NAMES, _LLAMA3)}
 
 
 def build_tokenizer(metadata: Mapping[str, Any], path: Path) -> tuple[Tokenizer, dict[str, Any]]:
@@ -117,7 +107,7 @@ def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int], path: P
             f"{path}: pre-tokenizer {pre!r} is not supported in GGUF; supported: "
             f"{', '.join(_PRE_TOKENIZERS)}. Load the model from its Hugging Face folder instead"
         )
-    llama3 = _PRE_TOKENIZERS[pre] is _llama3
+    llama3 = pre in LLAMA3_NAMES
     merges = [tuple(merge.split(" ", 1)) for merge in _table(metadata, "tokenizer.ggml.merges", path)]
     try:
         # Llama 3's tokenizer takes a word that is itself a token before it tries merges.
@@ -125,7 +115,7 @@ def _byte_level(metadata: Mapping[str, Any], vocabulary: dict[str, int], path: P
     except Exception as error:  # the Rust library raises bare Exception for a merge that is no pair of tokens
         raise ModelLoadError(f"{path}: inconsistent tokens and merges ({error})") from error
     tokenizer = Tokenizer(model)
-    tokenizer.pre_tokenizer = _PRE_TOKENIZERS[pre]()
+    tokenizer.pre_tokenizer = _PRE_TOKENIZERS[pre]
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer, llama3  # Llama 3 files older than the add_bos_token key rely on the pre-tokenizer's name
 

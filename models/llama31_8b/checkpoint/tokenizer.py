@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..config import ChatTemplateError, ModelLoadError
 
@@ -80,20 +81,14 @@ class Tokenizer:
         return hashlib.sha256(json.dumps(ordered, ensure_ascii=True).encode()).hexdigest()
 
 
-class Decoder(Protocol):
-    """What turns ids into text: a Tokenizer, or one of transformers."""
-
-    def decode(self, ids: list[int], skip_special_tokens: bool, /) -> str: ...
-
-
 class StreamDecoder:
     """Text of a growing sequence, piece by piece, whole characters only.
 
     A character may span tokens; its bytes are held back until it is complete. The pieces of `push`, and
-    `flush` at the end, joined, are `decode` of all ids.
+    `flush` at the end, joined, are `decode` of all ids. tokenizer: a Tokenizer, or one of transformers.
     """
 
-    def __init__(self, tokenizer: Decoder, skip_special_tokens: bool = True) -> None:
+    def __init__(self, tokenizer: Any, skip_special_tokens: bool = True) -> None:
         self._tokenizer = tokenizer
         self._skip = skip_special_tokens
         # The piece before the pending one: some decoders treat the first word of a text apart.
@@ -149,19 +144,18 @@ class StopStrings:
     text ends inside a block as it would in plain decoding. Raises ValueError for no or empty strings.
     """
 
-    def __init__(self, strings: Sequence[str], tokenizer: Decoder) -> None:
+    def __init__(self, strings: Sequence[str], tokenizer: Any) -> None:
         if not strings or not all(strings):
             raise ValueError(f"stop strings must not be empty, got {list(strings)!r}")
-        self.strings, self._tokenizer = tuple(strings), tokenizer
+        self.strings = tuple(strings)
         self._longest = max(map(len, self.strings))
-        self._streams: dict[int, StreamDecoder] = {}
-        self._tails: dict[int, str] = {}
+        self._streams: defaultdict[int, StreamDecoder] = defaultdict(
+            lambda: StreamDecoder(tokenizer, skip_special_tokens=False)
+        )
+        self._tails: defaultdict[int, str] = defaultdict(str)
 
     def __call__(self, user: int, token: int) -> bool:
-        stream = self._streams.get(user)
-        if stream is None:
-            stream = self._streams[user] = StreamDecoder(self._tokenizer, skip_special_tokens=False)
-        text = self._tails.get(user, "") + stream.push(token)
+        text = self._tails[user] + self._streams[user].push(token)
         found = any(string in text for string in self.strings)
         # A later match can begin at most longest - 1 characters back.
         self._tails[user] = text[-(self._longest - 1) :] if self._longest > 1 else ""

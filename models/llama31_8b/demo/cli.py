@@ -33,12 +33,12 @@ def _run(options: DemoOptions) -> int:
         device, why = choose_device()
         options = replace(options, device=device)
         logger.info("--device {}: {}", device, why)
+    texts, request = None, None
     if options.device == "sim":
         from .backends import sim
 
         options = sim.with_defaults(options)
-    texts, request = None, None
-    if options.device == "n150" and options.mesh == AUTO:
+    elif options.device == "n150" and options.mesh == AUTO:
         from .backends.n150 import with_mesh
 
         texts = options.prompt_texts()

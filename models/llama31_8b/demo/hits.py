@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,7 +58,7 @@ def _run(file: Path, tokens: int, **chosen: Any) -> int:
     ids = whole[: min(tokens, loaded.config.max_position_embeddings)]
     guess_range = policies.by_name(*options.attention_settings().named).guess_range
     began = time.perf_counter()
-    with tqdm(total=len(ids), desc="hits", unit="token", leave=False, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(total=len(ids), desc="hits", unit="token", leave=False, disable=None) as bar:
         counters = measure_hits(
             loaded.model, ids, options.threshold, guess_range, lambda done: bar.update(done - bar.n)
         )
@@ -70,7 +69,7 @@ def _run(file: Path, tokens: int, **chosen: Any) -> int:
             "file": str(file),
             "tokens": len(ids),
             "tokens_of_file": len(whole),
-            "threshold": "inf" if options.threshold == float("inf") else options.threshold,
+            "threshold": options.to_dict()["threshold"],
             "chunk_size": options.chunk_size,
             "budget": options.budget if by_budget else None,
             "seconds": seconds,

@@ -66,7 +66,7 @@ def _option(default: Any, group: str, metavar: str | None, text: str, **more: An
 class DemoOptions:
     """The options of one run by their command-line names.
 
-    given: names of the options that were given; without it, those that differ from their default.
+    given: names of the options that were given; those that differ from their default are among them.
     """
 
     # fmt: off
@@ -136,13 +136,12 @@ class DemoOptions:
         "draft with N layers in parallel, and calibrate the draft's cache after each step", type=int)
     json: bool = _option(False, _OUTPUT, None, "print one JSON object on standard output when done")
     # fmt: on
-    given: frozenset[str] | None = None
+    given: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         """Check every value. Raises UserError naming the option and its value."""
-        if self.given is None:
-            differing = (f.name for f in table(self) if getattr(self, f.name) != f.default)
-            object.__setattr__(self, "given", frozenset(differing))
+        differing = {f.name for f in table(self) if getattr(self, f.name) != f.default}
+        object.__setattr__(self, "given", self.given | differing)
         for one in table(self):
             value, said = getattr(self, one.name), one.metadata
             if "choices" in said and value is not None and value not in said["choices"]:
@@ -192,7 +191,7 @@ class DemoOptions:
 
     def flags(self, *names: str) -> list[str]:
         """Return the flags of those of these options that were given."""
-        return [flag_of(name) for name in names if name in (self.given or ())]
+        return [flag_of(name) for name in names if name in self.given]
 
     def check_device(self) -> None:
         """Raise UserError for what the chosen device, not "auto", refuses, and for an option without effect."""
@@ -274,7 +273,7 @@ class DemoOptions:
         found: list[str] = []
         for one in table(self):
             value, flag = getattr(self, one.name), flag_of(one.name)
-            if value == one.default and one.name not in (self.given or ()):
+            if one.name not in self.given:
                 continue
             if one.metadata["metavar"] is None:
                 found += [flag] if value != one.default else []
@@ -285,6 +284,8 @@ class DemoOptions:
     def to_dict(self) -> dict[str, Any]:
         """Return what --json shows: every option with its value; one prompt or file as itself, several as a list."""
         values = {**asdict(self), "stop": list(self.stop)}
+        if self.threshold == float("inf"):
+            values["threshold"] = "inf"  # JSON has no number for it
         for name in ("prompt", "prompt_file"):
             several = list(getattr(self, name))
             values[name] = several if len(several) > 1 else next(iter(several), None)

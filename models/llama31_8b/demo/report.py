@@ -30,15 +30,10 @@ _COUNTS = ("hits", "misses", "bypassed", "bypassed_positions")
 class RunReport:
     """One run of a session, or all turns of a chat. Rates are 0..1, None where nothing was verified or decoded.
 
-    Attributes:
-        context: Cached tokens at the end, of the longest text.
-        statistics: Of the attention policy, None where it verifies nothing.
-        decode_tokens, decode_seconds: Of all users, the steps that compile included.
-        warm_up_tokens, warm_up_seconds: Of these steps alone.
-        first_token_seconds: From the prompt to its first token, with weights loaded; None for a chat.
-        users: Texts side by side.
-        speculation: Figures of token-level speculation, None without a drafter.
-        estimates: Whether hits say something of Llama 3.1 8B: those of a whole trained model do.
+    context: cached tokens at the end, of the longest text. statistics, speculation: None where nothing is verified, and
+    without a drafter. Tokens and seconds are sums of those of the results. first_token_seconds: from the prompt to its
+    first token, with weights loaded; None for a chat. users: texts side by side. estimates: whether hits say something
+    of Llama 3.1 8B: those of a whole trained model do.
     """
 
     def __init__(self, session: Session, results: Sequence[GenerationResult], context: int) -> None:
@@ -131,14 +126,11 @@ def show_result(
         }
         for user, (tokens, reason) in enumerate(zip(result.token_ids, result.finish_reason, strict=True))
     ]
-    used = options.to_dict()
-    if options.threshold == float("inf"):
-        used["threshold"] = "inf"  # JSON has no number for it
     found = {
         "model": checkpoint.source,
         **(texts[0] if len(texts) == 1 else {"texts": texts}),
         **report.to_dict(),
-        "options": used,
+        "options": options.to_dict(),
     }
     print(json.dumps(found, ensure_ascii=False, allow_nan=False))
 

@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 BY_CALLBACK = "callback"
 
 
-def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence[str]) -> list[list[int]]:
-    """Return the prompts' ids, in the chat template unless there is none or --raw was given.
+def encode_prompts(checkpoint: Checkpoint, options: DemoOptions, texts: Sequence[str] | None) -> list[list[int]] | None:
+    """Return the prompts' ids, in the chat template unless there is none or --raw was given; None for a chat.
 
     Raises UserError for a prompt that has no tokens, is longer than the context, or holds a special token that the
-    tokenizer names and the model does not have.
+    tokenizer names and the model does not have, and for a chat with a model that has no chat template.
     """
     tokenizer, limit = checkpoint.tokenizer, checkpoint.config.max_position_embeddings
+    if texts is None:
+        if not tokenizer.chat_template:
+            raise UserError(f"{checkpoint.source} has no chat template to chat with; give --prompt for plain text")
+        return None
     templated = options.chat_template and bool(tokenizer.chat_template)
     if options.chat_template and not templated:
         logger.info("{} has no chat template: continuing the prompt as plain text", checkpoint.source)

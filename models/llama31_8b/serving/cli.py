@@ -55,16 +55,9 @@ def _serve(options: argparse.Namespace) -> int:
 
 def command(python: Path, model: str, options: argparse.Namespace, overrides: dict[Any, Any]) -> list[str]:
     """Return the command line of the server."""
-    plugin_config = {
-        "tt": {
-            "trace_region_size": TRACE_REGION_BYTES,
-            "fabric_config": "FABRIC_1D",
-            "sample_on_device_mode": "decode_only",
-        }
-    }
-    if options.mesh.chips == 1:
-        del plugin_config["tt"]["fabric_config"]
-    additional = json.dumps(plugin_config)
+    fabric = {"fabric_config": "FABRIC_1D"} if options.mesh.chips > 1 else {}
+    tt = {"trace_region_size": TRACE_REGION_BYTES, **fabric, "sample_on_device_mode": "decode_only"}
+    additional = json.dumps({"tt": tt})
     server = [
         *("--model", model, "--served-model-name", options.name, "--host", options.host, "--port", str(options.port)),
         *("--max-model-len", str(options.context), "--max-num-seqs", str(options.users)),

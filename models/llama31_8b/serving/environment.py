@@ -26,9 +26,7 @@ VLLM = "0.25.1"
 PLUGIN_COMMIT = "b95c050"
 _TORCH = "torch==2.11.0"
 _NUMPY = "numpy<2"
-_BUILD = (
-    *("wheel", "setuptools<81,>=77", "setuptools-scm", "setuptools-rust", "packaging", "jinja2", "cmake", "ninja"),
-)
+_BUILD = ("wheel", "setuptools<81,>=77", "setuptools-scm", "setuptools-rust", "packaging", "jinja2", "cmake", "ninja")
 _DEVICE = ("ttnn==0.81.1", "wolfpine==2.2", "numba>=0.60", "loguru", "gguf", "tblib", "torchvision==0.26.0")
 _OPENCV = "opencv-python-headless==4.11.0.86"
 _DONE = "complete"

@@ -97,15 +97,7 @@ class LlamaForCausalLM:
         return cls(make, max_batch_size, max_seq_len)
 
     @classmethod
-    def get_max_tokens_all_users(
-        cls,
-        model_name: str = "",
-        num_devices: int = 1,
-        tt_data_parallel: int = 1,
-        max_model_len: int = 0,
-        max_num_seqs: int = 1,
-        **_: Any,
-    ) -> int:
+    def get_max_tokens_all_users(cls, *, max_model_len: int = 0, max_num_seqs: int = 1, **_: Any) -> int:
         """Return the positions that the caches of all sequences together hold."""
         return max_model_len * max_num_seqs + _BLOCK_MARGIN
 

@@ -29,19 +29,15 @@ def mesh_engine_maker(
 ) -> Callable[[int, int], MeshEngine]:
     """Read a checkpoint for an open mesh and return what builds its engine for a number of blocks and their size.
     settings: of ModelSettings, without the cache's. Raises what `HostWeights.load` raises."""
-    capacity = _capacity(max_seq_len, TILE)
+    capacity = -(-max_seq_len // TILE) * TILE
     weights = HostWeights.load(source, MeshShape(*mesh.shape), ModelSettings(**settings, capacity=capacity))
 
     def make(blocks: int, block_size: int) -> MeshEngine:
-        capacity = _capacity(max_seq_len, block_size)
-        paged: dict[str, Any] = dict(capacity=capacity, cache_blocks=blocks, block_size=block_size)
-        return MeshEngine(TtLlama.from_host_weights(weights, mesh, ModelSettings(**settings, **paged)))
+        capacity = -(-max_seq_len // block_size) * block_size
+        paged = ModelSettings(**settings, capacity=capacity, cache_blocks=blocks, block_size=block_size)
+        return MeshEngine(TtLlama.from_host_weights(weights, mesh, paged))
 
     return make
-
-
-def _capacity(positions: int, block_size: int) -> int:
-    return -(-positions // block_size) * block_size
 
 
 class MeshEngine:

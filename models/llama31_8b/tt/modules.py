@@ -14,7 +14,7 @@ from tt_kernels.banked_product.op import banked_product
 from tt_kernels.decode_product.op import decode_product
 from tt_kernels.gated_product.op import gated_product
 
-from ..rope_frequencies import inverse_frequencies
+from ..config import inverse_frequencies
 from .mesh import TILE, Site
 from .precision import FIDELITY, float32_sums
 from .prefill import all_cores_read, row_blocks

@@ -15,10 +15,9 @@ import pytest
 from models.llama31_8b.config import ContextLengthError, preset
 from models.llama31_8b.demo import cli
 from models.llama31_8b.demo.backends.cpu import session_on_cpu
-from models.llama31_8b.demo.backends.n150 import BoardSession, Plan, expected_prefill
-from models.llama31_8b.demo.chat import Conversation
+from models.llama31_8b.demo.backends.n150 import Plan, expected_prefill, session_on_boards
 from models.llama31_8b.demo.options import DemoOptions
-from models.llama31_8b.demo.session import PrefillBar
+from models.llama31_8b.demo.session import Conversation, PrefillBar
 from models.llama31_8b.demo.text import TextPrinter, TextsPrinter
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.generate import generate
@@ -173,7 +172,7 @@ def on_boards(folder, chips_of=1024, **options) -> Conversation:
     model = ReferenceChips(loaded.model, 1, chips_of, BLOCK)
     generator = Generator(model, sample_on="host", keep_trace=True)
     plan = Plan(MeshShape(1, 1), ModelSettings(), limit=1000)
-    return Conversation(BoardSession(loaded, chosen, generator, plan))
+    return Conversation(session_on_boards(loaded, chosen, generator, plan))
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
-from models.llama31_8b.config import LlamaConfig, ModelLoadError, RopeScaling
+from models.llama31_8b.config import LlamaConfig, ModelLoadError, RopeScaling, inverse_frequencies
 from models.llama31_8b.reference.model.model import rotary_rows, rotate
-from models.llama31_8b.rope_frequencies import inverse_frequencies
 from models.llama31_8b.tiny import TINY
 from models.llama31_8b.tt import weights as weight_cache
 from models.llama31_8b.tt.mesh import MeshShape

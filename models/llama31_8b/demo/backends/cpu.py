@@ -11,9 +11,8 @@ from loguru import logger
 
 from ...checkpoint.load import resolve_source
 from ...spec_decode.draft_settings import DraftShape
-from ..chat import chat, check_chat
 from ..options import DemoOptions, named
-from ..session import PrefillBar, Session, run_prompts
+from ..session import Session, run_session
 from ..text import encode_prompts
 
 if TYPE_CHECKING:
@@ -30,18 +29,16 @@ def run(options: DemoOptions, texts: Sequence[str] | None) -> int:
     from ...reference.load import load_model
 
     loaded = load_model(options.model, max_context=options.max_context, layers=options.layers)
-    if texts is None:
-        check_chat(loaded)
-        return chat(session_on_cpu(loaded, options, chats=True))
     prompts = encode_prompts(loaded, options, texts)
-    session = session_on_cpu(loaded, options)
-    drafts = "" if session.generator.drafter is None else f", {options.drafter} drafts"
-    counts = " + ".join(str(len(ids)) for ids in prompts)
-    logger.info("{}: {} prompt tokens, {} attention{}", loaded.source, counts, options.attention, drafts)
-    return run_prompts(session, prompts)
+    session = session_on_cpu(loaded, options, chats=prompts is None)
+    if prompts is not None:
+        drafts = "" if session.generator.drafter is None else f", {options.drafter} drafts"
+        counts = " + ".join(str(len(ids)) for ids in prompts)
+        logger.info("{}: {} prompt tokens, {} attention{}", loaded.source, counts, options.attention, drafts)
+    return run_session(session, prompts)
 
 
-def session_on_cpu(loaded: LoadedModel, options: DemoOptions, chats: bool = False) -> Session:
+def session_on_cpu(loaded: LoadedModel, options: DemoOptions, chats: bool) -> Session:
     """Return the reference model's session, with a draft model, if any. chats: one user's cache is kept from text to
     text. Raises UserError for drafts that do not go with the model, and what loading a checkpoint raises."""
     import torch
@@ -50,10 +47,10 @@ def session_on_cpu(loaded: LoadedModel, options: DemoOptions, chats: bool = Fals
     from ...reference.generate import TorchEngine, drafter_for
     from ...spec_decode.loop import Generator
 
-    policy, bar = policies.by_name(*options.attention_settings().named), PrefillBar()
+    policy = policies.by_name(*options.attention_settings().named)
     limit = loaded.config.max_position_embeddings
     capacity = options.chat_context(limit) if chats else limit
-    engine = TorchEngine(loaded.model, policy, capacity=capacity if chats else None, on_prefill=bar)
+    engine = TorchEngine(loaded.model, policy, capacity=capacity if chats else None)
     drafter, shape = None, DraftShape()
     if options.drafter != "none":
         shape = options.draft_shape()
@@ -61,4 +58,4 @@ def session_on_cpu(loaded: LoadedModel, options: DemoOptions, chats: bool = Fals
             drafter = drafter_for(loaded, options.drafter, fuzzy=options.fuzzy)
     with named(""):
         generator = Generator(engine, drafter, shape)
-    return Session(loaded, options, generator, capacity, torch.get_num_threads(), bar)
+    return Session(loaded, options, generator, capacity, torch.get_num_threads())

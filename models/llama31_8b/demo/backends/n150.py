@@ -7,10 +7,9 @@ Everything that can be refused is, before a board is opened: make a `Plan`, open
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from loguru import logger
@@ -31,14 +30,13 @@ from ...tt.precision import PrecisionError, precision_config
 from ...tt.settings import ModelSettings, SpeculationError
 from ...tt.sharding import ShardingError, check_sharding_of_rows
 from ..options import AUTO, DemoOptions, UserError, named, with_attention
-from ..session import OnToken, Session
+from ..session import Session, run_session
 
 if TYPE_CHECKING:
     import ttnn
 
     from ...checkpoint.load import Checkpoint
     from ...config import LlamaConfig
-    from ...results import GenerationResult
     from ...spec_decode.loop import Drafter
     from ...tt.generator import Generator
 
@@ -209,14 +207,10 @@ class Request:
         """Open the model and encode `texts`. Raises UserError, and what Checkpoint.open raises."""
         from ...checkpoint.cache import make_cache_folder
         from ...checkpoint.load import Checkpoint
-        from ..chat import check_chat
         from ..text import encode_prompts
 
         make_cache_folder(project_cache_dir())
         target = Checkpoint.open(options.model, max_context=options.max_context, layers=options.layers)
-        if texts is None:
-            check_chat(target)
-            return cls(target, None)
         return cls(target, encode_prompts(target, options, texts))
 
     def plan(self, options: DemoOptions, mesh: MeshShape, draft: LlamaConfig | None = None) -> Plan:
@@ -226,24 +220,21 @@ class Request:
         own = replace(self.target.config, max_position_embeddings=whole)
         return plan_run(own, options, mesh, longest, draft, users)
 
-    def context(self, options: DemoOptions) -> int:
-        """Return the tokens that the longest text will have, or that a chat may have."""
-        limit = self.target.config.max_position_embeddings
-        if self.prompts is None:
-            return options.chat_context(limit)
-        return min(max(map(len, self.prompts)) + options.max_new_tokens, limit)
-
 
 def with_mesh(options: DemoOptions, texts: Sequence[str] | None) -> tuple[DemoOptions, Request]:
     """Return the options of --mesh auto with the mesh of this machine's chips that `latency.layouts` finds fastest of
-    those that --attention and the model allow, and the request for `run`. texts: the prompts, None for a chat, whose
-    context counts.
+    those that --attention and the model allow, and the request for `run`. texts: the prompts, None for a chat; the
+    tokens that count are those that the longest text will have, or that a chat may have.
 
     Raises UserError where no mesh holds the model, with why the fastest one does not.
     """
     chips = check_chips()
     request = Request.read(options, texts)
-    context = request.context(options)
+    limit = request.target.config.max_position_embeddings
+    if request.prompts is None:
+        context = options.chat_context(limit)
+    else:
+        context = min(max(map(len, request.prompts)) + options.max_new_tokens, limit)
     why = f"--mesh {AUTO}: --attention {options.attention} takes two rows of chips, this machine has {chips}"
     for layout in layouts(chips, min(context, MAX_CONTEXT), guess=options.predictor):
         if options.attention is not None and (options.attention == "alspec") != (layout.rows == 2):
@@ -280,14 +271,18 @@ def run(options: DemoOptions, texts: Sequence[str] | None, request: Request | No
     weights = [HostWeights.read(target.folder, target.whole, mesh, plan.target, options.layers)]
     if draft is not None and plan.draft is not None:
         weights.append(HostWeights.read(draft.folder, draft.config, mesh, plan.draft))
-    used = replace(
-        options,
-        mesh=str(mesh),
-        precision=options.precision or PRECISION,
-        decode_sharding=plan.target.decode_sharding,
-    )
-    with open_mesh(mesh) as device:
+    precision, sharding = options.precision or PRECISION, plan.target.decode_sharding
+    used = replace(options, mesh=str(mesh), precision=precision, decode_sharding=sharding)
+    try:
+        device = mesh.open(**simulated.opening_options())
+    except (MeshError, RuntimeError) as error:
+        # A failed check of ttnn ends with pages of return addresses.
+        why = str(error).split("backtrace:")[0].strip()
+        raise UserError(f"{_OPTION}the boards do not open as a {mesh} mesh: {why}") from error
+    try:
         return _serve(plan, device, target, used, weights, request.prompts)
+    finally:
+        mesh.close(device)
 
 
 def _announce(plan: Plan, options: DemoOptions, shown: str) -> None:
@@ -315,8 +310,6 @@ def _serve(
     from ...tt.generator import Generator
     from ...tt.model import TtLlama
     from ...tt.spec_decode.drafters import ModelDrafter, self_drafter
-    from ..chat import chat
-    from ..session import run_prompts
 
     model = TtLlama.from_host_weights(weights[0], device, plan.target)
     if options.drafter == "none":  # one trace of decode steps serves all turns of a chat
@@ -328,8 +321,7 @@ def _serve(
         elif options.draft_kind == "self":
             drafter = self_drafter(model, min(SELF_WINDOW, model.capacity // TILE * TILE))
         generator = Generator(model, options.draft_shape(), drafter)
-    session = BoardSession(checkpoint, options, generator, plan)
-    code = chat(session) if prompts is None else run_prompts(session, prompts)
+    code = run_session(session_on_boards(checkpoint, options, generator, plan), prompts)
     generator.engine.release()
     return code
 
@@ -347,22 +339,6 @@ def _draft(options: DemoOptions, target: Checkpoint) -> Checkpoint | None:
     return draft
 
 
-@contextmanager
-def open_mesh(mesh: MeshShape) -> Iterator[ttnn.MeshDevice]:
-    """Open the boards, or the simulated chips of this process. Raises UserError with ttnn's message if they do not open
-    as this mesh."""
-    try:
-        device = mesh.open(**simulated.opening_options())
-    except (MeshError, RuntimeError) as error:
-        # A failed check of ttnn ends with pages of return addresses.
-        why = str(error).split("backtrace:")[0].strip()
-        raise UserError(f"--device n150: the boards do not open as a {mesh} mesh: {why}") from error
-    try:
-        yield device
-    finally:
-        mesh.close(device)
-
-
 def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], cached: Sequence[int]) -> str | None:
     """Return what a prefill will take at least on N150 boards, None for short prompts, and for models and precisions
     of which nothing is projected. config: of the layers that run. prompts: tokens of each; cached: those before it."""
@@ -376,21 +352,8 @@ def expected_prefill(plan: Plan, config: LlamaConfig, prompts: Sequence[int], ca
     return f"prefill of {sum(prompts)} tokens, projected for N150 boards: at least {seconds:.1f} s"
 
 
-class BoardSession(Session):
-    """A session on boards that the caller opens and closes."""
-
-    def __init__(self, checkpoint: Checkpoint, options: DemoOptions, generator: Generator, plan: Plan) -> None:
-        capacity = min(generator.engine.capacity - generator.engine.spare, plan.limit)
-        super().__init__(checkpoint, options, generator, capacity)
-        self.plan = plan
-        if sys.stderr.isatty():  # to count, the host waits for each chunk
-            generator.engine.on_prefill = self.bar
-
-    def generate(
-        self, prompts: Sequence[Sequence[int]], on_token: OnToken, context: Sequence[Sequence[int]] | None = None
-    ) -> GenerationResult:
-        cached = [0] * len(prompts) if context is None else [*map(len, context)]
-        expected = expected_prefill(self.plan, self.checkpoint.config, [*map(len, prompts)], cached)
-        if expected is not None:
-            logger.info("{}", expected)
-        return super().generate(prompts, on_token, context)
+def session_on_boards(checkpoint: Checkpoint, options: DemoOptions, generator: Generator, plan: Plan) -> Session:
+    """Return a session on boards that the caller opens and closes."""
+    capacity = min(generator.engine.capacity - generator.engine.spare, plan.limit)
+    expected = partial(expected_prefill, plan, checkpoint.config)
+    return Session(checkpoint, options, generator, capacity, expected=expected)

@@ -38,7 +38,7 @@ GRIDS = ((4, 2), (4, 3), (4, 4), (8, 4), WHOLE)
 
 def with_defaults(options: DemoOptions) -> DemoOptions:
     """Return the options of a simulated run with its own defaults: a pair for alspec, short guesses, few tokens."""
-    given, changes = options.given or frozenset[str](), dict[str, Any]()
+    given, changes = options.given, dict[str, Any]()
     one_chip = options.simulator is not None
     if "mesh" not in given and not os.environ.get("MESH_DEVICE") and options.attention == "alspec" and not one_chip:
         changes["mesh"] = "2x1"
@@ -59,7 +59,7 @@ def run(options: DemoOptions) -> int:
         raise UserError(
             "--simulator: ttsim refuses the float32 sums of --precision bfloat16; performance and accuracy run"
         )
-    given = (options.given or frozenset[str]()) - {"simulator"}
+    given = options.given - {"simulator"}
     chosen = replace(options, device="n150", mesh=str(mesh), simulator=None, given=given)
     chats = sys.stdin is not None and sys.stdin.isatty() and not options.json
     if not options.prompts_given and not chats:

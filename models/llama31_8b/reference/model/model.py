@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from ...checkpoint.tensor_shapes import check_shapes, random_state_dict
-from ...config import ContextLengthError, LlamaConfig
-from ...rope_frequencies import inverse_frequencies
+from ...config import ContextLengthError, LlamaConfig, inverse_frequencies
 from ...spec_decode.draft_settings import check_groups
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ..alspec.policies import AttentionPolicy
