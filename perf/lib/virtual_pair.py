@@ -10,7 +10,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tt_kernels.common.attention_program import Decoded, ProgramConfig, Rank, Tensors, empty_outputs
+from tt_kernels.common.attention_program import (
+    Decoded,
+    ProgramConfig,
+    Rank,
+    Tensors,
+    config_of,
+    empty_outputs,
+    empty_program,
+    settings_of,
+    split_of,
+)
 from tt_kernels.common.cores import check_core, noc_core_of, single_cores
 from tt_kernels.common.kernel import require_ungated
 from tt_kernels.common.peer import Pairs
@@ -19,7 +29,7 @@ from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.op import OP, empty_program, fill_program, problem_of, settings_of, split_of
+from tt_kernels.speculative_flash_decode.op import OP, how_to_run, problem_of
 
 
 class CorePair(Pairs):
@@ -135,8 +145,8 @@ def speculative_flash_decode_pair(
     problems = [problem_of(tensors, chunk_size, guess_range) for tensors in given]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two ranks of the same shapes, got {problems}")
-    configs = [rank.program_config for rank in inputs]
-    settings = settings_of(inputs[0].q, threshold, scale, True, configs[0])
+    configs = [config_of(rank.program_config, ProgramConfig) for rank in inputs]
+    settings = settings_of(problems[0].head_dim, configs[0], scale, threshold, speculate=True)
     refuse_in_region(f"{OP}_pair")
     outputs = [empty_outputs(rank.q, problems[0].users) for rank in inputs]
     tensors = [replace(own, **out._asdict()) for own, out in zip(given, outputs, strict=True)]
@@ -144,15 +154,14 @@ def speculative_flash_decode_pair(
         check_rank(rank.priority, rank.gathered, rank.timeout_s)
 
     device = inputs[0].q.device()
-    splits = [
-        split_of(device, problems[0], settings, config, core) for config, core in zip(configs, pairs.cores, strict=True)
-    ]
+    choose, _, semaphores, fill = how_to_run(problems[0], settings, configs[0])
+    splits = [split_of(choose, device, config, core) for config, core in zip(configs, pairs.cores, strict=True)]
     assignments = [split.assignment for split in splits]
     ranks = []
     for i in running:
         peer = peer_args(pairs, tensors[1 - i].exact, inputs[i].timeout_s, pairs.link_args(i))
         ranks.append(Rank(tensors[i], assignments[i], ChipArgs(i, peer)))
-    program = empty_program(problems[0], [rank.assignment for rank in ranks])
-    fill_program(program, problems[0], settings, ranks, splits[0], noc_core_of(device))
+    program = empty_program([rank.assignment for rank in ranks], semaphores)
+    fill(program, ranks, splits[0], noc_core_of(device))
     ttnn.generic_op([tensor for own in tensors for tensor in own.all()], program)
     return outputs

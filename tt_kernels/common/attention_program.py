@@ -10,19 +10,20 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
-from tt_kernels.common.attention_checks import AttentionShape
+from tt_kernels.common.attention_checks import AttentionShape, check_fidelity, check_numbers
 from tt_kernels.common.attention_split import CoreAssignment, WorkSplit
 from tt_kernels.common.circular_buffers import circular_buffer
-from tt_kernels.common.cores import check_on_device, core_set
+from tt_kernels.common.cores import check_on_device, core_set, grid_cores, l1_free, noc_core_of
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.priority import check_priority_tensor
-from tt_kernels.common.speculative_chips import ALONE, ChipArgs
+from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, mesh_program
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts
+from tt_kernels.common.tp_group import TpGroup
 
 if TYPE_CHECKING:
     import ttnn
@@ -56,10 +57,14 @@ class ProgramConfig:
     math_fidelity: str = "HiFi3"
 
 
-def check_config(config: Any, kind: type = ProgramConfig) -> None:
-    """Raise UnsupportedError unless `config` is None or a `kind` of ProgramConfig."""
-    if config is not None and type(config) is not kind:
-        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
+Config = TypeVar("Config", bound=ProgramConfig)
+
+
+def config_of(given: Any, kind: type[Config]) -> Config:
+    """Return the configuration of a call, the default for None. Errors: UnsupportedError for another `kind`."""
+    if given is not None and type(given) is not kind:
+        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(given).__qualname__}")
+    return given or kind()
 
 
 def empty_outputs(q: ttnn.Tensor, users: int) -> Decoded:
@@ -152,6 +157,14 @@ class Settings:
     guess_alone: bool = False
 
 
+def settings_of(
+    head_dim: int, config: ProgramConfig, scale: float | None, threshold: float = 0.0, **mode: bool
+) -> Settings:
+    """Check the numbers of a call and return its Settings. mode: speculate, guess_alone. Errors: UnsupportedError."""
+    threshold, scale = check_numbers(threshold, scale, head_dim)
+    return Settings(scale, check_fidelity(config.math_fidelity), threshold, **mode)
+
+
 @dataclass(frozen=True)
 class Rank:
     """One speculative rank on one chip: its tensors and cores, and its place among other chips."""
@@ -168,6 +181,50 @@ def empty_program(assignments: Iterable[CoreAssignment], semaphores: int) -> Any
     cores = core_set(*(core for assignment in assignments for core in assignment.cores))
     found = [ttnn.SemaphoreDescriptor(id=i, core_ranges=cores, initial_value=0) for i in range(semaphores)]
     return ttnn.ProgramDescriptor(kernels=[], semaphores=found, cbs=[])
+
+
+def split_of(
+    choose: Callable[..., WorkSplit],
+    device: ttnn.MeshDevice,
+    config: ProgramConfig,
+    exchange: Core | None,
+    decider: Core | None = None,
+) -> Any:
+    """Choose the work split of one rank by an op's choose(cores, free bytes of L1, ...). exchange: the core that talks
+    to the peer; decider: the one that talks to the TP group. Errors: UnsupportedError."""
+    return choose(
+        grid_cores(device, config.grid, config.origin),
+        l1_free(device),
+        exchange=exchange,
+        decider=decider,
+        workers_per_head=config.workers_per_head,
+        key_chunk=config.key_chunk,
+    )
+
+
+def launch(
+    tensors: Tensors,
+    choose: Callable[..., WorkSplit],
+    config: ProgramConfig,
+    semaphores: int,
+    fill: Callable[..., Any],
+    peer: Peer | None = None,
+    tp_group: TpGroup | None = None,
+) -> None:
+    """Run a call on every chip that holds the tensors. choose: as for split_of. fill(program, ranks, split, noc_core):
+    adds to an empty_program with so many semaphores what runs the ranks of one chip. Errors: UnsupportedError."""
+    import ttnn
+
+    device = tensors.q.device()
+    exchange, decider = None if peer is None else peer.pairs.core, None if tp_group is None else tp_group.core
+    split = split_of(choose, device, config, exchange, decider)
+    assignment, noc_core = split.assignment, noc_core_of(device)
+    program = mesh_program(
+        *(peer, tp_group, tensors.exact),
+        lambda: empty_program([assignment], semaphores),
+        lambda program, chip: fill(program, [Rank(tensors, assignment, chip)], split, noc_core),
+    )
+    ttnn.generic_op(tensors.all(), program)
 
 
 class KernelSet:
