@@ -5,13 +5,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
     import ttnn
+
+
+def clear_words(words: ttnn.Tensor, device: ttnn.MeshDevice) -> None:
+    """Set a tensor of uint32 words to zeros, at the same address."""
+    import ttnn
+
+    ttnn.copy_host_to_device_tensor(zero_words(device, tuple(words.shape), on_device=False), words)
 
 
 def zero_words(
@@ -35,25 +43,42 @@ class PeerError(RuntimeError):
     """A call ended without a chip it needed, or with one in another state."""
 
 
-class StateOfOne(Protocol):
-    """What one keeper of the state reports. failure: None while all is well."""
+@dataclass(frozen=True)
+class KeptState:
+    """What one core keeps: `calls` made, and the failure if there was one. status: a key of `reasons`. sent, ties: of a
+    pair's calls. silent: the TP rank of the chip that was missed."""
+
+    reasons: Mapping[int, str]
+    calls: int
+    status: int
+    status_call: int
+    sent: int = 0
+    ties: int = 0
+    silent: int = 0
 
     @property
-    def failure(self) -> str | None: ...
+    def failure(self) -> str | None:
+        if self.status == 0:
+            return None
+        reason = self.reasons.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
+        return f"gave up in call {self.status_call}: {reason}"
 
 
 class DeviceState(ABC):
-    """`STATE_WORDS` words in the L1 of some cores of every chip, zeros at first.
+    """`STATE_WORDS` words in the L1 of some cores of every chip, zeros at first; a subclass says what they mean.
 
-    A subclass says what they mean.
+    FIELDS: words of a KeptState by name. REASONS: by status, which is 0 while nothing has failed.
     """
 
     STATE_WORDS: int
-    STATUS_WORD: int  # 0 while nothing has failed
+    FIELDS: Mapping[str, int]
+    REASONS: Mapping[int, str]
 
-    @abstractmethod
-    def states(self) -> Sequence[StateOfOne]:
-        """Return the state of each keeper. Waits for the device."""
+    def states(self) -> list[KeptState]:
+        """Return the state of each keeper: chips in row-major order, then the keepers of a chip. Waits for the
+        device."""
+        fields = self.FIELDS.items()
+        return [KeptState(self.REASONS, **{name: words[at] for name, at in fields}) for words in self.read_words()]
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -77,8 +102,7 @@ class DeviceState(ABC):
         import ttnn
 
         ttnn.synchronize_device(self.device)
-        zeros = zero_words(self.device, tuple(self.state.shape), on_device=False)
-        ttnn.copy_host_to_device_tensor(zeros, self.state)
+        clear_words(self.state, self.device)
         ttnn.synchronize_device(self.device)
 
     def read_words(self) -> list[list[int]]:

@@ -7,38 +7,16 @@ The kernel side is `kernels/tp_session.hpp`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tt_kernels.common.cores import check_core, single_cores
-from tt_kernels.common.device_state import MeshState, StateOfOne
+from tt_kernels.common.device_state import MeshState
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, check_fabric, timeout_words
 
 if TYPE_CHECKING:
     import ttnn
 
 MAX_CHIPS = 8
-_CALLS, _STATUS, _STATUS_CALL, _SILENT = 8, 9, 10, 11
-
-
-@dataclass(frozen=True)
-class ChipState:
-    """What a chip keeps: `calls` made, and the failure if there was one. status: a key of `reasons`, the op's. silent:
-    the TP rank of the chip that was missed."""
-
-    calls: int
-    status: int
-    status_call: int
-    silent: int
-    reasons: Mapping[int, str]
-
-    @property
-    def failure(self) -> str | None:
-        if self.status == 0:
-            return None
-        reason = self.reasons.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
-        return f"gave up in call {self.status_call}: {reason}"
 
 
 class TpChips(MeshState):
@@ -50,8 +28,7 @@ class TpChips(MeshState):
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
-    STATUS_WORD = _STATUS
-    REASONS: Mapping[int, str]  # by status: why a chip gave up
+    FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11}
 
     def __init__(
         self,
@@ -70,13 +47,6 @@ class TpChips(MeshState):
         self.tp_axis, self.shape, self.core = tp_axis, shape, core
         self.chips, self.timeout_s, self.timeout = shape[tp_axis], timeout_s, timeout_words(timeout_s)
         self.make_state(mesh, single_cores(core), 1)
-
-    def states(self) -> Sequence[StateOfOne]:
-        """Return the state of every chip, row-major. Waits for the device."""
-        return [
-            ChipState(words[_CALLS], words[_STATUS], words[_STATUS_CALL], words[_SILENT], self.REASONS)
-            for words in self.read_words()
-        ]
 
     def tp_rank(self, coordinate: tuple[int, ...]) -> int:
         """Return the index of a chip in its TP group."""

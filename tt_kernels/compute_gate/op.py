@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import all_worker_cores, check_on_device, core_list
-from tt_kernels.common.device_state import zero_words
+from tt_kernels.common.device_state import clear_words, zero_words
 from tt_kernels.common.kernel import kernel_descriptor, require_ungated
 from tt_kernels.common.peer import is_pair_axis
 from tt_kernels.common.priority import (
@@ -73,10 +73,7 @@ class OutcomeLog:
 
     def reset(self) -> None:
         """Set all counters to zero, at the same address."""
-        import ttnn
-
-        zeros = zero_words(self.device, tuple(self.tensor.shape), on_device=False)
-        ttnn.copy_host_to_device_tensor(zeros, self.tensor)
+        clear_words(self.tensor, self.device)
 
     def read(self) -> list[list[DeviceCounters]]:
         """Return the counters of every chip (row-major over the mesh), by layer. Waits for the device."""

@@ -119,7 +119,7 @@ def _program(tokens: Any, states: Sequence[ChipPairs | TpChips], failed_words: i
     noc_core = noc_core_of(device)
     places: list[int] = []
     for state in states:
-        word = 4 * state.STATUS_WORD
+        word = 4 * state.FIELDS["status"]
         line = state.state.buffer_address() + word // _LINE_BYTES * _LINE_BYTES
         places += [*noc_core(state.core), line, word % _LINE_BYTES // 4]
     scratch = max(_LINE_BYTES * len(states), page_bytes)
