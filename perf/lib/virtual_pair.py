@@ -22,7 +22,6 @@ from tt_kernels.common.attention_program import (
     split_of,
 )
 from tt_kernels.common.cores import check_core, noc_core_of, single_cores
-from tt_kernels.common.kernel import require_ungated
 from tt_kernels.common.peer import Pairs
 from tt_kernels.common.speculative_chips import DEFAULT_TIMEOUT_S, ChipArgs, check_rank, peer_args
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -61,8 +60,9 @@ class CorePairExchange(DeviceExchange):
 
     def __init__(self, pairs: CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
         self._make(pairs, users, timeout_s)
-        self.gathered: Any = [self._make_gathered() for _ in range(2)]
-        self._landing: Any = [self._make_landing() for _ in range(2)]
+        self.gathered: Any
+        self._landing: Any
+        self.gathered, self._landing = self._make_buffers(2)
 
     def __call__(self, tensor, priority, *more):
         import ttnn
@@ -79,8 +79,6 @@ class CorePairExchange(DeviceExchange):
     def core_pair_program(self, tensors, priorities, ranks: Sequence[int] = (0, 1)):
         """Return the ttnn.ProgramDescriptor of a call. ranks: those that run; the peer of one that runs alone stays
         silent."""
-        import ttnn
-
         arguments, firsts = {}, [parts[0] for parts in tensors]
         helpers = self._helpers(firsts, [self.pairs.cores[rank] for rank in ranks])
         for rank in ranks:
@@ -94,10 +92,8 @@ class CorePairExchange(DeviceExchange):
                 self.pairs.link_args(rank),
                 helpers[self.pairs.cores[rank]],
             )
-        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(helpers), cbs=[])
         rest = [parts[0] for parts in (self._landing, priorities, self.gathered)]
-        self._add_kernels(program, arguments, helpers, firsts, *rest)
-        return require_ungated(program, "device_exchange")
+        return self._add_kernels(self._empty_program(helpers), arguments, helpers, firsts, *rest)
 
 
 @dataclass(frozen=True)

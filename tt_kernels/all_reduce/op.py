@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
 from tt_kernels.common.device_state import zero_words
-from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
+from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor, program_of, semaphores_on
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.common.tensor_facts import UnsupportedError, check_tiles
 from tt_kernels.common.tp_group import TpChips
@@ -33,7 +33,7 @@ ROW_BYTES, FACE_ROWS = 32, 16  # of bfloat16 tiles
 MAX_WORKERS, MAX_DENSE_WORKERS = 32, 8
 _WORKER, _LINK = "worker", "link"
 _LINE = 64  # bytes of which packets are multiples
-_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE = 0, 1, 2
+_SEMAPHORES = {"packed_semaphore": 0, "decision_semaphore": 1, "squares_semaphore": 2}
 
 
 class Reduced(NamedTuple):
@@ -143,11 +143,7 @@ class AllReduce(TpChips):
         for place in self.coordinates():
             here = ttnn.MeshCoordinate(*place)
             cores = core_set(*self.workers, self.core)
-            semaphores = [
-                ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0)
-                for number in (_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE)
-            ]
-            program = ttnn.ProgramDescriptor(kernels=[], semaphores=semaphores, cbs=[])
+            program = program_of((), semaphores=semaphores_on(cores, *(0 for _ in _SEMAPHORES)))
             links = self.link_args(place, program, self.tp_rank(place) % self.links)
             self._fill(program, tensors, epsilon, self.tp_rank(place), links)
             programs[ttnn.MeshCoordinateRange(here, here)] = program
@@ -177,14 +173,10 @@ class AllReduce(TpChips):
 
     def _fill(self, program: Any, tensors: dict[str, Any], epsilon: float, rank: int, links: list[int]) -> None:
         """Give `program` the kernels and buffers of a chip."""
-        import ttnn
-
         has_residual, has_norm = tensors["residual"] is not None, tensors["weights"] is not None
         buffers = self.buffers(has_residual, has_norm)
-        constants = {name: buffer.index for name, buffer in buffers.items()} | {
-            "packed_semaphore": _PACKED_SEMAPHORE,
-            "decision_semaphore": _DECISION_SEMAPHORE,
-            "squares_semaphore": _SQUARES_SEMAPHORE,
+        constants = {name: buffer.index for name, buffer in buffers.items()} | _SEMAPHORES
+        constants |= {
             "chips": self.chips,
             "workers": len(self.workers),
             "users": self.users,
@@ -225,7 +217,7 @@ class AllReduce(TpChips):
         program.kernels = [
             kernel_descriptor(
                 KERNELS / "worker_reader.cpp",
-                ttnn.ReaderConfigDescriptor(),
+                "Reader",
                 accessors={name: there[name] for name in read},
                 constants=constants,
                 per_core={core: lands(n) | reader for n, core in enumerate(self.workers)},
@@ -233,7 +225,7 @@ class AllReduce(TpChips):
             ),
             kernel_descriptor(
                 KERNELS / "worker_writer.cpp",
-                ttnn.WriterConfigDescriptor(),
+                "Writer",
                 accessors={name: there[name] for name in written},
                 constants=constants,
                 per_core={core: {"worker": n} | writer for n, core in enumerate(self.workers)},
@@ -249,7 +241,7 @@ class AllReduce(TpChips):
             ),
             kernel_descriptor(
                 KERNELS / "link.cpp",
-                ttnn.WriterConfigDescriptor(),
+                "Writer",
                 constants=constants,
                 per_core={self.core: link},
                 defines=defines,

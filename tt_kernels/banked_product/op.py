@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer, l1_bytes
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of, semaphores_on
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
     check_factors,
@@ -144,7 +144,7 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
 
     fidelity = getattr(ttnn.MathFidelity, FIDELITY[weight.dtype.name])
     cores = [(index % width, index // width) for index in range(split.cores)]
-    everywhere, place = core_set(*cores), noc_core_of(x.device())
+    place = noc_core_of(x.device())
     semaphores = {"sem_ready": 0, "sem_one": 1, "sem_arrived": 2}
     constants = {name: buffer.index for name, buffer in buffers.items()} | semaphores
     constants |= {
@@ -167,14 +167,14 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
     kernels = [
         kernel_descriptor(
             KERNELS / "read_weight.cpp",
-            ttnn.ReaderConfigDescriptor(),
+            "Reader",
             constants=constants,
             common={"weight": weight.buffer_address()},
             per_core=dict(zip(cores, parts, strict=True)),
         ),
         kernel_descriptor(
             KERNELS / "share_rows.cpp",
-            ttnn.WriterConfigDescriptor(),
+            "Writer",
             constants=constants,
             accessors={"rows": x, "result": result},
             common={
@@ -195,11 +195,5 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
             per_core={core: {"count": part["count"]} for core, part in zip(cores, parts, strict=True)},
         ),
     ]
-    words = [(0, 0), (1, 1), *((2 + slot, 0) for slot in range(SLOTS))]
-    return ttnn.ProgramDescriptor(
-        kernels=kernels,
-        semaphores=[
-            ttnn.SemaphoreDescriptor(id=number, core_ranges=everywhere, initial_value=value) for number, value in words
-        ],
-        cbs=[circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()],
-    )
+    held = [circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()]
+    return program_of(kernels, held, semaphores_on(core_set(*cores), 0, 1, *SLOTS * [0]))

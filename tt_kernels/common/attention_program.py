@@ -18,7 +18,7 @@ from tt_kernels.common.attention_checks import AttentionShape, check_fidelity, c
 from tt_kernels.common.attention_split import CoreAssignment, WorkSplit
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, l1_free, noc_core_of
-from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor, program_of, semaphores_on
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.priority import check_priority_tensor
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, mesh_program
@@ -176,11 +176,8 @@ class Rank:
 
 def empty_program(assignments: Iterable[CoreAssignment], semaphores: int) -> Any:
     """Return a ttnn.ProgramDescriptor with semaphores only, to which a fabric connection may add its own."""
-    import ttnn
-
     cores = core_set(*(core for assignment in assignments for core in assignment.cores))
-    found = [ttnn.SemaphoreDescriptor(id=i, core_ranges=cores, initial_value=0) for i in range(semaphores)]
-    return ttnn.ProgramDescriptor(kernels=[], semaphores=found, cbs=[])
+    return program_of((), semaphores=semaphores_on(cores, *semaphores * [0]))
 
 
 def split_of(
@@ -327,7 +324,6 @@ class KernelSet:
     def workers(self, prefix: str, written: Sequence[str], **numbers: int) -> list[Any]:
         """Return the workers' kernels: reader, writer and compute. prefix: of their sources' names. written: what the
         writer knows, of which the guess lies as the exact result does. numbers: of compute, beside the scale."""
-        import ttnn
 
         def reader(rank: Rank) -> Values:
             caches = {"queries": "q", "keys": "k", "values": "v", "pages": "pages", "chosen": "chosen"}
@@ -345,8 +341,8 @@ class KernelSet:
         writes = self.per_worker(writer, "receiver_core", "deciding_core", "exchange_core")
         computes = self.per_worker(lambda _: {"scale": float_bits(self.settings.scale), **numbers})
         return [
-            self.kernel(f"{prefix}reader.cpp", ttnn.ReaderConfigDescriptor(), read, reads),
-            self.kernel(f"{prefix}writer.cpp", ttnn.WriterConfigDescriptor(), output, writes),
+            self.kernel(f"{prefix}reader.cpp", "Reader", read, reads),
+            self.kernel(f"{prefix}writer.cpp", "Writer", output, writes),
             self.kernel(f"{prefix}compute.cpp", self.compute_config(), {}, computes),
         ]
 
@@ -375,7 +371,6 @@ class KernelSet:
 
     def deciding(self, source: str) -> Any:
         """Return the kernel that decides on guesses (kernels/guess_verdict.hpp)."""
-        import ttnn
 
         def values(rank: Rank) -> Values:
             numbers = rank.tensors.addresses("distance_sq", "norm_sq", "priority")
@@ -383,12 +378,10 @@ class KernelSet:
 
         tp, accessors = self.chip.tp, self.control_accessors() | self.verdict_accessors()
         defines = () if tp is None else tp.defines
-        return self.kernel(source, ttnn.WriterConfigDescriptor(), accessors, self.per_decider(values), defines)
+        return self.kernel(source, "Writer", accessors, self.per_decider(values), defines)
 
     def exchange(self) -> list[Any]:
         """Return the kernel that talks to the peer (kernels/guess_exchange.hpp), if there is a peer."""
-        import ttnn
-
         if self.chip.peer is None:
             return []
         per_core = {}
@@ -403,4 +396,4 @@ class KernelSet:
                 }
         accessors = {"output": self.tensors.exact} | self.control_accessors() | self.verdict_accessors()
         defines = self.chip.peer.defines
-        return [self.kernel("exchange.cpp", ttnn.WriterConfigDescriptor(), accessors, per_core, defines)]
+        return [self.kernel("exchange.cpp", "Writer", accessors, per_core, defines)]

@@ -80,6 +80,7 @@ def kernel_descriptor(
 ) -> Any:
     """Return a ttnn.KernelDescriptor whose kernel reads everything by name, with the macros of kernels/arguments.hpp.
 
+    config: a configuration of ttnn, or Reader, Writer or DataMovement for the default of that kind.
     cores: a ttnn.CoreRangeSet, by default those of `per_core`. constants: compile-time constants. accessors: the
         tensors the kernel reads or writes. common, per_core: runtime arguments of all cores, and of each core.
     """
@@ -102,9 +103,26 @@ def kernel_descriptor(
         common_runtime_args=common_words,
         runtime_args=arguments if words else [],
         defines=list(defines),
-        config=config,
+        config=getattr(ttnn, f"{config}ConfigDescriptor")() if isinstance(config, str) else config,
         compiler_include_paths=[str(INCLUDE_PATH)],
     )
+
+
+def semaphores_on(cores: ttnn.CoreRangeSet, *values: int) -> list[Any]:
+    """Return the ttnn.SemaphoreDescriptors of a program, numbered from 0 on, with their initial values."""
+    import ttnn
+
+    return [ttnn.SemaphoreDescriptor(id=n, core_ranges=cores, initial_value=value) for n, value in enumerate(values)]
+
+
+def program_of(
+    kernels: Sequence[Any], buffers: Sequence[Any] = (), semaphores: Sequence[Any] = (), ungated: str | None = None
+) -> Any:
+    """Return a ttnn.ProgramDescriptor. ungated: the op whose kernels run whatever the gate says (`require_ungated`)."""
+    import ttnn
+
+    program = ttnn.ProgramDescriptor(kernels=list(kernels), semaphores=list(semaphores), cbs=list(buffers))
+    return program if ungated is None else require_ungated(program, ungated)
 
 
 def require_ungated(program: ttnn.ProgramDescriptor, op: str) -> Any:

@@ -23,7 +23,7 @@ from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import all_worker_cores, check_on_device, core_list
 from tt_kernels.common.device_state import clear_words, zero_words
-from tt_kernels.common.kernel import kernel_descriptor, require_ungated
+from tt_kernels.common.kernel import kernel_descriptor, program_of
 from tt_kernels.common.peer import is_pair_axis
 from tt_kernels.common.priority import (
     HOLDS_EXACT,
@@ -167,8 +167,6 @@ def clear_compute_gate(device: ttnn.MeshDevice) -> None:
 
 def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = None, layer: int | None = None) -> Any:
     """Return the ttnn.ProgramDescriptor that sets every core's gate by `priority`."""
-    import ttnn
-
     cores = all_worker_cores(priority.device())
     accessors = {"priority": priority}
     common: dict[str, Any] = {"priority": priority.buffer_address()}
@@ -180,18 +178,12 @@ def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = 
         common |= {"log_core_x": x, "log_core_y": y, "log": log.tensor.buffer_address(), "layer": layer}
     constants = {"users": users, "scratch_cb": _SCRATCH_CB}
     kernel = _kernel(cores, defines, constants=constants, accessors=accessors, common=common)
-    return require_ungated(
-        ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[word_buffer(_SCRATCH_CB, _SCRATCH_BYTES, cores)]),
-        "compute_gate",
-    )
+    return program_of([kernel], [word_buffer(_SCRATCH_CB, _SCRATCH_BYTES, cores)], ungated="compute_gate")
 
 
 def opening_program(cores: ttnn.CoreRangeSet) -> Any:
     """Return the ttnn.ProgramDescriptor that opens the gates of `cores`, a ttnn.CoreRangeSet."""
-    import ttnn
-
-    kernels = [_kernel(cores, [UNGATED_DEFINE, ("FORCE_OPEN", "1")])]
-    return require_ungated(ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=[]), "compute_gate")
+    return program_of([_kernel(cores, [UNGATED_DEFINE, ("FORCE_OPEN", "1")])], ungated="compute_gate")
 
 
 def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[Any, list[Any]]:
@@ -231,9 +223,7 @@ def _check_axis(axis: Any, device: ttnn.MeshDevice) -> None:
 
 
 def _kernel(cores: ttnn.CoreRangeSet, defines: Any, **arguments: Any) -> Any:
-    import ttnn
-
-    return kernel_descriptor(KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments)
+    return kernel_descriptor(KERNEL, "DataMovement", cores=cores, defines=defines, **arguments)
 
 
 def _launch(program: Any, tensors: Any) -> None:

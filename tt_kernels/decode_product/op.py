@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer
 from tt_kernels.common.cores import check_on_device, core_list, noc_core_of
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of
 from tt_kernels.common.tensor_facts import (
     TensorFacts,
     UnsupportedError,
@@ -163,14 +163,14 @@ def _program(x: Any, heads: int, weight: Any, result: Any, split: Split, buffers
     kernels = [
         kernel_descriptor(
             KERNELS / "read_weight.cpp",
-            ttnn.ReaderConfigDescriptor(),
+            "Reader",
             constants=constants,
             common={"weight": weight.buffer_address()},
             per_core=per_core,
         ),
         kernel_descriptor(
             KERNELS / "move_rows.cpp",
-            ttnn.WriterConfigDescriptor(),
+            "Writer",
             constants=constants,
             accessors={"rows": x},
             common={
@@ -183,8 +183,4 @@ def _program(x: Any, heads: int, weight: Any, result: Any, split: Split, buffers
         ),
         kernel_descriptor(KERNELS / "multiply.cpp", config, constants=constants, per_core=per_core),
     ]
-    return ttnn.ProgramDescriptor(
-        kernels=kernels,
-        semaphores=[],
-        cbs=[circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()],
-    )
+    return program_of(kernels, [circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()])

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of
 from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
 from tt_kernels.speculative_sampling.program import RESULT_HEAD
 
@@ -195,12 +195,11 @@ def _launch(
     cores = core_set((0, 0))
     descriptor = kernel_descriptor(
         KERNELS / kernel,
-        ttnn.DataMovementConfigDescriptor(),
+        "DataMovement",
         cores=cores,
         constants={"scratch_cb": _SCRATCH_CB, **sizes},
         accessors=accessors,
         common={name: tensor.buffer_address() for name, tensor in tensors.items()} | dict(common or {}),
     )
-    buffers = [word_buffer(_SCRATCH_CB, scratch, cores)]
-    program = ttnn.ProgramDescriptor(kernels=[descriptor], semaphores=[], cbs=buffers)
-    ttnn.generic_op([*read.values(), *written.values()], program)
+    program = program_of([descriptor], [word_buffer(_SCRATCH_CB, scratch, cores)])
+    ttnn.generic_op(list(tensors.values()), program)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import core_list, core_set, grid_cores
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of
 from tt_kernels.common.tensor_facts import MAX_USERS, UnsupportedError, check_rows, check_user_rows, width_shards
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def _program(x: Any, product: Any, block: int, sharded: bool, tiles: dict[tuple[
             for index, of, count in ((CB_ROWS, x.dtype.name, 2 * size), (CB_PRODUCT, product.dtype.name, size))
         ]
         moved = {
-            "read.cpp": (ttnn.ReaderConfigDescriptor(), "rows", x),
-            "write.cpp": (ttnn.WriterConfigDescriptor(), "product", product),
+            "read.cpp": ("Reader", "rows", x),
+            "write.cpp": ("Writer", "product", product),
         }
     cores, compute = core_set(*tiles), ttnn.ComputeConfigDescriptor()
     compute.bfp8_pack_precise = True  # else bfloat8_b is cut off, not rounded
@@ -122,4 +122,4 @@ def _program(x: Any, product: Any, block: int, sharded: bool, tiles: dict[tuple[
         )
         for source, (config, name, tensor) in moved.items()
     ]
-    return ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=buffers)
+    return program_of(kernels, buffers)

@@ -210,15 +210,13 @@ def fill_program(
 
 
 def _output(kernels: KernelSet) -> list[Any]:
-    import ttnn
-
     def reader(rank: Rank) -> Values:
         return kernels.control(rank) | rank.tensors.addresses("exact", "guess")
 
     threshold_sq = {"threshold_sq": float_bits(kernels.settings.threshold**2)}
     read = {"output": kernels.tensors.exact} | kernels.control_accessors()
     return [
-        kernels.kernel("output_reader.cpp", ttnn.ReaderConfigDescriptor(), read, kernels.per_decider(reader)),
+        kernels.kernel("output_reader.cpp", "Reader", read, kernels.per_decider(reader)),
         kernels.deciding("output_writer.cpp"),
         kernels.kernel("output_compute.cpp", kernels.compute_config(), {}, kernels.per_decider(lambda _: threshold_sq)),
     ]

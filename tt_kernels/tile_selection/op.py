@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tt_kernels.common.attention_checks import check_positions
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores
-from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
+from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, program_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
@@ -81,8 +81,6 @@ def _program(
     guess_range: GuessRange,
     budget: float,
 ) -> Any:
-    import ttnn
-
     users, kv_heads, tiles = tuple(masses[0].shape)
     places = [
         (mass.buffer_address(), rows.buffer_address(), item)
@@ -93,7 +91,7 @@ def _program(
     sizes = (64, 4 * tiles, 4 * chosen_words(32 * tiles), 4 * tiles)
     kernels, buffers = [], []
     # Both data movement cores of each core, the second ones where there are more heads than cores.
-    for risc, config in enumerate((ttnn.WriterConfigDescriptor(), ttnn.ReaderConfigDescriptor())):
+    for risc, config in enumerate(("Writer", "Reader")):
         riscs = min(2 * len(cores), len(places))
         dealt = {core: places[risc * len(cores) + i :: riscs] for i, core in enumerate(cores)}
         dealt = {core: own for core, own in dealt.items() if risc * len(cores) < riscs and own}
@@ -125,5 +123,4 @@ def _program(
         )
         held = core_set(*dealt)
         buffers += [word_buffer(numbers[n], -(-size // 16) * 16, held) for n, size in zip(_BUFFERS, sizes, strict=True)]
-    program = ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=buffers)
-    return require_ungated(program, "select_tiles")
+    return program_of(kernels, buffers, ungated="select_tiles")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
-from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
+from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, program_of
 from tt_kernels.common.peer import ChipPairs, PeerError
 from tt_kernels.common.tensor_facts import check_words, facts
 from tt_kernels.common.tp_group import TpChips
@@ -112,8 +112,6 @@ def _guard(
 
 
 def _program(tokens: Any, states: Sequence[ChipPairs | TpChips], failed_words: int | None) -> Any:
-    import ttnn
-
     device = tokens.device()
     page_bytes = tokens.buffer_aligned_page_size()
     noc_core = noc_core_of(device)
@@ -125,7 +123,7 @@ def _program(tokens: Any, states: Sequence[ChipPairs | TpChips], failed_words: i
     scratch = max(_LINE_BYTES * len(states), page_bytes)
     kernel = kernel_descriptor(
         KERNEL,
-        ttnn.DataMovementConfigDescriptor(),
+        "DataMovement",
         constants={
             "scratch_cb": _SCRATCH_CB,
             "states": len(states),
@@ -140,5 +138,4 @@ def _program(tokens: Any, states: Sequence[ChipPairs | TpChips], failed_words: i
         defines=[UNGATED_DEFINE],
     )
     buffer = word_buffer(_SCRATCH_CB, scratch, core_set((0, 0)))
-    program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
-    return require_ungated(program, "token_guard")
+    return program_of([kernel], [buffer], ungated="token_guard")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, grid_cores
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.tensor_facts import facts, facts_or_none
 from tt_kernels.tree_cache.checks import Problem, check_caches, check_new, check_path
@@ -122,7 +122,7 @@ def _launch(
     }
     kernel = kernel_descriptor(
         KERNEL,
-        ttnn.DataMovementConfigDescriptor(),
+        "DataMovement",
         constants={
             "committing": int(committing),
             "block_float": int(problem.block_float),
@@ -145,8 +145,7 @@ def _launch(
         _WORDS_CB: (words_bytes, 1),
     }
     buffers = [word_buffer(index, page, ranges, count) for index, (page, count) in sizes.items()]
-    program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=buffers)
-    ttnn.generic_op([*others, *caches], program)
+    ttnn.generic_op([*others, *caches], program_of([kernel], buffers))
 
 
 def _aligned(size: int) -> int:
