@@ -73,9 +73,9 @@ class CoreCycles:
         return {name: span for name in _SPANS[1:] if (span := getattr(self, name)) is not None}
 
 
-def cycle_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
+def cycle_overlays() -> dict[str, bytes]:
     """Return files for a runtime root (see board/runtime_root.py) whose kernels count their cycles."""
-    original = ((find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)) / HEADER).read_bytes()
+    original = (find_ttnn_dir() / HEADER).read_bytes()
     include = b'\n#include "api/debug/kernel_cycles.hpp"\n'
     return {HEADER: original + include, ADDED_HEADER: (_HERE / "cycles.hpp").read_bytes()}
 

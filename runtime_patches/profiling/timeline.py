@@ -49,12 +49,12 @@ class ProgramSpan:
     cores: int
 
 
-def timeline_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
+def timeline_overlays() -> dict[str, bytes]:
     """Return files for a runtime root (see board/runtime_root.py) whose firmware notes its programs.
 
     Errors: ValueError when the installed firmware is not the one this was made for.
     """
-    stock = ((find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)) / FIRMWARE).read_text()
+    stock = (find_ttnn_dir() / FIRMWARE).read_text()
     for anchor in (_INCLUDE, _NUMBER):
         if stock.count(anchor) != 1:
             raise ValueError(f"{FIRMWARE} holds {anchor.strip()!r} {stock.count(anchor)} times, not once")

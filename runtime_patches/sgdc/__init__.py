@@ -168,20 +168,20 @@ def overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
     return {stub.path: patched(stub, _read(source, stub.path)) for stub in STUBS} | {GATE_HEADER: gate_header()}
 
 
-def build_patched_root(*, ttnn_dir: Path | None = None, cache_dir: Path | None = None) -> Path:
+def build_patched_root() -> Path:
     """Return a runtime root with the patch and nothing else, for real boards (see board/runtime_root.py).
     Where ttnn is a source build, return that tree, once it is patched.
 
     Errors: ValueError for a source build that is not patched; RuntimeRootError; StubMismatchError.
     """
-    if ttnn_dir is None and (tree := _tree_of_ttnn()) != find_ttnn_dir():
+    if (tree := _tree_of_ttnn()) != find_ttnn_dir():
         if (found := state(tree)) is not GateState.PATCHED:
             raise ValueError(
                 f"ttnn is the source build {tree} ({found.value}), which is patched in place: "
                 f"run `{_apply_command(tree)}`"
             )
         return tree
-    return build_runtime_root(overlays(ttnn_dir), ttnn_dir=ttnn_dir, cache_dir=cache_dir)
+    return build_runtime_root(overlays())
 
 
 def apply_to_checkout(root: Path) -> list[str]:

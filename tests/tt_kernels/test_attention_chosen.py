@@ -50,7 +50,7 @@ def unread_is_nan(part: torch.Tensor, at, tiles, guess_range=BOTH) -> torch.Tens
     part = part.clone()
     for user, position in enumerate(at):
         for head in range(part.shape[1]):
-            seen = guess_positions(position, 32, guess_range=guess_range, chosen=tiles[user][head])
+            seen = guess_positions(position, guess_range, tiles[user][head])
             part[user, head, : position + 1][~seen] = math.nan
     return part
 

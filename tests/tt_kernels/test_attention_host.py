@@ -179,7 +179,7 @@ def test_the_kernels_workers_read_the_cache_once_and_the_references_guess_first(
         assert sorted(of_guess) == (sorted(ends) if speculate else []), case
         assert bool(bypassed) == (tokens < guess.bypass_below), case
         if speculate and not bypassed:
-            seen = guess_positions(tokens - 1, 32, guess_range=guess).nonzero().flatten().tolist()
+            seen = guess_positions(tokens - 1, guess).nonzero().flatten().tolist()
             assert seen == [at for tile in sorted(ends) for at in range(32 * tile, 32 * tile + 32) if at < tokens], case
             assert not guess.whole_tail or seen[-guess.last :] == list(range(tokens - guess.last, tokens)), case
 
