@@ -12,12 +12,13 @@ In each layer:
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
-from tt_kernels.common.device_state import zero_words
+from tt_kernels.common.device_state import l1_words
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor, program_of, semaphores_on
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.common.tensor_facts import UnsupportedError, check_tiles
@@ -213,39 +214,27 @@ class AllReduce(TpChips):
             "worker_cores": worker_cores,
             "links": links,
         }
-        defines = list(self.defines)
+        kernel = partial(kernel_descriptor, constants=constants, defines=self.defines)
         program.kernels = [
-            kernel_descriptor(
+            kernel(
                 KERNELS / "worker_reader.cpp",
                 "Reader",
                 accessors={name: there[name] for name in read},
-                constants=constants,
                 per_core={core: lands(n) | reader for n, core in enumerate(self.workers)},
-                defines=defines,
             ),
-            kernel_descriptor(
+            kernel(
                 KERNELS / "worker_writer.cpp",
                 "Writer",
                 accessors={name: there[name] for name in written},
-                constants=constants,
                 per_core={core: {"worker": n} | writer for n, core in enumerate(self.workers)},
-                defines=defines,
             ),
-            kernel_descriptor(
+            kernel(
                 KERNELS / "worker_compute.cpp",
                 _compute_config(buffers),
                 cores=core_set(*self.workers),
-                constants=constants,
                 common={"per_column": float_bits(1 / self.columns), "epsilon": float_bits(epsilon)},
-                defines=defines,
             ),
-            kernel_descriptor(
-                KERNELS / "link.cpp",
-                "Writer",
-                constants=constants,
-                per_core={self.core: link},
-                defines=defines,
-            ),
+            kernel(KERNELS / "link.cpp", "Writer", per_core={self.core: link}),
         ]
         cores = {_WORKER: self.workers, _LINK: [self.core]}
         program.cbs = [circular_buffer(buffer, cores) for buffer in buffers.values() if buffer.pages > 0]
@@ -253,15 +242,9 @@ class AllReduce(TpChips):
     def _make_landing(self) -> Any:
         """Return two slots of every chip's packets, in L1 of the workers of every chip that packets go to. What has
         landed in an earlier call must not be read: no chip begins a call before both are there on all."""
-        import ttnn
-
-        words = 2 * self.chips * self.together * self.chunk_bytes // 4
         cores = self.workers[:: self.together]
-        shard = ttnn.ShardSpec(core_set(*cores), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
-        memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
-        landing = zero_words(self.device, (1, 1, len(cores), words), memory)
-        ttnn.synchronize_device(self.device)  # else this write could reach a chip after another's rows
-        return landing
+        words = 2 * self.chips * self.together * self.chunk_bytes // 4
+        return l1_words(self.device, core_set(*cores), len(cores), words)
 
     def _links_between_neighbours(self) -> int:
         """Return the fewest Ethernet links between two neighbours along the axis."""
@@ -278,11 +261,14 @@ class AllReduce(TpChips):
     def _check(self, partial: Any, residual: Any, norm: Any, epsilon: Any) -> None:
         """Raise ValueError for tensors that cannot be reduced."""
         row = (1, 1, self.users, self.columns)
-        _check_tensor("partial", partial, row, self.device)
-        if residual is not None:
-            _check_tensor("residual", residual, row, self.device)
-        if norm is not None:
-            _check_tensor("norm", norm, (1, 1, 1, self.columns), self.device)
+        weights = (1, 1, 1, self.columns)
+        given = (("partial", partial, row), ("residual", residual, row), ("norm", norm, weights))
+        for name, tensor, shape in given:
+            if tensor is None and name != "partial":
+                continue
+            if (found := check_tiles(name, tensor)).shape != shape:
+                raise UnsupportedError(f"{name} must be {shape}, it is {found}")
+            check_on_device(name, tensor, self.device)
         number = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool)
         if not number or not (math.isfinite(epsilon) and epsilon > 0):
             raise ValueError(f"epsilon is a positive, finite number, not {epsilon!r}")
@@ -298,10 +284,3 @@ def _compute_config(buffers: dict[str, Buffer]) -> Any:
         modes[buffers[name].index] = ttnn.UnpackToDestMode.UnpackToDestFp32
     config.unpack_to_dest_mode = modes
     return config
-
-
-def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: ttnn.MeshDevice) -> None:
-    found = check_tiles(name, tensor)
-    if found.shape != shape:
-        raise UnsupportedError(f"{name} must be {shape}, it is {found}")
-    check_on_device(name, tensor, device)

@@ -147,13 +147,8 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
     place = noc_core_of(x.device())
     semaphores = {"sem_ready": 0, "sem_one": 1, "sem_arrived": 2}
     constants = {name: buffer.index for name, buffer in buffers.items()} | semaphores
+    constants |= {name: getattr(split, name) for name in ("high", "inner", "blocks", "columns", "outputs", "cores")}
     constants |= {
-        "high": split.high,
-        "inner": split.inner,
-        "blocks": split.blocks,
-        "columns": split.columns,
-        "outputs": split.outputs,
-        "cores": split.cores,
         "piece_rows": split.piece[0],
         "piece_columns": split.piece[1],
         "bank_columns": weight.memory_config().shard_spec.shape[1] // TILE,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE, AttentionShape
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, aligned
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
@@ -83,11 +83,6 @@ def lengthened(key_tiles: int, cache_tiles: int, workers: int, fits: Callable[[i
     cache of `cache_tiles` goes through it in MAX_CHUNKS chunks, or the highest below that which `fits`."""
     wanted = key_tiles * -(-cache_tiles // (workers * MAX_CHUNKS * key_tiles))
     return next((tiles for tiles in range(wanted, key_tiles, -key_tiles) if fits(tiles)), key_tiles)
-
-
-def aligned(size: int, alignment: int = 16) -> int:
-    """Return the least multiple of `alignment` that is not below `size`."""
-    return -(-size // alignment) * alignment
 
 
 def most_tiles(cache_tiles: int, workers: int, few_tiles: int) -> int:

@@ -23,6 +23,11 @@ TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "BFLOAT4_B": 576, "FLOAT32": 
 FIDELITY = {"BFLOAT16": "HiFi3", "BFLOAT8_B": "HiFi2", "BFLOAT4_B": "LoFi"}
 
 
+def aligned(size: int, alignment: int = 16) -> int:
+    """Return the least multiple of `alignment` that is not below `size`."""
+    return -(-size // alignment) * alignment
+
+
 @dataclass(frozen=True)
 class Buffer:
     """`pages` pages of `page_bytes` on the cores of `roles`. dtype: the name of a ttnn dtype. tile_rows: that are

@@ -39,6 +39,19 @@ def zero_words(
     )
 
 
+def l1_words(device: ttnn.MeshDevice, cores: ttnn.CoreRangeSet, rows: int, words: int) -> ttnn.Tensor:
+    """Return zeros, uint32 [1, 1, rows, words], a row in the L1 of each of `rows` cores, once they are there on all
+    chips: else a chip could begin a call before this write reaches another chip, and the write would erase a message of
+    the call."""
+    import ttnn
+
+    shard = ttnn.ShardSpec(cores, [1, words], ttnn.ShardOrientation.ROW_MAJOR)
+    memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
+    made = zero_words(device, (1, 1, rows, words), memory)
+    ttnn.synchronize_device(device)
+    return made
+
+
 class PeerError(RuntimeError):
     """A call ended without a chip it needed, or with one in another state."""
 
@@ -86,14 +99,7 @@ class DeviceState(ABC):
 
     def make_state(self, device: ttnn.MeshDevice, cores: ttnn.CoreRangeSet, rows: int) -> None:
         """Allocate the state on `cores`, a ttnn.CoreRangeSet of `rows` cores."""
-        import ttnn
-
-        shard = ttnn.ShardSpec(cores, [1, self.STATE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
-        memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
-        self.device = device
-        self.state = zero_words(device, (1, 1, rows, self.STATE_WORDS), memory)
-        # Else a chip could begin a call before this write reaches another chip, and the write would erase its message.
-        ttnn.synchronize_device(device)
+        self.device, self.state = device, l1_words(device, cores, rows, self.STATE_WORDS)
         if self.state.buffer_address() % 32:
             raise RuntimeError(f"the state is at {self.state.buffer_address():#x}, not 32-byte aligned")
 

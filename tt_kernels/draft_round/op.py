@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tt_kernels.common.circular_buffers import word_buffer
+from tt_kernels.common.circular_buffers import aligned, word_buffer
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor, program_of
 from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 KERNELS = Path(__file__).parent / "kernels"
 COUNT_WORD = 3  # of an result, see Verified
 _SCRATCH_CB = 0
-_ALIGNMENT = 32
 _ANYWHERE = ("choices", "chosen", "result")  # read through an accessor of their own
 
 
@@ -191,7 +190,7 @@ def _launch(
     device = next(iter(tensors.values())).device()
     for name, tensor in tensors.items():
         check_on_device(name, tensor, device)
-    scratch = sum(-(-_page(t) // _ALIGNMENT) * _ALIGNMENT * _pages(t) for t in tensors.values())
+    scratch = sum(aligned(_page(t), 32) * _pages(t) for t in tensors.values())
     cores = core_set((0, 0))
     descriptor = kernel_descriptor(
         KERNELS / kernel,

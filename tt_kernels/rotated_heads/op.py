@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer, word_buffer
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, aligned, circular_buffer, word_buffer
 from tt_kernels.common.cores import Core, check_on_device, core_list, core_set
 from tt_kernels.common.kernel import kernel_descriptor, program_of
 from tt_kernels.common.page_table import paging_values
@@ -20,7 +20,7 @@ from tt_kernels.common.tensor_facts import (
     facts,
     width_shards,
 )
-from tt_kernels.tree_cache.checks import Problem, check_caches
+from tt_kernels.tree_cache.op import Problem, check_caches
 
 if TYPE_CHECKING:
     import ttnn
@@ -167,7 +167,7 @@ def _program(
     kernels = [reader, compute(of_queries, _ROTATED, rotated=True)]
     kernels.append(writer("write_head.cpp", of_queries, {"cb_packed": _ROTATED}, {"result": queries}, {}))
     chosen, shape = paging_values(problem.paging)
-    positions_bytes = -(-positions.buffer_aligned_page_size() // _LINE) * _LINE
+    positions_bytes = aligned(positions.buffer_aligned_page_size(), _LINE)
     stored = {"cb_packed": _STORED, "cb_words": _WORDS, "positions_bytes": positions_bytes}
     stored |= {"block_float": int(problem.block_float)} | chosen
     shape |= {"kv_heads": kv_heads, "cache_tiles": problem.capacity // TILE}

@@ -22,13 +22,12 @@ from tt_kernels.common.attention_split import (
     MAX_COLUMNS,
     WORKER,
     WorkSplit,
-    aligned,
     assign_cores,
     buffers_of,
     check_layout,
     lengthened,
 )
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, aligned, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem

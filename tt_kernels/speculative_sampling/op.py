@@ -109,7 +109,8 @@ def speculative_sampling(
     """
     rule = Rule(1.0 / check_temperature(temperature))
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, cores_per_user)
+    drafted |= {} if draft_logits is None else {"draft_logits": draft_logits}
+    return _verify(drafted, rule, cores_per_user)
 
 
 def lossy_sigmoid_sampling(
@@ -140,22 +141,15 @@ def lossy_sigmoid_sampling(
     if draft_logits is None:
         raise UnsupportedError("draft_logits are None: the sigmoid approximation compares logits with the draft's")
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, Rule(sharpness, scaling), cores_per_user)
+    return _verify(drafted | {"draft_logits": draft_logits}, Rule(sharpness, scaling), cores_per_user)
 
 
-def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, cores_per_user: int | None) -> Verified:
-    """Run a verification. drafted: the arguments of `speculative_sampling` except draft_logits, by name."""
+def _verify(named: dict[str, Any], rule: Rule, cores_per_user: int | None) -> Verified:
+    """Run a verification. named: the tensors of `speculative_sampling`."""
     import ttnn
 
-    named = drafted if draft_logits is None else {**drafted, "draft_logits": draft_logits}
-    checked = {name: facts(name, tensor) for name, tensor in named.items()}
-    problem = check_problem(
-        checked["tokens"],
-        checked["parents"],
-        checked["target_logits"],
-        checked.get("draft_logits"),
-        checked["uniforms"],
-    )
+    checked: dict[str, Any] = {name: facts(name, tensor) for name, tensor in named.items()}
+    problem = check_problem(**{"draft_logits": None} | checked)
     device = named["target_logits"].device()
     for name, tensor in named.items():
         check_on_device(name, tensor, device)
@@ -163,7 +157,7 @@ def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, cores_per_us
     result = _empty_result(device, problem.users, problem.nodes)
     tensors = {
         "target": named["target_logits"],
-        "draft": draft_logits,
+        "draft": named.get("draft_logits"),
         **{name: named[name] for name in ("parents", "tokens", "uniforms")},
         "result": result,
     }

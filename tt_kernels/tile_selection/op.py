@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tt_kernels.common.attention_checks import check_positions
-from tt_kernels.common.circular_buffers import word_buffer
+from tt_kernels.common.circular_buffers import aligned, word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, program_of
 from tt_kernels.common.tensor_facts import UnsupportedError, facts
@@ -122,5 +122,5 @@ def _program(
             )
         )
         held = core_set(*dealt)
-        buffers += [word_buffer(numbers[n], -(-size // 16) * 16, held) for n, size in zip(_BUFFERS, sizes, strict=True)]
+        buffers += [word_buffer(numbers[n], aligned(size), held) for n, size in zip(_BUFFERS, sizes, strict=True)]
     return program_of(kernels, buffers, ungated="select_tiles")
