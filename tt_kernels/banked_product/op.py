@@ -16,10 +16,9 @@ from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor, program_of, semaphores_on
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
-    check_factors,
+    check_banked,
     check_rows,
     result_memory,
-    width_shards,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +103,10 @@ def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     import ttnn
 
     memory = result_memory(memory_config)
-    _check(x, weight)
+    if not (found := check_rows("x", x)).interleaved:
+        raise UnsupportedError("x must be interleaved, it is sharded")
+    check_banked(found, weight, WEIGHTS)
+    check_on_device("weight", weight, x.device())
     device, grid = x.device(), x.device().compute_with_storage_grid_size()
     rows, inputs = (size // TILE for size in tuple(x.padded_shape)[2:])
     split = Split.of(rows, inputs, weight.padded_shape[3] // TILE, (grid.x, grid.y), weight.dtype.name)
@@ -113,15 +115,6 @@ def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     shape = [1, 1, x.shape[2], weight.shape[3]]
     result = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory)
     return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers, grid.x))
-
-
-def _check(x: Any, weight: Any) -> None:
-    found, other = check_rows("x", x), check_rows("weight", weight, WEIGHTS)
-    if not found.interleaved:
-        raise UnsupportedError("x must be interleaved, it is sharded")
-    width_shards("weight", weight.memory_config(), "DRAM")
-    check_factors(found, other)
-    check_on_device("weight", weight, x.device())
 
 
 def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:

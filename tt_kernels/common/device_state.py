@@ -142,3 +142,15 @@ class MeshState(DeviceState):
     def coordinates(self) -> list[tuple[int, ...]]:
         """List all chips, row-major."""
         return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
+
+    def connection(
+        self, here: tuple[int, ...], there: tuple[int, ...], program: ttnn.ProgramDescriptor, link: int = 0
+    ) -> list[int]:
+        """Return the runtime arguments of a link from one chip's core to another's; adds the connection's semaphores to
+        `program`. link: which Ethernet link between the two."""
+        import ttnn
+
+        core = ttnn.CoreCoord(*self.core)
+        place = self.device.worker_core_from_logical_core(core)
+        nodes = [self.device.get_fabric_node_id(ttnn.MeshCoordinate(*chip)) for chip in (here, there)]
+        return [place.x, place.y, 1, *ttnn.setup_fabric_connection(*nodes, link, program, core)]

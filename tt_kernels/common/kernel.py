@@ -58,15 +58,6 @@ def pack_cores(per_core: Mapping[Core, Values]) -> tuple[dict[Core, list[int]], 
     return {core: words for core, (words, _) in packed.items()}, first or {}
 
 
-def pack_accessors(tensors: Mapping[str, Any]) -> tuple[list[int], dict[str, int]]:
-    """Return the compile-time arguments of the accessors of `tensors`, and where each one's begin."""
-    import ttnn
-
-    return pack(
-        {name: list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args()) for name, tensor in tensors.items()}
-    )
-
-
 def kernel_descriptor(
     source: Path,
     config: Any,
@@ -88,7 +79,10 @@ def kernel_descriptor(
 
     words, indices = pack_cores(per_core or {})
     common_words, common_indices = pack(common or {})
-    accessor_words, accessor_indices = pack_accessors(accessors or {})
+    tensors = (accessors or {}).items()
+    accessor_words, accessor_indices = pack(
+        {name: list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args()) for name, tensor in tensors}
+    )
     named = dict(constants or {})
     for prefix, found in (("arg", indices), ("common", common_indices), ("accessor", accessor_indices)):
         named |= {f"{prefix}_{name}": index for name, index in found.items()}

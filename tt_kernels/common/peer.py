@@ -69,11 +69,6 @@ class ChipPairs(Pairs, MeshState):
         _live.add(self)
         self.make_state(mesh, single_cores(core), 1)
 
-    def peer(self, coordinate: tuple[int, ...]) -> tuple[int, ...]:
-        other = list(coordinate)
-        other[self.pair_axis] = 1 - other[self.pair_axis]
-        return tuple(other)
-
     def sp_rank(self, coordinate: tuple[int, ...]) -> int:
         return coordinate[self.pair_axis]
 
@@ -84,14 +79,9 @@ class ChipPairs(Pairs, MeshState):
 
     def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor) -> list[int]:
         """Return the runtime arguments of PeerLink on that chip; adds the connection's semaphores to `program`."""
-        import ttnn
-
-        core = ttnn.CoreCoord(*self.core)
-        there = self.device.worker_core_from_logical_core(core)
-        nodes = [
-            self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place)) for place in (coordinate, self.peer(coordinate))
-        ]
-        return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, 0, program, core)]
+        other = list(coordinate)
+        other[self.pair_axis] = 1 - other[self.pair_axis]
+        return self.connection(coordinate, tuple(other), program)
 
 
 def timeout_words(seconds: float) -> list[int]:

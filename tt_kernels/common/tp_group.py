@@ -55,20 +55,13 @@ class TpChips(MeshState):
     def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor, link: int = 0) -> list[int]:
         """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`. link:
         which Ethernet link between two chips."""
-        import ttnn
-
-        core = ttnn.CoreCoord(*self.core)
-        there = self.device.worker_core_from_logical_core(core)
-        here = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*coordinate))
         flags, connections = [], []
         for step in (1, -1):
             place = list(coordinate)
             place[self.tp_axis] += step
             flags.append(int(0 <= place[self.tp_axis] < self.chips))
             if flags[-1]:
-                node = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
-                found = ttnn.setup_fabric_connection(here, node, link, program, core)
-                connections += [there.x, there.y, 1, *found]
+                connections += self.connection(coordinate, tuple(place), program, link)
         return [*flags, *connections]
 
 

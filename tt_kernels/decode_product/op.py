@@ -18,8 +18,7 @@ from tt_kernels.common.kernel import kernel_descriptor, program_of
 from tt_kernels.common.tensor_facts import (
     TensorFacts,
     UnsupportedError,
-    check_factors,
-    check_rows,
+    check_banked,
     check_user_heads,
     check_user_rows,
     facts,
@@ -85,12 +84,10 @@ def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     import ttnn
 
     rows, heads = _rows_and_heads(x)
-    other = check_rows("weight", weight, WEIGHTS)
-    width_shards("weight", weight.memory_config(), "DRAM")
+    other = check_banked(rows, weight, WEIGHTS)
     width_shards("memory_config", memory_config)
     if rows.shape[2] > FACE_ROWS:
         raise UnsupportedError(f"x may have {FACE_ROWS} users, got {rows.shape[2]}")
-    check_factors(rows, other)
     device = x.device()
     check_on_device("weight", weight, device)
     inputs, outputs = other.shape[2:]

@@ -16,12 +16,7 @@ from tt_kernels.common.attention_checks import (
 )
 from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_flash_decode.guess_range import (
-    GuessRange,
-    check_chosen,
-    check_guess_range,
-    check_tile_masses,
-)
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range, check_tile_words
 
 MAX_QUERY_HEADS = 32  # one tile of query rows per user
 
@@ -87,10 +82,7 @@ def checked_shape(
     if cache_dim != head_dim:
         raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
     check_heads(query_heads, kv_heads, head_dim, max_tokens)
-    if chosen is not None:
-        check_chosen(chosen, users, kv_heads, max_tokens)
-    if tile_masses is not None:
-        check_tile_masses(tile_masses, users, kv_heads, max_tokens)
+    check_tile_words(chosen, tile_masses, users, kv_heads, max_tokens)
     return {
         **{"users": users, "query_heads": query_heads, "kv_heads": kv_heads, "head_dim": head_dim},
         **{"max_tokens": max_tokens, "cache_dtype": k.dtype, "paging": paging},

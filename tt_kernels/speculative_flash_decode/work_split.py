@@ -136,19 +136,6 @@ def computed_rows(rows: int) -> int:
     return UPPER_ROWS if rows <= UPPER_ROWS else TILE
 
 
-def l1_refusal(
-    buffers: dict[str, Buffer], available: int, problem: Problem, workers: int, key_tiles: int
-) -> UnsupportedError:
-    """Return the error that says which core needs more than the `available` bytes of L1."""
-    role, needed = next((role, bytes_) for role, bytes_ in l1_bytes(buffers).items() if bytes_ > available)
-    return UnsupportedError(
-        f"key_chunk {key_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and "
-        f"{workers} worker(s) per head needs {needed} bytes of L1 on a {role} core, of which {available} "
-        f"are free (largest buffers: {largest_buffers(buffers)}); choose a smaller key_chunk, fewer workers_per_head "
-        "or fewer users, or free tensors in L1"
-    )
-
-
 @lru_cache(maxsize=1024)
 def choose_work_split(
     problem: Problem,
@@ -172,9 +159,13 @@ def choose_work_split(
     """
     check_layout(workers_per_head, key_chunk, problem.max_tokens)
     cores = tuple(core for core in cores if core not in (exchange, decider))
-    chooses = speculate and decider is None
-    sizes = _group_sizes(len(cores), workers_per_head, chooses)
-    if chooses:
+    fewest, special = workers_per_head or 1, int(speculate and decider is None)
+    if len(cores) < fewest + special:
+        raise UnsupportedError(
+            f"{fewest} worker(s) per head and {special} output core(s) need {fewest + special} cores, the grid "
+            f"has {len(cores)} for them"
+        )
+    if special:
         cores, decider = cores[:-1], cores[-1]
     max_tiles = (key_chunk or problem.chunk_size) // TILE
     if problem.with_masses and max_tiles > MAX_COLUMNS:
@@ -197,7 +188,7 @@ def choose_work_split(
         return max(l1_bytes(made(workers, key_tiles)).values())
 
     best, best_cost = None, 0.0
-    for workers in sizes:
+    for workers in range(fewest, (workers_per_head or len(cores)) + 1):
         fitting = bisect_right(range(min_tiles, max_tiles + 1), l1_free, key=partial(bytes_of, workers))
         if not fitting:
             break  # more workers need more
@@ -208,7 +199,14 @@ def choose_work_split(
         if best is None or time * gain < best_cost:
             best, best_cost = WorkSplit(assignment, key_tiles, made(workers, key_tiles)), time
     if best is None:
-        raise l1_refusal(made(sizes[0], min_tiles), l1_free, problem, sizes[0], min_tiles)
+        buffers = made(fewest, min_tiles)
+        role, needed = next((role, bytes_) for role, bytes_ in l1_bytes(buffers).items() if bytes_ > l1_free)
+        raise UnsupportedError(
+            f"key_chunk {min_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and {fewest} "
+            f"worker(s) per head needs {needed} bytes of L1 on a {role} core, of which {l1_free} are free (largest "
+            f"buffers: {largest_buffers(buffers)}); choose a smaller key_chunk, fewer workers_per_head or fewer users, "
+            "or free tensors in L1"
+        )
     if best.key_tiles < max_tiles:
         logger.info(
             f"speculative_flash_decode: {best.assignment.workers_per_group} worker(s) per head process "
@@ -225,15 +223,3 @@ def choose_work_split(
         )
         best = WorkSplit(best.assignment, key_tiles, made(workers, key_tiles))
     return best
-
-
-def _group_sizes(cores: int, wanted: int | None, speculate: bool) -> range:
-    """Return the numbers of workers per head to consider, given `cores` besides the exchange core."""
-    fewest, special = wanted or 1, int(speculate)
-    available = cores - special
-    if available < fewest:
-        raise UnsupportedError(
-            f"{fewest} worker(s) per head and {special} output core(s) need {fewest + special} cores, the grid "
-            f"has {cores} for them"
-        )
-    return range(fewest, (wanted or available) + 1)

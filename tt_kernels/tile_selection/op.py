@@ -22,9 +22,8 @@ from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, program_
 from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
-    check_chosen,
     check_guess_range,
-    check_tile_masses,
+    check_tile_words,
     chosen_words,
 )
 
@@ -67,8 +66,8 @@ def select_tiles(
     check_positions("cur_pos", facts("cur_pos", cur_pos), users)
     device = masses[0].device()
     for layer, (mass, rows) in enumerate(zip(masses, chosen, strict=True)):
-        check_tile_masses(facts(f"masses[{layer}]", mass), users, kv_heads, 32 * cache_tiles)
-        check_chosen(facts(f"chosen[{layer}]", rows), users, kv_heads, 32 * cache_tiles)
+        found = facts(f"chosen[{layer}]", rows), facts(f"masses[{layer}]", mass)
+        check_tile_words(*found, users, kv_heads, 32 * cache_tiles)
     for name, tensor in (("masses", masses[0]), ("chosen", chosen[0]), ("cur_pos", cur_pos)):
         check_on_device(name, tensor, device)
     ttnn.generic_op([*masses, cur_pos, *chosen], _program(masses, chosen, cur_pos, guess_range, budget))

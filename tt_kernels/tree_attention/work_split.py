@@ -117,19 +117,6 @@ def make_buffers(
     )
 
 
-def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, available: int) -> None:
-    """Raise UnsupportedError if a core needs more than `available` bytes of L1."""
-    buffers = make_buffers(problem, workers, query_tiles, key_tiles)
-    needed = l1_bytes(buffers)[WORKER]
-    if needed > available:
-        raise UnsupportedError(
-            f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} and "
-            f"{workers} worker(s) per head need {needed} bytes of L1 on a core, of which {available} are free "
-            f"(largest buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_per_head, a smaller "
-            "key_chunk, or free tensors in L1"
-        )
-
-
 @dataclass(frozen=True)
 class JobSplit(WorkSplit):
     """query_tiles: per job. passes: jobs per key/value head of a user. key_tiles: without rest_tiles()."""
@@ -213,8 +200,14 @@ def choose_work_split(
                 best = JobSplit(assignment, keys, made(workers, tiles, keys), tiles, passes)
                 best_cost = time
     if best is None:
-        check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
-        raise AssertionError("a layout that fits was not taken")
+        tiles, keys = query_tiles or 1, key_sizes[-1]
+        buffers = made(fewest, tiles, keys)
+        raise UnsupportedError(
+            f"query_tiles {tiles} and key_chunk {keys * TILE} with head_dim {problem.head_dim} and {fewest} worker(s) "
+            f"per head need {l1_bytes(buffers)[WORKER]} bytes of L1 on a core, of which {l1_free} are free (largest "
+            f"buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_per_head, a smaller key_chunk, "
+            "or free tensors in L1"
+        )
     if key_chunk or best.key_tiles < wanted or problem.block_heads > 0:  # a prefill's state is not rounded by chunks
         return best
     workers, tiles = best.assignment.workers_per_group, best.query_tiles
