@@ -14,19 +14,17 @@ from __future__ import annotations
 import math
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
 from tt_kernels.common.device_state import l1_words
 from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor, program_of, semaphores_on
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.common.tensor_facts import UnsupportedError, check_tiles
 from tt_kernels.common.tp_group import TpChips
 from tt_kernels.compute_gate.region import refuse_in_region
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 MAX_USERS, TILE = 32, 32
@@ -72,8 +70,6 @@ class AllReduce(TpChips):
         tp_axis: int = 1,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
-        import ttnn
-
         if type(users) is not int or not 1 <= users <= MAX_USERS:
             raise ValueError(f"users must be 1 to {MAX_USERS}, not {users!r}")
         if type(columns) is not int or columns < TILE or columns % TILE:
@@ -124,8 +120,6 @@ class AllReduce(TpChips):
 
         Errors: ValueError, and GatedRegionError inside a skip_compute whose gate the group does not share.
         """
-        import ttnn
-
         refuse_in_region("all_reduce", self.tp_axis)
         self._check(partial, residual, norm, epsilon)
         form = (list(partial.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, self.device, partial.memory_config())
@@ -138,8 +132,6 @@ class AllReduce(TpChips):
 
     def mesh_program(self, tensors: dict[str, Any], epsilon: float) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call. tensors: by their names in the kernels."""
-        import ttnn
-
         programs = ttnn.MeshProgramDescriptor()
         for place in self.coordinates():
             here = ttnn.MeshCoordinate(*place)
@@ -248,7 +240,6 @@ class AllReduce(TpChips):
 
     def _links_between_neighbours(self) -> int:
         """Return the fewest Ethernet links between two neighbours along the axis."""
-        import ttnn
 
         def node(place: tuple[int, ...], steps: int) -> Any:
             there = list(place)
@@ -276,8 +267,6 @@ class AllReduce(TpChips):
 
 def _compute_config(buffers: dict[str, Buffer]) -> Any:
     """Return the compute configuration: float32 sums, and float32 operands that go straight to the registers."""
-    import ttnn
-
     config = ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
     modes = [ttnn.UnpackToDestMode.Default] * 32
     for name in ("cb_exact", "cb_all_squares", "cb_scale"):

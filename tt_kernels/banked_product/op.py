@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer, l1_bytes
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor, program_of, semaphores_on
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
     check_banked,
     check_rows,
     result_memory,
 )
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
@@ -100,8 +98,6 @@ def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     The matrix unit takes the fewest passes that use all bits of the weight, and sums up in bfloat16. In a region of the
     compute gate the op is skipped. Errors: UnsupportedError.
     """
-    import ttnn
-
     memory = result_memory(memory_config)
     if not (found := check_rows("x", x)).interleaved:
         raise UnsupportedError("x must be interleaved, it is sharded")
@@ -133,8 +129,6 @@ def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
 
 
 def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer], width: int) -> Any:
-    import ttnn
-
     fidelity = getattr(ttnn.MathFidelity, FIDELITY[weight.dtype.name])
     cores = [(index % width, index // width) for index in range(split.cores)]
     place = noc_core_of(x.device())

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
@@ -19,14 +19,12 @@ from tt_kernels.common.attention_split import CoreAssignment, WorkSplit
 from tt_kernels.common.circular_buffers import circular_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, l1_free, noc_core_of
 from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor, program_of, semaphores_on
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.priority import check_priority_tensor
 from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, mesh_program
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts
 from tt_kernels.common.tp_group import TpGroup
-
-if TYPE_CHECKING:
-    import ttnn
 
 
 class Decoded(NamedTuple):
@@ -69,7 +67,6 @@ def config_of(given: Any, kind: type[Config]) -> Config:
 
 def empty_outputs(q: ttnn.Tensor, users: int) -> Decoded:
     """Allocate the outputs of a call in DRAM."""
-    import ttnn
 
     def numbers() -> Any:
         return ttnn.empty([1, 1, 1, users], ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
@@ -79,8 +76,6 @@ def empty_outputs(q: ttnn.Tensor, users: int) -> Decoded:
 
 def empty_like_query(q: ttnn.Tensor, memory: Any = None) -> Any:
     """Allocate a result, in DRAM by default."""
-    import ttnn
-
     memory = memory or ttnn.DRAM_MEMORY_CONFIG
     return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), memory)
 
@@ -210,8 +205,6 @@ def launch(
 ) -> None:
     """Run a call on every chip that holds the tensors. choose: as for split_of. fill(program, ranks, split, noc_core):
     adds to an empty_program with so many semaphores what runs the ranks of one chip. Errors: UnsupportedError."""
-    import ttnn
-
     device = tensors.q.device()
     exchange, decider = None if peer is None else peer.pairs.core, None if tp_group is None else tp_group.core
     split = split_of(choose, device, config, exchange, decider)
@@ -297,8 +290,6 @@ class KernelSet:
         )
 
     def compute_config(self) -> Any:
-        import ttnn
-
         fidelity = getattr(ttnn.MathFidelity, self.settings.math_fidelity)
         return ttnn.ComputeConfigDescriptor(math_fidelity=fidelity, fp32_dest_acc_en=True)
 

@@ -5,36 +5,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError
-
-if TYPE_CHECKING:
-    import ttnn
 
 Core = tuple[int, int]
 
 
 def all_worker_cores(device: ttnn.MeshDevice) -> Any:
     """Return every worker core of `device` (a ttnn.MeshDevice) as a ttnn.CoreRangeSet."""
-    import ttnn
-
     grid = device.compute_with_storage_grid_size()
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(grid.x - 1, grid.y - 1))])
 
 
 def single_cores(*cores: tuple[int, int]) -> Any:
     """Return a ttnn.CoreRangeSet of cores given as (x, y), in this order, which is that of a tensor's shards."""
-    import ttnn
-
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(x, y), ttnn.CoreCoord(x, y)) for x, y in cores])
 
 
 def core_set(*cores: tuple[int, int]) -> Any:
     """Return a ttnn.CoreRangeSet of cores given as (x, y), in few rectangles: a program's semaphores and buffers are
     written once per range."""
-    import ttnn
-
     return ttnn.CoreRangeSet([]).merge(single_cores(*cores))
 
 
@@ -69,8 +61,6 @@ def check_on_device(name: str, tensor: ttnn.Tensor, device: ttnn.MeshDevice) -> 
 def l1_free(device: ttnn.MeshDevice) -> int:
     """Return the bytes that circular buffers may take on every core now: from the end of the runtime's own part to the
     lowest tensor in L1."""
-    import ttnn
-
     blocks = ttnn.get_memory_view(device, ttnn.BufferType.L1).block_table
     taken = [int(block["address"]) for block in blocks if block["allocated"] == "yes"]
     return min(taken) if taken else sum(int(block["size"]) for block in blocks)
@@ -78,7 +68,6 @@ def l1_free(device: ttnn.MeshDevice) -> int:
 
 def noc_core_of(device: ttnn.MeshDevice) -> Any:
     """Return a function from a core to its (x, y) on the NoC, as kernels address it."""
-    import ttnn
 
     def noc_core(core: Core) -> tuple[int, int]:
         found = device.worker_core_from_logical_core(ttnn.CoreCoord(*core))

@@ -7,18 +7,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.common.lazy_ttnn import ttnn
 
 
 def clear_words(words: ttnn.Tensor, device: ttnn.MeshDevice) -> None:
     """Set a tensor of uint32 words to zeros, at the same address."""
-    import ttnn
-
     ttnn.copy_host_to_device_tensor(zero_words(device, tuple(words.shape), on_device=False), words)
 
 
@@ -27,8 +24,6 @@ def zero_words(
 ) -> ttnn.Tensor:
     """Return zeros, uint32 of this shape, ROW_MAJOR, the same on every chip. memory: DRAM by default. on_device: else
     they stay in host memory, to be copied."""
-    import ttnn
-
     place: dict[str, Any] = {"device": device, "memory_config": memory} if on_device else {}
     return ttnn.from_torch(
         torch.zeros(*shape, dtype=torch.int32),
@@ -43,8 +38,6 @@ def l1_words(device: ttnn.MeshDevice, cores: ttnn.CoreRangeSet, rows: int, words
     """Return zeros, uint32 [1, 1, rows, words], a row in the L1 of each of `rows` cores, once they are there on all
     chips: else a chip could begin a call before this write reaches another chip, and the write would erase a message of
     the call."""
-    import ttnn
-
     shard = ttnn.ShardSpec(cores, [1, words], ttnn.ShardOrientation.ROW_MAJOR)
     memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
     made = zero_words(device, (1, 1, rows, words), memory)
@@ -105,16 +98,12 @@ class DeviceState(ABC):
 
     def reset(self) -> None:
         """Forget all calls and failures. No call may be under way on any chip."""
-        import ttnn
-
         ttnn.synchronize_device(self.device)
         clear_words(self.state, self.device)
         ttnn.synchronize_device(self.device)
 
     def read_words(self) -> list[list[int]]:
         """Return the words of each core, chips in row-major order. Waits for the device."""
-        import ttnn
-
         return [
             words
             for part in ttnn.get_device_tensors(self.state)
@@ -148,8 +137,6 @@ class MeshState(DeviceState):
     ) -> list[int]:
         """Return the runtime arguments of a link from one chip's core to another's; adds the connection's semaphores to
         `program`. link: which Ethernet link between the two."""
-        import ttnn
-
         core = ttnn.CoreCoord(*self.core)
         place = self.device.worker_core_from_logical_core(core)
         nodes = [self.device.get_fabric_node_id(ttnn.MeshCoordinate(*chip)) for chip in (here, there)]

@@ -15,13 +15,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import Core, core_set
-
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.common.lazy_ttnn import ttnn
 
 # Kernels include each other's headers by their path in this repository.
 INCLUDE_PATH = Path(__file__).parents[2]
@@ -75,8 +73,6 @@ def kernel_descriptor(
     cores: a ttnn.CoreRangeSet, by default those of `per_core`. constants: compile-time constants. accessors: the
         tensors the kernel reads or writes. common, per_core: runtime arguments of all cores, and of each core.
     """
-    import ttnn
-
     words, indices = pack_cores(per_core or {})
     common_words, common_indices = pack(common or {})
     tensors = (accessors or {}).items()
@@ -104,8 +100,6 @@ def kernel_descriptor(
 
 def semaphores_on(cores: ttnn.CoreRangeSet, *values: int) -> list[Any]:
     """Return the ttnn.SemaphoreDescriptors of a program, numbered from 0 on, with their initial values."""
-    import ttnn
-
     return [ttnn.SemaphoreDescriptor(id=n, core_ranges=cores, initial_value=value) for n, value in enumerate(values)]
 
 
@@ -113,8 +107,6 @@ def program_of(
     kernels: Sequence[Any], buffers: Sequence[Any] = (), semaphores: Sequence[Any] = (), ungated: str | None = None
 ) -> Any:
     """Return a ttnn.ProgramDescriptor. ungated: the op whose kernels run whatever the gate says (`require_ungated`)."""
-    import ttnn
-
     program = ttnn.ProgramDescriptor(kernels=list(kernels), semaphores=list(semaphores), cbs=list(buffers))
     return program if ungated is None else require_ungated(program, ungated)
 

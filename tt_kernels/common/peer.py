@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import TYPE_CHECKING
 
 from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import DeviceState, MeshState, PeerError
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError
-
-if TYPE_CHECKING:
-    import ttnn
 
 CLOCK_HZ = 1_000_000_000
 DEFAULT_TIMEOUT_S = 2.0  # far longer than a layer, which is how long one chip waits for another
@@ -73,8 +70,6 @@ class ChipPairs(Pairs, MeshState):
         return coordinate[self.pair_axis]
 
     def max_write(self) -> int:
-        import ttnn
-
         return ttnn.get_tt_fabric_max_payload_size_bytes()
 
     def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor) -> list[int]:
@@ -96,8 +91,6 @@ def timeout_words(seconds: float) -> list[int]:
 
 def check_fabric() -> None:
     """Raise ValueError unless the fabric is FABRIC_1D, by whose routing the kernels send along one axis."""
-    import ttnn
-
     found = ttnn.get_fabric_config()
     if found != ttnn.FabricConfig.FABRIC_1D:
         raise ValueError(

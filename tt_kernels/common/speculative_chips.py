@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.kernel import Values
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.region import refuse_in_region
-
-if TYPE_CHECKING:
-    import ttnn
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,6 @@ def mesh_program(
     exact: the output, in whose place on the peer the guess goes. empty(): a program with semaphores only; fill(program,
     chip): adds the rest.
     """
-    import ttnn
-
     chips = tp_group if peer is None else peer.pairs
     if chips is None:
         return fill(empty(), ALONE)

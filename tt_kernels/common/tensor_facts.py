@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.common.lazy_ttnn import ttnn
 
 
 class UnsupportedError(ValueError):
@@ -34,8 +33,6 @@ class TensorFacts:
 
 def facts(name: str, tensor: ttnn.Tensor) -> TensorFacts:
     """Return what the checks need to know about the ttnn tensor `name`. Errors: UnsupportedError for anything else."""
-    import ttnn
-
     if not isinstance(tensor, ttnn.Tensor):
         raise UnsupportedError(f"{name} must be a ttnn.Tensor, it is a {type(tensor).__qualname__}")
     if not tensor.is_allocated():
@@ -126,8 +123,6 @@ def check_banked(x: TensorFacts, weight: ttnn.Tensor, dtypes: Collection[str]) -
 def result_memory(memory_config: Any) -> Any:
     """Return the ttnn.MemoryConfig of a result: interleaved DRAM for None, else one that is interleaved in DRAM or L1.
     Errors: UnsupportedError."""
-    import ttnn
-
     if memory_config is None:
         return ttnn.DRAM_MEMORY_CONFIG
     if not isinstance(memory_config, ttnn.MemoryConfig):

@@ -7,14 +7,10 @@ The kernel side is `kernels/tp_session.hpp`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import MeshState
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, check_fabric, timeout_words
-
-if TYPE_CHECKING:
-    import ttnn
 
 MAX_CHIPS = 8
 

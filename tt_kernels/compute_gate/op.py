@@ -17,13 +17,14 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import all_worker_cores, check_on_device, core_list
 from tt_kernels.common.device_state import clear_words, zero_words
 from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import is_pair_axis
 from tt_kernels.common.priority import (
     HOLDS_EXACT,
@@ -36,10 +37,6 @@ from tt_kernels.common.priority import (
     priority_row,
 )
 from tt_kernels.compute_gate.region import gated_region, require_no_region
-
-if TYPE_CHECKING:
-    import ttnn
-
 
 _COUNTERS = 8
 ROW_WORDS = _COUNTERS + MAX_USERS
@@ -77,8 +74,6 @@ class OutcomeLog:
 
     def read(self) -> list[list[DeviceCounters]]:
         """Return the counters of every chip (row-major over the mesh), by layer. Waits for the device."""
-        import ttnn
-
         chips = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(self.tensor)]
         return [[self._row(row) for row in chip.reshape(self.layers, ROW_WORDS).tolist()] for chip in chips]
 
@@ -157,8 +152,6 @@ def clear_compute_gate(device: ttnn.MeshDevice) -> None:
     inside a region left the gate closed. Errors: UnpatchedRuntimeError, and GatedRegionError inside a region, whose ops
     would run after it.
     """
-    import ttnn
-
     require_no_region("clear_compute_gate")
     require_patched()
     anchor = ttnn.from_torch(priority_row(YIELDED), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
@@ -227,8 +220,6 @@ def _kernel(cores: ttnn.CoreRangeSet, defines: Any, **arguments: Any) -> Any:
 
 
 def _launch(program: Any, tensors: Any) -> None:
-    import ttnn
-
     # generic_op takes the device from its tensors and wants an output; this program has none, so the last one
     # is given twice.
     ttnn.generic_op([*tensors, tensors[-1]], program)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer
 from tt_kernels.common.cores import check_on_device, core_list, noc_core_of
 from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import (
     TensorFacts,
     UnsupportedError,
@@ -24,9 +25,6 @@ from tt_kernels.common.tensor_facts import (
     facts,
     width_shards,
 )
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
@@ -81,8 +79,6 @@ def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     than eight tiles of columns rounds the sum to bfloat16 after each block of the inner dimension. Padding rows of the
     result are undefined. In a region of the compute gate the op is skipped. Errors: UnsupportedError.
     """
-    import ttnn
-
     rows, heads = _rows_and_heads(x)
     other = check_banked(rows, weight, WEIGHTS)
     width_shards("memory_config", memory_config)
@@ -126,8 +122,6 @@ def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
 
 
 def _program(x: Any, heads: int, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer]) -> Any:
-    import ttnn
-
     device, place = x.device(), noc_core_of(x.device())
     beside = device.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.NOC_0)
     cores = [(core.x, core.y) for core in beside[: split.cores]]

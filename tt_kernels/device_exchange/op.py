@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
@@ -28,13 +28,11 @@ from tt_kernels.common.kernel import (
     require_ungated,
     semaphores_on,
 )
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
 from tt_kernels.common.tensor_facts import facts
 from tt_kernels.compute_gate.region import refuse_in_region
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB, _ROWS_CB = 0, 1
@@ -74,8 +72,6 @@ class DeviceExchange:
         `pairs.reset()`.
         Errors: ValueError, and GatedRegionError inside skip_compute.
         """
-        import ttnn
-
         refuse_in_region("device_exchange", self.pairs.pair_axis)
         tensors = [tensor, *more]
         self._check(tensors, priority)
@@ -87,8 +83,6 @@ class DeviceExchange:
 
     def mesh_program(self, tensors: Any, priority: ttnn.Tensor) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call."""
-        import ttnn
-
         programs, core = ttnn.MeshProgramDescriptor(), self.pairs.core
         helpers = self._helpers(tensors, [core])
         for place in self.pairs.coordinates():
@@ -246,8 +240,6 @@ def _with_helpers(helpers: dict[Core, list[Core]]) -> Any:
 
 def _rows(tensor: ttnn.Tensor) -> int:
     """Return how many rows of each tile a tensor of two-byte elements uses, all where it is of another kind."""
-    import ttnn
-
     fits = tensor.layout == ttnn.TILE_LAYOUT and tensor.dtype == ttnn.bfloat16
     if not fits or tensor.buffer_aligned_page_size() != TILE_BYTES:
         return 2 * FACE_ROWS

@@ -20,16 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tt_kernels.common.circular_buffers import aligned, word_buffer
 from tt_kernels.common.cores import check_on_device, core_set
 from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
 from tt_kernels.speculative_sampling.program import RESULT_HEAD
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 COUNT_WORD = 3  # of an result, see Verified
@@ -147,8 +145,6 @@ def _check_decided(decided: Decided, users: int, nodes: int) -> None:
 
 
 def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:
-    import ttnn
-
     for name, tensor in tensors.items():
         found = facts(name, tensor)
         check_words(name, found, "INT32" if found.dtype == "INT32" else "UINT32", shape)
@@ -184,8 +180,6 @@ def _launch(
     sizes: Mapping[str, int],
     common: Mapping[str, int] | None = None,
 ) -> None:
-    import ttnn
-
     tensors = {**read, **written}
     device = next(iter(tensors.values())).device()
     for name, tensor in tensors.items():

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, aligned, circular_buffer, word_buffer
 from tt_kernels.common.cores import Core, check_on_device, core_list, core_set
 from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
@@ -21,9 +22,6 @@ from tt_kernels.common.tensor_facts import (
     width_shards,
 )
 from tt_kernels.tree_cache.op import Problem, check_caches
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 MAX_HEADS = TILE = 32
@@ -63,8 +61,6 @@ def cached_heads(
     Rotated numbers are rounded once. Padding rows of the result are undefined. In a region of the compute gate the op
     is skipped. Errors: UnsupportedError.
     """
-    import ttnn
-
     head_dim = _check(fused, cos, sin, heads, kv_heads)
     problem = _check_caches(fused, (kv_heads, head_dim), key_cache, value_cache, positions, page_table)
     shape = [1, fused.shape[2], heads, head_dim]
@@ -131,8 +127,6 @@ def _program(
 ) -> Any:
     """Return the ttnn.ProgramDescriptor: each head on its core, in the order of the product's heads. caches: of keys
     and of values; pages: the page table, or positions in its place."""
-    import ttnn
-
     cores, heads, kv_heads = core_list(fused.memory_config().shard_spec.grid), queries.shape[2], problem.kv_heads
     ends = (0, heads, heads + kv_heads, heads + 2 * kv_heads)
     of_queries, *of_caches = (cores[begin:end] for begin, end in zip(ends, ends[1:]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.attention_program import SEMAPHORES as COMMON_SEMAPHORES
 from tt_kernels.common.attention_program import (
@@ -28,16 +28,13 @@ from tt_kernels.common.attention_program import (
 from tt_kernels.common.attention_split import WorkSplit
 from tt_kernels.common.cores import l1_free as l1_free
 from tt_kernels.common.kernel import Values, float_bits, require_ungated
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.speculative_chips import Peer, check_chips, gathered_of
 from tt_kernels.common.tensor_facts import UnsupportedError, result_memory
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.speculative_flash_decode.checks import Problem, check_problem
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.work_split import INDICES, choose_work_split
-
-if TYPE_CHECKING:
-    import ttnn
-
 
 __all__ = [
     "Decoded",

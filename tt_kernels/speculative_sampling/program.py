@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.cores import Core, core_set
 from tt_kernels.common.kernel import UNGATED_DEFINE, float_bits, kernel_descriptor, program_of, semaphores_on
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_sampling.checks import Problem
-
-if TYPE_CHECKING:
-    import ttnn
 
 TILE_IDS = 1024
 # As lines.hpp has it: groups of a hub, and so users at a time where the vocabulary is split.
@@ -132,8 +130,6 @@ def build_program(
 ) -> Any:
     """Return the ttnn.ProgramDescriptor. tensors: target, draft (or None), parents, tokens, uniforms, result.
     noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError if the rows do not fit L1."""
-    import ttnn
-
     buffers = buffer_bytes(problem, split)
     needed = sum(page * pages for _, page, pages in buffers.values())
     if needed > l1_free:
@@ -246,7 +242,5 @@ def greedy_program(users: int, nodes: int, vocab: int, tensors: dict[Any, Any]) 
 
 
 def _circular_buffer(name: str, cores: ttnn.CoreRangeSet, dtype: str, page: int, pages: int) -> Any:
-    import ttnn
-
     form = ttnn.CBFormatDescriptor(buffer_index=CBS[name], data_format=getattr(ttnn, dtype), page_size=page)
     return ttnn.CBDescriptor(total_size=page * pages, core_ranges=cores, format_descriptors=[form])

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.attention_checks import check_positions
 from tt_kernels.common.circular_buffers import aligned, word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
@@ -26,9 +27,6 @@ from tt_kernels.speculative_flash_decode.guess_range import (
     check_tile_words,
     chosen_words,
 )
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNEL = Path(__file__).parent / "kernels" / "select.cpp"
 _BUFFERS = ("cb_positions", "cb_masses", "cb_chosen", "cb_near")
@@ -50,8 +48,6 @@ def select_tiles(
     chosen_words(max_tokens)]. cur_pos: int32 [users]; the bitmaps of a user at -1 stay what they are. All ROW_MAJOR and
     interleaved. Runs inside and outside `skip_compute` alike. Errors: UnsupportedError.
     """
-    import ttnn
-
     if not masses or len(masses) != len(chosen):
         raise UnsupportedError(
             f"select_tiles needs masses and bitmaps of each layer, got {len(masses)} and {len(chosen)}"

@@ -14,17 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import ChipPairs, PeerError
 from tt_kernels.common.tensor_facts import check_words, facts
 from tt_kernels.common.tp_group import TpChips
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"
 FAILED = 0xFFFFFFFF
@@ -100,8 +98,6 @@ def _guard(
     name: str, tensor: ttnn.Tensor, dtype: str, pairs: Sequence[ChipPairs | TpChips], words: int | None = None
 ) -> None:
     """Overwrite the first `words` words (default: all) of each row with FAILED and the others with 0."""
-    import ttnn
-
     found = facts(name, tensor)
     check_words(name, found, dtype, found.shape)
     if not pairs or not all(isinstance(pair, (ChipPairs, TpChips)) for pair in pairs):

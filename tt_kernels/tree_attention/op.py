@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common import attention_program
 from tt_kernels.common.attention_checks import check_attention_tensors
@@ -28,6 +28,7 @@ from tt_kernels.common.attention_program import (
     settings_of,
 )
 from tt_kernels.common.kernel import float_bits, require_ungated
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.speculative_chips import ALONE, Peer, check_chips, gathered_of
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.tp_group import TpGroup
@@ -42,10 +43,6 @@ from tt_kernels.tree_attention.checks import (
     pass_tiles,
 )
 from tt_kernels.tree_attention.work_split import INDICES, JobSplit, choose_work_split, rest_tiles, times_tiles
-
-if TYPE_CHECKING:
-    import ttnn
-
 
 __all__ = [
     "Decoded",

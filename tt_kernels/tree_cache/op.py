@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.attention_checks import CACHE_DTYPES, TILE
 from tt_kernels.common.circular_buffers import TILE_BYTES, aligned, word_buffer
 from tt_kernels.common.cores import check_on_device, grid_cores
 from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.page_table import Paging, paging_values, users_and_capacity
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, check_words, facts, facts_or_none
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNEL = Path(__file__).parent / "kernels" / "move_rows.cpp"
 _SOURCE_CB, _TARGET_CB, _WORDS_CB = range(3)
@@ -178,8 +176,6 @@ def _launch(
     first_column: int,
     page_table: Any,
 ) -> None:
-    import ttnn
-
     device = caches[0].device()
     others = [prefix, *sources, *(tensor for tensor in (path, page_table) if tensor is not None)]
     for tensor in (*caches, *others):
