@@ -90,7 +90,11 @@ def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | by
                         f"{key} is replaced by {owner[key]} and by {source}, with different contents"
                     )
                 merged[key], owner[key] = leaf, owner.get(key, source)
-    _check_nesting(owner)
+    for path in owner:
+        for parent in PurePosixPath(path).parents:
+            if (folder := str(parent)) in owner:
+                by = f"({owner[folder]} and {owner[path]})"
+                raise RuntimeRootError(f"the overlay {folder} is a file and {path} is below it {by}")
     return merged
 
 
@@ -202,15 +206,6 @@ def _digests(path: str, content: Path | bytes) -> dict[str, str]:
         mark = "x:" if isinstance(leaf, Path) and leaf.stat().st_mode & stat.S_IXUSR else ""
         found[name] = mark + hashlib.sha256(data).hexdigest()
     return found
-
-
-def _check_nesting(owner: Mapping[str, str]) -> None:
-    """Raise RuntimeRootError for a file below another. owner: the source of each."""
-    for path in owner:
-        for parent in PurePosixPath(path).parents:
-            if (folder := str(parent)) in owner:
-                by = f"({owner[folder]} and {owner[path]})"
-                raise RuntimeRootError(f"the overlay {folder} is a file and {path} is below it {by}")
 
 
 def _check_against_package(files: Mapping[str, object], source: Path) -> None:

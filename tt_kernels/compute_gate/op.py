@@ -170,13 +170,15 @@ def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = 
         x, y = core_list(cores)[0]
         common |= {"log_core_x": x, "log_core_y": y, "log": log.tensor.buffer_address(), "layer": layer}
     constants = {"users": users, "scratch_cb": _SCRATCH_CB}
-    kernel = _kernel(cores, defines, constants=constants, accessors=accessors, common=common)
+    given: dict[str, Any] = {"constants": constants, "accessors": accessors, "common": common}
+    kernel = kernel_descriptor(KERNEL, "DataMovement", cores=cores, defines=defines, **given)
     return program_of([kernel], [word_buffer(_SCRATCH_CB, _SCRATCH_BYTES, cores)], ungated="compute_gate")
 
 
 def opening_program(cores: ttnn.CoreRangeSet) -> Any:
     """Return the ttnn.ProgramDescriptor that opens the gates of `cores`, a ttnn.CoreRangeSet."""
-    return program_of([_kernel(cores, [UNGATED_DEFINE, ("FORCE_OPEN", "1")])], ungated="compute_gate")
+    defines = [UNGATED_DEFINE, ("FORCE_OPEN", "1")]
+    return program_of([kernel_descriptor(KERNEL, "DataMovement", cores=cores, defines=defines)], ungated="compute_gate")
 
 
 def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[Any, list[Any]]:
@@ -186,22 +188,18 @@ def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[A
     if log is not None and not isinstance(log, OutcomeLog):
         raise ValueError(f"log is an OutcomeLog, not {log!r}")
     users = check_users((MAX_USERS if log is None else log.users) if users is None else users)
-    if log is not None:
-        _check_log(log, priority.device(), users, layer)
-    elif layer is not None:
-        raise ValueError(f"layer={layer} is given without a log to count in")
-    tensors = [priority] if log is None else [priority, log.tensor]
-    return closing_program(priority, users, log, layer), tensors
-
-
-def _check_log(log: OutcomeLog, device: ttnn.MeshDevice, users: int, layer: int | None) -> None:
+    if log is None:
+        if layer is not None:
+            raise ValueError(f"layer={layer} is given without a log to count in")
+        return closing_program(priority, users), [priority]
     if layer is None:
         raise ValueError("a log needs the layer to count in: give layer=")
     if type(layer) is not int or not 0 <= layer < log.layers:
         raise ValueError(f"layer must be from 0 to {log.layers - 1}, not {layer!r}")
     if log.users != users:
         raise ValueError(f"the log counts {log.users} users, the gate {users}")
-    check_on_device("the log", log.tensor, device)
+    check_on_device("the log", log.tensor, priority.device())
+    return closing_program(priority, users, log, layer), [priority, log.tensor]
 
 
 def _check_axis(axis: Any, device: ttnn.MeshDevice) -> None:
@@ -213,10 +211,6 @@ def _check_axis(axis: Any, device: ttnn.MeshDevice) -> None:
             f"shared_gate_axis={axis}: the chips along that axis are the two ranks of a pair, whose gates differ; a "
             "cross-chip op along it would hang the pair"
         )
-
-
-def _kernel(cores: ttnn.CoreRangeSet, defines: Any, **arguments: Any) -> Any:
-    return kernel_descriptor(KERNEL, "DataMovement", cores=cores, defines=defines, **arguments)
 
 
 def _launch(program: Any, tensors: Any) -> None:

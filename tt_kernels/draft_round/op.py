@@ -18,7 +18,7 @@ that steps return are in any memory, the others in DRAM.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,7 +69,8 @@ class Chain(NamedTuple):
 def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: Chain) -> None:
     """Write root and node 1 of each user's chain, zeros for the others, and the draft's first step. Node 1 is the token
     after the last decided one by `choices`, uint32 [1, users * nodes]. Errors: UnsupportedError."""
-    users, nodes = _shape(chain)
+    sizes = _sizes(chain)
+    users, nodes = sizes["users"], sizes["nodes"]
     _check_decided(decided, users, nodes)
     _check({"choices": choices}, (1, users * nodes))
     _check({"step.token": step.token, "step.angle": step.angle}, (1, users))
@@ -85,19 +86,20 @@ def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: 
         "rows": chain.rows,
     }
     accessors = {"per_node": chain.tokens, "per_user": chain.prefix, "rows": chain.rows, "choices": choices}
-    _launch("begin_chain.cpp", read, written, accessors, _sizes(chain, users, nodes))
+    _launch("begin_chain.cpp", read, written, accessors, sizes)
 
 
 def append_token(chosen: ttnn.Tensor, node: int, chain: Chain) -> None:
     """Make `chosen`, uint32 [1, users], node `node` of the users that are not skipped. Errors: UnsupportedError."""
-    users, nodes = _shape(chain)
+    sizes = _sizes(chain)
+    users, nodes = sizes["users"], sizes["nodes"]
     if isinstance(node, bool) or not isinstance(node, int) or not 1 <= node < nodes:
         raise UnsupportedError(f"node must be 1 to {nodes - 1}, got {node!r}")
     _check({"chosen": chosen}, (1, users))
     read = {"chosen": chosen, "tree_prefix": chain.prefix}
     written = {"tree_tokens": chain.tokens, "rows": chain.rows}
     accessors = {"per_node": chain.tokens, "per_user": chain.prefix, "rows": chain.rows, "chosen": chosen}
-    _launch("append_token.cpp", read, written, accessors, _sizes(chain, users, nodes), {"node": node})
+    _launch("append_token.cpp", read, written, accessors, sizes, {"node": node})
 
 
 def take_result(result: ttnn.Tensor, decided: Decided) -> None:
@@ -127,15 +129,16 @@ def take_result(result: ttnn.Tensor, decided: Decided) -> None:
     _launch("take_result.cpp", {"result": result}, written, accessors, sizes)
 
 
-def _shape(chain: Chain) -> tuple[int, int]:
-    """Return (users, nodes). Errors: UnsupportedError."""
+def _sizes(chain: Chain) -> dict[str, int]:
+    """Return the numbers that kernels take of a chain, users and nodes first. Errors: UnsupportedError."""
     users, nodes = tuple(chain.rows.shape)
     _check({"chain.rows": chain.rows}, (users, nodes))
     _check({"chain.tokens": chain.tokens, "chain.angles": chain.angles}, (1, users * nodes))
     _check({"chain.prefix": chain.prefix}, (users,))
     if nodes < 2:
         raise UnsupportedError(f"a chain has a root and at least one drafted token, got {nodes} nodes")
-    return users, nodes
+    bytes_of = {"user": chain.prefix, "node": chain.tokens, "row": chain.rows}
+    return {"users": users, "nodes": nodes} | {f"{name}_bytes": _page(tensor) for name, tensor in bytes_of.items()}
 
 
 def _check_decided(decided: Decided, users: int, nodes: int) -> None:
@@ -152,24 +155,9 @@ def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:
             raise UnsupportedError(f"{name} must be in DRAM, it is in {tensor.memory_config().buffer_type}")
 
 
-def _sizes(chain: Chain, users: int, nodes: int) -> dict[str, int]:
-    return {
-        "users": users,
-        "nodes": nodes,
-        "user_bytes": _page(chain.prefix),
-        "node_bytes": _page(chain.tokens),
-        "row_bytes": _page(chain.rows),
-    }
-
-
 def _page(tensor: ttnn.Tensor) -> int:
     """Return the bytes of a row in memory."""
     return tensor.buffer_aligned_page_size()
-
-
-def _pages(tensor: ttnn.Tensor) -> int:
-    shape: Sequence[int] = tuple(tensor.shape)
-    return 1 if len(shape) == 1 else shape[0]
 
 
 def _launch(
@@ -184,7 +172,7 @@ def _launch(
     device = next(iter(tensors.values())).device()
     for name, tensor in tensors.items():
         check_on_device(name, tensor, device)
-    scratch = sum(aligned(_page(t), 32) * _pages(t) for t in tensors.values())
+    scratch = sum(aligned(_page(t), 32) * (t.shape[0] if len(t.shape) > 1 else 1) for t in tensors.values())
     cores = core_set((0, 0))
     descriptor = kernel_descriptor(
         KERNELS / kernel,
