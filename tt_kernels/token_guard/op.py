@@ -45,9 +45,10 @@ class ChipStates:
             guard_tokens(tokens, list(self.by_caller.values()))
 
     def guard_result(self, result: ttnn.Tensor) -> None:
-        """Overwrite a verification result (speculative_sampling) on a chip that gave up on another."""
+        """Give every user of a verification result (speculative_sampling) the status FAILED and no tokens on a chip
+        that gave up on another. result: int32 [users, words], ROW_MAJOR, interleaved."""
         if self.by_caller:
-            guard_result(result, list(self.by_caller.values()))
+            _guard("result", result, "INT32", list(self.by_caller.values()), words=1)
 
     def check(self) -> None:
         """Raise PeerError if a chip gave up on another: results since then are invalid. Waits for the device if there
@@ -71,15 +72,6 @@ class ChipStates:
         """Forget counters and failures. No step may be running."""
         for state in self.by_caller.values():
             state.reset()
-
-
-def guard_result(result: ttnn.Tensor, pairs: Sequence[ChipPairs | TpChips]) -> None:
-    """Give every user of a verification result (speculative_sampling) the status FAILED and no tokens on each chip
-    where a core of `pairs` (or TP groups) gave up.
-
-    result: int32 [users, words], ROW_MAJOR, interleaved. Otherwise as `guard_tokens`.
-    """
-    _guard("result", result, "INT32", pairs, words=1)
 
 
 def guard_tokens(tokens: Any, pairs: Sequence[ChipPairs | TpChips]) -> None:
