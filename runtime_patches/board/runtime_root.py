@@ -150,7 +150,12 @@ def build_runtime_root(
         try:
             building.chmod(0o755)
             _fill(building, _links(source, files), files)
-            _place(building, root)
+            try:
+                os.rename(building, root)
+            except OSError as error:
+                # Another process was first: its root has the same content, or the name would differ.
+                if not (root / MANIFEST).is_file():
+                    raise RuntimeRootError(f"{root} is in the way and is not a runtime root: remove it") from error
         finally:
             shutil.rmtree(building, ignore_errors=True)
     except OSError as error:
@@ -242,13 +247,3 @@ def _fill(target: Path, links: Mapping[str, Path], files: Mapping[str, Path | by
         else:
             shutil.copyfile(content, file)
             file.chmod(0o755 if content.stat().st_mode & stat.S_IXUSR else 0o644)
-
-
-def _place(building: Path, root: Path) -> None:
-    """Give a root that was built its name, unless another process did so first."""
-    try:
-        os.rename(building, root)
-    except OSError as error:
-        # Another process was first: its root has the same content, or the name would differ.
-        if not (root / MANIFEST).is_file():
-            raise RuntimeRootError(f"{root} is in the way and is not a runtime root: remove it") from error

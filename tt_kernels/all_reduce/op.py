@@ -96,7 +96,10 @@ class AllReduce(TpChips):
         self.together = max(shares, default=1)
         landing = self.together * self.chunk_bytes
         self.packet_bytes = max(n for n in range(_LINE, most + 1, _LINE) if landing % n == 0)
-        self._landing = self._make_landing()
+        # Two slots of every chip's packets, in L1 of the workers of every chip that packets go to. What has landed in
+        # an earlier call must not be read: no chip begins a call before both are there on all.
+        cores, words = self.workers[:: self.together], 2 * self.chips * landing // 4
+        self._landing = l1_words(mesh, core_set(*cores), len(cores), words)
 
     def __call__(
         self,
@@ -206,6 +209,12 @@ class AllReduce(TpChips):
             "worker_cores": worker_cores,
             "links": links,
         }
+        # Sums are float32, and float32 operands go straight to the registers.
+        compute = ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
+        modes = [ttnn.UnpackToDestMode.Default] * 32
+        for name in ("cb_exact", "cb_all_squares", "cb_scale"):
+            modes[buffers[name].index] = ttnn.UnpackToDestMode.UnpackToDestFp32
+        compute.unpack_to_dest_mode = modes
         kernel = partial(kernel_descriptor, constants=constants, defines=self.defines)
         program.kernels = [
             kernel(
@@ -222,7 +231,7 @@ class AllReduce(TpChips):
             ),
             kernel(
                 KERNELS / "worker_compute.cpp",
-                _compute_config(buffers),
+                compute,
                 cores=core_set(*self.workers),
                 common={"per_column": float_bits(1 / self.columns), "epsilon": float_bits(epsilon)},
             ),
@@ -230,13 +239,6 @@ class AllReduce(TpChips):
         ]
         cores = {_WORKER: self.workers, _LINK: [self.core]}
         program.cbs = [circular_buffer(buffer, cores) for buffer in buffers.values() if buffer.pages > 0]
-
-    def _make_landing(self) -> Any:
-        """Return two slots of every chip's packets, in L1 of the workers of every chip that packets go to. What has
-        landed in an earlier call must not be read: no chip begins a call before both are there on all."""
-        cores = self.workers[:: self.together]
-        words = 2 * self.chips * self.together * self.chunk_bytes // 4
-        return l1_words(self.device, core_set(*cores), len(cores), words)
 
     def _links_between_neighbours(self) -> int:
         """Return the fewest Ethernet links between two neighbours along the axis."""
@@ -263,13 +265,3 @@ class AllReduce(TpChips):
         number = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool)
         if not number or not (math.isfinite(epsilon) and epsilon > 0):
             raise ValueError(f"epsilon is a positive, finite number, not {epsilon!r}")
-
-
-def _compute_config(buffers: dict[str, Buffer]) -> Any:
-    """Return the compute configuration: float32 sums, and float32 operands that go straight to the registers."""
-    config = ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
-    modes = [ttnn.UnpackToDestMode.Default] * 32
-    for name in ("cb_exact", "cb_all_squares", "cb_scale"):
-        modes[buffers[name].index] = ttnn.UnpackToDestMode.UnpackToDestFp32
-    config.unpack_to_dest_mode = modes
-    return config

@@ -80,8 +80,9 @@ def grid_cores(device: ttnn.MeshDevice, grid: tuple[int, int] | None = None, ori
     """List the cores of a grid of (columns, rows) from `origin` (default: the rest of the chip), row by row. Errors:
     UnsupportedError."""
     size = device.compute_with_storage_grid_size()
-    for name, pair in (("origin", origin), ("grid", grid)):
-        if not _is_pair(pair) and not (name == "grid" and pair is None):
+    given: dict[str, Any] = {"origin": origin} if grid is None else {"origin": origin, "grid": grid}
+    for name, pair in given.items():
+        if not isinstance(pair, Sequence) or len(pair) != 2 or any(type(part) is not int for part in pair):
             raise UnsupportedError(f"{name} must be two integers (x, y), got {pair!r}")
     x, y = origin
     columns, rows = grid or (size.x - x, size.y - y)
@@ -90,7 +91,3 @@ def grid_cores(device: ttnn.MeshDevice, grid: tuple[int, int] | None = None, ori
             f"a grid of {columns}x{rows} cores at ({x}, {y}) is not within the device's {size.x}x{size.y}"
         )
     return tuple((x + column, y + row) for row in range(rows) for column in range(columns))
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)

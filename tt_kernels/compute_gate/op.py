@@ -119,7 +119,14 @@ def skip_compute(
     program, tensors = _closing(priority, users, log, layer)
     device = priority.device()
     if shared_gate_axis is not None:
-        _check_axis(shared_gate_axis, device)
+        shape = tuple(device.shape)
+        if type(shared_gate_axis) is not int or shared_gate_axis not in range(len(shape)):
+            raise ValueError(f"shared_gate_axis is an axis of the mesh of shape {shape}, not {shared_gate_axis!r}")
+        if is_pair_axis(device, shared_gate_axis):
+            raise ValueError(
+                f"shared_gate_axis={shared_gate_axis}: the chips along that axis are the two ranks of a pair, whose "
+                "gates differ; a cross-chip op along it would hang the pair"
+            )
     opening = opening_program(all_worker_cores(device))
     with gated_region(shared_gate_axis):
         _launch(program, tensors)
@@ -200,17 +207,6 @@ def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[A
         raise ValueError(f"the log counts {log.users} users, the gate {users}")
     check_on_device("the log", log.tensor, priority.device())
     return closing_program(priority, users, log, layer), [priority, log.tensor]
-
-
-def _check_axis(axis: Any, device: ttnn.MeshDevice) -> None:
-    shape = tuple(device.shape)
-    if type(axis) is not int or axis not in range(len(shape)):
-        raise ValueError(f"shared_gate_axis is an axis of the mesh of shape {shape}, not {axis!r}")
-    if is_pair_axis(device, axis):
-        raise ValueError(
-            f"shared_gate_axis={axis}: the chips along that axis are the two ranks of a pair, whose gates differ; a "
-            "cross-chip op along it would hang the pair"
-        )
 
 
 def _launch(program: Any, tensors: Any) -> None:

@@ -64,7 +64,9 @@ def choose_work_split(cores: Sequence[Core], users: int, ids: int, cores_per_use
         raise UnsupportedError(
             f"cores_per_user must be from 1 to {tiles}, the tiles of 1024 ids, got {cores_per_user!r}"
         )
-    slices = _slices(ids, tiles, cores_per_user)
+    # Whole tiles are dealt to the cores, to each as many as to another or one more; the last has the rest of the ids.
+    borders = [min(ids, TILE_IDS * (tiles * core // cores_per_user)) for core in range(cores_per_user)] + [ids]
+    slices = tuple(Slice(first, stop - first) for first, stop in zip(borders, borders[1:]))
     if cores_per_user == 1:
         return WorkSplit(tuple((core,) for core in cores[:users]), slices, None)
     *free, hub = cores
@@ -76,12 +78,6 @@ def choose_work_split(cores: Sequence[Core], users: int, ids: int, cores_per_use
         )
     starts = range(0, groups * cores_per_user, cores_per_user)
     return WorkSplit(tuple(tuple(free[start : start + cores_per_user]) for start in starts), slices, hub)
-
-
-def _slices(ids: int, tiles: int, cores: int) -> tuple[Slice, ...]:
-    """Deal whole tiles to the cores, each as many as another or one more; the last core has the rest of the ids."""
-    borders = [min(ids, TILE_IDS * (tiles * core // cores)) for core in range(cores)] + [ids]
-    return tuple(Slice(first, stop - first) for first, stop in zip(borders, borders[1:]))
 
 
 @dataclass(frozen=True)
