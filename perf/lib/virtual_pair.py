@@ -10,16 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tt_kernels.common.attention_program import Decoded, ProgramConfig, Rank, Tensors, empty_outputs
+from tt_kernels.common.attention_program import (
+    Decoded,
+    ProgramConfig,
+    Rank,
+    Tensors,
+    config_of,
+    empty_outputs,
+    empty_program,
+    settings_of,
+    split_of,
+)
 from tt_kernels.common.cores import check_core, noc_core_of, single_cores
-from tt_kernels.common.kernel import require_ungated
 from tt_kernels.common.peer import Pairs
 from tt_kernels.common.speculative_chips import DEFAULT_TIMEOUT_S, ChipArgs, check_rank, peer_args
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.device_exchange.op import DeviceExchange
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.op import OP, empty_program, fill_program, problem_of, settings_of, split_of
+from tt_kernels.speculative_flash_decode.op import OP, how_to_run, problem_of
 
 
 class CorePair(Pairs):
@@ -51,8 +60,9 @@ class CorePairExchange(DeviceExchange):
 
     def __init__(self, pairs: CorePair, users: int, timeout_s: float = DEFAULT_TIMEOUT_S):
         self._make(pairs, users, timeout_s)
-        self.gathered: Any = [self._make_gathered() for _ in range(2)]
-        self._landing: Any = [self._make_landing() for _ in range(2)]
+        self.gathered: Any
+        self._landing: Any
+        self.gathered, self._landing = self._make_buffers(2)
 
     def __call__(self, tensor, priority, *more):
         import ttnn
@@ -69,8 +79,6 @@ class CorePairExchange(DeviceExchange):
     def core_pair_program(self, tensors, priorities, ranks: Sequence[int] = (0, 1)):
         """Return the ttnn.ProgramDescriptor of a call. ranks: those that run; the peer of one that runs alone stays
         silent."""
-        import ttnn
-
         arguments, firsts = {}, [parts[0] for parts in tensors]
         helpers = self._helpers(firsts, [self.pairs.cores[rank] for rank in ranks])
         for rank in ranks:
@@ -84,10 +92,8 @@ class CorePairExchange(DeviceExchange):
                 self.pairs.link_args(rank),
                 helpers[self.pairs.cores[rank]],
             )
-        program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(helpers), cbs=[])
         rest = [parts[0] for parts in (self._landing, priorities, self.gathered)]
-        self._add_kernels(program, arguments, helpers, firsts, *rest)
-        return require_ungated(program, "device_exchange")
+        return self._add_kernels(self._empty_program(helpers), arguments, helpers, firsts, *rest)
 
 
 @dataclass(frozen=True)
@@ -135,8 +141,8 @@ def speculative_flash_decode_pair(
     problems = [problem_of(tensors, chunk_size, guess_range) for tensors in given]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two ranks of the same shapes, got {problems}")
-    configs = [rank.program_config for rank in inputs]
-    settings = settings_of(inputs[0].q, threshold, scale, True, configs[0])
+    configs = [config_of(rank.program_config, ProgramConfig) for rank in inputs]
+    settings = settings_of(problems[0].head_dim, configs[0], scale, threshold, speculate=True)
     refuse_in_region(f"{OP}_pair")
     outputs = [empty_outputs(rank.q, problems[0].users) for rank in inputs]
     tensors = [replace(own, **out._asdict()) for own, out in zip(given, outputs, strict=True)]
@@ -144,15 +150,14 @@ def speculative_flash_decode_pair(
         check_rank(rank.priority, rank.gathered, rank.timeout_s)
 
     device = inputs[0].q.device()
-    splits = [
-        split_of(device, problems[0], settings, config, core) for config, core in zip(configs, pairs.cores, strict=True)
-    ]
+    choose, _, semaphores, fill = how_to_run(problems[0], settings, configs[0])
+    splits = [split_of(choose, device, config, core) for config, core in zip(configs, pairs.cores, strict=True)]
     assignments = [split.assignment for split in splits]
     ranks = []
     for i in running:
         peer = peer_args(pairs, tensors[1 - i].exact, inputs[i].timeout_s, pairs.link_args(i))
         ranks.append(Rank(tensors[i], assignments[i], ChipArgs(i, peer)))
-    program = empty_program(problems[0], [rank.assignment for rank in ranks])
-    fill_program(program, problems[0], settings, ranks, splits[0], noc_core_of(device))
+    program = empty_program([rank.assignment for rank in ranks], semaphores)
+    fill(program, ranks, splits[0], noc_core_of(device))
     ttnn.generic_op([tensor for own in tensors for tensor in own.all()], program)
     return outputs

@@ -39,9 +39,6 @@ class OneLineParser(argparse.ArgumentParser):
             self.exit(code)
 
 
-CLOSED = "standard output is closed"
-
-
 def version(distribution: str) -> str | None:
     """Return the version of an installed distribution, None where it is not installed."""
     try:
@@ -83,7 +80,7 @@ def run_command(prog: str, command: Callable[[], int], refusals: tuple[type[Exce
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # it stays open as long as the process
     if sys.stdout is None:
-        print(f"{prog}: error: {CLOSED}", file=sys.stderr)
+        print(f"{prog}: error: standard output is closed", file=sys.stderr)
         return 2
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # in a terminal without UTF-8 an emoji must not end the run

@@ -10,7 +10,6 @@ Nothing here imports ttnn or opens a device, so that it answers in a moment and 
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -21,6 +20,7 @@ from dataclasses import asdict, dataclass
 
 from . import environment
 from .command_line import OneLineParser, run_command
+from .command_line import version as installed
 from .environment import SYSTEM_SFPI, real_sfpi
 from .runtime_root import (
     SUPPORTED_VERSIONS,
@@ -116,11 +116,8 @@ def _ttnn(needed_for: tuple[str, ...]) -> Finding:
 
 def distribution(name: str, version: str | None, fix: str, needed_for: tuple[str, ...]) -> Finding:
     """Return the finding on an installed distribution; `version` None takes any."""
-    try:
-        found = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(name, False, "not installed", fix, needed_for)
-    return Finding(name, version is None or found == version, found, fix, needed_for)
+    found = installed(name)
+    return Finding(name, found is not None and version in (None, found), found or "not installed", fix, needed_for)
 
 
 def cache_folder(needed_for: tuple[str, ...] = (SILICON,)) -> Finding:

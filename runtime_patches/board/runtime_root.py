@@ -90,7 +90,11 @@ def merge_overlays(**sources: Mapping[str, Path | bytes]) -> dict[str, Path | by
                         f"{key} is replaced by {owner[key]} and by {source}, with different contents"
                     )
                 merged[key], owner[key] = leaf, owner.get(key, source)
-    _check_nesting(owner)
+    for path in owner:
+        for parent in PurePosixPath(path).parents:
+            if (folder := str(parent)) in owner:
+                by = f"({owner[folder]} and {owner[path]})"
+                raise RuntimeRootError(f"the overlay {folder} is a file and {path} is below it {by}")
     return merged
 
 
@@ -146,7 +150,12 @@ def build_runtime_root(
         try:
             building.chmod(0o755)
             _fill(building, _links(source, files), files)
-            _place(building, root)
+            try:
+                os.rename(building, root)
+            except OSError as error:
+                # Another process was first: its root has the same content, or the name would differ.
+                if not (root / MANIFEST).is_file():
+                    raise RuntimeRootError(f"{root} is in the way and is not a runtime root: remove it") from error
         finally:
             shutil.rmtree(building, ignore_errors=True)
     except OSError as error:
@@ -204,15 +213,6 @@ def _digests(path: str, content: Path | bytes) -> dict[str, str]:
     return found
 
 
-def _check_nesting(owner: Mapping[str, str]) -> None:
-    """Raise RuntimeRootError for a file below another. owner: the source of each."""
-    for path in owner:
-        for parent in PurePosixPath(path).parents:
-            if (folder := str(parent)) in owner:
-                by = f"({owner[folder]} and {owner[path]})"
-                raise RuntimeRootError(f"the overlay {folder} is a file and {path} is below it {by}")
-
-
 def _check_against_package(files: Mapping[str, object], source: Path) -> None:
     for path in files:
         if (source / path).is_dir():
@@ -247,13 +247,3 @@ def _fill(target: Path, links: Mapping[str, Path], files: Mapping[str, Path | by
         else:
             shutil.copyfile(content, file)
             file.chmod(0o755 if content.stat().st_mode & stat.S_IXUSR else 0o644)
-
-
-def _place(building: Path, root: Path) -> None:
-    """Give a root that was built its name, unless another process did so first."""
-    try:
-        os.rename(building, root)
-    except OSError as error:
-        # Another process was first: its root has the same content, or the name would differ.
-        if not (root / MANIFEST).is_file():
-            raise RuntimeRootError(f"{root} is in the way and is not a runtime root: remove it") from error

@@ -34,7 +34,6 @@ CYCLE_VARIABLES = {"TT_METAL_DISABLE_PRECOMPILED_FW": "1", "TT_SIM_COST_MODEL": 
 
 _HERE = Path(__file__).resolve().parent
 _SPANS = ("program", "brisc", "ncrisc", "unpack", "math", "pack")
-_WORDS_PER_SPAN = 4
 _PAGE_BYTES = 128
 
 
@@ -73,9 +72,9 @@ class CoreCycles:
         return {name: span for name in _SPANS[1:] if (span := getattr(self, name)) is not None}
 
 
-def cycle_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
+def cycle_overlays() -> dict[str, bytes]:
     """Return files for a runtime root (see board/runtime_root.py) whose kernels count their cycles."""
-    original = ((find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)) / HEADER).read_bytes()
+    original = (find_ttnn_dir() / HEADER).read_bytes()
     include = b'\n#include "api/debug/kernel_cycles.hpp"\n'
     return {HEADER: original + include, ADDED_HEADER: (_HERE / "cycles.hpp").read_bytes()}
 
@@ -135,13 +134,8 @@ class _Collector:
         size = device.compute_with_storage_grid_size()
         self.columns = columns = size.x
         rows = size.y
-        self._tensor = ttnn.empty(
-            [columns * rows, _PAGE_BYTES // 4],
-            ttnn.uint32,
-            ttnn.ROW_MAJOR_LAYOUT,
-            device,
-            ttnn.DRAM_MEMORY_CONFIG,
-        )
+        shape, memory = [columns * rows, _PAGE_BYTES // 4], ttnn.DRAM_MEMORY_CONFIG
+        self._tensor = ttnn.empty(shape, ttnn.uint32, ttnn.ROW_MAJOR_LAYOUT, device, memory)
         cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(columns - 1, rows - 1))])
         accessor = ttnn.TensorAccessorArgs(self._tensor).get_compile_time_args()
         arguments = ttnn.RuntimeArgs()
@@ -174,11 +168,8 @@ def _decode(pages: list[list[int]], columns: int) -> dict[tuple[int, int], CoreC
     row of the grid."""
     found = {}
     for index, page in enumerate(pages):
-        spans = {}
-        for i, name in enumerate(_SPANS):
-            start, end, cycles, runs = (
-                int(w) & 0xFFFFFFFF for w in page[i * _WORDS_PER_SPAN : (i + 1) * _WORDS_PER_SPAN]
-            )
+        spans, words = {}, iter(int(word) & 0xFFFFFFFF for word in page)
+        for name, start, end, cycles, runs in zip(_SPANS, words, words, words, words):
             spans[name] = Span(cycles, runs, start, end) if runs else None
         if any(spans[name] for name in _SPANS[1:]):
             found[index % columns, index // columns] = CoreCycles(**spans)

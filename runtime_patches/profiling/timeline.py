@@ -49,12 +49,12 @@ class ProgramSpan:
     cores: int
 
 
-def timeline_overlays(ttnn_dir: Path | None = None) -> dict[str, bytes]:
+def timeline_overlays() -> dict[str, bytes]:
     """Return files for a runtime root (see board/runtime_root.py) whose firmware notes its programs.
 
     Errors: ValueError when the installed firmware is not the one this was made for.
     """
-    stock = ((find_ttnn_dir() if ttnn_dir is None else Path(ttnn_dir)) / FIRMWARE).read_text()
+    stock = (find_ttnn_dir() / FIRMWARE).read_text()
     for anchor in (_INCLUDE, _NUMBER):
         if stock.count(anchor) != 1:
             raise ValueError(f"{FIRMWARE} holds {anchor.strip()!r} {stock.count(anchor)} times, not once")
@@ -69,34 +69,29 @@ class Timeline:
     """Record programs. programs: how many runs a core can note; later ones are lost, and `stop` says so."""
 
     def __init__(self, mesh, programs: int = 512):
-        import torch
         import ttnn
 
         size = mesh.compute_with_storage_grid_size()
         self.mesh, self.programs, self._count = mesh, programs, size.x * size.y
         self._cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(size.x - 1, size.y - 1))])
         shard = ttnn.ShardSpec(self._cores, [1, programs * _WORDS_PER_ENTRY], ttnn.ShardOrientation.ROW_MAJOR)
-        self._blank = torch.zeros(1, 1, self._count, programs * _WORDS_PER_ENTRY, dtype=torch.int32)
-        self._tensor = ttnn.from_torch(
-            self._blank,
-            dtype=ttnn.uint32,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            device=mesh,
-            mesh_mapper=ttnn.ReplicateTensorToMesh(mesh),
-            memory_config=ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard),
-        )
+        memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
+        self._tensor = self._blank(device=mesh, memory_config=memory)
+
+    def _blank(self, **place):
+        """Return entries of zeros, on the host or in a place of the device."""
+        import torch
+        import ttnn
+
+        words = torch.zeros(1, 1, self._count, self.programs * _WORDS_PER_ENTRY, dtype=torch.int32)
+        mapper = ttnn.ReplicateTensorToMesh(self.mesh)
+        return ttnn.from_torch(words, ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, mesh_mapper=mapper, **place)
 
     def start(self) -> None:
         """Note what is launched from now on."""
         import ttnn
 
-        blank = ttnn.from_torch(
-            self._blank,
-            dtype=ttnn.uint32,
-            layout=ttnn.ROW_MAJOR_LAYOUT,
-            mesh_mapper=ttnn.ReplicateTensorToMesh(self.mesh),
-        )
-        ttnn.copy_host_to_device_tensor(blank, self._tensor)
+        ttnn.copy_host_to_device_tensor(self._blank(), self._tensor)
         self._arm(self.programs)
 
     def stop(self) -> list[list[ProgramSpan]]:
@@ -150,13 +145,9 @@ def spans_of(chips: list[list[list[list[int]]]]) -> list[list[ProgramSpan]]:
                     continue
                 turn = seen[number] = seen.get(number, -1) + 1
                 runs.setdefault((number, turn), []).append((start - origin, end - origin))
-        found.append(
-            sorted(
-                (
-                    ProgramSpan(number, min(s for s, _ in parts), max(e for _, e in parts), len(parts))
-                    for (number, _), parts in runs.items()
-                ),
-                key=lambda span: (span.number, span.start),
-            )
-        )
+        spans = [
+            ProgramSpan(number, min(s for s, _ in parts), max(e for _, e in parts), len(parts))
+            for (number, _), parts in runs.items()
+        ]
+        found.append(sorted(spans, key=lambda span: (span.number, span.start)))
     return found

@@ -236,7 +236,7 @@ def test_the_guess_alone(sim_device):
     q, k, v = case.random(5)
     dirty = [part.clone() for part in (k, v)]
     for user, position in enumerate(at):
-        outside = ~guess_positions(position, 32, guess_range=guess_range) if position >= 0 else slice(None)
+        outside = ~guess_positions(position, guess_range) if position >= 0 else slice(None)
         for part in dirty:
             part[user, :, : position + 1][:, outside] = math.nan
     found = run_ops(sim_device(CHIP), [case.call("guess", case.inputs(q, *dirty), at, guess_range=guess_range)])[0]

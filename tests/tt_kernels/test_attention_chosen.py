@@ -34,7 +34,7 @@ from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.guess_range import (
     MASS_UNIT,
     GuessRange,
-    check_chosen,
+    check_tile_words,
     chosen_rows,
     chosen_words,
 )
@@ -50,7 +50,7 @@ def unread_is_nan(part: torch.Tensor, at, tiles, guess_range=BOTH) -> torch.Tens
     part = part.clone()
     for user, position in enumerate(at):
         for head in range(part.shape[1]):
-            seen = guess_positions(position, 32, guess_range=guess_range, chosen=tiles[user][head])
+            seen = guess_positions(position, guess_range, tiles[user][head])
             part[user, head, : position + 1][~seen] = math.nan
     return part
 
@@ -247,6 +247,6 @@ FACTS = TensorFacts((2, 8, 8), "UINT32", "ROW_MAJOR", True, True)
     [(FACTS, 8224), (replace(FACTS, shape=(2, 8, 9)), 8192), (replace(FACTS, dtype="INT32"), 8192)],
 )
 def test_refused_bitmaps(found, tokens):
-    check_chosen(FACTS, 2, 8, 8192)
+    check_tile_words(FACTS, None, 2, 8, 8192)
     with pytest.raises(UnsupportedError, match=r"chosen must be UINT32 ROW_MAJOR \(2, 8, (8|16)\), .* it is U?INT32"):
-        check_chosen(found, 2, 8, tokens)
+        check_tile_words(found, None, 2, 8, tokens)

@@ -17,7 +17,7 @@ from models.llama31_8b.spec_decode.tree import TokenTree
 from tests.support.host_kernels import run_header
 from tests.tt_kernels.attention import intervals_of
 from tt_kernels.common import merge_tree
-from tt_kernels.common.attention_checks import check_fidelity
+from tt_kernels.common.attention_checks import check_fidelity, check_numbers
 from tt_kernels.common.attention_split import (
     DECIDER,
     EXCHANGE,
@@ -179,7 +179,7 @@ def test_the_kernels_workers_read_the_cache_once_and_the_references_guess_first(
         assert sorted(of_guess) == (sorted(ends) if speculate else []), case
         assert bool(bypassed) == (tokens < guess.bypass_below), case
         if speculate and not bypassed:
-            seen = guess_positions(tokens - 1, 32, guess_range=guess).nonzero().flatten().tolist()
+            seen = guess_positions(tokens - 1, guess).nonzero().flatten().tolist()
             assert seen == [at for tile in sorted(ends) for at in range(32 * tile, 32 * tile + 32) if at < tokens], case
             assert not guess.whole_tail or seen[-guess.last :] == list(range(tokens - guess.last, tokens)), case
 
@@ -508,13 +508,13 @@ def test_trees_unsupported_inputs_are_refused_with_their_values(wrong, message):
 
 
 def test_numbers_and_names_are_checked():
-    assert flash_checks.check_numbers(0.1, None, 64) == (0.1, 0.125)
+    assert check_numbers(0.1, None, 64) == (0.1, 0.125)
     for threshold in (-0.1, float("nan"), float("inf"), 1e20, "0.1"):
         with pytest.raises(UnsupportedError, match=re.escape(f"got {threshold!r}")):
-            flash_checks.check_numbers(threshold, None, 64)
+            check_numbers(threshold, None, 64)
     for scale in (0, 1e-5, -0.125, 101, 1e20, float("nan"), "1"):
         with pytest.raises(UnsupportedError, match=f"scale must be from 0.0001 to 100, got {re.escape(repr(scale))}"):
-            flash_checks.check_numbers(0.1, scale, 64)
+            check_numbers(0.1, scale, 64)
     for fidelity, text in (
         ("LoFi", "one of HiFi2, HiFi3, got 'LoFi'"),
         ("HiFi5", "one of HiFi2, HiFi3, got 'HiFi5'"),

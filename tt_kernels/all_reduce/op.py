@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import Core, check_on_device, core_set, grid_cores, noc_core_of
-from tt_kernels.common.device_state import zero_words
-from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor
+from tt_kernels.common.device_state import l1_words
+from tt_kernels.common.kernel import Values, float_bits, kernel_descriptor, program_of, semaphores_on
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S
 from tt_kernels.common.tensor_facts import UnsupportedError, check_tiles
 from tt_kernels.common.tp_group import TpChips
 from tt_kernels.compute_gate.region import refuse_in_region
 from tt_kernels.decode_product.op import Product, bank_cores
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 MAX_USERS, TILE = 32, 32
@@ -36,7 +35,7 @@ ROW_BYTES, FACE_ROWS = 32, 16  # of bfloat16 tiles
 MAX_WORKERS, MAX_DENSE_WORKERS = 32, 8
 _WORKER, _LINK = "worker", "link"
 _LINE = 64  # bytes of which packets are multiples
-_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE, _ROWS_SEMAPHORE = 0, 1, 2, 3
+_SEMAPHORES = {"packed_semaphore": 0, "decision_semaphore": 1, "squares_semaphore": 2, "rows_semaphore": 3}
 _AHEAD_BYTES = 384 * 1024  # of a weight on each core: what a bank sends while eight chips wait for each other
 
 
@@ -79,8 +78,6 @@ class AllReduce(TpChips):
         timeout_s: float = DEFAULT_TIMEOUT_S,
         multiplies: bool = False,
     ) -> None:
-        import ttnn
-
         if type(users) is not int or not 1 <= users <= MAX_USERS:
             raise ValueError(f"users must be 1 to {MAX_USERS}, not {users!r}")
         if type(columns) is not int or columns < TILE or columns % TILE:
@@ -108,7 +105,10 @@ class AllReduce(TpChips):
         self.together = max(shares, default=1)
         landing = self.together * self.chunk_bytes
         self.packet_bytes = max(n for n in range(_LINE, most + 1, _LINE) if landing % n == 0)
-        self._landing = self._make_landing()
+        # Two slots of every chip's packets, in L1 of the workers of every chip that packets go to. What has landed in
+        # an earlier call must not be read: no chip begins a call before both are there on all.
+        cores, words = self.workers[:: self.together], 2 * self.chips * landing // 4
+        self._landing = l1_words(mesh, core_set(*cores), len(cores), words)
 
     def __call__(
         self,
@@ -136,8 +136,6 @@ class AllReduce(TpChips):
 
         Errors: ValueError, and GatedRegionError inside a skip_compute whose gate the group does not share.
         """
-        import ttnn
-
         refuse_in_region("all_reduce", self.tp_axis)
         self._check(partial, residual, norm, epsilon)
         if multiply is not None and (norm is None or not self.multiplies):
@@ -154,22 +152,17 @@ class AllReduce(TpChips):
 
     def mesh_program(self, tensors: dict[str, Any], epsilon: float, product: Product | None = None) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call. tensors: by their names in the kernels."""
-        import ttnn
-
         programs = ttnn.MeshProgramDescriptor()
         multipliers = [] if product is None else product.cores
         for place in self.coordinates():
             here = ttnn.MeshCoordinate(*place)
             cores = core_set(*self.workers, self.core, *multipliers)
-            semaphores = [
-                ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0)
-                for number in (_PACKED_SEMAPHORE, _DECISION_SEMAPHORE, _SQUARES_SEMAPHORE, _ROWS_SEMAPHORE)
-            ]
-            program = ttnn.ProgramDescriptor(kernels=[], semaphores=semaphores, cbs=[])
+            program = program_of((), semaphores=semaphores_on(cores, *(0 for _ in _SEMAPHORES)))
             links = self.link_args(place, program, self.tp_rank(place) % self.links)
             self._fill(program, tensors, epsilon, self.tp_rank(place), links, multipliers)
             if product is not None:
-                program.kernels = [*program.kernels, *product.kernels(2 * len(self.workers), _ROWS_SEMAPHORE)]
+                makers = 2 * len(self.workers)
+                program.kernels = [*program.kernels, *product.kernels(makers, _SEMAPHORES["rows_semaphore"])]
                 program.cbs = [*program.cbs, *product.circular_buffers()]
             programs[ttnn.MeshCoordinateRange(here, here)] = program
         return programs
@@ -206,15 +199,10 @@ class AllReduce(TpChips):
         multipliers: Sequence[Core],
     ) -> None:
         """Give `program` the kernels and buffers of a chip."""
-        import ttnn
-
         has_residual, has_norm = tensors["residual"] is not None, tensors["weights"] is not None
         buffers = self.buffers(has_residual, has_norm)
-        constants = {name: buffer.index for name, buffer in buffers.items()} | {
-            "packed_semaphore": _PACKED_SEMAPHORE,
-            "decision_semaphore": _DECISION_SEMAPHORE,
-            "squares_semaphore": _SQUARES_SEMAPHORE,
-            "rows_semaphore": _ROWS_SEMAPHORE,
+        constants = {name: buffer.index for name, buffer in buffers.items()} | _SEMAPHORES
+        constants |= {
             "multipliers": len(multipliers),
             "chips": self.chips,
             "workers": len(self.workers),
@@ -253,61 +241,41 @@ class AllReduce(TpChips):
             "worker_cores": worker_cores,
             "links": links,
         }
-        defines = list(self.defines)
+        # Sums are float32, and float32 operands go straight to the registers.
+        compute = ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
+        modes = [ttnn.UnpackToDestMode.Default] * 32
+        for name in ("cb_exact", "cb_all_squares", "cb_scale"):
+            modes[buffers[name].index] = ttnn.UnpackToDestMode.UnpackToDestFp32
+        compute.unpack_to_dest_mode = modes
+        kernel = partial(kernel_descriptor, constants=constants, defines=self.defines)
         program.kernels = [
-            kernel_descriptor(
+            kernel(
                 KERNELS / "worker_reader.cpp",
-                ttnn.ReaderConfigDescriptor(),
+                "Reader",
                 accessors={name: there[name] for name in read},
-                constants=constants,
                 common=told,
                 per_core={core: lands(n) | reader for n, core in enumerate(self.workers)},
-                defines=defines,
             ),
-            kernel_descriptor(
+            kernel(
                 KERNELS / "worker_writer.cpp",
-                ttnn.WriterConfigDescriptor(),
+                "Writer",
                 accessors={name: there[name] for name in written},
-                constants=constants,
                 common=told,
                 per_core={core: {"worker": n} | writer for n, core in enumerate(self.workers)},
-                defines=defines,
             ),
-            kernel_descriptor(
+            kernel(
                 KERNELS / "worker_compute.cpp",
-                _compute_config(buffers),
+                compute,
                 cores=core_set(*self.workers),
-                constants=constants,
                 common={"per_column": float_bits(1 / self.columns), "epsilon": float_bits(epsilon)},
-                defines=defines,
             ),
-            kernel_descriptor(
-                KERNELS / "link.cpp",
-                ttnn.WriterConfigDescriptor(),
-                constants=constants,
-                per_core={self.core: link},
-                defines=defines,
-            ),
+            kernel(KERNELS / "link.cpp", "Writer", per_core={self.core: link}),
         ]
         cores = {_WORKER: self.workers, _LINK: [self.core]}
         program.cbs = [circular_buffer(buffer, cores) for buffer in buffers.values() if buffer.pages > 0]
 
-    def _make_landing(self) -> Any:
-        """Return two slots of every chip's packets, in L1 of the workers of every chip that packets go to. What has
-        landed in an earlier call must not be read: no chip begins a call before both are there on all."""
-        import ttnn
-
-        words = 2 * self.chips * self.together * self.chunk_bytes // 4
-        cores = self.workers[:: self.together]
-        shard = ttnn.ShardSpec(core_set(*cores), [1, words], ttnn.ShardOrientation.ROW_MAJOR)
-        memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
-        landing = zero_words(self.device, (1, 1, len(cores), words), memory)
-        ttnn.synchronize_device(self.device)  # else this write could reach a chip after another's rows
-        return landing
-
     def _links_between_neighbours(self) -> int:
         """Return the fewest Ethernet links between two neighbours along the axis."""
-        import ttnn
 
         def node(place: tuple[int, ...], steps: int) -> Any:
             there = list(place)
@@ -320,30 +288,14 @@ class AllReduce(TpChips):
     def _check(self, partial: Any, residual: Any, norm: Any, epsilon: Any) -> None:
         """Raise ValueError for tensors that cannot be reduced."""
         row = (1, 1, self.users, self.columns)
-        _check_tensor("partial", partial, row, self.device)
-        if residual is not None:
-            _check_tensor("residual", residual, row, self.device)
-        if norm is not None:
-            _check_tensor("norm", norm, (1, 1, 1, self.columns), self.device)
+        weights = (1, 1, 1, self.columns)
+        given = (("partial", partial, row), ("residual", residual, row), ("norm", norm, weights))
+        for name, tensor, shape in given:
+            if tensor is None and name != "partial":
+                continue
+            if (found := check_tiles(name, tensor)).shape != shape:
+                raise UnsupportedError(f"{name} must be {shape}, it is {found}")
+            check_on_device(name, tensor, self.device)
         number = isinstance(epsilon, (int, float)) and not isinstance(epsilon, bool)
         if not number or not (math.isfinite(epsilon) and epsilon > 0):
             raise ValueError(f"epsilon is a positive, finite number, not {epsilon!r}")
-
-
-def _compute_config(buffers: dict[str, Buffer]) -> Any:
-    """Return the compute configuration: float32 sums, and float32 operands that go straight to the registers."""
-    import ttnn
-
-    config = ttnn.ComputeConfigDescriptor(math_fidelity=ttnn.MathFidelity.HiFi3, fp32_dest_acc_en=True)
-    modes = [ttnn.UnpackToDestMode.Default] * 32
-    for name in ("cb_exact", "cb_all_squares", "cb_scale"):
-        modes[buffers[name].index] = ttnn.UnpackToDestMode.UnpackToDestFp32
-    config.unpack_to_dest_mode = modes
-    return config
-
-
-def _check_tensor(name: str, tensor: Any, shape: tuple[int, ...], device: ttnn.MeshDevice) -> None:
-    found = check_tiles(name, tensor)
-    if found.shape != shape:
-        raise UnsupportedError(f"{name} must be {shape}, it is {found}")
-    check_on_device(name, tensor, device)

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer, l1_bytes
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of, semaphores_on
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
-    check_factors,
+    check_banked,
     check_rows,
     result_memory,
-    width_shards,
 )
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
@@ -101,10 +98,11 @@ def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     The matrix unit takes the fewest passes that use all bits of the weight, and sums up in bfloat16. In a region of the
     compute gate the op is skipped. Errors: UnsupportedError.
     """
-    import ttnn
-
     memory = result_memory(memory_config)
-    _check(x, weight)
+    if not (found := check_rows("x", x)).interleaved:
+        raise UnsupportedError("x must be interleaved, it is sharded")
+    check_banked(found, weight, WEIGHTS)
+    check_on_device("weight", weight, x.device())
     device, grid = x.device(), x.device().compute_with_storage_grid_size()
     rows, inputs = (size // TILE for size in tuple(x.padded_shape)[2:])
     split = Split.of(rows, inputs, weight.padded_shape[3] // TILE, (grid.x, grid.y), weight.dtype.name)
@@ -113,15 +111,6 @@ def banked_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     shape = [1, 1, x.shape[2], weight.shape[3]]
     result = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, device, memory)
     return ttnn.generic_op([x, weight, result], _program(x, weight, result, split, buffers, grid.x))
-
-
-def _check(x: Any, weight: Any) -> None:
-    found, other = check_rows("x", x), check_rows("weight", weight, WEIGHTS)
-    if not found.interleaved:
-        raise UnsupportedError("x must be interleaved, it is sharded")
-    width_shards("weight", weight.memory_config(), "DRAM")
-    check_factors(found, other)
-    check_on_device("weight", weight, x.device())
 
 
 def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
@@ -140,20 +129,13 @@ def buffers_of(split: Split, dtype: str) -> dict[str, Buffer]:
 
 
 def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, Buffer], width: int) -> Any:
-    import ttnn
-
     fidelity = getattr(ttnn.MathFidelity, FIDELITY[weight.dtype.name])
     cores = [(index % width, index // width) for index in range(split.cores)]
-    everywhere, place = core_set(*cores), noc_core_of(x.device())
+    place = noc_core_of(x.device())
     semaphores = {"sem_ready": 0, "sem_one": 1, "sem_arrived": 2}
     constants = {name: buffer.index for name, buffer in buffers.items()} | semaphores
+    constants |= {name: getattr(split, name) for name in ("high", "inner", "blocks", "columns", "outputs", "cores")}
     constants |= {
-        "high": split.high,
-        "inner": split.inner,
-        "blocks": split.blocks,
-        "columns": split.columns,
-        "outputs": split.outputs,
-        "cores": split.cores,
         "piece_rows": split.piece[0],
         "piece_columns": split.piece[1],
         "bank_columns": weight.memory_config().shard_spec.shape[1] // TILE,
@@ -167,14 +149,14 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
     kernels = [
         kernel_descriptor(
             KERNELS / "read_weight.cpp",
-            ttnn.ReaderConfigDescriptor(),
+            "Reader",
             constants=constants,
             common={"weight": weight.buffer_address()},
             per_core=dict(zip(cores, parts, strict=True)),
         ),
         kernel_descriptor(
             KERNELS / "share_rows.cpp",
-            ttnn.WriterConfigDescriptor(),
+            "Writer",
             constants=constants,
             accessors={"rows": x, "result": result},
             common={
@@ -195,11 +177,5 @@ def _program(x: Any, weight: Any, result: Any, split: Split, buffers: dict[str, 
             per_core={core: {"count": part["count"]} for core, part in zip(cores, parts, strict=True)},
         ),
     ]
-    words = [(0, 0), (1, 1), *((2 + slot, 0) for slot in range(SLOTS))]
-    return ttnn.ProgramDescriptor(
-        kernels=kernels,
-        semaphores=[
-            ttnn.SemaphoreDescriptor(id=number, core_ranges=everywhere, initial_value=value) for number, value in words
-        ],
-        cbs=[circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()],
-    )
+    held = [circular_buffer(buffer, {"all": cores}) for buffer in buffers.values()]
+    return program_of(kernels, held, semaphores_on(core_set(*cores), 0, 1, *SLOTS * [0]))

@@ -23,6 +23,8 @@ FIDELITIES = ("HiFi2", "HiFi3")  # LoFi leaves out bits of the values: norms com
 # At scaled scores of up to 1e4 a row maximum is off by its bfloat16 rounding, at most 2^-8 of it, whose exponential is
 # far from the ends of float32; and the least scale still hides masked keys (common/kernels/tile_masks.hpp).
 MIN_SCALE, MAX_SCALE = 1e-4, 100.0
+# Beyond any use, and its square times the norm of attention outputs is still far from the largest float32.
+MAX_THRESHOLD = 1e6
 
 
 @dataclass(frozen=True)
@@ -98,12 +100,14 @@ def check_heads(query_heads: int, kv_heads: int, head_dim: int, max_tokens: int)
         raise UnsupportedError(f"the caches must hold a multiple of {TILE} tokens, they hold {max_tokens}")
 
 
-def check_scale(scale: float | None, head_dim: int) -> float:
-    """Return `scale`, or the default for None. Errors: UnsupportedError."""
+def check_numbers(threshold: float, scale: float | None, head_dim: int) -> tuple[float, float]:
+    """Return (threshold, scale) as floats, the default scale filled in. Errors: UnsupportedError."""
+    if not (is_number(threshold) and 0 <= threshold <= MAX_THRESHOLD):
+        raise UnsupportedError(f"threshold must be from 0 to {MAX_THRESHOLD:g}, got {threshold!r}")
     scale = 1 / math.sqrt(head_dim) if scale is None else scale
     if not (is_number(scale) and MIN_SCALE <= scale <= MAX_SCALE):
         raise UnsupportedError(f"scale must be from {MIN_SCALE:g} to {MAX_SCALE:g}, got {scale!r}")
-    return float(scale)
+    return float(threshold), float(scale)
 
 
 def is_number(value: Any) -> bool:

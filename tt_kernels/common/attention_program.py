@@ -10,22 +10,21 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common import merge_tree
-from tt_kernels.common.attention_checks import AttentionShape
+from tt_kernels.common.attention_checks import AttentionShape, check_fidelity, check_numbers
 from tt_kernels.common.attention_split import CoreAssignment, WorkSplit
 from tt_kernels.common.circular_buffers import circular_buffer
-from tt_kernels.common.cores import check_on_device, core_set
-from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor
+from tt_kernels.common.cores import check_on_device, core_set, grid_cores, l1_free, noc_core_of
+from tt_kernels.common.kernel import Core, Values, float_bits, kernel_descriptor, program_of, semaphores_on
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.priority import check_priority_tensor
-from tt_kernels.common.speculative_chips import ALONE, ChipArgs
+from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, mesh_program
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, facts
-
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.common.tp_group import TpGroup
 
 
 class Decoded(NamedTuple):
@@ -56,15 +55,18 @@ class ProgramConfig:
     math_fidelity: str = "HiFi3"
 
 
-def check_config(config: Any, kind: type = ProgramConfig) -> None:
-    """Raise UnsupportedError unless `config` is None or a `kind` of ProgramConfig."""
-    if config is not None and type(config) is not kind:
-        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(config).__qualname__}")
+Config = TypeVar("Config", bound=ProgramConfig)
+
+
+def config_of(given: Any, kind: type[Config]) -> Config:
+    """Return the configuration of a call, the default for None. Errors: UnsupportedError for another `kind`."""
+    if given is not None and type(given) is not kind:
+        raise UnsupportedError(f"program_config must be a ProgramConfig, it is a {type(given).__qualname__}")
+    return given or kind()
 
 
 def empty_outputs(q: ttnn.Tensor, users: int) -> Decoded:
     """Allocate the outputs of a call in DRAM."""
-    import ttnn
 
     def numbers() -> Any:
         return ttnn.empty([1, 1, 1, users], ttnn.float32, ttnn.ROW_MAJOR_LAYOUT, q.device(), ttnn.DRAM_MEMORY_CONFIG)
@@ -74,8 +76,6 @@ def empty_outputs(q: ttnn.Tensor, users: int) -> Decoded:
 
 def empty_like_query(q: ttnn.Tensor, memory: Any = None) -> Any:
     """Allocate a result, in DRAM by default."""
-    import ttnn
-
     memory = memory or ttnn.DRAM_MEMORY_CONFIG
     return ttnn.empty(list(q.shape), ttnn.bfloat16, ttnn.TILE_LAYOUT, q.device(), memory)
 
@@ -152,6 +152,14 @@ class Settings:
     guess_alone: bool = False
 
 
+def settings_of(
+    head_dim: int, config: ProgramConfig, scale: float | None, threshold: float = 0.0, **mode: bool
+) -> Settings:
+    """Check the numbers of a call and return its Settings. mode: speculate, guess_alone. Errors: UnsupportedError."""
+    threshold, scale = check_numbers(threshold, scale, head_dim)
+    return Settings(scale, check_fidelity(config.math_fidelity), threshold, **mode)
+
+
 @dataclass(frozen=True)
 class Rank:
     """One speculative rank on one chip: its tensors and cores, and its place among other chips."""
@@ -163,11 +171,50 @@ class Rank:
 
 def empty_program(assignments: Iterable[CoreAssignment], semaphores: int) -> Any:
     """Return a ttnn.ProgramDescriptor with semaphores only, to which a fabric connection may add its own."""
-    import ttnn
-
     cores = core_set(*(core for assignment in assignments for core in assignment.cores))
-    found = [ttnn.SemaphoreDescriptor(id=i, core_ranges=cores, initial_value=0) for i in range(semaphores)]
-    return ttnn.ProgramDescriptor(kernels=[], semaphores=found, cbs=[])
+    return program_of((), semaphores=semaphores_on(cores, *semaphores * [0]))
+
+
+def split_of(
+    choose: Callable[..., WorkSplit],
+    device: ttnn.MeshDevice,
+    config: ProgramConfig,
+    exchange: Core | None,
+    decider: Core | None = None,
+) -> Any:
+    """Choose the work split of one rank by an op's choose(cores, free bytes of L1, ...). exchange: the core that talks
+    to the peer; decider: the one that talks to the TP group. Errors: UnsupportedError."""
+    return choose(
+        grid_cores(device, config.grid, config.origin),
+        l1_free(device),
+        exchange=exchange,
+        decider=decider,
+        workers_per_head=config.workers_per_head,
+        key_chunk=config.key_chunk,
+    )
+
+
+def launch(
+    tensors: Tensors,
+    choose: Callable[..., WorkSplit],
+    config: ProgramConfig,
+    semaphores: int,
+    fill: Callable[..., Any],
+    peer: Peer | None = None,
+    tp_group: TpGroup | None = None,
+) -> None:
+    """Run a call on every chip that holds the tensors. choose: as for split_of. fill(program, ranks, split, noc_core):
+    adds to an empty_program with so many semaphores what runs the ranks of one chip. Errors: UnsupportedError."""
+    device = tensors.q.device()
+    exchange, decider = None if peer is None else peer.pairs.core, None if tp_group is None else tp_group.core
+    split = split_of(choose, device, config, exchange, decider)
+    assignment, noc_core = split.assignment, noc_core_of(device)
+    program = mesh_program(
+        *(peer, tp_group, tensors.exact),
+        lambda: empty_program([assignment], semaphores),
+        lambda program, chip: fill(program, [Rank(tensors, assignment, chip)], split, noc_core),
+    )
+    ttnn.generic_op(tensors.all(), program)
 
 
 class KernelSet:
@@ -243,8 +290,6 @@ class KernelSet:
         )
 
     def compute_config(self) -> Any:
-        import ttnn
-
         fidelity = getattr(ttnn.MathFidelity, self.settings.math_fidelity)
         return ttnn.ComputeConfigDescriptor(math_fidelity=fidelity, fp32_dest_acc_en=True)
 
@@ -270,7 +315,6 @@ class KernelSet:
     def workers(self, prefix: str, written: Sequence[str], **numbers: int) -> list[Any]:
         """Return the workers' kernels: reader, writer and compute. prefix: of their sources' names. written: what the
         writer knows, of which the guess lies as the exact result does. numbers: of compute, beside the scale."""
-        import ttnn
 
         def reader(rank: Rank) -> Values:
             caches = {"queries": "q", "keys": "k", "values": "v", "pages": "pages", "chosen": "chosen"}
@@ -288,8 +332,8 @@ class KernelSet:
         writes = self.per_worker(writer, "receiver_core", "deciding_core", "exchange_core")
         computes = self.per_worker(lambda _: {"scale": float_bits(self.settings.scale), **numbers})
         return [
-            self.kernel(f"{prefix}reader.cpp", ttnn.ReaderConfigDescriptor(), read, reads),
-            self.kernel(f"{prefix}writer.cpp", ttnn.WriterConfigDescriptor(), output, writes),
+            self.kernel(f"{prefix}reader.cpp", "Reader", read, reads),
+            self.kernel(f"{prefix}writer.cpp", "Writer", output, writes),
             self.kernel(f"{prefix}compute.cpp", self.compute_config(), {}, computes),
         ]
 
@@ -318,7 +362,6 @@ class KernelSet:
 
     def deciding(self, source: str) -> Any:
         """Return the kernel that decides on guesses (kernels/guess_verdict.hpp)."""
-        import ttnn
 
         def values(rank: Rank) -> Values:
             numbers = rank.tensors.addresses("distance_sq", "norm_sq", "priority")
@@ -326,12 +369,10 @@ class KernelSet:
 
         tp, accessors = self.chip.tp, self.control_accessors() | self.verdict_accessors()
         defines = () if tp is None else tp.defines
-        return self.kernel(source, ttnn.WriterConfigDescriptor(), accessors, self.per_decider(values), defines)
+        return self.kernel(source, "Writer", accessors, self.per_decider(values), defines)
 
     def exchange(self) -> list[Any]:
         """Return the kernel that talks to the peer (kernels/guess_exchange.hpp), if there is a peer."""
-        import ttnn
-
         if self.chip.peer is None:
             return []
         per_core = {}
@@ -346,4 +387,4 @@ class KernelSet:
                 }
         accessors = {"output": self.tensors.exact} | self.control_accessors() | self.verdict_accessors()
         defines = self.chip.peer.defines
-        return [self.kernel("exchange.cpp", ttnn.WriterConfigDescriptor(), accessors, per_core, defines)]
+        return [self.kernel("exchange.cpp", "Writer", accessors, per_core, defines)]

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from tt_kernels.common import merge_tree
 from tt_kernels.common.attention_checks import TILE, AttentionShape
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, aligned
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError
+from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 
 WORKER, DECIDER, EXCHANGE = "worker", "decider", "exchange"
 
@@ -21,7 +22,6 @@ CONTROL_BYTES = 64  # kernels/attention_control.hpp
 SHARE_BYTES = 48  # kernels/head_share.hpp
 SCRATCH_BYTES = 3 * 4 * MAX_USERS  # kernels/fetch_control.hpp, kernels/guess_verdict.hpp
 HANDOVER_BYTES = 16
-ALIGNMENT = 16
 REGISTERS = 4  # destination tiles, float32 in half-sync mode
 MAX_COLUMNS = 24  # key tiles of a chunk whose masses are handed out (kernels/mass_columns.hpp)
 LINE_BYTES = 32  # of DRAM
@@ -85,90 +85,77 @@ def lengthened(key_tiles: int, cache_tiles: int, workers: int, fits: Callable[[i
     return next((tiles for tiles in range(wanted, key_tiles, -key_tiles) if fits(tiles)), key_tiles)
 
 
-def ones_fit(head_tiles: int) -> bool:
-    """Return whether a tile of ones follows each row of values, so that one multiplication makes output and row sums:
-    the host side of kernels/value_rows.hpp."""
-    return head_tiles < REGISTERS
-
-
-def worker_tiles(shape: AttentionShape, key_tiles: int, query_tiles: int) -> dict[str, tuple[str, int]]:
-    """Return dtype and tiles of the buffers of tiles that all workers have, by name. query_tiles: that a worker takes
-    through the cache at once."""
-    head = shape.head_tiles
-    return {
-        "query": ("BFLOAT16", query_tiles * head),
-        "keys": (shape.cache_dtype, 2 * key_tiles * head),
-        "values": (shape.cache_dtype, 2 * key_tiles * (head + ones_fit(head))),
-        "ones": ("BFLOAT16", 1 + ones_fit(head)),
-        "scores": ("FLOAT32", 2 * key_tiles),
-        "weights": ("BFLOAT16", 2 * key_tiles),
-        "state": ("FLOAT32", (query_tiles + 1) * (head + 1)),
-        "row_max_a": ("BFLOAT16", query_tiles),
-        "row_max_b": ("BFLOAT16", query_tiles),
-        "rescale": ("FLOAT32", 1),
-    }
-
-
-def aligned(size: int, alignment: int = ALIGNMENT) -> int:
-    """Return the least multiple of `alignment` that is not below `size`."""
-    return -(-size // alignment) * alignment
-
-
 def most_tiles(cache_tiles: int, workers: int, few_tiles: int) -> int:
     """Return the most key tiles that one worker has of a head. few_tiles: of a guess that workers no longer share."""
     share = max(-(-cache_tiles // workers), few_tiles)
     return min(cache_tiles, share + 2 * (TILES_OF_MERGE * merge_tree.levels(workers) + TILES_OF_EMISSION + 1))
 
 
-def handover(indices: Mapping[str, int], partials: int) -> dict[str, Buffer]:
-    """Return the buffer by which compute hands over so many partial results (kernels/partial_merge.hpp)."""
-    buffer = Buffer(indices["cb_handover"], "UINT32", HANDOVER_BYTES, partials, frozenset({WORKER}))
-    return {"cb_handover": buffer}
-
-
-def with_masses(
-    found: dict[str, Buffer], indices: Mapping[str, int], shape: AttentionShape, pages: int, most: int
-) -> dict[str, Buffer]:
-    """Return buffers with those of masses (kernels/masses.hpp). pages: handed out ahead. most: `most_tiles`."""
-    rows, worker = shape.group_heads, frozenset({WORKER})
-    totals, line = aligned(4 * (4 + 2 * rows), LINE_BYTES), aligned(4 * shape.cache_tiles, LINE_BYTES)
-    size = aligned(totals + line + 4 * rows * most)
-    page = aligned(TILE_BYTES["FLOAT32"] + 4 * rows)
-    return found | {
-        "cb_masses": Buffer(indices["cb_masses"], "FLOAT32", page, pages, worker),
-        "cb_mass_words": Buffer(indices["cb_mass_words"], "UINT32", size, 1, worker),
-    }
-
-
-def control_words(chosen: int, rounds: int) -> dict[str, int]:
-    """Return the bytes of the buffers of control pages, by name, and of bitmaps (kernels/chosen_heads.hpp). chosen: the
-    words of one, 0 where no tiles are chosen; rounds: jobs that a group does one after another."""
-    words = {"control": CONTROL_BYTES, "control_writer": CONTROL_BYTES, "scratch": SCRATCH_BYTES}
-    return words | ({"chosen": 8 * rounds * chosen} if chosen else {})
-
-
 def buffers_of(
     indices: Mapping[str, int],
+    shape: AttentionShape,
     tiles: Mapping[str, tuple[str, int]],
     words: Mapping[str, int],
     on: Mapping[str, set[str]],
+    *,
+    workers: int,
+    key_tiles: int,
+    query_tiles: int,
+    partials: int,
+    rounds: int,
+    few_tiles: int,
+    mass_pages: int = 2,
 ) -> dict[str, Buffer]:
-    """Return circular buffers by their names in the kernels. tiles: dtype and number; words: bytes of a page. on: the
-    roles whose cores have a buffer, by default workers."""
-    found = {}
-    for name, (dtype, pages) in tiles.items():
-        roles = frozenset(on.get(name, {WORKER}))
-        found[f"cb_{name}"] = Buffer(indices[f"cb_{name}"], dtype, TILE_BYTES[dtype], pages, roles)
-    for name, size in words.items():
-        roles = frozenset(on.get(name, {WORKER}))
-        found[f"cb_{name}"] = Buffer(indices[f"cb_{name}"], "UINT32", size, 1, roles)
-    for name in ("cb_share", "cb_share_writer"):  # of the head at work and the next one
-        found[name] = Buffer(indices[name], "UINT32", SHARE_BYTES, 2, frozenset({WORKER}))
-    return found
+    """Return circular buffers by their names in the kernels: those that all attention ops have, and an op's own.
+
+    tiles: dtype and number; words: bytes of a page. on: the roles whose cores have a buffer, by default workers.
+    key_tiles, query_tiles: that a worker takes at once. partials: results that compute hands over together
+        (kernels/partial_merge.hpp). rounds: jobs that a group does one after another. few_tiles: of `most_tiles`.
+        mass_pages: of masses handed out ahead (kernels/masses.hpp).
+    """
+    head = shape.head_tiles
+    # A tile of ones follows each row of values where output and row sums fit the registers together, so that one
+    # multiplication makes both: the host side of kernels/value_rows.hpp.
+    fit = head < REGISTERS
+    tiles = {
+        "query": ("BFLOAT16", query_tiles * head),
+        "keys": (shape.cache_dtype, 2 * key_tiles * head),
+        "values": (shape.cache_dtype, 2 * key_tiles * (head + fit)),
+        "ones": ("BFLOAT16", 2 if fit else 1 + key_tiles * shape.with_masses),
+        "scores": ("FLOAT32", 2 * key_tiles),
+        "weights": ("BFLOAT16", 2 * key_tiles),
+        "state": ("FLOAT32", (query_tiles + 1) * (head + 1)),
+        "row_max_a": ("BFLOAT16", query_tiles),
+        "row_max_b": ("BFLOAT16", query_tiles),
+        "rescale": ("FLOAT32", 1),
+        **tiles,
+    }
+    words = {"control": CONTROL_BYTES, "control_writer": CONTROL_BYTES, "scratch": SCRATCH_BYTES, **words}
+    if shape.with_chosen:  # bitmaps (kernels/chosen_heads.hpp)
+        words["chosen"] = 8 * rounds * chosen_words(shape.max_tokens)
+    if shape.paging is not None:
+        words["pages"] = shape.paging.row_bytes
+    sizes = {name: (dtype, TILE_BYTES[dtype], pages) for name, (dtype, pages) in tiles.items()}
+    sizes |= {name: ("UINT32", size, 1) for name, size in words.items()}
+    sizes |= dict.fromkeys(("share", "share_writer"), ("UINT32", SHARE_BYTES, 2))  # of the head at work and the next
+    if workers > 1 or shape.with_masses:
+        sizes["handover"] = ("UINT32", HANDOVER_BYTES, partials)
+    if shape.with_masses:
+        rows, most = shape.group_heads, most_tiles(shape.cache_tiles, workers, few_tiles)
+        totals, line = aligned(4 * (4 + 2 * rows), LINE_BYTES), aligned(4 * shape.cache_tiles, LINE_BYTES)
+        sizes["masses"] = ("FLOAT32", aligned(TILE_BYTES["FLOAT32"] + 4 * rows), mass_pages)
+        sizes["mass_words"] = ("UINT32", aligned(totals + line + 4 * rows * most), 1)
+    return {
+        f"cb_{name}": Buffer(indices[f"cb_{name}"], *size, frozenset(on.get(name, {WORKER})))
+        for name, size in sizes.items()
+    }
 
 
-def check_key_chunk(key_chunk: int | None, max_tokens: int) -> None:
-    """Raise UnsupportedError unless `key_chunk` is None or a multiple of 32 within the cache."""
+def check_layout(workers_per_head: int | None, key_chunk: int | None, max_tokens: int) -> None:
+    """Raise UnsupportedError unless `workers_per_head` is None or a number of workers, and `key_chunk` None or a
+    multiple of 32 within the cache."""
+    if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
+        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")
     if key_chunk is not None and (
         type(key_chunk) is not int or not TILE <= key_chunk <= max_tokens or key_chunk % TILE
     ):
@@ -176,9 +163,3 @@ def check_key_chunk(key_chunk: int | None, max_tokens: int) -> None:
             f"key_chunk must be a multiple of {TILE} from {TILE} to the {max_tokens} tokens of the caches, got "
             f"{key_chunk!r}"
         )
-
-
-def check_workers(workers_per_head: int | None) -> None:
-    """Raise UnsupportedError unless `workers_per_head` is None or a number of workers."""
-    if workers_per_head is not None and (type(workers_per_head) is not int or workers_per_head < 1):
-        raise UnsupportedError(f"workers_per_head must be an integer of at least 1, got {workers_per_head!r}")

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.cores import core_set, l1_free
 from tt_kernels.common.kernel import Core
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError
-
-if TYPE_CHECKING:
-    import ttnn
 
 # A block float tile adds an exponent byte for every 16 numbers.
 TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "BFLOAT4_B": 576, "FLOAT32": 4096}
@@ -21,6 +19,11 @@ TILE_BYTES = {"BFLOAT16": 2048, "BFLOAT8_B": 1088, "BFLOAT4_B": 576, "FLOAT32": 
 # float32, with which HiFi4 gives single wrong outputs on Wormhole (tt-metal issue 38306); HiFi3 leaves out only the
 # product of both lower halves.
 FIDELITY = {"BFLOAT16": "HiFi3", "BFLOAT8_B": "HiFi2", "BFLOAT4_B": "LoFi"}
+
+
+def aligned(size: int, alignment: int = 16) -> int:
+    """Return the least multiple of `alignment` that is not below `size`."""
+    return -(-size // alignment) * alignment
 
 
 @dataclass(frozen=True)
@@ -65,16 +68,12 @@ def check_l1(buffers: dict[str, Buffer], device: ttnn.MeshDevice) -> None:
 
 def word_buffer(index: int, page_bytes: int, cores: Any, pages: int = 1) -> Any:
     """Return the ttnn.CBDescriptor of a buffer of 32-bit words on `cores`, a ttnn.CoreRangeSet."""
-    import ttnn
-
     page = ttnn.CBFormatDescriptor(buffer_index=index, data_format=ttnn.uint32, page_size=page_bytes)
     return ttnn.CBDescriptor(total_size=pages * page_bytes, core_ranges=cores, format_descriptors=[page])
 
 
 def circular_buffer(buffer: Buffer, cores: Mapping[str, Sequence[Core]]) -> Any:
     """Return the ttnn.CBDescriptor of `buffer`. cores: by role."""
-    import ttnn
-
     names = {
         "BFLOAT16": ttnn.bfloat16,
         "BFLOAT8_B": ttnn.bfloat8_b,

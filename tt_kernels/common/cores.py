@@ -5,36 +5,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError
-
-if TYPE_CHECKING:
-    import ttnn
 
 Core = tuple[int, int]
 
 
 def all_worker_cores(device: ttnn.MeshDevice) -> Any:
     """Return every worker core of `device` (a ttnn.MeshDevice) as a ttnn.CoreRangeSet."""
-    import ttnn
-
     grid = device.compute_with_storage_grid_size()
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(grid.x - 1, grid.y - 1))])
 
 
 def single_cores(*cores: tuple[int, int]) -> Any:
     """Return a ttnn.CoreRangeSet of cores given as (x, y), in this order, which is that of a tensor's shards."""
-    import ttnn
-
     return ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(x, y), ttnn.CoreCoord(x, y)) for x, y in cores])
 
 
 def core_set(*cores: tuple[int, int]) -> Any:
     """Return a ttnn.CoreRangeSet of cores given as (x, y), in few rectangles: a program's semaphores and buffers are
     written once per range."""
-    import ttnn
-
     return ttnn.CoreRangeSet([]).merge(single_cores(*cores))
 
 
@@ -69,8 +61,6 @@ def check_on_device(name: str, tensor: ttnn.Tensor, device: ttnn.MeshDevice) -> 
 def l1_free(device: ttnn.MeshDevice) -> int:
     """Return the bytes that circular buffers may take on every core now: from the end of the runtime's own part to the
     lowest tensor in L1."""
-    import ttnn
-
     blocks = ttnn.get_memory_view(device, ttnn.BufferType.L1).block_table
     taken = [int(block["address"]) for block in blocks if block["allocated"] == "yes"]
     return min(taken) if taken else sum(int(block["size"]) for block in blocks)
@@ -78,7 +68,6 @@ def l1_free(device: ttnn.MeshDevice) -> int:
 
 def noc_core_of(device: ttnn.MeshDevice) -> Any:
     """Return a function from a core to its (x, y) on the NoC, as kernels address it."""
-    import ttnn
 
     def noc_core(core: Core) -> tuple[int, int]:
         found = device.worker_core_from_logical_core(ttnn.CoreCoord(*core))
@@ -91,8 +80,9 @@ def grid_cores(device: ttnn.MeshDevice, grid: tuple[int, int] | None = None, ori
     """List the cores of a grid of (columns, rows) from `origin` (default: the rest of the chip), row by row. Errors:
     UnsupportedError."""
     size = device.compute_with_storage_grid_size()
-    for name, pair in (("origin", origin), ("grid", grid)):
-        if not _is_pair(pair) and not (name == "grid" and pair is None):
+    given: dict[str, Any] = {"origin": origin} if grid is None else {"origin": origin, "grid": grid}
+    for name, pair in given.items():
+        if not isinstance(pair, Sequence) or len(pair) != 2 or any(type(part) is not int for part in pair):
             raise UnsupportedError(f"{name} must be two integers (x, y), got {pair!r}")
     x, y = origin
     columns, rows = grid or (size.x - x, size.y - y)
@@ -101,7 +91,3 @@ def grid_cores(device: ttnn.MeshDevice, grid: tuple[int, int] | None = None, ori
             f"a grid of {columns}x{rows} cores at ({x}, {y}) is not within the device's {size.x}x{size.y}"
         )
     return tuple((x + column, y + row) for row in range(rows) for column in range(columns))
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, Sequence) and len(value) == 2 and all(type(part) is int for part in value)

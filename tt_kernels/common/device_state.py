@@ -5,13 +5,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.common.lazy_ttnn import ttnn
+
+
+def clear_words(words: ttnn.Tensor, device: ttnn.MeshDevice) -> None:
+    """Set a tensor of uint32 words to zeros, at the same address."""
+    ttnn.copy_host_to_device_tensor(zero_words(device, tuple(words.shape), on_device=False), words)
 
 
 def zero_words(
@@ -19,8 +24,6 @@ def zero_words(
 ) -> ttnn.Tensor:
     """Return zeros, uint32 of this shape, ROW_MAJOR, the same on every chip. memory: DRAM by default. on_device: else
     they stay in host memory, to be copied."""
-    import ttnn
-
     place: dict[str, Any] = {"device": device, "memory_config": memory} if on_device else {}
     return ttnn.from_torch(
         torch.zeros(*shape, dtype=torch.int32),
@@ -31,29 +34,57 @@ def zero_words(
     )
 
 
+def l1_words(device: ttnn.MeshDevice, cores: ttnn.CoreRangeSet, rows: int, words: int) -> ttnn.Tensor:
+    """Return zeros, uint32 [1, 1, rows, words], a row in the L1 of each of `rows` cores, once they are there on all
+    chips: else a chip could begin a call before this write reaches another chip, and the write would erase a message of
+    the call."""
+    shard = ttnn.ShardSpec(cores, [1, words], ttnn.ShardOrientation.ROW_MAJOR)
+    memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
+    made = zero_words(device, (1, 1, rows, words), memory)
+    ttnn.synchronize_device(device)
+    return made
+
+
 class PeerError(RuntimeError):
     """A call ended without a chip it needed, or with one in another state."""
 
 
-class StateOfOne(Protocol):
-    """What one keeper of the state reports. failure: None while all is well."""
+@dataclass(frozen=True)
+class KeptState:
+    """What one core keeps: `calls` made, and the failure if there was one. status: a key of `reasons`. sent, ties: of a
+    pair's calls. silent: the TP rank of the chip that was missed."""
+
+    reasons: Mapping[int, str]
+    calls: int
+    status: int
+    status_call: int
+    sent: int = 0
+    ties: int = 0
+    silent: int = 0
 
     @property
-    def failure(self) -> str | None: ...
+    def failure(self) -> str | None:
+        if self.status == 0:
+            return None
+        reason = self.reasons.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
+        return f"gave up in call {self.status_call}: {reason}"
 
 
 class DeviceState(ABC):
-    """`STATE_WORDS` words in the L1 of some cores of every chip, zeros at first.
+    """`STATE_WORDS` words in the L1 of some cores of every chip, zeros at first; a subclass says what they mean.
 
-    A subclass says what they mean.
+    FIELDS: words of a KeptState by name. REASONS: by status, which is 0 while nothing has failed.
     """
 
     STATE_WORDS: int
-    STATUS_WORD: int  # 0 while nothing has failed
+    FIELDS: Mapping[str, int]
+    REASONS: Mapping[int, str]
 
-    @abstractmethod
-    def states(self) -> Sequence[StateOfOne]:
-        """Return the state of each keeper. Waits for the device."""
+    def states(self) -> list[KeptState]:
+        """Return the state of each keeper: chips in row-major order, then the keepers of a chip. Waits for the
+        device."""
+        fields = self.FIELDS.items()
+        return [KeptState(self.REASONS, **{name: words[at] for name, at in fields}) for words in self.read_words()]
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -61,30 +92,18 @@ class DeviceState(ABC):
 
     def make_state(self, device: ttnn.MeshDevice, cores: ttnn.CoreRangeSet, rows: int) -> None:
         """Allocate the state on `cores`, a ttnn.CoreRangeSet of `rows` cores."""
-        import ttnn
-
-        shard = ttnn.ShardSpec(cores, [1, self.STATE_WORDS], ttnn.ShardOrientation.ROW_MAJOR)
-        memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, shard)
-        self.device = device
-        self.state = zero_words(device, (1, 1, rows, self.STATE_WORDS), memory)
-        # Else a chip could begin a call before this write reaches another chip, and the write would erase its message.
-        ttnn.synchronize_device(device)
+        self.device, self.state = device, l1_words(device, cores, rows, self.STATE_WORDS)
         if self.state.buffer_address() % 32:
             raise RuntimeError(f"the state is at {self.state.buffer_address():#x}, not 32-byte aligned")
 
     def reset(self) -> None:
         """Forget all calls and failures. No call may be under way on any chip."""
-        import ttnn
-
         ttnn.synchronize_device(self.device)
-        zeros = zero_words(self.device, tuple(self.state.shape), on_device=False)
-        ttnn.copy_host_to_device_tensor(zeros, self.state)
+        clear_words(self.state, self.device)
         ttnn.synchronize_device(self.device)
 
     def read_words(self) -> list[list[int]]:
         """Return the words of each core, chips in row-major order. Waits for the device."""
-        import ttnn
-
         return [
             words
             for part in ttnn.get_device_tensors(self.state)
@@ -112,3 +131,13 @@ class MeshState(DeviceState):
     def coordinates(self) -> list[tuple[int, ...]]:
         """List all chips, row-major."""
         return [(row, column) for row in range(self.shape[0]) for column in range(self.shape[1])]
+
+    def connection(
+        self, here: tuple[int, ...], there: tuple[int, ...], program: ttnn.ProgramDescriptor, link: int = 0
+    ) -> list[int]:
+        """Return the runtime arguments of a link from one chip's core to another's; adds the connection's semaphores to
+        `program`. link: which Ethernet link between the two."""
+        core = ttnn.CoreCoord(*self.core)
+        place = self.device.worker_core_from_logical_core(core)
+        nodes = [self.device.get_fabric_node_id(ttnn.MeshCoordinate(*chip)) for chip in (here, there)]
+        return [place.x, place.y, 1, *ttnn.setup_fabric_connection(*nodes, link, program, core)]

@@ -15,13 +15,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE
 from tt_kernels.common.cores import Core, core_set
-
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.common.lazy_ttnn import ttnn
 
 # Kernels include each other's headers by their path in this repository.
 INCLUDE_PATH = Path(__file__).parents[2]
@@ -58,15 +56,6 @@ def pack_cores(per_core: Mapping[Core, Values]) -> tuple[dict[Core, list[int]], 
     return {core: words for core, (words, _) in packed.items()}, first or {}
 
 
-def pack_accessors(tensors: Mapping[str, Any]) -> tuple[list[int], dict[str, int]]:
-    """Return the compile-time arguments of the accessors of `tensors`, and where each one's begin."""
-    import ttnn
-
-    return pack(
-        {name: list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args()) for name, tensor in tensors.items()}
-    )
-
-
 def kernel_descriptor(
     source: Path,
     config: Any,
@@ -80,14 +69,16 @@ def kernel_descriptor(
 ) -> Any:
     """Return a ttnn.KernelDescriptor whose kernel reads everything by name, with the macros of kernels/arguments.hpp.
 
+    config: a configuration of ttnn, or Reader, Writer or DataMovement for the default of that kind.
     cores: a ttnn.CoreRangeSet, by default those of `per_core`. constants: compile-time constants. accessors: the
         tensors the kernel reads or writes. common, per_core: runtime arguments of all cores, and of each core.
     """
-    import ttnn
-
     words, indices = pack_cores(per_core or {})
     common_words, common_indices = pack(common or {})
-    accessor_words, accessor_indices = pack_accessors(accessors or {})
+    tensors = (accessors or {}).items()
+    accessor_words, accessor_indices = pack(
+        {name: list(ttnn.TensorAccessorArgs(tensor).get_compile_time_args()) for name, tensor in tensors}
+    )
     named = dict(constants or {})
     for prefix, found in (("arg", indices), ("common", common_indices), ("accessor", accessor_indices)):
         named |= {f"{prefix}_{name}": index for name, index in found.items()}
@@ -102,9 +93,22 @@ def kernel_descriptor(
         common_runtime_args=common_words,
         runtime_args=arguments if words else [],
         defines=list(defines),
-        config=config,
+        config=getattr(ttnn, f"{config}ConfigDescriptor")() if isinstance(config, str) else config,
         compiler_include_paths=[str(INCLUDE_PATH)],
     )
+
+
+def semaphores_on(cores: ttnn.CoreRangeSet, *values: int) -> list[Any]:
+    """Return the ttnn.SemaphoreDescriptors of a program, numbered from 0 on, with their initial values."""
+    return [ttnn.SemaphoreDescriptor(id=n, core_ranges=cores, initial_value=value) for n, value in enumerate(values)]
+
+
+def program_of(
+    kernels: Sequence[Any], buffers: Sequence[Any] = (), semaphores: Sequence[Any] = (), ungated: str | None = None
+) -> Any:
+    """Return a ttnn.ProgramDescriptor. ungated: the op whose kernels run whatever the gate says (`require_ungated`)."""
+    program = ttnn.ProgramDescriptor(kernels=list(kernels), semaphores=list(semaphores), cbs=list(buffers))
+    return program if ungated is None else require_ungated(program, ungated)
 
 
 def require_ungated(program: ttnn.ProgramDescriptor, op: str) -> Any:

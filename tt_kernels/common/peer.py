@@ -7,51 +7,16 @@ from __future__ import annotations
 
 import math
 import weakref
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tt_kernels.common.cores import check_core, single_cores
 from tt_kernels.common.device_state import DeviceState, MeshState, PeerError
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError
 
-if TYPE_CHECKING:
-    import ttnn
-
-STATE_WORDS = 144  # sizeof(peer::State), rounded up to 64 bytes
-_STATE_FIELDS = {"calls": 12, "status": 14, "status_call": 15, "sent": 16, "ties": 17}
-_REASONS = {
-    1: "the peer did not arrive",
-    2: "the peer arrived but its data did not",
-    3: "the fabric link took no packet",
-    4: "the peer is in another call",
-    5: "both ranks have priority 0, so neither holds the result",
-    6: "both ranks took the same role: they disagree on the gathered priorities",
-    7: "the ranks skip different users",
-    8: "the peer did not acknowledge the data",
-    9: "the exchange before this call failed on this rank",
-}
 CLOCK_HZ = 1_000_000_000
 DEFAULT_TIMEOUT_S = 2.0  # far longer than a layer, which is how long one chip waits for another
 
-__all__ = ["ChipPairs", "PeerError", "RankState", "check_fabric", "timeout_words"]
-
-
-@dataclass(frozen=True)
-class RankState:
-    """What a rank's exchange core keeps: `calls` made, `sent` of them, `ties`, and the failure if there was one."""
-
-    calls: int
-    sent: int
-    ties: int
-    status: int
-    status_call: int
-
-    @property
-    def failure(self) -> str | None:
-        if self.status == 0:
-            return None
-        reason = _REASONS.get(self.status, f"unknown status {self.status}")
-        return f"gave up in call {self.status_call}: {reason}"
+__all__ = ["ChipPairs", "PeerError", "check_fabric", "timeout_words"]
 
 
 _live: weakref.WeakSet[ChipPairs] = weakref.WeakSet()
@@ -63,15 +28,21 @@ def is_pair_axis(device: ttnn.MeshDevice, axis: int) -> bool:
 
 
 class Pairs(DeviceState):
-    """What both kinds of pairs share: the state of every rank."""
+    """What both kinds of pairs share: the state of every rank's exchange core."""
 
-    STATE_WORDS, STATUS_WORD = STATE_WORDS, _STATE_FIELDS["status"]
-
-    def states(self) -> list[RankState]:
-        """Return the state of every rank: chips in row-major order, then the ranks of a chip. Waits for the device."""
-        return [
-            RankState(**{name: words[index] for name, index in _STATE_FIELDS.items()}) for words in self.read_words()
-        ]
+    STATE_WORDS = 144  # sizeof(peer::State), rounded up to 64 bytes
+    FIELDS = {"calls": 12, "status": 14, "status_call": 15, "sent": 16, "ties": 17}
+    REASONS = {
+        1: "the peer did not arrive",
+        2: "the peer arrived but its data did not",
+        3: "the fabric link took no packet",
+        4: "the peer is in another call",
+        5: "both ranks have priority 0, so neither holds the result",
+        6: "both ranks took the same role: they disagree on the gathered priorities",
+        7: "the ranks skip different users",
+        8: "the peer did not acknowledge the data",
+        9: "the exchange before this call failed on this rank",
+    }
 
 
 class ChipPairs(Pairs, MeshState):
@@ -95,29 +66,17 @@ class ChipPairs(Pairs, MeshState):
         _live.add(self)
         self.make_state(mesh, single_cores(core), 1)
 
-    def peer(self, coordinate: tuple[int, ...]) -> tuple[int, ...]:
-        other = list(coordinate)
-        other[self.pair_axis] = 1 - other[self.pair_axis]
-        return tuple(other)
-
     def sp_rank(self, coordinate: tuple[int, ...]) -> int:
         return coordinate[self.pair_axis]
 
     def max_write(self) -> int:
-        import ttnn
-
         return ttnn.get_tt_fabric_max_payload_size_bytes()
 
     def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor) -> list[int]:
         """Return the runtime arguments of PeerLink on that chip; adds the connection's semaphores to `program`."""
-        import ttnn
-
-        core = ttnn.CoreCoord(*self.core)
-        there = self.device.worker_core_from_logical_core(core)
-        nodes = [
-            self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place)) for place in (coordinate, self.peer(coordinate))
-        ]
-        return [there.x, there.y, 1, *ttnn.setup_fabric_connection(*nodes, 0, program, core)]
+        other = list(coordinate)
+        other[self.pair_axis] = 1 - other[self.pair_axis]
+        return self.connection(coordinate, tuple(other), program)
 
 
 def timeout_words(seconds: float) -> list[int]:
@@ -132,8 +91,6 @@ def timeout_words(seconds: float) -> list[int]:
 
 def check_fabric() -> None:
     """Raise ValueError unless the fabric is FABRIC_1D, by whose routing the kernels send along one axis."""
-    import ttnn
-
     found = ttnn.get_fabric_config()
     if found != ttnn.FabricConfig.FABRIC_1D:
         raise ValueError(

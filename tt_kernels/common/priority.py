@@ -9,14 +9,11 @@ highest of its users': one rejected user keeps the whole rank at work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import check_words, facts
-
-if TYPE_CHECKING:
-    import ttnn
 
 MAX_USERS = 32
 

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES
 from tt_kernels.common.kernel import Values
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS
 from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.region import refuse_in_region
-
-if TYPE_CHECKING:
-    import ttnn
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,6 @@ def mesh_program(
     exact: the output, in whose place on the peer the guess goes. empty(): a program with semaphores only; fill(program,
     chip): adds the rest.
     """
-    import ttnn
-
     chips = tp_group if peer is None else peer.pairs
     if chips is None:
         return fill(empty(), ALONE)
@@ -120,20 +116,6 @@ def check_chips(
                 f"a guess travels in packets of a tile, {TILE_BYTES['BFLOAT16']} bytes; the fabric's hold {most}"
             )
         check_rank(priority, peer.gathered, peer.timeout_s)
-    if tp_group is not None:
-        refuse_in_region(op, getattr(tp_group, "tp_axis", None))
-    _check_tp_group(tp_group, peer, device)
-
-
-def check_rank(priority: ttnn.Tensor | None, gathered: ttnn.Tensor, timeout_s: float) -> None:
-    """Raise UnsupportedError for what a rank with a peer cannot run with."""
-    if priority is None:
-        raise UnsupportedError("a peer needs this rank's priorities: give priority=")
-    check_words("peer.gathered", facts("peer.gathered", gathered), "UINT32", (1, 1, 2, MAX_USERS))
-    timeout_words(timeout_s)
-
-
-def _check_tp_group(tp_group: TpGroup | None, peer: Peer | None, device: ttnn.MeshDevice) -> None:
     shape = tuple(device.shape)
     if tp_group is None:
         shared = [axis for axis, chips in enumerate(shape) if chips > 1 and peer and axis != peer.pairs.pair_axis]
@@ -143,6 +125,7 @@ def _check_tp_group(tp_group: TpGroup | None, peer: Peer | None, device: ttnn.Me
                 "decide together: give tp_group=TpGroup(...)"
             )
         return
+    refuse_in_region(op, getattr(tp_group, "tp_axis", None))
     if not isinstance(tp_group, TpGroup):
         raise UnsupportedError(f"tp_group must be a TpGroup, it is a {type(tp_group).__qualname__}")
     if tp_group.device.id() != device.id():
@@ -160,3 +143,11 @@ def _check_tp_group(tp_group: TpGroup | None, peer: Peer | None, device: ttnn.Me
         raise UnsupportedError(
             f"core {tp_group.core} cannot be both the exchange core of the pairs and the output core of the TP group"
         )
+
+
+def check_rank(priority: ttnn.Tensor | None, gathered: ttnn.Tensor, timeout_s: float) -> None:
+    """Raise UnsupportedError for what a rank with a peer cannot run with."""
+    if priority is None:
+        raise UnsupportedError("a peer needs this rank's priorities: give priority=")
+    check_words("peer.gathered", facts("peer.gathered", gathered), "UINT32", (1, 1, 2, MAX_USERS))
+    timeout_words(timeout_s)

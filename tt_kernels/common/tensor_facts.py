@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.common.lazy_ttnn import ttnn
 
 
 class UnsupportedError(ValueError):
@@ -34,8 +33,6 @@ class TensorFacts:
 
 def facts(name: str, tensor: ttnn.Tensor) -> TensorFacts:
     """Return what the checks need to know about the ttnn tensor `name`. Errors: UnsupportedError for anything else."""
-    import ttnn
-
     if not isinstance(tensor, ttnn.Tensor):
         raise UnsupportedError(f"{name} must be a ttnn.Tensor, it is a {type(tensor).__qualname__}")
     if not tensor.is_allocated():
@@ -113,28 +110,26 @@ def width_shards(name: str, memory: ttnn.MemoryConfig, buffer: str = "L1") -> An
     return memory.shard_spec
 
 
-def check_factors(x: TensorFacts, weight: TensorFacts) -> None:
-    """Raise UnsupportedError unless a product's rows and weight share whole tiles of inputs."""
-    if x.shape[3] != weight.shape[2] or x.shape[3] % 32:
-        raise UnsupportedError(f"x {x.shape} and weight {weight.shape} must share whole tiles of inputs")
-
-
-def check_result_memory(layout: str, buffer: str) -> None:
-    """Raise UnsupportedError unless a result goes to interleaved DRAM or L1. layout, buffer: names of a
-    ttnn.TensorMemoryLayout and a ttnn.BufferType."""
-    if layout != "INTERLEAVED":
-        raise UnsupportedError(f"memory_config must be interleaved, it is {layout}")
-    if buffer not in ("DRAM", "L1"):
-        raise UnsupportedError(f"memory_config must be in DRAM or L1, it is in {buffer}")
+def check_banked(x: TensorFacts, weight: ttnn.Tensor, dtypes: Collection[str]) -> TensorFacts:
+    """Return the facts of a product's weight, whose columns are split over the DRAM banks, and which shares whole tiles
+    of inputs with the rows. Errors: UnsupportedError for any other."""
+    found = check_rows("weight", weight, dtypes)
+    width_shards("weight", weight.memory_config(), "DRAM")
+    if x.shape[3] != found.shape[2] or x.shape[3] % 32:
+        raise UnsupportedError(f"x {x.shape} and weight {found.shape} must share whole tiles of inputs")
+    return found
 
 
 def result_memory(memory_config: Any) -> Any:
-    """Return the checked ttnn.MemoryConfig of a result; interleaved DRAM for None. Errors: UnsupportedError."""
-    import ttnn
-
+    """Return the ttnn.MemoryConfig of a result: interleaved DRAM for None, else one that is interleaved in DRAM or L1.
+    Errors: UnsupportedError."""
     if memory_config is None:
         return ttnn.DRAM_MEMORY_CONFIG
     if not isinstance(memory_config, ttnn.MemoryConfig):
         raise UnsupportedError(f"memory_config must be a ttnn.MemoryConfig, it is a {type(memory_config).__qualname__}")
-    check_result_memory(memory_config.memory_layout.name, memory_config.buffer_type.name)
+    layout, buffer = memory_config.memory_layout.name, memory_config.buffer_type.name
+    if layout != "INTERLEAVED":
+        raise UnsupportedError(f"memory_config must be interleaved, it is {layout}")
+    if buffer not in ("DRAM", "L1"):
+        raise UnsupportedError(f"memory_config must be in DRAM or L1, it is in {buffer}")
     return memory_config

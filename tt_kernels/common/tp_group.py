@@ -7,38 +7,12 @@ The kernel side is `kernels/tp_session.hpp`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
 from tt_kernels.common.cores import check_core, single_cores
-from tt_kernels.common.device_state import MeshState, StateOfOne
+from tt_kernels.common.device_state import MeshState
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, check_fabric, timeout_words
 
-if TYPE_CHECKING:
-    import ttnn
-
 MAX_CHIPS = 8
-_CALLS, _STATUS, _STATUS_CALL, _SILENT = 8, 9, 10, 11
-
-
-@dataclass(frozen=True)
-class ChipState:
-    """What a chip keeps: `calls` made, and the failure if there was one. status: a key of `reasons`, the op's. silent:
-    the TP rank of the chip that was missed."""
-
-    calls: int
-    status: int
-    status_call: int
-    silent: int
-    reasons: Mapping[int, str]
-
-    @property
-    def failure(self) -> str | None:
-        if self.status == 0:
-            return None
-        reason = self.reasons.get(self.status, f"unknown status {self.status}").format(silent=self.silent)
-        return f"gave up in call {self.status_call}: {reason}"
 
 
 class TpChips(MeshState):
@@ -50,8 +24,7 @@ class TpChips(MeshState):
     Needs FABRIC_1D. Errors: ValueError for another fabric, another shape, or a core outside the grid.
     """
 
-    STATUS_WORD = _STATUS
-    REASONS: Mapping[int, str]  # by status: why a chip gave up
+    FIELDS = {"calls": 8, "status": 9, "status_call": 10, "silent": 11}
 
     def __init__(
         self,
@@ -71,13 +44,6 @@ class TpChips(MeshState):
         self.chips, self.timeout_s, self.timeout = shape[tp_axis], timeout_s, timeout_words(timeout_s)
         self.make_state(mesh, single_cores(core), 1)
 
-    def states(self) -> Sequence[StateOfOne]:
-        """Return the state of every chip, row-major. Waits for the device."""
-        return [
-            ChipState(words[_CALLS], words[_STATUS], words[_STATUS_CALL], words[_SILENT], self.REASONS)
-            for words in self.read_words()
-        ]
-
     def tp_rank(self, coordinate: tuple[int, ...]) -> int:
         """Return the index of a chip in its TP group."""
         return coordinate[self.tp_axis]
@@ -85,20 +51,13 @@ class TpChips(MeshState):
     def link_args(self, coordinate: tuple[int, ...], program: ttnn.ProgramDescriptor, link: int = 0) -> list[int]:
         """Return the runtime arguments of tp::Links on that chip; adds the connections' semaphores to `program`. link:
         which Ethernet link between two chips."""
-        import ttnn
-
-        core = ttnn.CoreCoord(*self.core)
-        there = self.device.worker_core_from_logical_core(core)
-        here = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*coordinate))
         flags, connections = [], []
         for step in (1, -1):
             place = list(coordinate)
             place[self.tp_axis] += step
             flags.append(int(0 <= place[self.tp_axis] < self.chips))
             if flags[-1]:
-                node = self.device.get_fabric_node_id(ttnn.MeshCoordinate(*place))
-                found = ttnn.setup_fabric_connection(here, node, link, program, core)
-                connections += [there.x, there.y, 1, *found]
+                connections += self.connection(coordinate, tuple(place), program, link)
         return [*flags, *connections]
 
 

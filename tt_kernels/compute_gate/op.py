@@ -17,13 +17,14 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime_patches.sgdc import UNGATED_DEFINE, require_patched
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import all_worker_cores, check_on_device, core_list
-from tt_kernels.common.device_state import zero_words
-from tt_kernels.common.kernel import kernel_descriptor, require_ungated
+from tt_kernels.common.device_state import clear_words, zero_words
+from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import is_pair_axis
 from tt_kernels.common.priority import (
     HOLDS_EXACT,
@@ -36,10 +37,6 @@ from tt_kernels.common.priority import (
     priority_row,
 )
 from tt_kernels.compute_gate.region import gated_region, require_no_region
-
-if TYPE_CHECKING:
-    import ttnn
-
 
 _COUNTERS = 8
 ROW_WORDS = _COUNTERS + MAX_USERS
@@ -73,15 +70,10 @@ class OutcomeLog:
 
     def reset(self) -> None:
         """Set all counters to zero, at the same address."""
-        import ttnn
-
-        zeros = zero_words(self.device, tuple(self.tensor.shape), on_device=False)
-        ttnn.copy_host_to_device_tensor(zeros, self.tensor)
+        clear_words(self.tensor, self.device)
 
     def read(self) -> list[list[DeviceCounters]]:
         """Return the counters of every chip (row-major over the mesh), by layer. Waits for the device."""
-        import ttnn
-
         chips = [ttnn.to_torch(part) for part in ttnn.get_device_tensors(self.tensor)]
         return [[self._row(row) for row in chip.reshape(self.layers, ROW_WORDS).tolist()] for chip in chips]
 
@@ -127,7 +119,14 @@ def skip_compute(
     program, tensors = _closing(priority, users, log, layer)
     device = priority.device()
     if shared_gate_axis is not None:
-        _check_axis(shared_gate_axis, device)
+        shape = tuple(device.shape)
+        if type(shared_gate_axis) is not int or shared_gate_axis not in range(len(shape)):
+            raise ValueError(f"shared_gate_axis is an axis of the mesh of shape {shape}, not {shared_gate_axis!r}")
+        if is_pair_axis(device, shared_gate_axis):
+            raise ValueError(
+                f"shared_gate_axis={shared_gate_axis}: the chips along that axis are the two ranks of a pair, whose "
+                "gates differ; a cross-chip op along it would hang the pair"
+            )
     opening = opening_program(all_worker_cores(device))
     with gated_region(shared_gate_axis):
         _launch(program, tensors)
@@ -160,8 +159,6 @@ def clear_compute_gate(device: ttnn.MeshDevice) -> None:
     inside a region left the gate closed. Errors: UnpatchedRuntimeError, and GatedRegionError inside a region, whose ops
     would run after it.
     """
-    import ttnn
-
     require_no_region("clear_compute_gate")
     require_patched()
     anchor = ttnn.from_torch(priority_row(YIELDED), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
@@ -170,8 +167,6 @@ def clear_compute_gate(device: ttnn.MeshDevice) -> None:
 
 def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = None, layer: int | None = None) -> Any:
     """Return the ttnn.ProgramDescriptor that sets every core's gate by `priority`."""
-    import ttnn
-
     cores = all_worker_cores(priority.device())
     accessors = {"priority": priority}
     common: dict[str, Any] = {"priority": priority.buffer_address()}
@@ -182,19 +177,15 @@ def closing_program(priority: ttnn.Tensor, users: int, log: OutcomeLog | None = 
         x, y = core_list(cores)[0]
         common |= {"log_core_x": x, "log_core_y": y, "log": log.tensor.buffer_address(), "layer": layer}
     constants = {"users": users, "scratch_cb": _SCRATCH_CB}
-    kernel = _kernel(cores, defines, constants=constants, accessors=accessors, common=common)
-    return require_ungated(
-        ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[word_buffer(_SCRATCH_CB, _SCRATCH_BYTES, cores)]),
-        "compute_gate",
-    )
+    given: dict[str, Any] = {"constants": constants, "accessors": accessors, "common": common}
+    kernel = kernel_descriptor(KERNEL, "DataMovement", cores=cores, defines=defines, **given)
+    return program_of([kernel], [word_buffer(_SCRATCH_CB, _SCRATCH_BYTES, cores)], ungated="compute_gate")
 
 
 def opening_program(cores: ttnn.CoreRangeSet) -> Any:
     """Return the ttnn.ProgramDescriptor that opens the gates of `cores`, a ttnn.CoreRangeSet."""
-    import ttnn
-
-    kernels = [_kernel(cores, [UNGATED_DEFINE, ("FORCE_OPEN", "1")])]
-    return require_ungated(ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=[]), "compute_gate")
+    defines = [UNGATED_DEFINE, ("FORCE_OPEN", "1")]
+    return program_of([kernel_descriptor(KERNEL, "DataMovement", cores=cores, defines=defines)], ungated="compute_gate")
 
 
 def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[Any, list[Any]]:
@@ -204,44 +195,21 @@ def _closing(priority: ttnn.Tensor, users: Any, log: Any, layer: Any) -> tuple[A
     if log is not None and not isinstance(log, OutcomeLog):
         raise ValueError(f"log is an OutcomeLog, not {log!r}")
     users = check_users((MAX_USERS if log is None else log.users) if users is None else users)
-    if log is not None:
-        _check_log(log, priority.device(), users, layer)
-    elif layer is not None:
-        raise ValueError(f"layer={layer} is given without a log to count in")
-    tensors = [priority] if log is None else [priority, log.tensor]
-    return closing_program(priority, users, log, layer), tensors
-
-
-def _check_log(log: OutcomeLog, device: ttnn.MeshDevice, users: int, layer: int | None) -> None:
+    if log is None:
+        if layer is not None:
+            raise ValueError(f"layer={layer} is given without a log to count in")
+        return closing_program(priority, users), [priority]
     if layer is None:
         raise ValueError("a log needs the layer to count in: give layer=")
     if type(layer) is not int or not 0 <= layer < log.layers:
         raise ValueError(f"layer must be from 0 to {log.layers - 1}, not {layer!r}")
     if log.users != users:
         raise ValueError(f"the log counts {log.users} users, the gate {users}")
-    check_on_device("the log", log.tensor, device)
-
-
-def _check_axis(axis: Any, device: ttnn.MeshDevice) -> None:
-    shape = tuple(device.shape)
-    if type(axis) is not int or axis not in range(len(shape)):
-        raise ValueError(f"shared_gate_axis is an axis of the mesh of shape {shape}, not {axis!r}")
-    if is_pair_axis(device, axis):
-        raise ValueError(
-            f"shared_gate_axis={axis}: the chips along that axis are the two ranks of a pair, whose gates differ; a "
-            "cross-chip op along it would hang the pair"
-        )
-
-
-def _kernel(cores: ttnn.CoreRangeSet, defines: Any, **arguments: Any) -> Any:
-    import ttnn
-
-    return kernel_descriptor(KERNEL, ttnn.DataMovementConfigDescriptor(), cores=cores, defines=defines, **arguments)
+    check_on_device("the log", log.tensor, priority.device())
+    return closing_program(priority, users, log, layer), [priority, log.tensor]
 
 
 def _launch(program: Any, tensors: Any) -> None:
-    import ttnn
-
     # generic_op takes the device from its tensors and wants an output; this program has none, so the last one
     # is given twice.
     ttnn.generic_op([*tensors, tensors[-1]], program)

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import FIDELITY, TILE_BYTES, Buffer, check_l1, circular_buffer
 from tt_kernels.common.cores import Core, check_on_device, core_list, noc_core_of
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import (
     TensorFacts,
     UnsupportedError,
-    check_factors,
-    check_rows,
+    check_banked,
     check_user_heads,
     check_user_rows,
     facts,
     width_shards,
 )
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
@@ -87,17 +84,12 @@ def decode_product(x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.Memo
     than eight tiles of columns rounds the sum to bfloat16 after each block of the inner dimension. Padding rows of the
     result are undefined. In a region of the compute gate the op is skipped. Errors: UnsupportedError.
     """
-    import ttnn
-
     product = Product(x, weight, memory_config)
-    program = ttnn.ProgramDescriptor(kernels=product.kernels(), semaphores=[], cbs=product.circular_buffers())
-    return ttnn.generic_op([x, weight, product.result], program)
+    return ttnn.generic_op([x, weight, product.result], program_of(product.kernels(), product.circular_buffers()))
 
 
 def bank_cores(device: ttnn.MeshDevice) -> list[Core]:
     """Return the cores beside the DRAM banks, bank by bank, which multiply."""
-    import ttnn
-
     return [(core.x, core.y) for core in device.get_optimal_dram_bank_to_logical_worker_assignment(ttnn.NOC.NOC_0)]
 
 
@@ -109,20 +101,15 @@ class Product:
     """
 
     def __init__(self, x: ttnn.Tensor, weight: ttnn.Tensor, memory_config: ttnn.MemoryConfig, ahead: int = 0) -> None:
-        import ttnn
-
         rows, self.heads = _rows_and_heads(x)
-        other = check_rows("weight", weight, WEIGHTS)
-        width_shards("weight", weight.memory_config(), "DRAM")
+        other = check_banked(rows, weight, WEIGHTS)
         width_shards("memory_config", memory_config)
         if rows.shape[2] > FACE_ROWS:
             raise UnsupportedError(f"x may have {FACE_ROWS} users, got {rows.shape[2]}")
-        check_factors(rows, other)
-        self.device = x.device()
+        self.x, self.weight, self.device = x, weight, x.device()
         check_on_device("weight", weight, self.device)
         inputs, outputs = other.shape[2:]
         columns = weight.memory_config().shard_spec.shape[1] // TILE
-        self.x, self.weight = x, weight
         self.split = Split.of(inputs // TILE, -(-outputs // TILE), columns, other.dtype)
         self.slots = self.split.slots(other.dtype, ahead)
         self.buffers = buffers_of(self.split, other.dtype, self.slots)
@@ -137,8 +124,6 @@ class Product:
     def kernels(self, makers: int = 0, semaphore: int = 0) -> list[Any]:
         """Return the kernels. makers: those of the same program that write the rows, each of which then adds 1 to the
         `semaphore` on all `cores`; 0: the rows are there."""
-        import ttnn
-
         x, weight, result, split, heads = self.x, self.weight, self.result, self.split, self.heads
         place = noc_core_of(self.device)
         spec, result_spec = (tensor.memory_config().shard_spec for tensor in (x, result))
@@ -172,14 +157,14 @@ class Product:
         return [
             kernel_descriptor(
                 KERNELS / "read_weight.cpp",
-                ttnn.ReaderConfigDescriptor(),
+                "Reader",
                 constants=constants,
                 common={"weight": weight.buffer_address()},
                 per_core=per_core,
             ),
             kernel_descriptor(
                 KERNELS / "move_rows.cpp",
-                ttnn.WriterConfigDescriptor(),
+                "Writer",
                 constants=constants,
                 accessors={"rows": x},
                 common={

@@ -12,20 +12,27 @@ In each layer:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores, noc_core_of
 from tt_kernels.common.device_state import zero_words
-from tt_kernels.common.kernel import UNGATED_DEFINE, Core, Values, kernel_descriptor, require_ungated
+from tt_kernels.common.kernel import (
+    UNGATED_DEFINE,
+    Core,
+    Values,
+    kernel_descriptor,
+    program_of,
+    require_ungated,
+    semaphores_on,
+)
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs, timeout_words
 from tt_kernels.common.priority import MAX_USERS, check_priority_tensor, check_users
 from tt_kernels.common.tensor_facts import facts
 from tt_kernels.compute_gate.region import refuse_in_region
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 _PIECES_CB, _ROWS_CB = 0, 1
@@ -51,7 +58,7 @@ class DeviceExchange:
         if not isinstance(pairs, ChipPairs):
             raise ValueError(f"pairs is a ChipPairs, not {pairs!r}")
         self._make(pairs, users, timeout_s)
-        self.gathered, self._landing = self._make_gathered(), self._make_landing()
+        (self.gathered,), (self._landing,) = self._make_buffers(1)
 
     def __call__(self, tensor: ttnn.Tensor, priority: ttnn.Tensor, *more: Any) -> Any:
         """Exchange `tensor` and `more` tensors in place; return `gathered`.
@@ -65,8 +72,6 @@ class DeviceExchange:
         `pairs.reset()`.
         Errors: ValueError, and GatedRegionError inside skip_compute.
         """
-        import ttnn
-
         refuse_in_region("device_exchange", self.pairs.pair_axis)
         tensors = [tensor, *more]
         self._check(tensors, priority)
@@ -78,20 +83,19 @@ class DeviceExchange:
 
     def mesh_program(self, tensors: Any, priority: ttnn.Tensor) -> Any:
         """Return the ttnn.MeshProgramDescriptor of a call."""
-        import ttnn
-
         programs, core = ttnn.MeshProgramDescriptor(), self.pairs.core
         helpers = self._helpers(tensors, [core])
         for place in self.pairs.coordinates():
-            program = ttnn.ProgramDescriptor(kernels=[], semaphores=self._semaphores(helpers), cbs=[])
+            program = self._empty_program(helpers)
             rank, link = self.pairs.sp_rank(place), self.pairs.link_args(place, program)
             landing = self._landing
             arguments = self._arguments(
                 rank, (tensors, tensors), (landing, landing), priority, self.gathered, link, helpers[core]
             )
-            self._add_kernels(program, {core: arguments}, helpers, tensors, landing, priority, self.gathered)
             here = ttnn.MeshCoordinate(*place)
-            programs[ttnn.MeshCoordinateRange(here, here)] = require_ungated(program, "device_exchange")
+            programs[ttnn.MeshCoordinateRange(here, here)] = self._add_kernels(
+                program, {core: arguments}, helpers, tensors, landing, priority, self.gathered
+            )
         return programs
 
     def _make(self, pairs: Any, users: int, timeout_s: float) -> None:
@@ -143,10 +147,8 @@ class DeviceExchange:
         landing: ttnn.Tensor,
         priority: ttnn.Tensor,
         gathered: ttnn.Tensor,
-    ) -> None:
-        """Give `program` its kernels, buffers and semaphores. arguments: reader's and writer's by exchange core."""
-        import ttnn
-
+    ) -> Any:
+        """Give `program` its kernels and buffers; return it. arguments: reader's and writer's by exchange core."""
         named, packed = _named(tensors), _packed(tensors)
         packed_bytes = sum(2 * _row_bytes(tensor) * tensor.buffer_num_pages() for tensor in packed)
         packed_ids = {id(tensor) for tensor in packed}
@@ -172,28 +174,22 @@ class DeviceExchange:
                 f"page_bytes_{name}": tensor.buffer_aligned_page_size(),
                 f"used_bytes_{name}": _used_bytes(tensor),
             }
+        rows, noc_core = named | {"landing": landing}, noc_core_of(self.pairs.device)
         defines = [UNGATED_DEFINE, *self.pairs.defines]
-        rows = named | {"landing": landing}
-        noc_core = noc_core_of(self.pairs.device)
+        kernel = partial(kernel_descriptor, accessors=rows, constants=constants, defines=defines)
         kernels = [
-            kernel_descriptor(
-                KERNELS / "reader.cpp",
-                ttnn.ReaderConfigDescriptor(),
-                accessors=rows,
-                constants=constants,
-                per_core={core: reader for core, (reader, _) in arguments.items()},
-                defines=defines,
+            kernel(
+                KERNELS / "reader.cpp", "Reader", per_core={core: reader for core, (reader, _) in arguments.items()}
             ),
-            kernel_descriptor(
+            kernel(
                 KERNELS / "writer.cpp",
-                ttnn.WriterConfigDescriptor(),
+                "Writer",
                 accessors=rows | {"priority": priority, "gathered": gathered},
                 constants=constants | {"users": self.users},
                 per_core={core: writer for core, (_, writer) in arguments.items()},
-                defines=defines,
             ),
         ]
-        for half, config in enumerate((ttnn.ReaderConfigDescriptor(), ttnn.WriterConfigDescriptor())):
+        for half, config in enumerate(("Reader", "Writer")):
             shares = {
                 helper: reader
                 | {"share": 1 + 2 * place + half}
@@ -202,16 +198,7 @@ class DeviceExchange:
                 for place, helper in enumerate(helpers[core])
             }
             if shares:
-                kernels.append(
-                    kernel_descriptor(
-                        KERNELS / "helper.cpp",
-                        config,
-                        accessors=rows,
-                        constants=constants,
-                        per_core=shares,
-                        defines=defines,
-                    )
-                )
+                kernels.append(kernel(KERNELS / "helper.cpp", config, per_core=shares))
         program.kernels = kernels
         program.cbs = [
             word_buffer(cb, size, cores, pages)
@@ -221,20 +208,17 @@ class DeviceExchange:
             )
             if size > 0
         ]
+        return require_ungated(program, "device_exchange")
 
-    def _semaphores(self, helpers: dict[Core, list[Core]]) -> Any:
-        import ttnn
+    def _empty_program(self, helpers: dict[Core, list[Core]]) -> Any:
+        return program_of((), semaphores=semaphores_on(_with_helpers(helpers), 0, 0))
 
-        cores = _with_helpers(helpers)
-        numbers = (_DECISION_SEMAPHORE, _PACKED_SEMAPHORE)
-        return [ttnn.SemaphoreDescriptor(id=number, core_ranges=cores, initial_value=0) for number in numbers]
-
-    def _make_gathered(self) -> Any:
-        return zero_words(self.pairs.device, (1, 1, 2, MAX_USERS))
-
-    def _make_landing(self) -> Any:
+    def _make_buffers(self, ranks: int) -> tuple[list[Any], list[Any]]:
+        """Return `gathered` of so many ranks, and where packed rows of their peers land."""
         pages = -(-LANDING_BYTES // self._packet_bytes)
-        return zero_words(self.pairs.device, (1, 1, pages, self._packet_bytes // 4))
+        shapes = (1, 1, 2, MAX_USERS), (1, 1, pages, self._packet_bytes // 4)
+        gathered, landing = ([zero_words(self.pairs.device, shape) for _ in range(ranks)] for shape in shapes)
+        return gathered, landing
 
     def _check(self, tensors: Sequence[Any], priority: ttnn.Tensor) -> None:
         """Raise ValueError for one rank's inputs that cannot be exchanged."""
@@ -256,8 +240,6 @@ def _with_helpers(helpers: dict[Core, list[Core]]) -> Any:
 
 def _rows(tensor: ttnn.Tensor) -> int:
     """Return how many rows of each tile a tensor of two-byte elements uses, all where it is of another kind."""
-    import ttnn
-
     fits = tensor.layout == ttnn.TILE_LAYOUT and tensor.dtype == ttnn.bfloat16
     if not fits or tensor.buffer_aligned_page_size() != TILE_BYTES:
         return 2 * FACE_ROWS

@@ -18,23 +18,20 @@ that steps return are in any memory, the others in DRAM.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tt_kernels.common.circular_buffers import word_buffer
+from tt_kernels.common.circular_buffers import aligned, word_buffer
 from tt_kernels.common.cores import check_on_device, core_set
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
 from tt_kernels.speculative_sampling.program import RESULT_HEAD
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 COUNT_WORD = 3  # of an result, see Verified
 _SCRATCH_CB = 0
-_ALIGNMENT = 32
 _ANYWHERE = ("choices", "chosen", "result")  # read through an accessor of their own
 
 
@@ -72,7 +69,8 @@ class Chain(NamedTuple):
 def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: Chain) -> None:
     """Write root and node 1 of each user's chain, zeros for the others, and the draft's first step. Node 1 is the token
     after the last decided one by `choices`, uint32 [1, users * nodes]. Errors: UnsupportedError."""
-    users, nodes = _shape(chain)
+    sizes = _sizes(chain)
+    users, nodes = sizes["users"], sizes["nodes"]
     _check_decided(decided, users, nodes)
     _check({"choices": choices}, (1, users * nodes))
     _check({"step.token": step.token, "step.angle": step.angle}, (1, users))
@@ -88,19 +86,20 @@ def begin_chain(decided: Decided, choices: ttnn.Tensor, step: DraftStep, chain: 
         "rows": chain.rows,
     }
     accessors = {"per_node": chain.tokens, "per_user": chain.prefix, "rows": chain.rows, "choices": choices}
-    _launch("begin_chain.cpp", read, written, accessors, _sizes(chain, users, nodes))
+    _launch("begin_chain.cpp", read, written, accessors, sizes)
 
 
 def append_token(chosen: ttnn.Tensor, node: int, chain: Chain) -> None:
     """Make `chosen`, uint32 [1, users], node `node` of the users that are not skipped. Errors: UnsupportedError."""
-    users, nodes = _shape(chain)
+    sizes = _sizes(chain)
+    users, nodes = sizes["users"], sizes["nodes"]
     if isinstance(node, bool) or not isinstance(node, int) or not 1 <= node < nodes:
         raise UnsupportedError(f"node must be 1 to {nodes - 1}, got {node!r}")
     _check({"chosen": chosen}, (1, users))
     read = {"chosen": chosen, "tree_prefix": chain.prefix}
     written = {"tree_tokens": chain.tokens, "rows": chain.rows}
     accessors = {"per_node": chain.tokens, "per_user": chain.prefix, "rows": chain.rows, "chosen": chosen}
-    _launch("append_token.cpp", read, written, accessors, _sizes(chain, users, nodes), {"node": node})
+    _launch("append_token.cpp", read, written, accessors, sizes, {"node": node})
 
 
 def take_result(result: ttnn.Tensor, decided: Decided) -> None:
@@ -130,15 +129,16 @@ def take_result(result: ttnn.Tensor, decided: Decided) -> None:
     _launch("take_result.cpp", {"result": result}, written, accessors, sizes)
 
 
-def _shape(chain: Chain) -> tuple[int, int]:
-    """Return (users, nodes). Errors: UnsupportedError."""
+def _sizes(chain: Chain) -> dict[str, int]:
+    """Return the numbers that kernels take of a chain, users and nodes first. Errors: UnsupportedError."""
     users, nodes = tuple(chain.rows.shape)
     _check({"chain.rows": chain.rows}, (users, nodes))
     _check({"chain.tokens": chain.tokens, "chain.angles": chain.angles}, (1, users * nodes))
     _check({"chain.prefix": chain.prefix}, (users,))
     if nodes < 2:
         raise UnsupportedError(f"a chain has a root and at least one drafted token, got {nodes} nodes")
-    return users, nodes
+    bytes_of = {"user": chain.prefix, "node": chain.tokens, "row": chain.rows}
+    return {"users": users, "nodes": nodes} | {f"{name}_bytes": _page(tensor) for name, tensor in bytes_of.items()}
 
 
 def _check_decided(decided: Decided, users: int, nodes: int) -> None:
@@ -148,8 +148,6 @@ def _check_decided(decided: Decided, users: int, nodes: int) -> None:
 
 
 def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:
-    import ttnn
-
     for name, tensor in tensors.items():
         found = facts(name, tensor)
         check_words(name, found, "INT32" if found.dtype == "INT32" else "UINT32", shape)
@@ -157,24 +155,9 @@ def _check(tensors: Mapping[str, ttnn.Tensor], shape: tuple[int, ...]) -> None:
             raise UnsupportedError(f"{name} must be in DRAM, it is in {tensor.memory_config().buffer_type}")
 
 
-def _sizes(chain: Chain, users: int, nodes: int) -> dict[str, int]:
-    return {
-        "users": users,
-        "nodes": nodes,
-        "user_bytes": _page(chain.prefix),
-        "node_bytes": _page(chain.tokens),
-        "row_bytes": _page(chain.rows),
-    }
-
-
 def _page(tensor: ttnn.Tensor) -> int:
     """Return the bytes of a row in memory."""
     return tensor.buffer_aligned_page_size()
-
-
-def _pages(tensor: ttnn.Tensor) -> int:
-    shape: Sequence[int] = tuple(tensor.shape)
-    return 1 if len(shape) == 1 else shape[0]
 
 
 def _launch(
@@ -185,22 +168,19 @@ def _launch(
     sizes: Mapping[str, int],
     common: Mapping[str, int] | None = None,
 ) -> None:
-    import ttnn
-
     tensors = {**read, **written}
     device = next(iter(tensors.values())).device()
     for name, tensor in tensors.items():
         check_on_device(name, tensor, device)
-    scratch = sum(-(-_page(t) // _ALIGNMENT) * _ALIGNMENT * _pages(t) for t in tensors.values())
+    scratch = sum(aligned(_page(t), 32) * (t.shape[0] if len(t.shape) > 1 else 1) for t in tensors.values())
     cores = core_set((0, 0))
     descriptor = kernel_descriptor(
         KERNELS / kernel,
-        ttnn.DataMovementConfigDescriptor(),
+        "DataMovement",
         cores=cores,
         constants={"scratch_cb": _SCRATCH_CB, **sizes},
         accessors=accessors,
         common={name: tensor.buffer_address() for name, tensor in tensors.items()} | dict(common or {}),
     )
-    buffers = [word_buffer(_SCRATCH_CB, scratch, cores)]
-    program = ttnn.ProgramDescriptor(kernels=[descriptor], semaphores=[], cbs=buffers)
-    ttnn.generic_op([*read.values(), *written.values()], program)
+    program = program_of([descriptor], [word_buffer(_SCRATCH_CB, scratch, cores)])
+    ttnn.generic_op(list(tensors.values()), program)

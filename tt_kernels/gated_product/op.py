@@ -9,15 +9,13 @@ as a prefill's, are dealt to all cores in tiles.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer
 from tt_kernels.common.cores import core_list, core_set, grid_cores
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import MAX_USERS, UnsupportedError, check_rows, check_user_rows, width_shards
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNELS = Path(__file__).parent / "kernels"
 TILE = 32
@@ -38,8 +36,6 @@ def gated_product(x: ttnn.Tensor, block: int, dtype: str = "bfloat16") -> Any:
     four rows of up to 32 hold the same product and the others those of gate: they are finite where x is. In a region
     of the compute gate the op is skipped. Errors: UnsupportedError.
     """
-    import ttnn
-
     sharded = _check(x, block, dtype)
     rows, columns = x.shape[2], x.shape[3] // 2
     device, memory = x.device(), x.memory_config()
@@ -79,8 +75,6 @@ def _check(x: Any, block: int, dtype: str) -> bool:
 
 def _program(x: Any, product: Any, block: int, sharded: bool, tiles: dict[tuple[int, int], int]) -> Any:
     """tiles: of the product, by core in the order of the tiles."""
-    import ttnn
-
     constants = {
         "cb_rows": CB_ROWS,
         "cb_product": CB_PRODUCT,
@@ -104,8 +98,8 @@ def _program(x: Any, product: Any, block: int, sharded: bool, tiles: dict[tuple[
             for index, of, count in ((CB_ROWS, x.dtype.name, 2 * size), (CB_PRODUCT, product.dtype.name, size))
         ]
         moved = {
-            "read.cpp": (ttnn.ReaderConfigDescriptor(), "rows", x),
-            "write.cpp": (ttnn.WriterConfigDescriptor(), "product", product),
+            "read.cpp": ("Reader", "rows", x),
+            "write.cpp": ("Writer", "product", product),
         }
     cores, compute = core_set(*tiles), ttnn.ComputeConfigDescriptor()
     compute.bfp8_pack_precise = True  # else bfloat8_b is cut off, not rounded
@@ -122,4 +116,4 @@ def _program(x: Any, product: Any, block: int, sharded: bool, tiles: dict[tuple[
         )
         for source, (config, name, tensor) in moved.items()
     ]
-    return ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=buffers)
+    return program_of(kernels, buffers)

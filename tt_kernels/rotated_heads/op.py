@@ -5,25 +5,23 @@ keys and values into the cache: each head on the core that holds its columns."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, circular_buffer, word_buffer
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, aligned, circular_buffer, word_buffer
 from tt_kernels.common.cores import Core, check_on_device, core_list, core_set
-from tt_kernels.common.kernel import kernel_descriptor
+from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.page_table import paging_values
 from tt_kernels.common.tensor_facts import (
     UnsupportedError,
     check_user_rows,
     check_words,
     facts,
-    facts_or_none,
     width_shards,
 )
-from tt_kernels.tree_cache.checks import Problem, check_caches
-
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.tree_cache.op import Problem, check_caches
 
 KERNELS = Path(__file__).parent / "kernels"
 MAX_HEADS = TILE = 32
@@ -63,18 +61,14 @@ def cached_heads(
     Rotated numbers are rounded once. Padding rows of the result are undefined. In a region of the compute gate the op
     is skipped. Errors: UnsupportedError.
     """
-    import ttnn
-
     head_dim = _check(fused, cos, sin, heads, kv_heads)
     problem = _check_caches(fused, (kv_heads, head_dim), key_cache, value_cache, positions, page_table)
-    program = _Program(fused, cos, sin)
     shape = [1, fused.shape[2], heads, head_dim]
     queries = ttnn.empty(shape, ttnn.bfloat16, ttnn.TILE_LAYOUT, fused.device(), q_memory)
-    program.add_queries(queries, heads)
-    for cache in (key_cache, value_cache):
-        program.add_cache(cache, problem, positions, page_table, rotated=cache is key_cache)
+    caches, pages = (key_cache, value_cache), positions if page_table is None else page_table
+    program = _program(fused, {"cos": cos, "sin": sin}, queries, caches, problem, positions, pages)
     tables = [] if page_table is None else [page_table]
-    ttnn.generic_op([fused, cos, sin, positions, *tables, key_cache, value_cache, queries], program.descriptor())
+    ttnn.generic_op([fused, cos, sin, positions, *tables, *caches, queries], program)
     return queries
 
 
@@ -106,13 +100,13 @@ def _check_caches(
     fused: Any, heads: tuple[int, int], key_cache: Any, value_cache: Any, positions: Any, page_table: Any
 ) -> Problem:
     """Return the caches' shape. heads: key/value heads and head_dim."""
-    tensors = {"key_cache": key_cache, "value_cache": value_cache, "positions": positions, "page_table": page_table}
-    found = {name: facts_or_none(name, tensor) for name, tensor in tensors.items()}
-    caches = {name: facts(name, tensors[name]) for name in ("key_cache", "value_cache")}
-    problem = check_caches(caches, 1, facts("positions", positions), found["page_table"], "positions")
+    tensors = {"key_cache": key_cache, "value_cache": value_cache, "positions": positions}
+    tensors |= {} if page_table is None else {"page_table": page_table}
+    found = {name: facts(name, tensor) for name, tensor in tensors.items()}
+    caches = {name: found[name] for name in ("key_cache", "value_cache")}
+    problem = check_caches(caches, 1, found["positions"], found.get("page_table"), "positions")
     for name, tensor in tensors.items():
-        if tensor is not None:
-            check_on_device(name, tensor, fused.device())
+        check_on_device(name, tensor, fused.device())
     shape = (problem.users, problem.kv_heads, problem.head_dim)
     if shape != (fused.shape[2], *heads):
         raise UnsupportedError(
@@ -122,102 +116,65 @@ def _check_caches(
     return problem
 
 
-class _Program:
-    """The program, part by part, in the order of the product's heads."""
+def _program(
+    fused: Any,
+    angles: dict[str, Any],
+    queries: Any,
+    caches: Sequence[Any],
+    problem: Problem,
+    positions: Any,
+    pages: Any,
+) -> Any:
+    """Return the ttnn.ProgramDescriptor: each head on its core, in the order of the product's heads. caches: of keys
+    and of values; pages: the page table, or positions in its place."""
+    cores, heads, kv_heads = core_list(fused.memory_config().shard_spec.grid), queries.shape[2], problem.kv_heads
+    ends = (0, heads, heads + kv_heads, heads + 2 * kv_heads)
+    of_queries, *of_caches = (cores[begin:end] for begin, end in zip(ends, ends[1:]))
+    rotating, storing = of_queries + of_caches[0], of_caches[0] + of_caches[1]
+    constants = {"users": fused.shape[2], "tiles": problem.head_tiles}
 
-    def __init__(self, fused: Any, cos: Any, sin: Any) -> None:
-        self.fused, self.angles = fused, {"cos": cos, "sin": sin}
-        self.cores = core_list(fused.memory_config().shard_spec.grid)
-        self.constants = {"users": fused.shape[2], "tiles": cos.shape[3] // TILE}
-        self.taken = 0
-        self.rotating: list[Core] = []
-        self.packing: dict[int, list[Core]] = {}  # by buffer
-        self.kernels: list[Any] = []
-        self.stored = "", 0  # dtype of the cache, bytes of positions, lines and exponents
-
-    def add_queries(self, result: Any, heads: int) -> None:
-        """Write so many heads to `result`."""
-        own = self._cores_of(heads, rotated=True)
-        self._add_compute(own, _ROTATED, rotated=True)
-        self._add_writer("write_head.cpp", own, {"cb_packed": _ROTATED}, {"result": result}, {})
-
-    def add_cache(self, cache: Any, problem: Problem, positions: Any, page_table: Any, rotated: bool) -> None:
-        """Write the heads of a cache into it."""
-        own = self._cores_of(problem.kv_heads, rotated)
-        self._add_compute(own, _STORED, rotated)
-        chosen, shape = paging_values(problem.paging)
-        positions_bytes = -(-positions.buffer_aligned_page_size() // _LINE) * _LINE
-        tables = positions if page_table is None else page_table
-        constants = {"cb_packed": _STORED, "cb_words": _WORDS, "positions_bytes": positions_bytes}
-        self._add_writer(
-            "write_cache.cpp",
-            own,
-            constants | {"block_float": int(problem.block_float)} | chosen,
-            {"cache": cache, "positions": positions, "pages": tables},
-            shape | {"kv_heads": problem.kv_heads, "cache_tiles": problem.capacity // TILE},
-        )
-        lines = problem.users * (1 + self.constants["tiles"])
-        self.stored = cache.dtype.name, positions_bytes + lines * _LINE
-
-    def descriptor(self) -> Any:
-        """Return the ttnn.ProgramDescriptor."""
-        import ttnn
-
-        reader = kernel_descriptor(
-            KERNELS / "read_angles.cpp",
-            ttnn.ReaderConfigDescriptor(),
-            cores=core_set(*self.rotating),
-            constants=self.constants | {"cb_cos": _COS, "cb_sin": _SIN},
-            accessors=self.angles,
-            common={name: tensor.buffer_address() for name, tensor in self.angles.items()},
-        )
-        formats = {_COS: "BFLOAT16", _SIN: "BFLOAT16", _ROTATED: "BFLOAT16"}
-        on = {_COS: self.rotating, _SIN: self.rotating, **self.packing}
-        formats[_STORED], words = self.stored
-        buffers = [ttnn.cb_descriptor_from_sharded_tensor(_FUSED, self.fused)]
-        buffers.append(word_buffer(_WORDS, words, core_set(*on[_STORED])))
-        buffers += [
-            circular_buffer(
-                Buffer(index, formats[index], TILE_BYTES[formats[index]], self.constants["tiles"], frozenset({"on"})),
-                {"on": cores},
-            )
-            for index, cores in on.items()
-        ]
-        return ttnn.ProgramDescriptor(kernels=[reader, *self.kernels], semaphores=[], cbs=buffers)
-
-    def _cores_of(self, heads: int, rotated: bool) -> list[Core]:
-        own = self.cores[self.taken : self.taken + heads]
-        self.taken += heads
-        if rotated:
-            self.rotating += own
-        return own
-
-    def _add_compute(self, own: list[Core], packed: int, rotated: bool) -> None:
-        import ttnn
-
-        self.packing.setdefault(packed, []).extend(own)
+    def compute(own: list[Core], packed: int, rotated: bool) -> Any:
         buffers = {"cb_fused": _FUSED, "cb_cos": _COS, "cb_sin": _SIN, "cb_packed": packed}
-        self.kernels.append(
-            kernel_descriptor(
-                KERNELS / "rotate.cpp",
-                ttnn.ComputeConfigDescriptor(),
-                cores=core_set(*own),
-                constants=self.constants | buffers | {"turned": int(rotated)},
-            )
+        turned = constants | buffers | {"turned": int(rotated)}
+        return kernel_descriptor(KERNELS / "rotate.cpp", "Compute", cores=core_set(*own), constants=turned)
+
+    def writer(
+        source: str, own: list[Core], more: dict[str, int], tensors: dict[str, Any], common: dict[str, int]
+    ) -> Any:
+        return kernel_descriptor(
+            KERNELS / source,
+            "Writer",
+            constants=constants | more,
+            accessors=tensors,
+            common=common | {name: tensor.buffer_address() for name, tensor in tensors.items()},
+            per_core={core: {"head": head} for head, core in enumerate(own)},
         )
 
-    def _add_writer(
-        self, source: str, own: list[Core], constants: dict[str, int], tensors: dict[str, Any], common: dict[str, int]
-    ) -> None:
-        import ttnn
-
-        self.kernels.append(
-            kernel_descriptor(
-                KERNELS / source,
-                ttnn.WriterConfigDescriptor(),
-                constants=self.constants | constants,
-                accessors=tensors,
-                common=common | {name: tensor.buffer_address() for name, tensor in tensors.items()},
-                per_core={core: {"head": head} for head, core in enumerate(own)},
-            )
-        )
+    reader = kernel_descriptor(
+        KERNELS / "read_angles.cpp",
+        "Reader",
+        cores=core_set(*rotating),
+        constants=constants | {"cb_cos": _COS, "cb_sin": _SIN},
+        accessors=angles,
+        common={name: tensor.buffer_address() for name, tensor in angles.items()},
+    )
+    kernels = [reader, compute(of_queries, _ROTATED, rotated=True)]
+    kernels.append(writer("write_head.cpp", of_queries, {"cb_packed": _ROTATED}, {"result": queries}, {}))
+    chosen, shape = paging_values(problem.paging)
+    positions_bytes = aligned(positions.buffer_aligned_page_size(), _LINE)
+    stored = {"cb_packed": _STORED, "cb_words": _WORDS, "positions_bytes": positions_bytes}
+    stored |= {"block_float": int(problem.block_float)} | chosen
+    shape |= {"kv_heads": kv_heads, "cache_tiles": problem.capacity // TILE}
+    for own, cache, rotated in zip(of_caches, caches, (True, False), strict=True):
+        tensors = {"cache": cache, "positions": positions, "pages": pages}
+        kernels += [compute(own, _STORED, rotated), writer("write_cache.cpp", own, stored, tensors, shape)]
+    # Positions, and lines and exponents of each user.
+    words = positions_bytes + problem.users * (1 + problem.head_tiles) * _LINE
+    buffers = [ttnn.cb_descriptor_from_sharded_tensor(_FUSED, fused)]
+    buffers.append(word_buffer(_WORDS, words, core_set(*storing)))
+    on = {_COS: rotating, _SIN: rotating, _ROTATED: of_queries, _STORED: storing}
+    for index, held in on.items():
+        dtype = caches[0].dtype.name if index == _STORED else "BFLOAT16"
+        buffer = Buffer(index, dtype, TILE_BYTES[dtype], problem.head_tiles, frozenset({"on"}))
+        buffers.append(circular_buffer(buffer, {"on": held}))
+    return program_of(kernels, buffers)

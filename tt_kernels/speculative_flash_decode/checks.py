@@ -13,21 +13,12 @@ from tt_kernels.common.attention_checks import (
     check_attention_tensors,
     check_heads,
     check_positions,
-    check_scale,
-    is_number,
 )
 from tt_kernels.common.page_table import Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.speculative_flash_decode.guess_range import (
-    GuessRange,
-    check_chosen,
-    check_guess_range,
-    check_tile_masses,
-)
+from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range, check_tile_words
 
 MAX_QUERY_HEADS = 32  # one tile of query rows per user
-# Beyond any use, and its square times the norm of attention outputs is still far from the largest float32.
-MAX_THRESHOLD = 1e6
 
 
 @dataclass(frozen=True)
@@ -91,10 +82,7 @@ def checked_shape(
     if cache_dim != head_dim:
         raise UnsupportedError(f"q has head_dim {head_dim}, the caches have {cache_dim}")
     check_heads(query_heads, kv_heads, head_dim, max_tokens)
-    if chosen is not None:
-        check_chosen(chosen, users, kv_heads, max_tokens)
-    if tile_masses is not None:
-        check_tile_masses(tile_masses, users, kv_heads, max_tokens)
+    check_tile_words(chosen, tile_masses, users, kv_heads, max_tokens)
     return {
         **{"users": users, "query_heads": query_heads, "kv_heads": kv_heads, "head_dim": head_dim},
         **{"max_tokens": max_tokens, "cache_dtype": k.dtype, "paging": paging},
@@ -108,10 +96,3 @@ def check_chunk(chunk_size: int, max_tokens: int) -> None:
         raise UnsupportedError(f"chunk_size must be a positive multiple of {TILE}, got {chunk_size!r}")
     if chunk_size > max_tokens:
         raise UnsupportedError(f"chunk_size {chunk_size} exceeds the {max_tokens} tokens the caches hold")
-
-
-def check_numbers(threshold: float, scale: float | None, head_dim: int) -> tuple[float, float]:
-    """Return (threshold, scale) as floats, the default scale filled in. Errors: UnsupportedError."""
-    if not (is_number(threshold) and 0 <= threshold <= MAX_THRESHOLD):
-        raise UnsupportedError(f"threshold must be from 0 to {MAX_THRESHOLD:g}, got {threshold!r}")
-    return float(threshold), check_scale(scale, head_dim)

@@ -100,11 +100,12 @@ def chosen_rows(tiles: Sequence[Sequence[Sequence[int]]], max_tokens: int) -> to
     return rows
 
 
-def check_tile_masses(found: TensorFacts, users: int, kv_heads: int, max_tokens: int) -> None:
-    """Raise UnsupportedError unless the masses have a word for each tile of 32 tokens of each key/value head."""
-    check_words("tile_masses", found, "UINT32", (users, kv_heads, max_tokens // TILE))
-
-
-def check_chosen(found: TensorFacts, users: int, kv_heads: int, max_tokens: int) -> None:
-    """Raise UnsupportedError unless there is a bitmap as above for each key/value head."""
-    check_words("chosen", found, "UINT32", (users, kv_heads, chosen_words(max_tokens)))
+def check_tile_words(
+    chosen: TensorFacts | None, masses: TensorFacts | None, users: int, kv_heads: int, max_tokens: int
+) -> None:
+    """Raise UnsupportedError unless each key/value head has a bitmap as above, and a mass, a word, for each tile of 32
+    tokens, where they are given."""
+    if chosen is not None:
+        check_words("chosen", chosen, "UINT32", (users, kv_heads, chosen_words(max_tokens)))
+    if masses is not None:
+        check_words("tile_masses", masses, "UINT32", (users, kv_heads, max_tokens // TILE))

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tt_kernels.common.attention_checks import check_fidelity
 from tt_kernels.common.attention_program import SEMAPHORES as COMMON_SEMAPHORES
 from tt_kernels.common.attention_program import (
     Decoded,
@@ -19,25 +19,22 @@ from tt_kernels.common.attention_program import (
     Rank,
     Settings,
     Tensors,
-    check_config,
+    config_of,
     empty_like_query,
     empty_outputs,
+    launch,
+    settings_of,
 )
-from tt_kernels.common.attention_program import empty_program as program_with_semaphores
-from tt_kernels.common.attention_split import CoreAssignment, WorkSplit
-from tt_kernels.common.cores import grid_cores, noc_core_of
+from tt_kernels.common.attention_split import WorkSplit
 from tt_kernels.common.cores import l1_free as l1_free
-from tt_kernels.common.kernel import Core, Values, float_bits, require_ungated
-from tt_kernels.common.speculative_chips import ChipArgs, Peer, check_chips, gathered_of, mesh_program
+from tt_kernels.common.kernel import Values, float_bits, require_ungated
+from tt_kernels.common.lazy_ttnn import ttnn
+from tt_kernels.common.speculative_chips import Peer, check_chips, gathered_of
 from tt_kernels.common.tensor_facts import UnsupportedError, result_memory
 from tt_kernels.common.tp_group import TpGroup
-from tt_kernels.speculative_flash_decode.checks import Problem, check_numbers, check_problem
+from tt_kernels.speculative_flash_decode.checks import Problem, check_problem
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_flash_decode.work_split import INDICES, choose_work_split
-
-if TYPE_CHECKING:
-    import ttnn
-
 
 __all__ = [
     "Decoded",
@@ -53,7 +50,6 @@ __all__ = [
 
 OP = "speculative_flash_decode"
 KERNELS = Path(__file__).parent / "kernels"
-MAX_SEMAPHORES = 16
 SEMAPHORES = COMMON_SEMAPHORES | {"sem_outgoing": 3, "sem_user": 4}  # the last is the first of one per user
 
 
@@ -111,10 +107,11 @@ def speculative_flash_decode(
     """
     others = {"priority": priority, "gathered": gathered_of(peer), "pages": page_table, "chosen": chosen}
     given = Tensors(q, k, v, cur_pos, **others, masses=tile_masses)
-    problem = problem_of(given, chunk_size, guess_range)
-    settings = settings_of(q, threshold, scale, True, program_config)
+    problem, config = problem_of(given, chunk_size, guess_range), config_of(program_config, ProgramConfig)
+    settings = settings_of(problem.head_dim, config, scale, threshold, speculate=True)
+    check_chips(OP, peer, tp_group, priority, q.device())
     outputs = empty_outputs(q, problem.users)
-    launch(problem, replace(given, **outputs._asdict()), settings, program_config or ProgramConfig(), peer, tp_group)
+    launch(replace(given, **outputs._asdict()), *how_to_run(problem, settings, config), peer, tp_group)
     return outputs
 
 
@@ -166,48 +163,14 @@ def guess_flash_decode(
 
 
 def _one_result(
-    given: Tensors, problem: Problem, scale: Any, config: ProgramConfig | None, memory: Any, guess_alone: bool = False
+    given: Tensors, problem: Problem, scale: Any, program_config: Any, memory: Any, guess_alone: bool = False
 ) -> ttnn.Tensor:
     """Run the kernels with speculation compiled out."""
-    settings = settings_of(given.q, 0.0, scale, False, config, guess_alone)
+    config = config_of(program_config, ProgramConfig)
+    settings = settings_of(problem.head_dim, config, scale, guess_alone=guess_alone)
     result = empty_like_query(given.q, result_memory(memory))
-    launch(problem, replace(given, exact=result), settings, config or ProgramConfig(), None)
+    launch(replace(given, exact=result), *how_to_run(problem, settings, config))
     return result
-
-
-def settings_of(
-    q: ttnn.Tensor, threshold: Any, scale: Any, speculate: Any, config: ProgramConfig | None, guess_alone: bool = False
-) -> Settings:
-    """Check the numbers of a call and return its Settings. Errors: UnsupportedError."""
-    check_config(config)
-    threshold, scale = check_numbers(threshold, scale, tuple(q.shape)[-1])
-    fidelity = check_fidelity((config or ProgramConfig()).math_fidelity)
-    return Settings(scale, fidelity, threshold, speculate, guess_alone)
-
-
-def launch(
-    problem: Problem,
-    tensors: Tensors,
-    settings: Settings,
-    config: ProgramConfig,
-    peer: Peer | None,
-    tp_group: TpGroup | None = None,
-) -> None:
-    """Run on every chip that holds the tensors. Errors: UnsupportedError, GatedRegionError."""
-    import ttnn
-
-    device = tensors.q.device()
-    check_chips(OP, peer, tp_group, tensors.priority, device)
-    exchange = None if peer is None else peer.pairs.core
-    decider = None if tp_group is None else tp_group.core
-    split = split_of(device, problem, settings, config, exchange, decider)
-    noc_core = noc_core_of(device)
-
-    def fill(program: ttnn.ProgramDescriptor, chip: ChipArgs) -> Any:
-        return fill_program(program, problem, settings, [Rank(tensors, split.assignment, chip)], split, noc_core)
-
-    program = mesh_program(peer, tp_group, tensors.exact, lambda: empty_program(problem, [split.assignment]), fill)
-    ttnn.generic_op(tensors.all(), program)
 
 
 def problem_of(given: Tensors, chunk_size: int, guess_range: GuessRange | None = None) -> Problem:
@@ -217,38 +180,15 @@ def problem_of(given: Tensors, chunk_size: int, guess_range: GuessRange | None =
     return problem
 
 
-def split_of(
-    device: ttnn.MeshDevice,
-    problem: Problem,
-    settings: Settings,
-    config: ProgramConfig,
-    exchange: Core | None,
-    decider: Core | None = None,
-) -> WorkSplit:
-    """Choose the work split of one rank. exchange: the core that talks to the peer; decider: the one that talks to the
-    TP group. Errors: UnsupportedError."""
-    return choose_work_split(
-        problem,
-        grid_cores(device, config.grid, config.origin),
-        l1_free(device),
-        speculate=settings.speculate,
-        guess_alone=settings.guess_alone,
-        exchange=exchange,
-        decider=decider,
-        workers_per_head=config.workers_per_head,
-        key_chunk=config.key_chunk,
-    )
-
-
-def empty_program(problem: Problem, assignments: Sequence[CoreAssignment]) -> Any:
-    """Return a ttnn.ProgramDescriptor with the op's semaphores only, to which a fabric connection may add its own."""
-    count = SEMAPHORES["sem_user"] + problem.users
-    assert count <= MAX_SEMAPHORES
-    return program_with_semaphores(assignments, count)
+def how_to_run(problem: Problem, settings: Settings, config: ProgramConfig) -> tuple[Any, ProgramConfig, int, Any]:
+    """Return what `launch` needs to know of the op: how it chooses a split, its semaphores, how it fills a program."""
+    mode = {"speculate": settings.speculate, "guess_alone": settings.guess_alone}
+    semaphores = SEMAPHORES["sem_user"] + problem.users
+    return partial(choose_work_split, problem, **mode), config, semaphores, partial(fill_program, problem, settings)
 
 
 def fill_program(
-    program: Any, problem: Problem, settings: Settings, ranks: Sequence[Rank], split: WorkSplit, noc_core: NocCore
+    problem: Problem, settings: Settings, program: Any, ranks: Sequence[Rank], split: WorkSplit, noc_core: NocCore
 ) -> Any:
     """Add to an `empty_program` what runs each of `ranks` on its own cores of one chip; return the program.
 
@@ -267,15 +207,13 @@ def fill_program(
 
 
 def _output(kernels: KernelSet) -> list[Any]:
-    import ttnn
-
     def reader(rank: Rank) -> Values:
         return kernels.control(rank) | rank.tensors.addresses("exact", "guess")
 
     threshold_sq = {"threshold_sq": float_bits(kernels.settings.threshold**2)}
     read = {"output": kernels.tensors.exact} | kernels.control_accessors()
     return [
-        kernels.kernel("output_reader.cpp", ttnn.ReaderConfigDescriptor(), read, kernels.per_decider(reader)),
+        kernels.kernel("output_reader.cpp", "Reader", read, kernels.per_decider(reader)),
         kernels.deciding("output_writer.cpp"),
         kernels.kernel("output_compute.cpp", kernels.compute_config(), {}, kernels.per_decider(lambda _: threshold_sq)),
     ]

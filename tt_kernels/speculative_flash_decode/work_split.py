@@ -22,24 +22,15 @@ from tt_kernels.common.attention_split import (
     MAX_COLUMNS,
     WORKER,
     WorkSplit,
-    aligned,
     assign_cores,
     buffers_of,
-    check_key_chunk,
-    check_workers,
-    control_words,
-    handover,
+    check_layout,
     lengthened,
-    most_tiles,
-    ones_fit,
-    with_masses,
-    worker_tiles,
 )
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, aligned, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import Problem
-from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 
 # Indices, and so the binaries, do not depend on which buffers a program has. The runtime places buffers in the order of
 # the list it is given, which is the order of the indices.
@@ -110,12 +101,15 @@ def make_buffers(
     Buffers that other cores write into come first and have the same pages on all their cores, so that they have the
     same address everywhere: the gathered results of all users.
     """
-    head, bands = problem.head_tiles, -(-problem.group_heads // BAND_ROWS)
-    tiles = worker_tiles(problem, key_tiles, 1) | {"mask": ("BFLOAT16", 1)}
-    tiles |= {"dense": ("FLOAT32", HELD * bands * DENSE_TILES), "result": ("BFLOAT16", 2 * bands)}
+    bands = -(-problem.group_heads // BAND_ROWS)
+    tiles = {
+        "mask": ("BFLOAT16", 1),
+        "dense": ("FLOAT32", HELD * bands * DENSE_TILES),
+        "result": ("BFLOAT16", 2 * bands),
+    }
     if workers > 1:
         tiles["gathered"] = ("FLOAT32", merge_tree.slots(workers) * bands * DENSE_TILES)
-    results = ("BFLOAT16", problem.users * head)
+    results = ("BFLOAT16", problem.users * problem.head_tiles)
     everywhere = {WORKER} | ({DECIDER} if speculate else set()) | ({EXCHANGE} if peer else set())
     on = {"exact": everywhere - {EXCHANGE}, "outgoing": {WORKER, EXCHANGE}}
     on |= dict.fromkeys(("control", "control_writer", "scratch"), everywhere)
@@ -124,14 +118,8 @@ def make_buffers(
         on |= {"guess": on["exact"], "norms": {DECIDER}}
     if peer:
         tiles["outgoing"] = results
-    words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
-    if problem.paging is not None:
-        words["pages"] = problem.paging.row_bytes
-    if problem.with_masses and not ones_fit(head):
-        tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
-    found = buffers_of(INDICES, tiles, words, on)
-    if workers > 1 or problem.with_masses:
-        found |= handover(INDICES, bands)
+    at_once = {"workers": workers, "key_tiles": key_tiles, "query_tiles": 1, "partials": bands, "rounds": rounds}
+    found = buffers_of(INDICES, problem, tiles, {}, on, **at_once, few_tiles=FEW_TILES)
     of_group = computed_rows(aligned(problem.group_heads, BAND_ROWS) + PROBES)
     rows = dict.fromkeys(OF_GROUP, of_group) | dict.fromkeys(OF_HEADS, computed_rows(problem.query_heads))
     for name, computed in rows.items():
@@ -140,27 +128,12 @@ def make_buffers(
     for name in ("cb_dense", "cb_gathered"):
         if name in found:
             found[name] = replace(found[name], page_bytes=TILE_BYTES["FLOAT32"] * of_group // TILE)
-    if not problem.with_masses:
-        return found
-    return with_masses(found, INDICES, problem, 2, most_tiles(problem.cache_tiles, workers, FEW_TILES))
+    return found
 
 
 def computed_rows(rows: int) -> int:
     """Return how many rows are computed of a tile of which so many count."""
     return UPPER_ROWS if rows <= UPPER_ROWS else TILE
-
-
-def l1_refusal(
-    buffers: dict[str, Buffer], available: int, problem: Problem, workers: int, key_tiles: int
-) -> UnsupportedError:
-    """Return the error that says which core needs more than the `available` bytes of L1."""
-    role, needed = next((role, bytes_) for role, bytes_ in l1_bytes(buffers).items() if bytes_ > available)
-    return UnsupportedError(
-        f"key_chunk {key_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and "
-        f"{workers} worker(s) per head needs {needed} bytes of L1 on a {role} core, of which {available} "
-        f"are free (largest buffers: {largest_buffers(buffers)}); choose a smaller key_chunk, fewer workers_per_head "
-        "or fewer users, or free tensors in L1"
-    )
 
 
 @lru_cache(maxsize=1024)
@@ -184,11 +157,15 @@ def choose_work_split(
     MIN_GAIN_PER_ROUND. key_chunk: tokens a worker processes at once, default chunk_size or, with a log line, the most
     that fit; more in a long cache, see `lengthened`. Errors: UnsupportedError with the numbers.
     """
-    check_key_chunk(key_chunk, problem.max_tokens)
+    check_layout(workers_per_head, key_chunk, problem.max_tokens)
     cores = tuple(core for core in cores if core not in (exchange, decider))
-    chooses = speculate and decider is None
-    sizes = _group_sizes(len(cores), workers_per_head, chooses)
-    if chooses:
+    fewest, special = workers_per_head or 1, int(speculate and decider is None)
+    if len(cores) < fewest + special:
+        raise UnsupportedError(
+            f"{fewest} worker(s) per head and {special} output core(s) need {fewest + special} cores, the grid "
+            f"has {len(cores)} for them"
+        )
+    if special:
         cores, decider = cores[:-1], cores[-1]
     max_tiles = (key_chunk or problem.chunk_size) // TILE
     if problem.with_masses and max_tiles > MAX_COLUMNS:
@@ -211,7 +188,7 @@ def choose_work_split(
         return max(l1_bytes(made(workers, key_tiles)).values())
 
     best, best_cost = None, 0.0
-    for workers in sizes:
+    for workers in range(fewest, (workers_per_head or len(cores)) + 1):
         fitting = bisect_right(range(min_tiles, max_tiles + 1), l1_free, key=partial(bytes_of, workers))
         if not fitting:
             break  # more workers need more
@@ -222,7 +199,14 @@ def choose_work_split(
         if best is None or time * gain < best_cost:
             best, best_cost = WorkSplit(assignment, key_tiles, made(workers, key_tiles)), time
     if best is None:
-        raise l1_refusal(made(sizes[0], min_tiles), l1_free, problem, sizes[0], min_tiles)
+        buffers = made(fewest, min_tiles)
+        role, needed = next((role, bytes_) for role, bytes_ in l1_bytes(buffers).items() if bytes_ > l1_free)
+        raise UnsupportedError(
+            f"key_chunk {min_tiles * TILE} with head_dim {problem.head_dim}, {problem.users} user(s) and {fewest} "
+            f"worker(s) per head needs {needed} bytes of L1 on a {role} core, of which {l1_free} are free (largest "
+            f"buffers: {largest_buffers(buffers)}); choose a smaller key_chunk, fewer workers_per_head or fewer users, "
+            "or free tensors in L1"
+        )
     if best.key_tiles < max_tiles:
         logger.info(
             f"speculative_flash_decode: {best.assignment.workers_per_group} worker(s) per head process "
@@ -239,16 +223,3 @@ def choose_work_split(
         )
         best = WorkSplit(best.assignment, key_tiles, made(workers, key_tiles))
     return best
-
-
-def _group_sizes(cores: int, wanted: int | None, speculate: bool) -> range:
-    """Return the numbers of workers per head to consider, given `cores` besides the exchange core."""
-    check_workers(wanted)
-    fewest, special = wanted or 1, int(speculate)
-    available = cores - special
-    if available < fewest:
-        raise UnsupportedError(
-            f"{fewest} worker(s) per head and {special} output core(s) need {fewest + special} cores, the grid "
-            f"has {cores} for them"
-        )
-    return range(fewest, (wanted or available) + 1)

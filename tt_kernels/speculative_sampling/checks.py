@@ -34,12 +34,12 @@ class Problem:
 def check_problem(
     tokens: TensorFacts,
     parents: TensorFacts,
-    target: TensorFacts,
-    draft: TensorFacts | None,
+    target_logits: TensorFacts,
+    draft_logits: TensorFacts | None,
     uniforms: TensorFacts,
 ) -> Problem:
     """Check the inputs and return their shapes. Errors: UnsupportedError."""
-    for name, facts in (("target_logits", target), ("draft_logits", draft)):
+    for name, facts in (("target_logits", target_logits), ("draft_logits", draft_logits)):
         if facts is None:
             continue
         if not facts.on_device or not facts.interleaved:
@@ -48,17 +48,15 @@ def check_problem(
             raise UnsupportedError(f"{name} must be bfloat16, ROW_MAJOR or TILE; it is {facts.dtype}, {facts.layout}")
         if len(facts.shape) != 3:
             raise UnsupportedError(f"{name} must be [users, nodes, vocab], its shape is {facts.shape}")
-    if draft is not None and (draft.shape, draft.layout) != (target.shape, target.layout):
-        raise UnsupportedError(
-            f"draft_logits are {draft.shape}, {draft.layout}; target_logits are {target.shape}, {target.layout}: "
-            "they must be alike"
-        )
-    users, nodes, vocab = target.shape
+    forms = [f"{logits.shape}, {logits.layout}" for logits in (target_logits, draft_logits) if logits is not None]
+    if len(set(forms)) > 1:
+        raise UnsupportedError(f"draft_logits are {forms[1]}; target_logits are {forms[0]}: they must be alike")
+    users, nodes, vocab = target_logits.shape
     check_limits(users, nodes, vocab)
     check_words("tokens", tokens, "UINT32", (users, nodes))
     check_words("parents", parents, "INT32", (users, nodes))
     check_words("uniforms", uniforms, "UINT32", (users, nodes))
-    return Problem(users, nodes, vocab, draft is not None, target.layout == "TILE")
+    return Problem(users, nodes, vocab, draft_logits is not None, target_logits.layout == "TILE")
 
 
 def check_limits(users: int, nodes: int, vocab: int) -> None:

@@ -6,18 +6,15 @@ the host reads only the accepted tokens ("Optimized Speculative Sampling for GPU
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from tt_kernels.common.cores import check_on_device, grid_cores, l1_free, noc_core_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError, check_words, facts
 from tt_kernels.speculative_sampling.checks import check_limits, check_problem, check_sigmoid, check_temperature
 from tt_kernels.speculative_sampling.program import RESULT_HEAD, Rule, build_program, choose_work_split, greedy_program
-
-if TYPE_CHECKING:
-    import ttnn
-
 
 __all__ = [
     "UnsupportedError",
@@ -61,8 +58,6 @@ class Verified:
 
     def read(self, chip: int = 0) -> list[VerificationResult]:
         """Return each user's result from `chip` of a mesh, counted in row-major order. Waits for the device."""
-        import ttnn
-
         rows = ttnn.to_torch(ttnn.get_device_tensors(self.result)[chip]).tolist()
         path = slice(RESULT_HEAD, RESULT_HEAD + self.nodes)
         return [
@@ -109,7 +104,8 @@ def speculative_sampling(
     """
     rule = Rule(1.0 / check_temperature(temperature))
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, rule, cores_per_user)
+    drafted |= {} if draft_logits is None else {"draft_logits": draft_logits}
+    return _verify(drafted, rule, cores_per_user)
 
 
 def lossy_sigmoid_sampling(
@@ -140,22 +136,13 @@ def lossy_sigmoid_sampling(
     if draft_logits is None:
         raise UnsupportedError("draft_logits are None: the sigmoid approximation compares logits with the draft's")
     drafted = {"tokens": tokens, "parents": parents, "target_logits": target_logits, "uniforms": uniforms}
-    return _verify(drafted, draft_logits, Rule(sharpness, scaling), cores_per_user)
+    return _verify(drafted | {"draft_logits": draft_logits}, Rule(sharpness, scaling), cores_per_user)
 
 
-def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, cores_per_user: int | None) -> Verified:
-    """Run a verification. drafted: the arguments of `speculative_sampling` except draft_logits, by name."""
-    import ttnn
-
-    named = drafted if draft_logits is None else {**drafted, "draft_logits": draft_logits}
-    checked = {name: facts(name, tensor) for name, tensor in named.items()}
-    problem = check_problem(
-        checked["tokens"],
-        checked["parents"],
-        checked["target_logits"],
-        checked.get("draft_logits"),
-        checked["uniforms"],
-    )
+def _verify(named: dict[str, Any], rule: Rule, cores_per_user: int | None) -> Verified:
+    """Run a verification. named: the tensors of `speculative_sampling`."""
+    checked: dict[str, Any] = {name: facts(name, tensor) for name, tensor in named.items()}
+    problem = check_problem(**{"draft_logits": None} | checked)
     device = named["target_logits"].device()
     for name, tensor in named.items():
         check_on_device(name, tensor, device)
@@ -163,7 +150,7 @@ def _verify(drafted: dict[Any, Any], draft_logits: Any, rule: Rule, cores_per_us
     result = _empty_result(device, problem.users, problem.nodes)
     tensors = {
         "target": named["target_logits"],
-        "draft": draft_logits,
+        "draft": named.get("draft_logits"),
         **{name: named[name] for name in ("parents", "tokens", "uniforms")},
         "result": result,
     }
@@ -180,8 +167,6 @@ def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax
     tokens: uint32, parents: int32, as for `speculative_sampling`; target_argmax: uint32 [users, nodes], ROW_MAJOR.
         vocab: all tokens and choices must be below it, or a status says so. Errors: UnsupportedError.
     """
-    import ttnn
-
     named = {"tokens": tokens, "parents": parents, "target_argmax": target_argmax}
     checked = {name: facts(name, tensor) for name, tensor in named.items()}
     shape = checked["tokens"].shape
@@ -200,8 +185,6 @@ def greedy_verification(tokens: ttnn.Tensor, parents: ttnn.Tensor, target_argmax
 
 
 def _empty_result(device: ttnn.MeshDevice, users: int, nodes: int) -> Any:
-    import ttnn
-
     shape = [users, RESULT_HEAD + 2 * nodes]
     return ttnn.empty(shape, ttnn.int32, ttnn.ROW_MAJOR_LAYOUT, device, ttnn.DRAM_MEMORY_CONFIG)
 

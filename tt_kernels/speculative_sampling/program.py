@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from runtime_patches.sgdc import UNGATED_DEFINE
-from tt_kernels.common.cores import core_set
-from tt_kernels.common.kernel import float_bits, kernel_descriptor, require_ungated
+from tt_kernels.common.cores import Core, core_set
+from tt_kernels.common.kernel import UNGATED_DEFINE, float_bits, kernel_descriptor, program_of, semaphores_on
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.speculative_sampling.checks import Problem
 
-if TYPE_CHECKING:
-    import ttnn
-
-Core = tuple[int, int]
 TILE_IDS = 1024
 # As lines.hpp has it: groups of a hub, and so users at a time where the vocabulary is split.
 MAX_GROUPS = 8
@@ -31,8 +27,7 @@ PARTS_LINE_BYTES = 320  # lines.hpp
 RESULT_HEAD = 4
 BONUS = 2  # the word of the bonus token in a result
 SCRATCH_LINES = 6  # the tree's three and the result
-_CB_NAMES = ("cb_target", "cb_draft", "cb_command", "cb_result", "cb_scratch", "cb_lines")
-CBS = {name: index for index, name in enumerate(_CB_NAMES)}
+CBS = {f"cb_{name}": n for n, name in enumerate(("target", "draft", "command", "result", "scratch", "lines"))}
 # On a hub what each group has posted; on the others the answers.
 SEMAPHORES = MAX_GROUPS + 1
 
@@ -69,7 +64,9 @@ def choose_work_split(cores: Sequence[Core], users: int, ids: int, cores_per_use
         raise UnsupportedError(
             f"cores_per_user must be from 1 to {tiles}, the tiles of 1024 ids, got {cores_per_user!r}"
         )
-    slices = _slices(ids, tiles, cores_per_user)
+    # Whole tiles are dealt to the cores, to each as many as to another or one more; the last has the rest of the ids.
+    borders = [min(ids, TILE_IDS * (tiles * core // cores_per_user)) for core in range(cores_per_user)] + [ids]
+    slices = tuple(Slice(first, stop - first) for first, stop in zip(borders, borders[1:]))
     if cores_per_user == 1:
         return WorkSplit(tuple((core,) for core in cores[:users]), slices, None)
     *free, hub = cores
@@ -81,12 +78,6 @@ def choose_work_split(cores: Sequence[Core], users: int, ids: int, cores_per_use
         )
     starts = range(0, groups * cores_per_user, cores_per_user)
     return WorkSplit(tuple(tuple(free[start : start + cores_per_user]) for start in starts), slices, hub)
-
-
-def _slices(ids: int, tiles: int, cores: int) -> tuple[Slice, ...]:
-    """Deal whole tiles to the cores, each as many as another or one more; the last core has the rest of the ids."""
-    borders = [min(ids, TILE_IDS * (tiles * core // cores)) for core in range(cores)] + [ids]
-    return tuple(Slice(first, stop - first) for first, stop in zip(borders, borders[1:]))
 
 
 @dataclass(frozen=True)
@@ -135,8 +126,6 @@ def build_program(
 ) -> Any:
     """Return the ttnn.ProgramDescriptor. tensors: target, draft (or None), parents, tokens, uniforms, result.
     noc_core: from a core to its (x, y) on the NoC. Errors: UnsupportedError if the rows do not fit L1."""
-    import ttnn
-
     buffers = buffer_bytes(problem, split)
     needed = sum(page * pages for _, page, pages in buffers.values())
     if needed > l1_free:
@@ -160,17 +149,12 @@ def build_program(
         constants=constants,
         defines=[UNGATED_DEFINE],
     )
-    program = ttnn.ProgramDescriptor(
-        kernels=[_walker(problem, tensors, split, rule, constants, noc_core), calculator],
-        semaphores=[
-            ttnn.SemaphoreDescriptor(id=index, core_ranges=everywhere, initial_value=0)
-            for index in range(SEMAPHORES if hub is not None else 0)
-        ],
-        cbs=[_circular_buffer(name, everywhere, *buffer) for name, buffer in buffers.items()],
-    )
+    kernels = [_walker(problem, tensors, split, rule, constants, noc_core), calculator]
     if hub is not None:
-        program.kernels = [*program.kernels, _hub(hub, split, noc_core)]
-    return require_ungated(program, "speculative_sampling")
+        kernels.append(_hub(hub, split, noc_core))
+    held = [_circular_buffer(name, everywhere, *buffer) for name, buffer in buffers.items()]
+    semaphores = semaphores_on(everywhere, *(0 if hub is None else SEMAPHORES) * [0])
+    return program_of(kernels, held, semaphores, ungated="speculative_sampling")
 
 
 def _walker(
@@ -181,8 +165,6 @@ def _walker(
     constants: dict[str, Any],
     noc_core: Callable[..., Any],
 ) -> Any:
-    import ttnn
-
     draft = tensors["target"] if tensors["draft"] is None else tensors["draft"]
     names = ("parents", "tokens", "uniforms", "result")
     common = {
@@ -212,7 +194,7 @@ def _walker(
     }
     return kernel_descriptor(
         KERNELS / "walker.cpp",
-        ttnn.WriterConfigDescriptor(),
+        "Writer",
         constants=constants,
         accessors={
             "target": tensors["target"],
@@ -227,11 +209,9 @@ def _walker(
 
 
 def _hub(core: Core, split: WorkSplit, noc_core: Callable[..., Any]) -> Any:
-    import ttnn
-
     return kernel_descriptor(
         KERNELS / "hub.cpp",
-        ttnn.WriterConfigDescriptor(),
+        "Writer",
         constants={"cb_lines": CBS["cb_lines"]},
         common={"groups": len(split.groups), "cores": len(split.slices)},
         per_core={core: {"places": [number for walker in split.walkers for number in noc_core(walker)]}},
@@ -241,13 +221,11 @@ def _hub(core: Core, split: WorkSplit, noc_core: Callable[..., Any]) -> Any:
 
 def greedy_program(users: int, nodes: int, vocab: int, tensors: dict[Any, Any]) -> Any:
     """Return the ttnn.ProgramDescriptor of greedy verification. tensors: parents, tokens, choices, result."""
-    import ttnn
-
     core = core_set((0, 0))
     names = ("parents", "tokens", "choices", "result")
     kernel = kernel_descriptor(
         KERNELS / "greedy.cpp",
-        ttnn.WriterConfigDescriptor(),
+        "Writer",
         cores=core,
         constants={"cb_scratch": CBS["cb_scratch"]},
         accessors={"tree": tensors["tokens"], "result": tensors["result"]},
@@ -256,12 +234,9 @@ def greedy_program(users: int, nodes: int, vocab: int, tensors: dict[Any, Any]) 
         defines=[UNGATED_DEFINE],
     )
     scratch = _circular_buffer("cb_scratch", core, "uint32", SCRATCH_LINES * LINE_BYTES, 1)
-    program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[scratch])
-    return require_ungated(program, "greedy_verification")
+    return program_of([kernel], [scratch], ungated="greedy_verification")
 
 
 def _circular_buffer(name: str, cores: ttnn.CoreRangeSet, dtype: str, page: int, pages: int) -> Any:
-    import ttnn
-
     form = ttnn.CBFormatDescriptor(buffer_index=CBS[name], data_format=getattr(ttnn, dtype), page_size=page)
     return ttnn.CBDescriptor(total_size=page * pages, core_ranges=cores, format_descriptors=[form])

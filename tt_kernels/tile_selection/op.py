@@ -13,23 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.attention_checks import check_positions
-from tt_kernels.common.circular_buffers import word_buffer
+from tt_kernels.common.circular_buffers import aligned, word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, grid_cores
-from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
+from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.tensor_facts import UnsupportedError, facts
 from tt_kernels.speculative_flash_decode.guess_range import (
     GuessRange,
-    check_chosen,
     check_guess_range,
-    check_tile_masses,
+    check_tile_words,
     chosen_words,
 )
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNEL = Path(__file__).parent / "kernels" / "select.cpp"
 _BUFFERS = ("cb_positions", "cb_masses", "cb_chosen", "cb_near")
@@ -51,8 +48,6 @@ def select_tiles(
     chosen_words(max_tokens)]. cur_pos: int32 [users]; the bitmaps of a user at -1 stay what they are. All ROW_MAJOR and
     interleaved. Runs inside and outside `skip_compute` alike. Errors: UnsupportedError.
     """
-    import ttnn
-
     if not masses or len(masses) != len(chosen):
         raise UnsupportedError(
             f"select_tiles needs masses and bitmaps of each layer, got {len(masses)} and {len(chosen)}"
@@ -67,8 +62,8 @@ def select_tiles(
     check_positions("cur_pos", facts("cur_pos", cur_pos), users)
     device = masses[0].device()
     for layer, (mass, rows) in enumerate(zip(masses, chosen, strict=True)):
-        check_tile_masses(facts(f"masses[{layer}]", mass), users, kv_heads, 32 * cache_tiles)
-        check_chosen(facts(f"chosen[{layer}]", rows), users, kv_heads, 32 * cache_tiles)
+        found = facts(f"chosen[{layer}]", rows), facts(f"masses[{layer}]", mass)
+        check_tile_words(*found, users, kv_heads, 32 * cache_tiles)
     for name, tensor in (("masses", masses[0]), ("chosen", chosen[0]), ("cur_pos", cur_pos)):
         check_on_device(name, tensor, device)
     ttnn.generic_op([*masses, cur_pos, *chosen], _program(masses, chosen, cur_pos, guess_range, budget))
@@ -81,8 +76,6 @@ def _program(
     guess_range: GuessRange,
     budget: float,
 ) -> Any:
-    import ttnn
-
     users, kv_heads, tiles = tuple(masses[0].shape)
     places = [
         (mass.buffer_address(), rows.buffer_address(), item)
@@ -93,7 +86,7 @@ def _program(
     sizes = (64, 4 * tiles, 4 * chosen_words(32 * tiles), 4 * tiles)
     kernels, buffers = [], []
     # Both data movement cores of each core, the second ones where there are more heads than cores.
-    for risc, config in enumerate((ttnn.WriterConfigDescriptor(), ttnn.ReaderConfigDescriptor())):
+    for risc, config in enumerate(("Writer", "Reader")):
         riscs = min(2 * len(cores), len(places))
         dealt = {core: places[risc * len(cores) + i :: riscs] for i, core in enumerate(cores)}
         dealt = {core: own for core, own in dealt.items() if risc * len(cores) < riscs and own}
@@ -124,6 +117,5 @@ def _program(
             )
         )
         held = core_set(*dealt)
-        buffers += [word_buffer(numbers[n], -(-size // 16) * 16, held) for n, size in zip(_BUFFERS, sizes, strict=True)]
-    program = ttnn.ProgramDescriptor(kernels=kernels, semaphores=[], cbs=buffers)
-    return require_ungated(program, "select_tiles")
+        buffers += [word_buffer(numbers[n], aligned(size), held) for n, size in zip(_BUFFERS, sizes, strict=True)]
+    return program_of(kernels, buffers, ungated="select_tiles")

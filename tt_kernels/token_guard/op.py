@@ -14,17 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import check_on_device, core_set, noc_core_of
-from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, require_ungated
+from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
 from tt_kernels.common.peer import ChipPairs, PeerError
 from tt_kernels.common.tensor_facts import check_words, facts
 from tt_kernels.common.tp_group import TpChips
-
-if TYPE_CHECKING:
-    import ttnn
 
 KERNEL = Path(__file__).parent / "kernels" / "guard.cpp"
 FAILED = 0xFFFFFFFF
@@ -47,9 +45,10 @@ class ChipStates:
             guard_tokens(tokens, list(self.by_caller.values()))
 
     def guard_result(self, result: ttnn.Tensor) -> None:
-        """Overwrite a verification result (speculative_sampling) on a chip that gave up on another."""
+        """Give every user of a verification result (speculative_sampling) the status FAILED and no tokens on a chip
+        that gave up on another. result: int32 [users, words], ROW_MAJOR, interleaved."""
         if self.by_caller:
-            guard_result(result, list(self.by_caller.values()))
+            _guard("result", result, "INT32", list(self.by_caller.values()), words=1)
 
     def check(self) -> None:
         """Raise PeerError if a chip gave up on another: results since then are invalid. Waits for the device if there
@@ -75,15 +74,6 @@ class ChipStates:
             state.reset()
 
 
-def guard_result(result: ttnn.Tensor, pairs: Sequence[ChipPairs | TpChips]) -> None:
-    """Give every user of a verification result (speculative_sampling) the status FAILED and no tokens on each chip
-    where a core of `pairs` (or TP groups) gave up.
-
-    result: int32 [users, words], ROW_MAJOR, interleaved. Otherwise as `guard_tokens`.
-    """
-    _guard("result", result, "INT32", pairs, words=1)
-
-
 def guard_tokens(tokens: Any, pairs: Sequence[ChipPairs | TpChips]) -> None:
     """Overwrite all of `tokens` with FAILED on each chip where a core of `pairs` (or TP groups) gave up.
 
@@ -100,8 +90,6 @@ def _guard(
     name: str, tensor: ttnn.Tensor, dtype: str, pairs: Sequence[ChipPairs | TpChips], words: int | None = None
 ) -> None:
     """Overwrite the first `words` words (default: all) of each row with FAILED and the others with 0."""
-    import ttnn
-
     found = facts(name, tensor)
     check_words(name, found, dtype, found.shape)
     if not pairs or not all(isinstance(pair, (ChipPairs, TpChips)) for pair in pairs):
@@ -112,20 +100,18 @@ def _guard(
 
 
 def _program(tokens: Any, states: Sequence[ChipPairs | TpChips], failed_words: int | None) -> Any:
-    import ttnn
-
     device = tokens.device()
     page_bytes = tokens.buffer_aligned_page_size()
     noc_core = noc_core_of(device)
     places: list[int] = []
     for state in states:
-        word = 4 * state.STATUS_WORD
+        word = 4 * state.FIELDS["status"]
         line = state.state.buffer_address() + word // _LINE_BYTES * _LINE_BYTES
         places += [*noc_core(state.core), line, word % _LINE_BYTES // 4]
     scratch = max(_LINE_BYTES * len(states), page_bytes)
     kernel = kernel_descriptor(
         KERNEL,
-        ttnn.DataMovementConfigDescriptor(),
+        "DataMovement",
         constants={
             "scratch_cb": _SCRATCH_CB,
             "states": len(states),
@@ -140,5 +126,4 @@ def _program(tokens: Any, states: Sequence[ChipPairs | TpChips], failed_words: i
         defines=[UNGATED_DEFINE],
     )
     buffer = word_buffer(_SCRATCH_CB, scratch, core_set((0, 0)))
-    program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=[buffer])
-    return require_ungated(program, "token_guard")
+    return program_of([kernel], [buffer], ungated="token_guard")

@@ -61,7 +61,12 @@ def check_problem(
     one, query_heads, rows, head_dim = q.shape
     users, max_tokens, paging = users_and_capacity(k, page_table)
     check_positions("prefix", prefix, users)
-    nodes = _nodes_of(intervals, users)
+    nodes = intervals.shape[2] if len(intervals.shape) == 3 else 0
+    if not 1 <= nodes <= MAX_NODES:
+        raise UnsupportedError(
+            f"intervals must be of 1 to {MAX_NODES} nodes, ({users}, 2, nodes), they are {intervals.shape}"
+        )
+    check_words("intervals", intervals, "INT32", (users, 2, nodes))
     if one != 1 or rows != users * nodes:
         raise UnsupportedError(
             f"q must be [1, heads, users * nodes, head_dim] with {users} * {nodes} = {users * nodes} rows, its "
@@ -111,16 +116,6 @@ def pass_tiles(problem: Problem, cores: int) -> int:
     tiles = problem.query_tiles
     sizes = [size for size in range(1, tiles + 1) if tiles % size == 0]
     return max((size for size in sizes if 2 * problem.items * tiles // size >= cores), default=1)
-
-
-def _nodes_of(intervals: TensorFacts, users: int) -> int:
-    """Return the nodes per tree. Errors: UnsupportedError."""
-    shape = intervals.shape
-    nodes = shape[2] if len(shape) == 3 else 0
-    if not 1 <= nodes <= MAX_NODES:
-        raise UnsupportedError(f"intervals must be of 1 to {MAX_NODES} nodes, ({users}, 2, nodes), they are {shape}")
-    check_words("intervals", intervals, "INT32", (users, 2, nodes))
-    return nodes
 
 
 def check_intervals(enter: Sequence[int], leave: Sequence[int]) -> list[int]:

@@ -5,12 +5,14 @@ with a guess that is verified on the device."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tt_kernels.common import attention_program
-from tt_kernels.common.attention_checks import check_attention_tensors, check_fidelity, check_scale
+from tt_kernels.common.attention_checks import check_attention_tensors
 from tt_kernels.common.attention_program import SEMAPHORES as COMMON_SEMAPHORES
 from tt_kernels.common.attention_program import (
     Decoded,
@@ -19,17 +21,18 @@ from tt_kernels.common.attention_program import (
     Rank,
     Settings,
     Tensors,
-    check_config,
+    config_of,
     empty_like_query,
     empty_outputs,
-    empty_program,
+    launch,
+    settings_of,
 )
-from tt_kernels.common.cores import grid_cores, l1_free, noc_core_of
 from tt_kernels.common.kernel import float_bits, require_ungated
-from tt_kernels.common.speculative_chips import ALONE, ChipArgs, Peer, check_chips, gathered_of, mesh_program
+from tt_kernels.common.lazy_ttnn import ttnn
+from tt_kernels.common.speculative_chips import ALONE, Peer, check_chips, gathered_of
 from tt_kernels.common.tensor_facts import UnsupportedError
 from tt_kernels.common.tp_group import TpGroup
-from tt_kernels.speculative_flash_decode.checks import check_chunk, check_numbers
+from tt_kernels.speculative_flash_decode.checks import check_chunk
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, check_guess_range
 from tt_kernels.tree_attention.checks import (
     Problem,
@@ -40,10 +43,6 @@ from tt_kernels.tree_attention.checks import (
     pass_tiles,
 )
 from tt_kernels.tree_attention.work_split import INDICES, JobSplit, choose_work_split, rest_tiles, times_tiles
-
-if TYPE_CHECKING:
-    import ttnn
-
 
 __all__ = [
     "Decoded",
@@ -103,9 +102,8 @@ def tree_attention(
     not matter. Errors: UnsupportedError (a ValueError), before any launch.
     """
     given = Tensors(q, k, v, prefix, pages=page_table, intervals=intervals)
-    problem, output = problem_of(given, program_config), empty_like_query(q)
-    launch(problem, replace(given, exact=output), scale, program_config)
-    return output
+    problem, config = problem_of(given, program_config)
+    return _one_result(given, problem, scale, config)
 
 
 def prefill_attention(
@@ -139,56 +137,28 @@ def prefill_attention(
     cores = grid.x * grid.y
     problem = check_prefill(**facts, cores=cores)
     given.check_devices()
-    output = empty_like_query(q)
     config = ProgramConfig(workers_per_head=1, query_tiles=pass_tiles(problem, cores), math_fidelity=math_fidelity)
-    launch(problem, replace(given, exact=output), scale, config)
-    return output
+    return _one_result(given, problem, scale, config)
 
 
-def problem_of(given: Tensors, program_config: Any) -> Problem:
-    """Check the tensors of a call and its configuration; return their shapes. Errors: UnsupportedError."""
-    check_config(program_config, ProgramConfig)
+def problem_of(given: Tensors, program_config: Any) -> tuple[Problem, ProgramConfig]:
+    """Check the tensors of a call and its configuration; return their shapes, and it. Errors: UnsupportedError."""
+    config = config_of(program_config, ProgramConfig)
     problem = check_problem(**given.facts("prefix"))
     given.check_devices()
-    return problem
+    return problem, config
 
 
-def launch(
-    problem: Problem,
-    tensors: Tensors,
-    scale: float | None,
-    program_config: ProgramConfig | None,
-    threshold: float = 0.0,
-    peer: Peer | None = None,
-    tp_group: TpGroup | None = None,
-) -> None:
-    """Run the kernels. threshold: of a guess, for a problem that has one. Errors: UnsupportedError."""
-    import ttnn
+def how_to_run(problem: Problem, settings: Settings, config: ProgramConfig) -> tuple[Any, ProgramConfig, int, Any]:
+    """Return what `launch` needs to know of the op: how it chooses a split, its semaphores, how it fills a program."""
+    choose = partial(choose_work_split, problem, query_tiles=config.query_tiles)
+    return choose, config, len(SEMAPHORES), partial(fill_program, problem, settings)
 
-    config = program_config or ProgramConfig()
-    scale, fidelity = check_scale(scale, problem.head_dim), check_fidelity(config.math_fidelity)
-    settings = Settings(scale, fidelity, threshold, speculate=problem.guess is not None)
-    device = tensors.q.device()
-    split = choose_work_split(
-        problem,
-        grid_cores(device, config.grid, config.origin),
-        l1_free(device),
-        decider=None if tp_group is None else tp_group.core,
-        exchange=None if peer is None else peer.pairs.core,
-        workers_per_head=config.workers_per_head,
-        query_tiles=config.query_tiles,
-        key_chunk=config.key_chunk,
-    )
-    noc_core = noc_core_of(device)
 
-    def fill(program: ttnn.ProgramDescriptor, chip: ChipArgs) -> Any:
-        return fill_program(program, problem, settings, Rank(tensors, split.assignment, chip), split, noc_core)
-
-    def empty() -> Any:
-        return empty_program([split.assignment], len(SEMAPHORES))
-
-    program = mesh_program(peer, tp_group, tensors.exact, empty, fill)
-    ttnn.generic_op(tensors.all(), program)
+def _one_result(given: Tensors, problem: Problem, scale: float | None, config: ProgramConfig) -> ttnn.Tensor:
+    settings, result = settings_of(problem.head_dim, config, scale), empty_like_query(given.q)
+    launch(replace(given, exact=result), *how_to_run(problem, settings, config))
+    return result
 
 
 def speculative_tree_attention(
@@ -237,28 +207,27 @@ def speculative_tree_attention(
     """
     others = {"priority": priority, "gathered": gathered_of(peer), "pages": page_table, "chosen": chosen}
     given = Tensors(q, k, v, prefix, **others, masses=tile_masses, intervals=intervals)
-    problem = problem_of(given, program_config)
+    problem, config = problem_of(given, program_config)
     if guess_range is None:
         check_chunk(chunk_size, problem.max_tokens)
         guess_range = GuessRange.both_ends(chunk_size)
     check_guess_range(guess_range, problem.max_tokens)
-    threshold, scale = check_numbers(threshold, scale, problem.head_dim)
+    problem = replace(problem, guess=guess_range)
+    settings = settings_of(problem.head_dim, config, scale, threshold, speculate=True)
     check_chips(OP, peer, tp_group, priority, q.device())
-
-    decoded = empty_outputs(q, problem.users)
-    tensors = replace(given, **decoded._asdict())
-    launch(replace(problem, guess=guess_range), tensors, scale, program_config, threshold, peer, tp_group)
-    return decoded
+    outputs = empty_outputs(q, problem.users)
+    launch(replace(given, **outputs._asdict()), *how_to_run(problem, settings, config), peer, tp_group)
+    return outputs
 
 
 def fill_program(
-    program: Any, problem: Problem, settings: Settings, rank: Rank, split: JobSplit, noc_core: NocCore
+    problem: Problem, settings: Settings, program: Any, ranks: Sequence[Rank], split: JobSplit, noc_core: NocCore
 ) -> Any:
     """Add to a program with semaphores what runs a call on one chip; return it. noc_core: Core -> (x, y) on the NoC."""
-    ungated = rank.chip != ALONE
+    ungated = ranks[0].chip != ALONE
     key_tiles = split.key_tiles + rest_tiles(problem, split.key_tiles)
     kernels = KernelSet(
-        *(KERNELS, problem, settings, [rank], split, noc_core),
+        *(KERNELS, problem, settings, ranks, split, noc_core),
         guess=problem.guess,
         constants=INDICES | SEMAPHORES | {"prefills": int(problem.block_heads > 0)},
         shapes={

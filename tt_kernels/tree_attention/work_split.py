@@ -16,23 +16,14 @@ from tt_kernels.common.attention_split import (
     MAX_COLUMNS,
     WORKER,
     WorkSplit,
-    aligned,
     assign_cores,
     buffers_of,
-    check_key_chunk,
-    check_workers,
-    control_words,
-    handover,
+    check_layout,
     lengthened,
-    most_tiles,
-    ones_fit,
-    with_masses,
-    worker_tiles,
 )
-from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, l1_bytes, largest_buffers
+from tt_kernels.common.circular_buffers import TILE_BYTES, Buffer, aligned, l1_bytes, largest_buffers
 from tt_kernels.common.kernel import Core
 from tt_kernels.common.tensor_facts import UnsupportedError
-from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 from tt_kernels.tree_attention.checks import MAX_NODES, Problem
 
 _NAMES = (
@@ -88,27 +79,22 @@ def make_buffers(
     of keys a worker processes at once, to which rest_tiles() are added. Buffers that other cores write into come first,
     at the same address everywhere. peer: with an exchange core. rounds: jobs that a group does one after another.
     """
-    head, levels = problem.head_tiles, merge_tree.levels(workers)
+    head, slots = problem.head_tiles, merge_tree.slots(workers)
     # A writer that keeps masses cannot wait until the times of a chunk have been used.
     chunks = masked_chunks(problem, key_tiles) if problem.with_masses else 1
     key_tiles += rest_tiles(problem, key_tiles)
-    tiles = worker_tiles(problem, key_tiles, query_tiles) | {
+    tiles = {
         "query_times": ("BFLOAT16", query_tiles),
         "key_times": ("BFLOAT16", 2 * chunks * times_tiles(problem, key_tiles)),
         "output": ("BFLOAT16", 2 * head),
     }
-    if levels:
-        slots = merge_tree.slots(workers)
+    if workers > 1:
         tiles |= {
             "gathered": ("FLOAT32", slots * query_tiles * (head + 1)),
             "gathered_row_max": ("BFLOAT16", slots * query_tiles),
             "rescale_other": ("FLOAT32", merge_tree.RADIX - 1),
         }
-    if problem.with_masses and not ones_fit(head):
-        tiles["ones"] = ("BFLOAT16", tiles["ones"][1] + key_tiles)
-    words = control_words(chosen_words(problem.max_tokens) if problem.with_chosen else 0, rounds)
-    words["intervals"] = 4 * 2 * MAX_NODES
-    on: dict[str, set[str]] = {}
+    words, on = {"intervals": 4 * 2 * MAX_NODES}, {"sums": {WORKER, DECIDER}, "outgoing": {EXCHANGE}}
     if problem.block_heads > 0:
         tiles["cache_ones"] = (problem.cache_dtype, 1)
         words |= {"highest": aligned(4 * query_tiles), "verdicts": aligned(4 * rounds)}
@@ -117,33 +103,18 @@ def make_buffers(
         tiles["norms"] = ("FLOAT32", 2)
         words["sums"] = SUMS_BYTES * problem.items * -(-problem.query_tiles // query_tiles)
         on |= dict.fromkeys(("control", "scratch"), {WORKER, DECIDER} | ({EXCHANGE} if peer else set()))
-        on["sums"] = {WORKER, DECIDER}
     if peer:
         tiles["outgoing"] = ("BFLOAT16", TILES_IN_FLIGHT)
-        on["outgoing"] = {EXCHANGE}
-    if problem.paging is not None:
-        words["pages"] = problem.paging.row_bytes
-    found = buffers_of(INDICES, tiles, words, on)
-    if levels or problem.with_masses:
-        found |= handover(INDICES, query_tiles)
-    if not problem.with_masses:
-        return found
-    # A chunk's pages can wait while its guess is written.
-    pages = max(root_tiles(problem), 2)
-    return with_masses(found, INDICES, problem, pages, most_tiles(problem.cache_tiles, workers, FEW_TILES))
-
-
-def check_l1(problem: Problem, workers: int, query_tiles: int, key_tiles: int, available: int) -> None:
-    """Raise UnsupportedError if a core needs more than `available` bytes of L1."""
-    buffers = make_buffers(problem, workers, query_tiles, key_tiles)
-    needed = l1_bytes(buffers)[WORKER]
-    if needed > available:
-        raise UnsupportedError(
-            f"query_tiles {query_tiles} and key_chunk {key_tiles * TILE} with head_dim {problem.head_dim} and "
-            f"{workers} worker(s) per head need {needed} bytes of L1 on a core, of which {available} are free "
-            f"(largest buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_per_head, a smaller "
-            "key_chunk, or free tensors in L1"
-        )
+    return buffers_of(
+        *(INDICES, problem, tiles, words, on),
+        workers=workers,
+        key_tiles=key_tiles,
+        query_tiles=query_tiles,
+        partials=query_tiles,
+        rounds=rounds,
+        few_tiles=FEW_TILES,
+        mass_pages=max(root_tiles(problem), 2),  # a chunk's pages can wait while its guess is written
+    )
 
 
 @dataclass(frozen=True)
@@ -175,7 +146,7 @@ def choose_work_split(
         key_chunk: tokens a worker processes at once, default 256 or the most that fit; more of a tree in a long cache,
         see `lengthened`. Errors: UnsupportedError with the numbers.
     """
-    check_workers(workers_per_head)
+    check_layout(workers_per_head, key_chunk, problem.max_tokens)
     cores = tuple(core for core in cores if core not in (decider, exchange))
     if problem.guess is not None and decider is None and cores:
         cores, decider = cores[:-1], cores[-1]
@@ -186,7 +157,6 @@ def choose_work_split(
             + (" for them" if problem.guess is not None else "")
         )
     max_tiles = problem.cache_tiles
-    check_key_chunk(key_chunk, problem.max_tokens)
     if problem.with_masses and query_tiles not in (None, problem.query_tiles):
         raise UnsupportedError(
             f"query_tiles must be the {problem.query_tiles} of a key/value head where masses are handed out, got "
@@ -230,8 +200,14 @@ def choose_work_split(
                 best = JobSplit(assignment, keys, made(workers, tiles, keys), tiles, passes)
                 best_cost = time
     if best is None:
-        check_l1(problem, workers_per_head or 1, query_tiles or 1, key_sizes[-1], l1_free)
-        raise AssertionError("a layout that fits was not taken")
+        tiles, keys = query_tiles or 1, key_sizes[-1]
+        buffers = made(fewest, tiles, keys)
+        raise UnsupportedError(
+            f"query_tiles {tiles} and key_chunk {keys * TILE} with head_dim {problem.head_dim} and {fewest} worker(s) "
+            f"per head need {l1_bytes(buffers)[WORKER]} bytes of L1 on a core, of which {l1_free} are free (largest "
+            f"buffers: {largest_buffers(buffers)}); choose fewer query_tiles or workers_per_head, a smaller key_chunk, "
+            "or free tensors in L1"
+        )
     if key_chunk or best.key_tiles < wanted or problem.block_heads > 0:  # a prefill's state is not rounded by chunks
         return best
     workers, tiles = best.assignment.workers_per_group, best.query_tiles

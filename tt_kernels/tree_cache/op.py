@@ -10,24 +10,111 @@ exponents and are not rounded again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tt_kernels.common.circular_buffers import word_buffer
+from tt_kernels.common.attention_checks import CACHE_DTYPES, TILE
+from tt_kernels.common.circular_buffers import TILE_BYTES, aligned, word_buffer
 from tt_kernels.common.cores import check_on_device, grid_cores
-from tt_kernels.common.kernel import kernel_descriptor
-from tt_kernels.common.page_table import paging_values
-from tt_kernels.common.tensor_facts import facts, facts_or_none
-from tt_kernels.tree_cache.checks import Problem, check_caches, check_new, check_path
-
-if TYPE_CHECKING:
-    import ttnn
+from tt_kernels.common.kernel import kernel_descriptor, program_of
+from tt_kernels.common.lazy_ttnn import ttnn
+from tt_kernels.common.page_table import Paging, paging_values, users_and_capacity
+from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError, check_words, facts, facts_or_none
 
 KERNEL = Path(__file__).parent / "kernels" / "move_rows.cpp"
 _SOURCE_CB, _TARGET_CB, _WORDS_CB = range(3)
-_TILE_BYTES = {False: 2048, True: 1088}
-_WORD_ALIGNMENT = 64
+_LINE = 64
+MAX_NODES = 256
+# The addresses of all caches are runtime arguments, of which a kernel takes 341 words.
+MAX_CACHES = 256
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The shapes of one call: of a cache, of a tree, and the number of caches. capacity: positions of a user. paging:
+    None for caches without pages."""
+
+    caches: int
+    users: int
+    kv_heads: int
+    capacity: int
+    head_dim: int
+    nodes: int
+    block_float: bool
+    paging: Paging | None = None
+
+    @property
+    def head_tiles(self) -> int:
+        return self.head_dim // TILE
+
+    @property
+    def jobs(self) -> int:
+        """Columns of tiles of one head of one user in one cache: what a core moves at a time."""
+        return self.caches * self.users * self.kv_heads * self.head_tiles
+
+    @property
+    def max_tiles(self) -> int:
+        """The most tiles that the rows of a tree can take, wherever they begin."""
+        return (self.nodes + TILE - 2) // TILE + 1
+
+
+def check_caches(
+    caches: Mapping[str, TensorFacts],
+    nodes: int,
+    prefix: TensorFacts,
+    page_table: TensorFacts | None = None,
+    prefix_name: str = "prefix",
+) -> Problem:
+    """Check the caches, by name, all of one shape and dtype, and return the Problem. Errors: UnsupportedError."""
+    if not 1 <= len(caches) <= MAX_CACHES:
+        raise UnsupportedError(f"1 to {MAX_CACHES} caches are moved in one call, there are {len(caches)}")
+    first_name, first = next(iter(caches.items()))
+    for name, cache in caches.items():
+        if not cache.on_device or not cache.interleaved or cache.layout != "TILE":
+            raise UnsupportedError(f"{name} must be interleaved on the device in TILE layout, it is {cache}")
+        if (cache.shape, cache.dtype) != (first.shape, first.dtype):
+            raise UnsupportedError(
+                f"the caches must be alike: {first_name} is {first.dtype} {first.shape}, {name} is {cache.dtype} "
+                f"{cache.shape}"
+            )
+    if first.dtype not in CACHE_DTYPES:
+        raise UnsupportedError(f"the caches must be one of {', '.join(CACHE_DTYPES)}, they are {first.dtype}")
+    if len(first.shape) != 4 or first.shape[2] % TILE or first.shape[3] % TILE or 0 in first.shape:
+        raise UnsupportedError(
+            "the caches must be [users, kv_heads, capacity, head_dim] with a capacity and head_dim in multiples of "
+            f"{TILE}, they are {first.shape}"
+        )
+    kv_heads, head_dim = first.shape[1], first.shape[3]
+    users, capacity, paging = users_and_capacity(first, page_table)
+    if type(nodes) is not int or not 1 <= nodes <= MAX_NODES:
+        raise UnsupportedError(f"nodes must be an integer from 1 to {MAX_NODES}, got {nodes!r}")
+    if nodes > capacity:
+        raise UnsupportedError(f"{nodes} nodes do not fit caches of {capacity} positions")
+    check_words(prefix_name, prefix, "INT32", (users,))
+    block_float = first.dtype == "BFLOAT8_B"
+    return Problem(len(caches), users, kv_heads, capacity, head_dim, nodes, block_float, paging)
+
+
+def check_new(name: str, new: TensorFacts, problem: Problem, cache_dtype: str) -> None:
+    """Check new keys or values. Errors: UnsupportedError."""
+    wanted = TensorFacts((1, problem.kv_heads, problem.users * problem.nodes, problem.head_dim), cache_dtype)
+    if new != wanted:
+        raise UnsupportedError(f"{name} must be {wanted} (one row per node), they are {new}")
+
+
+def check_path(path: TensorFacts, problem: Problem, first_column: int) -> None:
+    """Raise UnsupportedError unless columns [first_column, first_column + nodes) exist."""
+    if len(path.shape) != 2 or type(first_column) is not int or first_column < 0:
+        raise UnsupportedError(
+            f"path must be [users, columns] with its nodes from a column on, it is {path.shape} from {first_column!r}"
+        )
+    check_words("path", path, "INT32", (problem.users, path.shape[1]))
+    if first_column + problem.nodes > path.shape[1]:
+        raise UnsupportedError(
+            f"path has {path.shape[1]} columns, {problem.nodes} from column {first_column} on are read"
+        )
 
 
 def write_nodes(
@@ -89,17 +176,15 @@ def _launch(
     first_column: int,
     page_table: Any,
 ) -> None:
-    import ttnn
-
     device = caches[0].device()
     others = [prefix, *sources, *(tensor for tensor in (path, page_table) if tensor is not None)]
     for tensor in (*caches, *others):
         check_on_device("a tensor of the call", tensor, device)
     committing = path is not None
     cores = grid_cores(device)[: problem.jobs]
-    tile_bytes = _TILE_BYTES[problem.block_float]
-    prefix_bytes = _aligned(prefix.buffer_aligned_page_size())
-    path_bytes = _aligned(path.buffer_aligned_page_size()) if committing else 0
+    tile_bytes = TILE_BYTES[caches[0].dtype.name]
+    prefix_bytes = aligned(prefix.buffer_aligned_page_size(), _LINE)
+    path_bytes = aligned(path.buffer_aligned_page_size(), _LINE) if committing else 0
     words_bytes = prefix_bytes + path_bytes + (0 if problem.paging is None else problem.paging.row_bytes)
     pages = prefix if page_table is None else page_table
     accessors = {"cache": caches[0], "source": sources[0], "prefix": prefix, "pages": pages}
@@ -111,7 +196,7 @@ def _launch(
         "nodes": problem.nodes,
         "jobs": problem.jobs,
         "cores": len(cores),
-        "source_tiles": sources[0].padded_shape[2] // 32,
+        "source_tiles": sources[0].padded_shape[2] // TILE,
         **shape,
         "prefix": prefix.buffer_address(),
         "pages": pages.buffer_address(),
@@ -122,7 +207,7 @@ def _launch(
     }
     kernel = kernel_descriptor(
         KERNEL,
-        ttnn.DataMovementConfigDescriptor(),
+        "DataMovement",
         constants={
             "committing": int(committing),
             "block_float": int(problem.block_float),
@@ -145,9 +230,4 @@ def _launch(
         _WORDS_CB: (words_bytes, 1),
     }
     buffers = [word_buffer(index, page, ranges, count) for index, (page, count) in sizes.items()]
-    program = ttnn.ProgramDescriptor(kernels=[kernel], semaphores=[], cbs=buffers)
-    ttnn.generic_op([*others, *caches], program)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // _WORD_ALIGNMENT) * _WORD_ALIGNMENT
+    ttnn.generic_op([*others, *caches], program_of([kernel], buffers))

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 import ttnn
 
+from tt_kernels.common.attention_checks import MAX_THRESHOLD
 from tt_kernels.common.device_state import zero_words
 from tt_kernels.common.peer import DEFAULT_TIMEOUT_S, ChipPairs
 from tt_kernels.common.priority import INITIAL, priority_row
 from tt_kernels.common.tp_group import TpGroup
 from tt_kernels.compute_gate.op import OutcomeLog, skip_compute
 from tt_kernels.device_exchange.op import DeviceExchange
-from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
 from tt_kernels.speculative_flash_decode.guess_range import chosen_words
 from tt_kernels.speculative_flash_decode.op import GuessRange, Peer, speculative_flash_decode
 from tt_kernels.tile_selection.op import select_tiles

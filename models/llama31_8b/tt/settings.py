@@ -8,8 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tt_kernels.common.attention_checks import MAX_USERS
-from tt_kernels.speculative_flash_decode.checks import MAX_THRESHOLD
+from tt_kernels.common.attention_checks import MAX_THRESHOLD, MAX_USERS
 
 from ..config import BUDGET, DEFAULT_PREDICTOR, PREDICTORS, LlamaConfig, check_budget
 from .layer_parallel import LayerAssignment

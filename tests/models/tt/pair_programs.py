@@ -141,7 +141,7 @@ def end_second_chip_in(model, state, status: int) -> None:
     import ttnn
 
     states = torch.zeros(model.mesh_shape.chips, 1, 1, state.STATE_WORDS, dtype=torch.int32)
-    states[1, ..., state.STATUS_WORD] = status
+    states[1, ..., state.FIELDS["status"]] = status
     host = ttnn.from_torch(
         states, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, mesh_mapper=ttnn.ShardTensorToMesh(model.mesh, dim=0)
     )

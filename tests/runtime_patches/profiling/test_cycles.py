@@ -7,9 +7,9 @@ import re
 import pytest
 import torch
 
+from runtime_patches import sgdc
 from runtime_patches.board.runtime_root import merge_overlays
 from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
-from runtime_patches.sgdc import patch as sgdc
 
 TILE = 32
 

@@ -14,8 +14,8 @@ import pytest
 
 from runtime_patches import sgdc
 from runtime_patches.board.runtime_root import find_ttnn_dir
+from runtime_patches.sgdc import GATE_HEADER, MEMORY_MAP, STUBS, patched, stock_content
 from runtime_patches.sgdc.__main__ import main
-from runtime_patches.sgdc.patch import GATE_HEADER, MEMORY_MAP, STUBS, patched, stock_content
 
 COMPILER = shutil.which("riscv64-unknown-elf-g++")
 

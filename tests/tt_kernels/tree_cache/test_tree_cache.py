@@ -9,7 +9,7 @@ import torch
 
 from tests.support.run_op import Call, In, run_ops, words
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
-from tt_kernels.tree_cache.checks import MAX_CACHES, MAX_NODES, check_caches, check_new, check_path
+from tt_kernels.tree_cache.op import MAX_CACHES, MAX_NODES, check_caches, check_new, check_path
 from tt_kernels.tree_cache.reference import commit_path_reference, write_nodes_reference
 
 WRITE, COMMIT = "tt_kernels.tree_cache.op:write_nodes", "tt_kernels.tree_cache.op:commit_path"
