@@ -25,14 +25,9 @@ def touched_body(device, calls: list[Call]) -> dict[tuple[int, int], list[int]]:
     from tt_kernels.common.cores import all_worker_cores, core_list
 
     cores = core_list(all_worker_cores(device))
-    found = ttnn.from_torch(
-        torch.zeros(len(cores), 8, dtype=torch.int32),
-        dtype=ttnn.uint32,
-        layout=ttnn.ROW_MAJOR_LAYOUT,
-        device=device,
-    )
-    ttnn.generic_op([found, found], _program(cores, found, fill=True))
     world = World(device)
+    found = world.put(words(torch.zeros(len(cores), 8), "uint32"))
+    ttnn.generic_op([found, found], _program(cores, found, fill=True))
     for call in calls:
         world.launch(call)
     ttnn.generic_op([found, found], _program(cores, found, fill=False))

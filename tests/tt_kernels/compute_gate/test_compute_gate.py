@@ -11,7 +11,7 @@ import torch
 
 from runtime_patches import sgdc
 from runtime_patches.simulated_n150.testing.tensors import correlation
-from tests.support.run_op import Call, In, Make, priorities, run_ops, words
+from tests.support.run_op import Call, In, Make, World, priorities, run_ops, words
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
 from tt_kernels.compute_gate import reference
 
@@ -149,7 +149,7 @@ def exception_body(device):
     from tt_kernels.compute_gate.region import active_region
 
     clear_compute_gate(device)
-    output, closed = programs.words(device, 4), programs.priorities(device, 0)
+    output, closed = map(World(device).put, (rows(4), priorities(0)))
     try:
         with skip_compute(closed, users=1):
             programs.stamp(output, 0, 100)
@@ -182,11 +182,10 @@ def test_the_gate_opens_after_an_exception_and_when_it_was_left_closed(gated):
 def define_body(device):
     import ttnn
 
-    from tests.tt_kernels.compute_gate import programs
     from tt_kernels.common.kernel import require_ungated
     from tt_kernels.compute_gate import op
 
-    priority = programs.priorities(device, 0)
+    priority = World(device).put(priorities(0))
     messages = []
     for program in (op.closing_program(priority, 1), op.opening_program(op.all_worker_cores(device))):
         for kernel in program.kernels:
