@@ -141,11 +141,17 @@ LARGE = {
 }
 
 
+def check_exact(worker, case: Case, at: list[int], parents: list[list[int]], memory: str = "DRAM", **options) -> None:
+    """Run a call in the mode exact and hold it to the oracle."""
+    q, k, v = case.random()
+    found = run_ops(worker, [case.call("exact", case.inputs(q, k, v, memory=memory), at, parents, **options)])[0]
+    expected = wanted(case, q, k, v, at, parents, **options).exact
+    check_rows(f"{case} {options}", case.rows(found["out"]), expected, PCC[case.cache], at)
+
+
 @pytest.mark.parametrize("case, at, parents", LARGE.values(), ids=LARGE)
 def test_large_trees(sim_device, case, at, parents):
-    q, k, v = case.random()
-    found = run_ops(sim_device(CHIP), [case.call("exact", case.inputs(q, k, v), at, parents)])[0]
-    check_rows(str(case), case.rows(found["out"]), wanted(case, q, k, v, at, parents).exact, PCC[case.cache], at)
+    check_exact(sim_device(CHIP), case, at, parents)
 
 
 def test_jobs_of_several_passes_with_a_guess(sim_device):
@@ -163,9 +169,7 @@ def test_any_trees(sim_device, data):
     at = data.draw(st.lists(st.integers(-1, 54), min_size=8, max_size=8))
     sizes = [data.draw(st.integers(1, 10)) for _ in range(8)]
     parents = [padded([-1] + [data.draw(st.integers(-1, node - 1)) for node in range(1, size)], 10) for size in sizes]
-    q, k, v = case.random()
-    found = run_ops(sim_device(CHIP), [case.call("exact", case.inputs(q, k, v), at, parents)])[0]
-    check_rows("any trees", case.rows(found["out"]), wanted(case, q, k, v, at, parents).exact, PCC[case.cache], at)
+    check_exact(sim_device(CHIP), case, at, parents)
 
 
 @pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
@@ -291,11 +295,7 @@ def test_other_settings_keep_the_tolerances(sim_device):
     """Another fidelity; queries of a tree in L1 and another scale."""
     device = sim_device(CHIP)
     run_speculating(device, Case(1, 4, 1, 64, 96, fidelity="HiFi2"), [{"at": [70]}], seed=1)
-    case = Case(4, 4, 1, 64, 128, key_chunk=64)
-    q, k, v = case.random()
-    found = run_ops(device, [case.call("exact", case.inputs(q, k, v, memory="L1"), [40], [binary(4)], scale=0.5)])[0]
-    expected = wanted(case, q, k, v, [40], [binary(4)], scale=0.5).exact
-    check_rows("scale 0.5", case.rows(found["out"]), expected, PCC[case.cache])
+    check_exact(device, Case(4, 4, 1, 64, 128, key_chunk=64), [40], [binary(4)], memory="L1", scale=0.5)
 
 
 @pytest.mark.parametrize("mode", ["exact", "guess"])

@@ -104,8 +104,6 @@ def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_me
     region = "tt_kernels.compute_gate.region:gated_region"
     made = Make("perf.lib.virtual_pair:CorePair", device=True)
     words = In(torch.zeros(1, 1, 1, 32), "uint32")
-    gated, gated_row = call(8, 512, 128), call(4, 512, 128, axis=0, tp=tp_group(1))
-    gated.inside, gated_row.inside = Make(region), Make(region, shared_gate_axis=1)
     of_pairs = [
         (call(8, 512, 128, priority=None), "give priority="),
         (
@@ -118,7 +116,7 @@ def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_me
         ),
         (call(8, 512, 128, peer=Make(PEER, made, gathered(()))), "peer.pairs must be a ChipPairs, it is a CorePair"),
         (call(8, 512, 128, peer=Make(PEER, pairs(1), gathered(()), 0)), "a positive, finite number of seconds, not 0"),
-        (gated, "speculative_flash_decode (cluster_axis=1) is a cross-chip op"),
+        (call(8, 512, 128, inside=Make(region)), "speculative_flash_decode (cluster_axis=1) is a cross-chip op"),
     ]
     of_rows = [
         (
@@ -131,7 +129,10 @@ def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_me
             call(4, 512, 128, axis=0, tp=tp_group(1, EXCHANGE)),
             "core (7, 7) cannot be both the exchange core of the pairs and the output core of the TP group",
         ),
-        (gated_row, "speculative_flash_decode (cluster_axis=0) is a cross-chip op"),
+        (
+            call(4, 512, 128, axis=0, tp=tp_group(1), inside=Make(region, shared_gate_axis=1)),
+            "speculative_flash_decode (cluster_axis=0) is a cross-chip op",
+        ),
     ]
     for mesh, refused in (((1, 2), of_pairs), ((2, 2), of_rows)):
         found = refusals(mock_mesh(mesh), {text: each for each, text in refused}, timeout=900)

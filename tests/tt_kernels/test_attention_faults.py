@@ -82,6 +82,13 @@ class Fault(NamedTuple):
 
 IMPATIENT = (IMPATIENCE_S,) * 2
 SILENT = ((0, 0), None, False)
+
+
+def alone(rows: list, end: tuple, heard: tuple[int, int, int] | None = None) -> Fault:
+    """Return a fault of rank 0 whose peer takes no part."""
+    return Fault((rows, rows), (end, SILENT), running=(0,), patience_s=IMPATIENT, heard=heard)
+
+
 FAULTS = {
     "two senders leave each other alone": Fault((ROWS[0], ROWS[1]), (((6, 1), KEPT, True), ((6, 1), KEPT, True))),
     "two receivers end at once": Fault((ROWS[1], ROWS[0]), (((6, 1), NOTHING, False), ((6, 1), NOTHING, False))),
@@ -89,22 +96,14 @@ FAULTS = {
     "members that skip different users": Fault(
         (ROWS[0], ROWS[0]), (((7, 1), KEPT, True), ((7, 1), NOTHING, False)), at=([70, -1], [-1, 70])
     ),
-    "a silent receiver": Fault((ROWS[0], ROWS[0]), (((1, 1), KEPT, True), SILENT), running=(0,), patience_s=IMPATIENT),
+    "a silent receiver": alone(ROWS[0], ((1, 1), KEPT, True)),
     "a silent sender": Fault(
         (ROWS[0], ROWS[0]), (SILENT, ((1, 1), NOTHING, False)), running=(1,), patience_s=IMPATIENT
     ),
-    "a sender that sends no data": Fault(
-        (ROWS[1], ROWS[1]), (((2, 1), NOTHING, False), SILENT), running=(0,), patience_s=IMPATIENT, heard=(1, SENDS, 1)
-    ),
-    "a sender in another call": Fault(
-        (ROWS[1], ROWS[1]), (((4, 1), NOTHING, False), SILENT), running=(0,), patience_s=IMPATIENT, heard=(3, SENDS, 1)
-    ),
-    "a receiver in another call": Fault(
-        (ROWS[0], ROWS[0]), (((4, 1), KEPT, False), SILENT), running=(0,), patience_s=IMPATIENT, heard=(3, RECEIVES, 1)
-    ),
-    "a receiver that does not acknowledge": Fault(
-        (ROWS[0], ROWS[0]), (((8, 1), KEPT, False), SILENT), running=(0,), patience_s=IMPATIENT, heard=(1, RECEIVES, 1)
-    ),
+    "a sender that sends no data": alone(ROWS[1], ((2, 1), NOTHING, False), (1, SENDS, 1)),
+    "a sender in another call": alone(ROWS[1], ((4, 1), NOTHING, False), (3, SENDS, 1)),
+    "a receiver in another call": alone(ROWS[0], ((4, 1), KEPT, False), (3, RECEIVES, 1)),
+    "a receiver that does not acknowledge": alone(ROWS[0], ((8, 1), KEPT, False), (1, RECEIVES, 1)),
     # The sender has written and confirmed its guess to a receiver that had given up on it: no acknowledgement, no hit.
     # Both rows say that the sender holds the layer.
     "a receiver out of patience": Fault(
@@ -194,9 +193,8 @@ def run_steps(worker, *steps: Step) -> list[dict[str, Any]]:
     calls = []
     for step in steps:
         peer = Make("tt_kernels.common.speculative_chips:Peer", pairs, gathered(*ONE[step.sender]), step.patience_s)
-        call = LINKED.call("speculate", inputs, [95], threshold=HIT, priority=priorities(BEFORE), peer=peer)
-        call.links, call.reset = step.links, step.reset
-        calls.append(call)
+        options: dict[str, Any] = {"peer": peer, "links": step.links, "reset": step.reset}
+        calls.append(LINKED.call("speculate", inputs, [95], threshold=HIT, priority=priorities(BEFORE), **options))
     return run_ops(worker, calls)
 
 

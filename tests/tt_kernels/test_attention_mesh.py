@@ -56,10 +56,10 @@ def run_mesh(
             options["peer"] = Make("tt_kernels.common.speculative_chips:Peer", pairs, known, patience_s)
         if shape[1] > 1:
             options["tp_group"] = group
-        made = case.call("speculate", inputs, call.at, call.parents, **options)
-        made.reset, made.links = call.reset, call.links
+        options |= {"reset": call.reset, "links": call.links}
+        both.append(case.call("speculate", inputs, call.at, call.parents, **options))
         tokens = words([[TOKEN] * case.users], "uint32", read="tokens")
-        both += [made, Call("tt_kernels.token_guard.op:guard_tokens", tokens, states)]
+        both.append(Call("tt_kernels.token_guard.op:guard_tokens", tokens, states))
     results = run_ops(worker, both)
     return [found | {"tokens": after["tokens"]} for found, after in zip(results[::2], results[1::2], strict=True)]
 

@@ -185,11 +185,11 @@ def test_a_core_takes_256_keys_at_once_in_half_of_its_memory(tokens):
 def test_refusals(sim_device):
     case = Case(4, 2, 64, 128)
     (call,) = case.calls(case.random(), [(32, 64)])
-    q, k, v, start, table = call.arguments
+    q, *_, table = call.arguments
+    given = dict(zip(("q", "k", "v", "start", "page_table"), call.arguments, strict=True))
 
     def changed(**options) -> Call:
-        given = {"q": q, "k": k, "v": v, "start": start, "page_table": table} | options
-        return Call(OP, *(given.pop(name) for name in ("q", "k", "v", "start", "page_table")), **given)
+        return Call(OP, **given | options)
 
     check_refused(
         sim_device(CHIP),
