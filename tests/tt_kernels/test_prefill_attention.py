@@ -11,7 +11,7 @@ import pytest
 import torch
 from loguru import logger
 
-from runtime_patches.simulated_n150.testing.tensors import correlation
+from perf.lib.tensors import errors_of
 from tests.support.run_op import Call, In, check_refused, run_ops, words
 from tt_kernels.common.attention_split import WORKER
 from tt_kernels.common.circular_buffers import l1_bytes
@@ -78,13 +78,9 @@ class Case:
 def check(case: Case, given: Given, chunks: list[tuple[int, int]], found: list[dict]) -> None:
     wanted = case.wanted(given)
     for (start, end), row in zip(chunks, found, strict=True):
-        got, right = row["out"].double()[0], wanted[:, start:end]
-        worst = (got - right).abs().max()
-        pcc = correlation(got, right)
-        logger.info(
-            "{} {}-{}: pcc {:.6f}, off by {:.4f}, {:.2%}", case, start, end, pcc, worst, worst / right.abs().max()
-        )
-        assert pcc > PCC[case.cache], (start, end)
+        errors = errors_of(row["out"][0], wanted[:, start:end])
+        logger.info("{} {}-{}: {}", case, start, end, errors)
+        assert errors["pcc"] > PCC[case.cache], (start, end)
 
 
 CASES = {
