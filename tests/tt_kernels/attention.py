@@ -6,6 +6,7 @@ speculative_flash_decode for one and tree_attention for more, and everything els
 All tests of both ops share one simulated chip, and with it the compiled kernels, and use parts of its grid.
 """
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from runtime_patches.simulated_n150.testing.tensors import correlation
 from tests.support.run_op import Call, In, Make, priorities, run_ops, words
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, YIELDED
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange, chosen_rows
+from tt_kernels.speculative_flash_decode.reference import guess_positions
 from tt_kernels.tree_attention.reference import speculative_tree_attention_reference
 
 CHIP = "4x2"
@@ -254,6 +256,26 @@ def garbage_behind(case: Case, part: torch.Tensor, at: Sequence[int], clean: boo
         behind = part[user, :, position + case.nodes :]
         behind[...] = 0 if clean else kinds[torch.arange(behind.numel()) % len(kinds)].view(behind.shape)
     return part
+
+
+def unread_is_nan(part: torch.Tensor, at: Sequence[int], guess_range: GuessRange, tiles=None) -> torch.Tensor:
+    """Return a cache with NaN in all tokens that no guess may read. tiles: that it reads besides, by user and head."""
+    part = part.clone()
+    for user, position in enumerate(at):
+        for head in range(part.shape[1]):
+            chosen = tiles[user][head] if tiles else ()
+            seen = guess_positions(position, 32, guess_range=guess_range, chosen=chosen)
+            part[user, head, : position + 1][~seen] = math.nan
+    return part
+
+
+def in_blocks(cache: torch.Tensor, table: torch.Tensor, blocks: int) -> torch.Tensor:
+    """Lay a cache [users, kv_heads, capacity, head_dim] out as [blocks, kv_heads, block, head_dim] by a page table
+    [users, blocks of a user]; free blocks hold NaN."""
+    parts = cache.unflatten(2, (table.shape[1], -1)).transpose(1, 2).flatten(0, 1)
+    laid = torch.full((blocks, *parts.shape[1:]), math.nan, dtype=cache.dtype)
+    laid[table.flatten().long()] = parts
+    return laid
 
 
 # ------------------------------------------------------------------------------ chosen tiles, and masses

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention of one token and of token trees, with a guess and without, on the simulated N150 against the oracle."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -28,11 +27,11 @@ from tests.tt_kernels.attention import (
     random_tree,
     run_speculating,
     star,
+    unread_is_nan,
     wanted,
 )
 from tt_kernels.common.attention_checks import MAX_SCALE, MIN_SCALE
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.reference import guess_positions
 
 pytestmark = pytest.mark.sim
 
@@ -239,11 +238,7 @@ def test_the_guess_alone(sim_device):
     case, guess_range = Case(1, 6, 2, 64, 192, users=5, workers=3, grid=(3, 1)), GuessRange(64, 32)
     at = [40, 95, -1, 159, 160]
     q, k, v = case.random(5)
-    dirty = [part.clone() for part in (k, v)]
-    for user, position in enumerate(at):
-        outside = ~guess_positions(position, 32, guess_range=guess_range) if position >= 0 else slice(None)
-        for part in dirty:
-            part[user, :, : position + 1][:, outside] = math.nan
+    dirty = [unread_is_nan(part, at, guess_range) for part in (k, v)]
     found = run_ops(sim_device(CHIP), [case.call("guess", case.inputs(q, *dirty), at, guess_range=guess_range)])[0]
     expected = wanted(case, q, k, v, at, guess_range=guess_range).guess
     check_rows("guess alone", case.rows(found["out"]), expected, PCC[case.cache], at)

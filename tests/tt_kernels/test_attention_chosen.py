@@ -3,7 +3,6 @@
 """Guesses that read chosen tiles between the two ends, and the attention weight of each tile that the exact pass hands
 out to choose them by."""
 
-import math
 import random
 from dataclasses import replace
 
@@ -28,6 +27,7 @@ from tests.tt_kernels.attention import (
     check,
     check_rows,
     chosen_tiles,
+    unread_is_nan,
     wanted,
 )
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
@@ -38,21 +38,11 @@ from tt_kernels.speculative_flash_decode.guess_range import (
     chosen_rows,
     chosen_words,
 )
-from tt_kernels.speculative_flash_decode.reference import guess_positions, tile_masses_reference
+from tt_kernels.speculative_flash_decode.reference import tile_masses_reference
 
 # Of an exact result over other chosen tiles: the order of its sums alone differs, and with it the roundings of bfloat16
 # weights, of a state's 9 bits and of the result. Largest difference over the largest element.
 OTHER_ORDER = 0.01
-
-
-def unread_is_nan(part: torch.Tensor, at, tiles, guess_range=BOTH) -> torch.Tensor:
-    """Return a cache with NaN in all tokens that no guess may read."""
-    part = part.clone()
-    for user, position in enumerate(at):
-        for head in range(part.shape[1]):
-            seen = guess_positions(position, 32, guess_range=guess_range, chosen=tiles[user][head])
-            part[user, head, : position + 1][~seen] = math.nan
-    return part
 
 
 def bits_of(rows: torch.Tensor) -> list[list[list[int]]]:
@@ -99,7 +89,7 @@ def test_any_bits_at_any_positions(sim_device, nodes, workers, data):
         case.call("exact", inputs, at),
     ]
     if not case.trees:
-        dirty = [unread_is_nan(part, at, tiles) for part in (k, v)]
+        dirty = [unread_is_nan(part, at, BOTH, tiles) for part in (k, v)]
         calls.append(case.call("guess", case.inputs(q, *dirty), at, chosen=chosen, guess_range=BOTH))
     some, ends, everything, exact, *alone = run_ops(sim_device(CHIP), calls)
     right = wanted(case, q, k, v, at, threshold=0.5, chosen=tiles)

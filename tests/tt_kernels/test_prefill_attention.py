@@ -13,6 +13,7 @@ from loguru import logger
 
 from perf.lib.tensors import errors_of
 from tests.support.run_op import Call, In, check_refused, run_ops, words
+from tests.tt_kernels.attention import in_blocks
 from tt_kernels.common.attention_split import WORKER
 from tt_kernels.common.circular_buffers import l1_bytes
 from tt_kernels.common.page_table import Paging
@@ -62,10 +63,8 @@ class Case:
             for content in (given.k, given.v):
                 behind = torch.full((self.kv_heads, width * self.block, self.head_dim), math.nan, dtype=content.dtype)
                 behind[:, :end] = content[:, :end]
-                blocks = behind.view(groups, -1, width, self.block, self.head_dim).transpose(1, 2)
-                laid = torch.full((len(order), *blocks.shape[2:]), math.nan, dtype=content.dtype)
-                laid[table.flatten()] = blocks.flatten(0, 1)
-                caches.append(In(laid, self.cache))
+                of_groups = behind.view(groups, -1, *behind.shape[1:])
+                caches.append(In(in_blocks(of_groups, table, len(order)), self.cache))
             q, padded = In(given.q[None, :, start:end]), torch.nn.functional.pad(table, (0, -width % 8))
             calls.append(Call(OP, q, *caches, words([start]), words(padded)))
         return calls
