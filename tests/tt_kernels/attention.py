@@ -224,6 +224,13 @@ def check(case: Case, found: dict[str, Any], expected: Wanted, at: Sequence[int]
             assert mine == right or near, f"user {user} of {case} at {at}"
 
 
+def check_near(case: Case, found, right: Wanted, place=None, heads: slice = slice(None)) -> None:
+    """Assert both results, of a chip with some of the oracle's heads at a place of a mesh, element by element."""
+    for name in ("exact", "guess"):
+        rows = case.rows(found[name] if place is None else found[name][place]).double()
+        torch.testing.assert_close(rows, getattr(right, name)[heads], atol=0.03, rtol=0.02)
+
+
 def run_speculating(worker, case: Case, calls: Sequence[dict[str, Any]], seed: int = 0) -> list[dict[str, Any]]:
     """Run calls (at, and options of Case.call) in the modes speculate and exact, hold them to the oracle, and return
     the results of the former."""
