@@ -119,10 +119,6 @@ def check_masses(case: Case, found: torch.Tensor, q, k, at, passes: int = 1) -> 
     assert relative < 0.015
 
 
-def with_room(case: Case, at: list[int]) -> list[int]:
-    return [min(position, case.max_tokens - case.nodes) for position in at]
-
-
 @pytest.mark.sim
 @pytest.mark.parametrize(
     ("nodes", "workers", "changes", "chunk"),
@@ -143,7 +139,8 @@ def with_room(case: Case, at: list[int]) -> list[int]:
 def test_masses_are_those_of_the_softmax(sim_device, nodes, workers, changes, chunk):
     """Users in turn, with chosen tiles and without; results have the bits that they have without masses."""
     case = replace(CHOOSING, nodes=nodes, workers=workers, **changes)
-    at, tiles = with_room(case, CHOOSING_AT[: case.users]), CHOSEN[: case.users]
+    tiles = CHOSEN[: case.users]
+    at = [min(position, case.max_tokens - nodes) for position in CHOOSING_AT[: case.users]]
     q, k, v = case.random(31)
     inputs = case.inputs(q * 3, k, v)  # some tiles hold most of the mass
     inputs[1].read, inputs[2].read = "k", "v"

@@ -52,10 +52,6 @@ def pair_call(parts, pairs, at, told, patience_s=(PATIENCE_S,) * 2, running=(0, 
     return Call(f"{pair}:speculative_flash_decode_pair", ranks, pairs, **options)
 
 
-def core_pair() -> Make:
-    return Make("perf.lib.virtual_pair:CorePair", CORES, device=True)
-
-
 def rows_after(found: dict[str, Any]) -> list[list[int]]:
     return [found[f"priority {rank}"].flatten()[: CASE.users].tolist() for rank in (0, 1)]
 
@@ -130,7 +126,7 @@ def test_a_fault_of_a_member_is_told_and_leaves_the_layer_to_one_rank(sim_device
     calls: list[Call] = []
     expected: list[tuple[str, Fault | None]] = []
     for name, fault in FAULTS.items():
-        pairs = core_pair()
+        pairs = Make("perf.lib.virtual_pair:CorePair", CORES, device=True)
         if fault.heard:
             calls.append(Call(put, pairs, *fault.heard))
             expected.append((name, None))
