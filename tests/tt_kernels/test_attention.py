@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from loguru import logger
 
 from perf.lib.tensors import errors_of
-from tests.support.run_op import Call, In, Make, check_refused, run_ops
+from tests.support.run_op import In, Make, check_refused, run_ops
 from tests.tt_kernels.attention import (
     BOTH,
     CHIP,
@@ -332,14 +332,6 @@ def test_shapes_positions_trees_and_thresholds_are_arguments_of_one_program(sim_
 ONE, TREE = Case(workers=None, max_tokens=256), Case(8, key_chunk=64)
 
 
-def call_with(case: Case, mode: str, options: dict) -> Call:
-    """Return a call with options; those that are numbers are its inputs."""
-    named = {name: value for name, value in options.items() if isinstance(name, str)}
-    call = case.call(mode, case.inputs(*case.random()), [5] * case.users, **named)
-    call.arguments = tuple(options.get(index, given) for index, given in enumerate(call.arguments))
-    return call
-
-
 def configured(**changes) -> dict:
     return {"program_config": ONE.config(**changes)}
 
@@ -374,5 +366,10 @@ TREES = {
     ids=["speculate", "exact", "trees"],
 )
 def test_refused_before_anything_runs(sim_device, case, mode, refused):
-    calls = {said: call_with(case, mode, options) for said, options in refused.items()}
+    """Names of options are those of a call, and their numbers are its inputs."""
+    calls = {}
+    for said, options in refused.items():
+        named = {name: value for name, value in options.items() if isinstance(name, str)}
+        calls[said] = call = case.call(mode, case.inputs(*case.random()), [5] * case.users, **named)
+        call.arguments = tuple(options.get(index, given) for index, given in enumerate(call.arguments))
     check_refused(sim_device(CHIP), calls)

@@ -5,7 +5,6 @@ blocks and what is behind a chunk hold NaN."""
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -25,14 +24,6 @@ CHIP, CORES = "2x1", 2
 PCC = {"bfloat16": 0.9999, "bfloat8_b": 0.999}
 
 
-class Given(NamedTuple):
-    """One user's queries, keys and values, [heads, tokens, head_dim], of all positions."""
-
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-
-
 @dataclass(frozen=True)
 class Case:
     """shared: all key/value heads have the blocks of one row of the page table, else each has a row."""
@@ -45,12 +36,13 @@ class Case:
     cache: str = "bfloat16"
     shared: bool = True
 
-    def random(self, seed: int = 0) -> Given:
+    def random(self, seed: int = 0) -> list[torch.Tensor]:
+        """Return one user's queries, keys and values, [heads, tokens, head_dim], of all positions."""
         generator = torch.Generator().manual_seed(seed)
         shapes = [(heads, self.tokens, self.head_dim) for heads in (self.heads, self.kv_heads, self.kv_heads)]
-        return Given(*(torch.randn(shape, generator=generator).bfloat16() for shape in shapes))
+        return [torch.randn(shape, generator=generator).bfloat16() for shape in shapes]
 
-    def calls(self, given: Given, chunks: list[tuple[int, int]], seed: int = 0) -> list[Call]:
+    def calls(self, given: list[torch.Tensor], chunks: list[tuple[int, int]], seed: int = 0) -> list[Call]:
         """Return a call for each chunk, from its first token to its end, over blocks in a random order. A program
         serves all that have as many tokens."""
         groups = 1 if self.shared else self.kv_heads
@@ -60,21 +52,21 @@ class Case:
         calls = []
         for start, end in chunks:
             caches = []
-            for content in (given.k, given.v):
+            for content in given[1:]:
                 behind = torch.full((self.kv_heads, width * self.block, self.head_dim), math.nan, dtype=content.dtype)
                 behind[:, :end] = content[:, :end]
                 of_groups = behind.view(groups, -1, *behind.shape[1:])
                 caches.append(In(in_blocks(of_groups, table, len(order)), self.cache))
-            q, padded = In(given.q[None, :, start:end]), torch.nn.functional.pad(table, (0, -width % 8))
+            q, padded = In(given[0][None, :, start:end]), torch.nn.functional.pad(table, (0, -width % 8))
             calls.append(Call(OP, q, *caches, words([start]), words(padded)))
         return calls
 
-    def wanted(self, given: Given) -> torch.Tensor:
+    def wanted(self, given: list[torch.Tensor]) -> torch.Tensor:
         q, k, v = (part.double()[None] for part in given)
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)[0]
 
 
-def check(case: Case, given: Given, chunks: list[tuple[int, int]], found: list[dict]) -> None:
+def check(case: Case, given: list[torch.Tensor], chunks: list[tuple[int, int]], found: list[dict]) -> None:
     wanted = case.wanted(given)
     for (start, end), row in zip(chunks, found, strict=True):
         errors = errors_of(row["out"][0], wanted[:, start:end])
