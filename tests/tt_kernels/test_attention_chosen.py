@@ -119,23 +119,20 @@ def check_masses(case: Case, found: torch.Tensor, q, k, at, passes: int = 1) -> 
     assert relative < 0.015
 
 
+# Nodes, workers, what else differs from CHOOSING, and the chunk.
+MASSES = {
+    "3-128-bfloat8_b": (1, 3, {"head_dim": 128, "cache": "bfloat8_b"}, 32),
+    "2-64-bfloat8_b": (1, 2, {"cache": "bfloat8_b"}, 64),
+    "a tree of its root": (1, 1, {"tree": True}, 32),
+    "3 nodes, a worker": (3, 1, {"cache": "bfloat8_b", "key_chunk": 64}, 32),
+    "16 nodes, 3 workers": (16, 3, {"head_dim": 128, "cache": "bfloat8_b", "key_chunk": 32, "users": 3}, 32),
+    "33 nodes, a worker": (33, 1, {"key_chunk": 32, "users": 2, "query_tiles": 5}, 64),
+    "33 nodes, 2 workers": (33, 2, {"head_dim": 128, "key_chunk": 64, "users": 2, "query_tiles": 5}, 64),
+}
+
+
 @pytest.mark.sim
-@pytest.mark.parametrize(
-    ("nodes", "workers", "changes", "chunk"),
-    [
-        pytest.param(1, 3, {"head_dim": 128, "cache": "bfloat8_b"}, 32, id="3-128-bfloat8_b"),
-        pytest.param(1, 2, {"cache": "bfloat8_b"}, 64, id="2-64-bfloat8_b"),
-        pytest.param(1, 1, {"tree": True}, 32, id="a tree of its root"),
-        pytest.param(3, 1, {"cache": "bfloat8_b", "key_chunk": 64}, 32, id="3 nodes, a worker"),
-        pytest.param(
-            16, 3, {"head_dim": 128, "cache": "bfloat8_b", "key_chunk": 32, "users": 3}, 32, id="16 nodes, 3 workers"
-        ),
-        pytest.param(33, 1, {"key_chunk": 32, "users": 2, "query_tiles": 5}, 64, id="33 nodes, a worker"),
-        pytest.param(
-            33, 2, {"head_dim": 128, "key_chunk": 64, "users": 2, "query_tiles": 5}, 64, id="33 nodes, 2 workers"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("nodes", "workers", "changes", "chunk"), MASSES.values(), ids=MASSES)
 def test_masses_are_those_of_the_softmax(sim_device, nodes, workers, changes, chunk):
     """Users in turn, with chosen tiles and without; results have the bits that they have without masses."""
     case = replace(CHOOSING, nodes=nodes, workers=workers, **changes)
