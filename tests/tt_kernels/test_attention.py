@@ -278,7 +278,7 @@ def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):
         expected = wanted(case, large_q, large_k, v, [70], scale=scale)
         for name in ("exact", "guess"):
             check_rows(f"scale {scale} {name}", case.rows(found[name]), getattr(expected, name), PCC[case.cache])
-        check_numbers(found, expected)
+        check_numbers(case, found, expected)
 
 
 def test_other_settings_keep_the_tolerances(sim_device):

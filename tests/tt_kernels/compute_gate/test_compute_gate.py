@@ -83,16 +83,16 @@ def test_stock_ops_are_skipped_and_run_from_one_cache_entry(gated):
     torch.manual_seed(7)
     a, b, weights = (torch.randn(shape).bfloat16().float() for shape in ((32, 64), (32, 64), (64, 32)))
     x, y, w = In(a), In(b), In(weights)
-    ops: dict[str, tuple[torch.Tensor, Any]] = {
-        "add": (a + b, lambda out: ("ttnn:add", [x, y], {"output_tensor": out})),
-        "matmul": (a @ weights, lambda out: ("ttnn:matmul", [x, w], {"optional_output_tensor": out})),
-        "silu": (torch.nn.functional.silu(a), lambda out: ("ttnn:silu", [x], {"output_tensor": out})),
+    ops: dict[str, tuple[torch.Tensor, list[In], str]] = {
+        "add": (a + b, [x, y], "output_tensor"),
+        "matmul": (a @ weights, [x, w], "optional_output_tensor"),
+        "silu": (torch.nn.functional.silu(a), [x], "output_tensor"),
     }
-    for name, (expected, call) in ops.items():
-        calls = []
-        for value in (HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED):
-            what, given, options = call(In(torch.full(expected.shape, 3.0)))
-            calls.append(Call(what, *given, inside=gate(value), **options))
+    for name, (expected, given, output) in ops.items():
+        calls = [
+            Call(f"ttnn:{name}", *given, inside=gate(value), **{output: In(torch.full(expected.shape, 3.0))})
+            for value in (HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED)
+        ]
         results = run_ops(gated(), calls)
         for found in results[1::2]:
             assert (found["out"] == 3).all(), f"{name} ran although its chip has priority 0"
