@@ -144,16 +144,14 @@ def write_hf_folder(
     tokenizer, tokenizer_config = build_tokenizer(metadata, folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
-    if shards == 1:
-        save_file(state, folder / "model.safetensors")
-        return state
     names, weight_map = list(state), {}
     for shard in range(shards):
-        file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors"
+        file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors" if shards > 1 else "model.safetensors"
         mine = names[shard::shards]
         save_file({name: state[name] for name in mine}, folder / file)
-        weight_map.update(dict.fromkeys(mine, file))
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        weight_map |= dict.fromkeys(mine, file)
+    if shards > 1:
+        edit_json(folder / "model.safetensors.index.json", metadata={}, weight_map=weight_map)
     return state
 
 
