@@ -9,6 +9,7 @@ from functools import cache
 import pytest
 from loguru import logger
 
+from perf.lib.data_file import save
 from runtime_patches import sgdc
 from runtime_patches.board import doctor
 from runtime_patches.board.environment import process_environment, silicon_environment
@@ -48,13 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"--device n150: {reason}")
         board = _board_process
     overlays = cache(sgdc.overlays) if config.getoption("--runtime") == "patched" else dict
-    config.stash[PROJECT] = Project(overlays, board, "tests.support.gate:open_gate", _save)
-
-
-def _save(*arguments, **facts) -> None:
-    from perf.lib.data_file import save
-
-    save(*arguments, **facts)
+    config.stash[PROJECT] = Project(overlays, board, "tests.support.gate:open_gate", save)
 
 
 def _board_process(overlays: Overlays) -> dict[str, str]:

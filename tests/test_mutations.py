@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations.__main__ import CAUGHT, DOES_NOT_APPLY, ROOT, applies, outcome
-from tests.mutations.table import MUTATIONS, Mutation
+from tests.mutations.__main__ import CAUGHT, DOES_NOT_APPLY, MUTATIONS, ROOT, Mutation, applies, outcome
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)

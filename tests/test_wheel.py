@@ -26,7 +26,7 @@ DISTRIBUTIONS = {
     ),
     "simulated-n150": (SIMULATOR, (SIMULATOR,)),
 }
-NOT_HELD = ("__pycache__", "*.pyc", "*.egg-info", "build", "tests", "pyproject.toml")
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", "build", "tests", "pyproject.toml")
 TIMEOUT_S = 600
 # Imports every package, those without __init__.py too, and says where each was found.
 IMPORTS = """
@@ -42,26 +42,22 @@ while packages:
 
 
 @pytest.fixture(scope="module", params=DISTRIBUTIONS)
-def held(request) -> list[Path]:
-    """The files that the distribution's wheel should hold."""
-    _, folders = DISTRIBUTIONS[request.param]
-    return [Path(folder) for folder in folders]
+def distribution(request) -> tuple[str, tuple[str, ...]]:
+    """Its folder, and the folders that its wheel should hold."""
+    return DISTRIBUTIONS[request.param]
 
 
 @pytest.fixture(scope="module")
-def wheel(request, held, tmp_path_factory) -> Path:
+def wheel(distribution, tmp_path_factory) -> Path:
     """The wheel, built from a copy: building leaves folders behind."""
-    (distribution,) = (name for name, (_, folders) in DISTRIBUTIONS.items() if [*map(Path, folders)] == held)
     copy, folder = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheel")
-    sources, _ = DISTRIBUTIONS[distribution]
-    for file in (ROOT / sources).iterdir():
+    sources, held = ROOT / distribution[0], distribution[1]
+    for inside in held:
+        place = copy / (ROOT / inside).relative_to(sources)
+        shutil.copytree(ROOT / inside, place, ignore=IGNORED, dirs_exist_ok=True)
+    for file in sources.iterdir():
         if file.is_file():
             shutil.copy(file, copy)
-    for inside in held if sources == "." else []:
-        shutil.copytree(ROOT / inside, copy / inside, ignore=shutil.ignore_patterns(*NOT_HELD))
-    if sources != ".":
-        ignored = shutil.ignore_patterns(*(name for name in NOT_HELD if name != "pyproject.toml"))
-        shutil.copytree(ROOT / sources, copy, ignore=ignored, dirs_exist_ok=True)
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, copy)
     (built,) = folder.glob("*.whl")
     return built
@@ -94,18 +90,17 @@ def run(command: list, folder: Path, codes: tuple[int, ...] = (0,)) -> str:
     return done.stdout
 
 
-def test_the_wheel_holds_its_files_and_they_run_outside_the_checkout(wheel, held, environment, tmp_path):
-    ignored = shutil.ignore_patterns(*NOT_HELD)
-    files = set()
+def test_the_wheel_holds_its_files_and_they_run_outside_the_checkout(wheel, distribution, environment, tmp_path):
+    files, held = set(), distribution[1]
     for folder in held:
         for place, folders, names in os.walk(ROOT / folder, followlinks=True):
-            left_out = ignored(place, [*folders, *names])
+            left_out = IGNORED(place, [*folders, *names])
             folders[:] = [name for name in folders if name not in left_out]
             files |= {str((Path(place) / name).relative_to(ROOT)) for name in names if name not in left_out}
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert len(files) > 100 and sorted(files ^ inside) == []
 
-    top = [".".join(folder.parts) for folder in held]
+    top = [folder.replace("/", ".") for folder in held]
     lines = [line.split() for line in run([environment / "python", "-c", IMPORTS, *top], tmp_path).splitlines()]
     assert {name for name, _ in lines} >= {
         str(Path(file).parent).replace("/", ".") for file in files if "__init__" in file
@@ -113,7 +108,7 @@ def test_the_wheel_holds_its_files_and_they_run_outside_the_checkout(wheel, held
     assert [folder for _, folder in lines if not Path(folder).is_relative_to(environment.parent)] == []
 
     # 1: this machine lacks a board, or the RISC-V compiler.
-    if Path(SIMULATOR) in held:
+    if SIMULATOR in held:
         command = [environment / "python", "-m", "runtime_patches.simulated_n150"]
         assert "simulator: " in run([*command, "doctor"], tmp_path, codes=(0, 1))
         assert "--patch" in run([*command, "run", "--help"], tmp_path)

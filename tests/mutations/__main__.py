@@ -19,15 +19,48 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
+from typing import NamedTuple
 
 from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.board.runtime_root import project_cache_dir
 
-from .table import MUTATIONS, Mutation
-
 ROOT = Path(__file__).resolve().parents[2]
 CAUGHT, DOES_NOT_APPLY = "caught", "does not apply"
 ENDINGS = {1: CAUGHT, 0: "not caught"}
+
+
+class Mutation(NamedTuple):
+    """name: for the command line. file: from the root of the repository. tests: ids for pytest; one of them must fail
+    once `replacement` stands in the place of `text`."""
+
+    name: str
+    file: str
+    text: str
+    replacement: str
+    tests: tuple[str, ...]
+
+
+def read(table: Path) -> list[Mutation]:
+    """Return the entries of a table: a line in brackets for each file, then a name, "- text", "+ replacement" and a
+    "> test" for each test."""
+    found: list[Mutation] = []
+    file = ""
+    for line in table.read_text(encoding="utf-8").splitlines():
+        kind, value = line[:2], line[2:]
+        if line.startswith("["):
+            file = line.strip("[]")
+        elif kind == "- ":
+            found[-1] = found[-1]._replace(text=value)
+        elif kind == "+ ":
+            found[-1] = found[-1]._replace(replacement=value)
+        elif kind == "> ":
+            found[-1] = found[-1]._replace(tests=(*found[-1].tests, value))
+        elif line and kind != "# ":
+            found.append(Mutation(line, file, "", "", ()))
+    return found
+
+
+MUTATIONS = read(Path(__file__).with_name("table.txt"))
 
 
 def applies(mutation: Mutation, root: Path = ROOT) -> bool:

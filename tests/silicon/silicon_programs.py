@@ -15,26 +15,18 @@ def text(length: int, source: str) -> list[int]:
     return tokenizer.encode(words)[:length]
 
 
-def build(mesh, config, state, precision: str, capacity: int):
-    """A TtLlama of one user, its weights through the cache on disk."""
-    from models.llama31_8b.tt.mesh import MeshShape
-    from models.llama31_8b.tt.model import TtLlama
-    from models.llama31_8b.tt.settings import ModelSettings
-    from models.llama31_8b.tt.weights import HostWeights
-
-    settings = ModelSettings(capacity=capacity, precision=precision)
-    weights = HostWeights.cached(config, state, MeshShape(*mesh.shape), settings)
-    return TtLlama.from_host_weights(weights, mesh, settings)
-
-
 def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill: int) -> dict:
-    """Shares of decode steps whose best choice is the reference's, or among its best five."""
+    """Shares of decode steps whose best choice is the reference's, or among its best five; weights go through the
+    cache on disk."""
     import torch
 
     from models.llama31_8b.checkpoint.load import load_state_dict, read_config, resolve_source
     from models.llama31_8b.reference.model.model import ReferenceLlama
-    from models.llama31_8b.tt.model import cache_prompt, read
+    from models.llama31_8b.tt.mesh import MeshShape
+    from models.llama31_8b.tt.model import TtLlama, cache_prompt, read
     from models.llama31_8b.tt.prefill import PREFILL_CHUNK
+    from models.llama31_8b.tt.settings import ModelSettings
+    from models.llama31_8b.tt.weights import HostWeights
 
     folder, _ = resolve_source(source)
     config = read_config(folder)
@@ -42,7 +34,9 @@ def teacher_forced(mesh, source: str, precision: str, tokens: list[int], prefill
     reference = ReferenceLlama.from_state_dict(config, state, torch.bfloat16)
     capacity = -(-len(tokens) // 32) * 32
     wanted = reference.forward(torch.tensor([tokens]), reference.new_cache(1, capacity), logits="all")[0]
-    model = build(mesh, config, state, precision, capacity)
+    settings = ModelSettings(capacity=capacity, precision=precision)
+    weights = HostWeights.cached(config, state, MeshShape(*mesh.shape), settings)
+    model = TtLlama.from_host_weights(weights, mesh, settings)
     cache_prompt(model, tokens[:prefill], 0, PREFILL_CHUNK)
     first = fifth = 0
     for position in range(prefill, len(tokens)):

@@ -8,6 +8,7 @@ shapes: the first two in test_tt_model.py, the others in test_silicon_bodies.py.
 """
 
 import os
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -18,6 +19,10 @@ from models.llama31_8b.simulated import BOARD_TRACE_BYTES
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import MeshShape
 from models.llama31_8b.tt.precision import precision_config
+from runtime_patches import sgdc
+from runtime_patches.board.environment import process_environment, silicon_environment, visible_boards
+from runtime_patches.board.runtime_root import project_cache_dir
+from runtime_patches.simulated_n150.testing.worker import DeviceWorker
 from tests.silicon.silicon_programs import decode_speed, teacher_forced, text
 from tests.support.tt_programs import check_rows, modules, prefill_and_decode
 
@@ -37,6 +42,27 @@ def checkpoint() -> str:
     if not source:
         pytest.skip("needs a Llama 3.1 8B checkpoint: set HF_MODEL to its folder")
     return source
+
+
+@pytest.fixture
+def board_mesh(device_workers) -> Callable[..., DeviceWorker]:
+    """``board_mesh((1, 2)).run(function, *args)``: `function(mesh, *args)` on so many N150, with FABRIC_1D and patched
+    kernel stubs. options: of ttnn.open_mesh_device. Skips where there are fewer."""
+
+    def mesh(shape: tuple[int, int], **options) -> DeviceWorker:
+        needed, present = shape[0] * shape[1], len(visible_boards())
+        if present < needed:
+            pytest.skip(f"needs {needed} N150 connected by ethernet; the driver shows {present}")
+        title = f"{needed} N150 as {shape[0]}x{shape[1]}"
+
+        def start() -> DeviceWorker:
+            environment = process_environment(silicon_environment(sgdc.overlays()))
+            opening = {"mesh": shape, "fabric": "FABRIC_1D", "options": options}
+            return DeviceWorker(title, environment, opening, project_cache_dir() / "workers", False)
+
+        return device_workers.get((title, repr(options)), start)
+
+    return mesh
 
 
 @PRECISIONS

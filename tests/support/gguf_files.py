@@ -37,18 +37,14 @@ CHAT_TEMPLATE = (
 )
 
 
-def byte_letters() -> list[str]:
-    """Return GPT-2's printable stand-ins for the 256 bytes, in byte order."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    spare = iter(range(256, 512))
-    return [chr(byte) if byte in printable else chr(next(spare)) for byte in range(256)]
-
-
 def tiny_vocabulary(size: int = 320) -> tuple[list[str], list[int], list[str]]:
     """Return (tokens, token types, merges) of a byte-level BPE: control tokens, bytes, merges, padding."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
     control = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|spare|>"]
     merges = ["t h", "th e", "i n", "Ġ the", "1 2", "12 3", "\u010a \u010a", "a n", "an d"]
-    tokens = control + byte_letters() + [merge.replace(" ", "") for merge in merges]
+    letters = bytes_to_unicode()
+    tokens = control + [letters[byte] for byte in range(256)] + [merge.replace(" ", "") for merge in merges]
     padding = [f"<pad{index}>" for index in range(size - len(tokens))]
     types = [3] * len(control) + [1] * (len(tokens) - len(control)) + [5] * len(padding)
     return tokens + padding, types, merges
@@ -71,31 +67,12 @@ def interleaved_rows(weight: torch.Tensor, n_heads: int) -> torch.Tensor:
 
 def gguf_names(config: LlamaConfig, state: Mapping[str, torch.Tensor]) -> dict[str, np.ndarray]:
     """Rename a Hugging Face state dict to llama.cpp's names and row order."""
-    parts = {
-        "input_layernorm": "attn_norm",
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "post_attention_layernorm": "ffn_norm",
-        "mlp.gate_proj": "ffn_gate",
-        "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
-    }
-    top = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-    result = {}
+    names, result = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers), {}
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     for name, tensor in state.items():
-        stem = name.removesuffix(".weight")
-        if stem in top:
-            result[f"{top[stem]}.weight"] = tensor.numpy()
-            continue
-        _, _, layer, part = stem.split(".", 3)
-        heads = {
-            "self_attn.q_proj": config.num_attention_heads,
-            "self_attn.k_proj": config.num_key_value_heads,
-        }.get(part)
-        value = interleaved_rows(tensor, heads) if heads else tensor
-        result[f"blk.{layer}.{parts[part]}.weight"] = value.contiguous().numpy()
+        count = heads.get(name.split(".")[-2])
+        value = interleaved_rows(tensor, count) if count else tensor
+        result[names.get_name(name, (".weight",))] = value.contiguous().numpy()
     return result
 
 
@@ -134,40 +111,19 @@ def write_gguf(
         **(metadata or {}),
     }
     for key, value in facts.items():
-        _add(writer, key, value)
-    kind = gguf.GGMLQuantizationType[quantisation]
-    tensors = {**gguf_names(config, state), **(extra or {})}
-    for name, value in tensors.items():
-        if name in drop:
-            continue
-        if raw and name in raw:
-            writer.add_tensor(name, raw[name][0], raw_dtype=raw[name][1])
-        elif value.ndim == 1 or kind == gguf.GGMLQuantizationType.F32:
-            writer.add_tensor(name, value.astype(np.float32))
-        elif kind == gguf.GGMLQuantizationType.F16:
-            writer.add_tensor(name, value.astype(np.float16))
-        else:
-            writer.add_tensor(name, gguf.quantize(value, kind), raw_dtype=kind)
+        if value is not None:
+            kind = gguf.GGUFValueType.UINT32 if type(value) is int else gguf.GGUFValueType.get_type(value)
+            writer.add_key_value(key, value, kind)
+    for name, value in {**gguf_names(config, state), **(extra or {})}.items():
+        if name not in drop:
+            kind = gguf.GGMLQuantizationType["F32" if value.ndim == 1 else quantisation]
+            stored = (raw or {}).get(name, (gguf.quantize(value, kind), kind))
+            writer.add_tensor(name, stored[0], raw_dtype=stored[1])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return state
-
-
-def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool):
-        writer.add_bool(key, value)
-    elif isinstance(value, int):
-        writer.add_uint32(key, value)
-    elif isinstance(value, float):
-        writer.add_float32(key, value)
-    elif isinstance(value, str):
-        writer.add_string(key, value)
-    else:
-        writer.add_array(key, value)
 
 
 def write_hf_folder(
@@ -188,16 +144,14 @@ def write_hf_folder(
     tokenizer, tokenizer_config = build_tokenizer(metadata, folder)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
-    if shards == 1:
-        save_file(state, folder / "model.safetensors")
-        return state
     names, weight_map = list(state), {}
     for shard in range(shards):
-        file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors"
+        file = f"model-{shard + 1:05d}-of-{shards:05d}.safetensors" if shards > 1 else "model.safetensors"
         mine = names[shard::shards]
         save_file({name: state[name] for name in mine}, folder / file)
-        weight_map.update(dict.fromkeys(mine, file))
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        weight_map |= dict.fromkeys(mine, file)
+    if shards > 1:
+        edit_json(folder / "model.safetensors.index.json", metadata={}, weight_map=weight_map)
     return state
 
 

@@ -101,14 +101,16 @@ def blank(shape: Sequence[int], dtype: str, layout: str = "TILE", memory: str = 
     return Make(f"{__name__}:_blank", list(shape), dtype, layout, memory, device=True)
 
 
-def shards(cores: int, columns: int, layout: str = "WIDTH_SHARDED", first: int = 0) -> Make:
-    """Return the memory of [32, columns] in L1 on each of so many cores, row by row from the `first` one on."""
-    return Make(f"{__name__}:_shards", cores, columns, layout, first, device=True)
+def shards(
+    cores: int, columns: int, layout: str = "WIDTH_SHARDED", first: int = 0, *, rows: int = 32, buffer: str = "L1"
+) -> Make:
+    """Return the memory of [rows, columns] in L1 on each of so many cores, row by row from the `first` one on."""
+    return Make(f"{__name__}:_shards", cores, [rows, columns], layout, first, buffer, device=True)
 
 
 def banks(inputs: int, columns: int) -> Make:
     """Return the memory of a weight with so many columns in each of twelve banks."""
-    return Make(f"{__name__}:_banks", inputs, columns)
+    return shards(12, columns, rows=inputs, buffer="DRAM")
 
 
 def priorities(values: int | Sequence[int], read: str | None = "priority") -> In:
@@ -321,25 +323,15 @@ def _blank(device, shape: list[int], dtype: str, layout: str, memory: str):
     return ttnn.empty(shape, getattr(ttnn, dtype), getattr(ttnn, f"{layout}_LAYOUT"), device, place)
 
 
-def _shards(device, cores: int, columns: int, layout: str, first: int):
+def _shards(device, cores: int, shard: list[int], layout: str, first: int, buffer: str):
     import ttnn
 
     from tt_kernels.common.cores import core_set
 
-    width = device.compute_with_storage_grid_size().x
+    width = device.compute_with_storage_grid_size().x if buffer == "L1" else cores  # banks are one row
     places = core_set(*((core % width, core // width) for core in range(first, first + cores)))
-    spec = ttnn.ShardSpec(places, [32, columns], ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(getattr(ttnn.TensorMemoryLayout, layout), ttnn.BufferType.L1, spec)
-
-
-def _banks(inputs: int, columns: int):
-    import ttnn
-
-    from tt_kernels.common.cores import core_set
-
-    places = core_set(*((bank, 0) for bank in range(12)))
-    spec = ttnn.ShardSpec(places, [inputs, columns], ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.DRAM, spec)
+    spec = ttnn.ShardSpec(places, shard, ttnn.ShardOrientation.ROW_MAJOR)
+    return ttnn.MemoryConfig(getattr(ttnn.TensorMemoryLayout, layout), getattr(ttnn.BufferType, buffer), spec)
 
 
 def error_of(state) -> str | None:

@@ -6,6 +6,7 @@
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from loguru import logger
 
 from models.llama31_8b.checkpoint.tensor_shapes import random_state_dict
@@ -182,8 +183,6 @@ ROWS = 32
 def modules(mesh, config, precision: str) -> dict[str, dict]:
     """Figures of every module of a two-layer model's first layer, with random weights: name -> PCC and
     largest errors. The last layer has other formats in the performance plan."""
-    import torch
-    import torch.nn.functional as F
     import ttnn
 
     from models.llama31_8b.config import inverse_frequencies

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention of one token and of token trees, with a guess and without, on the simulated N150 against the oracle."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
 
-from tests.support.run_op import Call, In, Make, check_refused, run_ops
+from perf.lib.tensors import errors_of
+from tests.support.run_op import In, Make, check_refused, run_ops
 from tests.tt_kernels.attention import (
     BOTH,
     CHIP,
@@ -20,18 +20,18 @@ from tests.tt_kernels.attention import (
     Case,
     binary,
     chain,
-    check_numbers,
+    check,
     check_rows,
     garbage_behind,
     padded,
     random_tree,
     run_speculating,
     star,
+    unread_is_nan,
     wanted,
 )
 from tt_kernels.common.attention_checks import MAX_SCALE, MIN_SCALE
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
-from tt_kernels.speculative_flash_decode.reference import guess_positions
 
 pytestmark = pytest.mark.sim
 
@@ -141,11 +141,17 @@ LARGE = {
 }
 
 
+def check_exact(worker, case: Case, at: list[int], parents: list[list[int]], memory: str = "DRAM", **options) -> None:
+    """Run a call in the mode exact and hold it to the oracle."""
+    q, k, v = case.random()
+    found = run_ops(worker, [case.call("exact", case.inputs(q, k, v, memory=memory), at, parents, **options)])[0]
+    expected = wanted(case, q, k, v, at, parents, **options).exact
+    check_rows(f"{case} {options}", case.rows(found["out"]), expected, PCC[case.cache], at)
+
+
 @pytest.mark.parametrize("case, at, parents", LARGE.values(), ids=LARGE)
 def test_large_trees(sim_device, case, at, parents):
-    q, k, v = case.random()
-    found = run_ops(sim_device(CHIP), [case.call("exact", case.inputs(q, k, v), at, parents)])[0]
-    check_rows(str(case), case.rows(found["out"]), wanted(case, q, k, v, at, parents).exact, PCC[case.cache], at)
+    check_exact(sim_device(CHIP), case, at, parents)
 
 
 def test_jobs_of_several_passes_with_a_guess(sim_device):
@@ -163,9 +169,7 @@ def test_any_trees(sim_device, data):
     at = data.draw(st.lists(st.integers(-1, 54), min_size=8, max_size=8))
     sizes = [data.draw(st.integers(1, 10)) for _ in range(8)]
     parents = [padded([-1] + [data.draw(st.integers(-1, node - 1)) for node in range(1, size)], 10) for size in sizes]
-    q, k, v = case.random()
-    found = run_ops(sim_device(CHIP), [case.call("exact", case.inputs(q, k, v), at, parents)])[0]
-    check_rows("any trees", case.rows(found["out"]), wanted(case, q, k, v, at, parents).exact, PCC[case.cache], at)
+    check_exact(sim_device(CHIP), case, at, parents)
 
 
 @pytest.mark.parametrize("cache", ["bfloat16", "bfloat8_b"])
@@ -234,11 +238,7 @@ def test_the_guess_alone(sim_device):
     case, guess_range = Case(1, 6, 2, 64, 192, users=5, workers=3, grid=(3, 1)), GuessRange(64, 32)
     at = [40, 95, -1, 159, 160]
     q, k, v = case.random(5)
-    dirty = [part.clone() for part in (k, v)]
-    for user, position in enumerate(at):
-        outside = ~guess_positions(position, guess_range) if position >= 0 else slice(None)
-        for part in dirty:
-            part[user, :, : position + 1][:, outside] = math.nan
+    dirty = [unread_is_nan(part, at, guess_range) for part in (k, v)]
     found = run_ops(sim_device(CHIP), [case.call("guess", case.inputs(q, *dirty), at, guess_range=guess_range)])[0]
     expected = wanted(case, q, k, v, at, guess_range=guess_range).guess
     check_rows("guess alone", case.rows(found["out"]), expected, PCC[case.cache], at)
@@ -247,21 +247,15 @@ def test_the_guess_alone(sim_device):
 def test_errors_of_a_worker_that_goes_through_128_chunks(sim_device):
     """As many as one of eight workers has of 128K keys in chunks of 128. Were the state cut off where the matrix unit
     reads it, each chunk would take half a place of 9 bits of it: 4 % in all when scores are equal."""
-    short = Case(1, 4, 1, 64, 4096, workers=1, grid=(1, 1), key_chunk=32)
-    q, k, v = short.random(5)
+    case = Case(1, 4, 1, 64, 4096, workers=1, grid=(1, 1), key_chunk=32)
+    q, k, v = case.random(5)
     positive = 1 + torch.rand(v.shape, generator=torch.Generator().manual_seed(6)).bfloat16()
-    cases = [
-        (short, torch.zeros_like(q), positive, 0.003),
-        (short, q, v, 0.006),
-    ]
-    calls = [case.call("exact", case.inputs(query, k, values), [4095]) for case, query, values, _ in cases]
-    for found, (case, query, values, most) in zip(run_ops(sim_device(CHIP), calls), cases, strict=True):
-        expected = wanted(case, query, k, values, [4095]).exact
-        error = case.rows(found["out"]).double() - expected
-        norm = (error.norm() / expected.norm()).item()
-        bias = ((error * expected).sum() / expected.square().sum()).item()
-        logger.info(f"{case}: error of the norm {norm:.3%}, bias {bias:+.3%}, largest {error.abs().max():.2e}")
-        assert norm <= most and abs(bias) <= 0.002, case
+    cases = [(torch.zeros_like(q), positive, 0.003), (q, v, 0.006)]
+    calls = [case.call("exact", case.inputs(query, k, values), [4095]) for query, values, _ in cases]
+    for found, (query, values, most) in zip(run_ops(sim_device(CHIP), calls), cases, strict=True):
+        errors = errors_of(case.rows(found["out"]), wanted(case, query, k, values, [4095]).exact)
+        logger.info(f"limit {most}: {errors}")
+        assert errors["error"] <= most and abs(errors["bias"]) <= 0.002, most
 
 
 def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):
@@ -282,20 +276,14 @@ def test_scaled_scores_of_ten_thousand_at_either_end_of_the_scales(sim_device):
         inputs = case.inputs(large_q, large_k, v)
         found = run_ops(sim_device(CHIP), [case.call("speculate", inputs, [70], scale=scale)])[0]
         expected = wanted(case, large_q, large_k, v, [70], scale=scale)
-        for name in ("exact", "guess"):
-            check_rows(f"scale {scale} {name}", case.rows(found[name]), getattr(expected, name), PCC[case.cache])
-        check_numbers(found, expected)
+        check(case, found, expected, [70])
 
 
 def test_other_settings_keep_the_tolerances(sim_device):
     """Another fidelity; queries of a tree in L1 and another scale."""
     device = sim_device(CHIP)
     run_speculating(device, Case(1, 4, 1, 64, 96, fidelity="HiFi2"), [{"at": [70]}], seed=1)
-    case = Case(4, 4, 1, 64, 128, key_chunk=64)
-    q, k, v = case.random()
-    found = run_ops(device, [case.call("exact", case.inputs(q, k, v, memory="L1"), [40], [binary(4)], scale=0.5)])[0]
-    expected = wanted(case, q, k, v, [40], [binary(4)], scale=0.5).exact
-    check_rows("scale 0.5", case.rows(found["out"]), expected, PCC[case.cache])
+    check_exact(device, Case(4, 4, 1, 64, 128, key_chunk=64), [40], [binary(4)], memory="L1", scale=0.5)
 
 
 @pytest.mark.parametrize("mode", ["exact", "guess"])
@@ -342,14 +330,6 @@ def test_shapes_positions_trees_and_thresholds_are_arguments_of_one_program(sim_
 ONE, TREE = Case(workers=None, max_tokens=256), Case(8, key_chunk=64)
 
 
-def call_with(case: Case, mode: str, options: dict) -> Call:
-    """Return a call with options; those that are numbers are its inputs."""
-    named = {name: value for name, value in options.items() if isinstance(name, str)}
-    call = case.call(mode, case.inputs(*case.random()), [5] * case.users, **named)
-    call.arguments = tuple(options.get(index, given) for index, given in enumerate(call.arguments))
-    return call
-
-
 def configured(**changes) -> dict:
     return {"program_config": ONE.config(**changes)}
 
@@ -384,5 +364,10 @@ TREES = {
     ids=["speculate", "exact", "trees"],
 )
 def test_refused_before_anything_runs(sim_device, case, mode, refused):
-    calls = {said: call_with(case, mode, options) for said, options in refused.items()}
+    """Names of options are those of a call, and their numbers are its inputs."""
+    calls = {}
+    for said, options in refused.items():
+        named = {name: value for name, value in options.items() if isinstance(name, str)}
+        calls[said] = call = case.call(mode, case.inputs(*case.random()), [5] * case.users, **named)
+        call.arguments = tuple(options.get(index, given) for index, given in enumerate(call.arguments))
     check_refused(sim_device(CHIP), calls)

@@ -5,6 +5,7 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -104,37 +105,30 @@ def test_calls_that_would_hang_a_pair_or_not_decide_together_are_refused(mock_me
     region = "tt_kernels.compute_gate.region:gated_region"
     made = Make("perf.lib.virtual_pair:CorePair", device=True)
     words = In(torch.zeros(1, 1, 1, 32), "uint32")
-    gated, gated_row = call(8, 512, 128), call(4, 512, 128, axis=0, tp=tp_group(1))
-    gated.inside, gated_row.inside = Make(region), Make(region, shared_gate_axis=1)
-    of_pairs = [
-        (call(8, 512, 128, priority=None), "give priority="),
-        (
-            call(8, 512, 128, peer=Make(PEER, pairs(1), words)),
-            "(1, 1, 2, 32), interleaved on the device, it is UINT32 ROW_MAJOR (1, 1, 1, 32)",
-        ),
-        (
-            call(8, 512, 128, peer=Make(PEER, pairs(1), [words])),
-            "peer.gathered must be a ttnn.Tensor, it is a list",
-        ),
-        (call(8, 512, 128, peer=Make(PEER, made, gathered(()))), "peer.pairs must be a ChipPairs, it is a CorePair"),
-        (call(8, 512, 128, peer=Make(PEER, pairs(1), gathered(()), 0)), "a positive, finite number of seconds, not 0"),
-        (gated, "speculative_flash_decode (cluster_axis=1) is a cross-chip op"),
-    ]
-    of_rows = [
-        (
-            call(4, 512, 128, axis=0),
-            "the chips along axis 1 share each user's heads and must decide together: give tp_group=TpGroup",
-        ),
-        (call(4, 512, 128, axis=0, tp="the other chips"), "tp_group must be a TpGroup, it is a str"),
-        (call(4, 512, 128, axis=0, tp=tp_group(0)), "peer.pairs and tp_group both use axis 0 of the mesh"),
-        (
-            call(4, 512, 128, axis=0, tp=tp_group(1, EXCHANGE)),
-            "core (7, 7) cannot be both the exchange core of the pairs and the output core of the TP group",
-        ),
-        (gated_row, "speculative_flash_decode (cluster_axis=0) is a cross-chip op"),
-    ]
+    on_pair, on_row = partial(call, 8, 512, 128), partial(call, 4, 512, 128, axis=0)
+
+    def told(*seen) -> Make:
+        return Make(PEER, pairs(1), *seen)
+
+    of_pairs = {
+        "give priority=": on_pair(priority=None),
+        "(1, 1, 2, 32), interleaved on the device, it is UINT32 ROW_MAJOR (1, 1, 1, 32)": on_pair(peer=told(words)),
+        "peer.gathered must be a ttnn.Tensor, it is a list": on_pair(peer=told([words])),
+        "peer.pairs must be a ChipPairs, it is a CorePair": on_pair(peer=Make(PEER, made, gathered(()))),
+        "a positive, finite number of seconds, not 0": on_pair(peer=told(gathered(()), 0)),
+        "speculative_flash_decode (cluster_axis=1) is a cross-chip op": on_pair(inside=Make(region)),
+    }
+    decide = "the chips along axis 1 share each user's heads and must decide together: give tp_group=TpGroup"
+    both = "core (7, 7) cannot be both the exchange core of the pairs and the output core of the TP group"
+    gated = "speculative_flash_decode (cluster_axis=0) is a cross-chip op"
+    of_rows = {
+        decide: on_row(),
+        "tp_group must be a TpGroup, it is a str": on_row(tp="the other chips"),
+        "peer.pairs and tp_group both use axis 0 of the mesh": on_row(tp=tp_group(0)),
+        both: on_row(tp=tp_group(1, EXCHANGE)),
+        gated: on_row(tp=tp_group(1), inside=Make(region, shared_gate_axis=1)),
+    }
     for mesh, refused in (((1, 2), of_pairs), ((2, 2), of_rows)):
-        found = refusals(mock_mesh(mesh), {text: each for each, text in refused}, timeout=900)
-        for text, message in found.items():
+        for text, message in refusals(mock_mesh(mesh), refused, timeout=900).items():
             assert text in message
             assert message.startswith("GatedRegionError" if "cross-chip" in text else "UnsupportedError")

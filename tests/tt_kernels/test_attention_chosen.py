@@ -3,7 +3,6 @@
 """Guesses that read chosen tiles between the two ends, and the attention weight of each tile that the exact pass hands
 out to choose them by."""
 
-import math
 import random
 from dataclasses import replace
 
@@ -28,6 +27,7 @@ from tests.tt_kernels.attention import (
     check,
     check_rows,
     chosen_tiles,
+    unread_is_nan,
     wanted,
 )
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
@@ -38,21 +38,11 @@ from tt_kernels.speculative_flash_decode.guess_range import (
     chosen_rows,
     chosen_words,
 )
-from tt_kernels.speculative_flash_decode.reference import guess_positions, tile_masses_reference
+from tt_kernels.speculative_flash_decode.reference import tile_masses_reference
 
 # Of an exact result over other chosen tiles: the order of its sums alone differs, and with it the roundings of bfloat16
 # weights, of a state's 9 bits and of the result. Largest difference over the largest element.
 OTHER_ORDER = 0.01
-
-
-def unread_is_nan(part: torch.Tensor, at, tiles, guess_range=BOTH) -> torch.Tensor:
-    """Return a cache with NaN in all tokens that no guess may read."""
-    part = part.clone()
-    for user, position in enumerate(at):
-        for head in range(part.shape[1]):
-            seen = guess_positions(position, guess_range, tiles[user][head])
-            part[user, head, : position + 1][~seen] = math.nan
-    return part
 
 
 def bits_of(rows: torch.Tensor) -> list[list[list[int]]]:
@@ -99,7 +89,7 @@ def test_any_bits_at_any_positions(sim_device, nodes, workers, data):
         case.call("exact", inputs, at),
     ]
     if not case.trees:
-        dirty = [unread_is_nan(part, at, tiles) for part in (k, v)]
+        dirty = [unread_is_nan(part, at, BOTH, tiles) for part in (k, v)]
         calls.append(case.call("guess", case.inputs(q, *dirty), at, chosen=chosen, guess_range=BOTH))
     some, ends, everything, exact, *alone = run_ops(sim_device(CHIP), calls)
     right = wanted(case, q, k, v, at, threshold=0.5, chosen=tiles)
@@ -129,31 +119,25 @@ def check_masses(case: Case, found: torch.Tensor, q, k, at, passes: int = 1) -> 
     assert relative < 0.015
 
 
-def with_room(case: Case, at: list[int]) -> list[int]:
-    return [min(position, case.max_tokens - case.nodes) for position in at]
+# Nodes, workers, what else differs from CHOOSING, and the chunk.
+MASSES = {
+    "3-128-bfloat8_b": (1, 3, {"head_dim": 128, "cache": "bfloat8_b"}, 32),
+    "2-64-bfloat8_b": (1, 2, {"cache": "bfloat8_b"}, 64),
+    "a tree of its root": (1, 1, {"tree": True}, 32),
+    "3 nodes, a worker": (3, 1, {"cache": "bfloat8_b", "key_chunk": 64}, 32),
+    "16 nodes, 3 workers": (16, 3, {"head_dim": 128, "cache": "bfloat8_b", "key_chunk": 32, "users": 3}, 32),
+    "33 nodes, a worker": (33, 1, {"key_chunk": 32, "users": 2, "query_tiles": 5}, 64),
+    "33 nodes, 2 workers": (33, 2, {"head_dim": 128, "key_chunk": 64, "users": 2, "query_tiles": 5}, 64),
+}
 
 
 @pytest.mark.sim
-@pytest.mark.parametrize(
-    ("nodes", "workers", "changes", "chunk"),
-    [
-        pytest.param(1, 3, {"head_dim": 128, "cache": "bfloat8_b"}, 32, id="3-128-bfloat8_b"),
-        pytest.param(1, 2, {"cache": "bfloat8_b"}, 64, id="2-64-bfloat8_b"),
-        pytest.param(1, 1, {"tree": True}, 32, id="a tree of its root"),
-        pytest.param(3, 1, {"cache": "bfloat8_b", "key_chunk": 64}, 32, id="3 nodes, a worker"),
-        pytest.param(
-            16, 3, {"head_dim": 128, "cache": "bfloat8_b", "key_chunk": 32, "users": 3}, 32, id="16 nodes, 3 workers"
-        ),
-        pytest.param(33, 1, {"key_chunk": 32, "users": 2, "query_tiles": 5}, 64, id="33 nodes, a worker"),
-        pytest.param(
-            33, 2, {"head_dim": 128, "key_chunk": 64, "users": 2, "query_tiles": 5}, 64, id="33 nodes, 2 workers"
-        ),
-    ],
-)
+@pytest.mark.parametrize(("nodes", "workers", "changes", "chunk"), MASSES.values(), ids=MASSES)
 def test_masses_are_those_of_the_softmax(sim_device, nodes, workers, changes, chunk):
     """Users in turn, with chosen tiles and without; results have the bits that they have without masses."""
     case = replace(CHOOSING, nodes=nodes, workers=workers, **changes)
-    at, tiles = with_room(case, CHOOSING_AT[: case.users]), CHOSEN[: case.users]
+    tiles = CHOSEN[: case.users]
+    at = [min(position, case.max_tokens - nodes) for position in CHOOSING_AT[: case.users]]
     q, k, v = case.random(31)
     inputs = case.inputs(q * 3, k, v)  # some tiles hold most of the mass
     inputs[1].read, inputs[2].read = "k", "v"

@@ -82,12 +82,9 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
         return {"programs": PROGRAMS, "values": {"layer": values, "logits": values} if weights == "random" else {}}
 
     monkeypatch.setattr(bench, "run", measured)
-    command = ["layer", "--csv", str(tmp_path / "steps.csv")]
-    main([*command, "--shardings", "sharded", "--stages", "layer"])
-    main([*command, "--shardings", "sharded"])
-    main([*command, "--contexts", "1024", "4096", "--shardings", "sharded"])
-    main([*command, "--weights", "blank", "--shardings", "sharded", "--stages", "layer"])
-    main([*command, "--weights", "blank", "--shardings", "sharded", "--stages", "prefill", "--contexts", "128"])
+    blank = "--weights blank --stages"
+    for more in ("--stages layer", "", "--contexts 1024 4096", f"{blank} layer", f"{blank} prefill --contexts 128"):
+        main(["layer", "--csv", str(tmp_path / "steps.csv"), "--shardings", "sharded", *more.split()])
     layer, head = (32, 384, "sharded", 1024), (4, 10688, "sharded", 128)
     later = [(*layer[:3], 4096, "random"), (*layer, "blank"), (*layer[:3], 128, "prefill")]
     assert asked == [(*layer, "random"), (*head, "random"), *later]

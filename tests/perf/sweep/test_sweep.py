@@ -114,16 +114,6 @@ def test_a_csv_shows_its_sweep(tmp_path, capsys):
     assert code == 0 and f"| {WO.name} | sim | 2 | 2 |" in text and f"NOT_RUN {OTHER.name} (sim): a reason" in text
 
 
-def assert_gone(pid: int) -> None:
-    stat = Path(f"/proc/{pid}/stat")
-    for _ in range(100):
-        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
-            return
-        time.sleep(0.1)
-    os.kill(pid, signal.SIGKILL)
-    pytest.fail(f"process {pid} still ran")
-
-
 def test_a_killed_sweep_goes_on(tmp_path, capsys):
     """Half a configuration at the end, the third: those before it stay, the rest runs."""
     csv = tmp_path / "a.csv"
@@ -173,7 +163,13 @@ def test_a_broken_configuration_leaves_no_process(tmp_path):
         f"open({str(child)!r}, 'w').write(str(c.pid)); os.abort()"
     )
     one(saying(program), tmp_path / "a.csv")
-    assert_gone(int(child.read_text()))
+    stat = Path(f"/proc/{child.read_text()}/stat")
+    for _ in range(100):
+        if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.1)
+    os.kill(int(child.read_text()), signal.SIGKILL)
+    pytest.fail("it still ran")
 
 
 def test_boards_that_are_not_there_are_a_reason(tmp_path, monkeypatch):

@@ -31,11 +31,6 @@ COMMANDS = [
 ]
 
 
-def run(module: list[str], *arguments: str, **more) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-X", "importtime", "-m", *module, *arguments]
-    return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=300, **more)
-
-
 # Runs each command line of a list in this process; prints its status, what it said, and what it has read.
 TRIED = """
 import contextlib, io, json, runpy, sys
@@ -69,7 +64,8 @@ def test_a_mistake_is_one_line_and_imports_neither_torch_nor_transformers():
     ],
 )
 def test_a_model_that_is_not_there_is_refused_without_torch(arguments):
-    done = run(["models.llama31_8b.demo"], *arguments.split())
+    command = [sys.executable, "-X", "importtime", "-m", "models.llama31_8b.demo", *arguments.split()]
+    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=300)
     assert done.returncode == 2 and "/absent" in done.stderr.splitlines()[-1]
     assert not re.search(r"\| +torch$", done.stderr, re.M)
 

@@ -135,12 +135,8 @@ def test_counts_and_the_sgdc_patch_go_together():
     both = merge_overlays(cycles=cycle_overlays(), sgdc=sgdc.overlays())
     assert len(both) == len(cycle_overlays()) + len(sgdc.overlays())
     debug_region, counts_end = 1024, 512 + (6 * 4 + 1) * 4
-    gate_size = int(re.search(rb"#define SGDC_GATE_SIZE (\w+)", sgdc_header(both))[1], 0)
+    gate_size = int(re.search(rb"#define SGDC_GATE_SIZE (\w+)", b"".join(both.values()))[1], 0)
     assert counts_end <= debug_region - gate_size
-
-
-def sgdc_header(overlays: dict[str, bytes]) -> bytes:
-    return next(content for content in overlays.values() if b"#define SGDC_GATE_SIZE" in content)
 
 
 def work_on_both_chips(mesh, first: int) -> list[dict]:

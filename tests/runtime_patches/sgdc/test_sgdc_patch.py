@@ -24,7 +24,9 @@ COMPILER = shutil.which("riscv64-unknown-elf-g++")
 def checkout(tmp_path: Path) -> Path:
     """A folder with the parts of a tt-metal checkout that the patch reads."""
     root = tmp_path / "tt-metal"
-    copy_tree(root)
+    for path in (*(stub.path for stub in STUBS), MEMORY_MAP):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(find_ttnn_dir() / path, root / path)
     return root
 
 
@@ -34,20 +36,10 @@ def source_build(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     package = checkout / "ttnn" / "ttnn"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    import_ttnn_from(package.parent, monkeypatch)
-    return checkout
-
-
-def copy_tree(root: Path) -> None:
-    for path in (*(stub.path for stub in STUBS), MEMORY_MAP):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(find_ttnn_dir() / path, root / path)
-
-
-def import_ttnn_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "ttnn", raising=False)
-    monkeypatch.syspath_prepend(folder)
-    assert find_ttnn_dir() == folder / "ttnn"
+    monkeypatch.syspath_prepend(package.parent)
+    assert find_ttnn_dir() == package
+    return checkout
 
 
 @pytest.fixture(autouse=True)

@@ -170,16 +170,13 @@ SILENT, NO_PACKET = "sent no rows", "the fabric link took no packet"
 GATE = "tt_kernels.compute_gate.op"
 
 
-def parts_of(value: float, chips: int = 2) -> torch.Tensor:
-    """Return parts of one user that chip r fills with value + r."""
-    return torch.stack([torch.full((1, 1, COLUMNS), value + rank) for rank in range(chips)]).bfloat16()
+def parts_of(value: float) -> torch.Tensor:
+    """Return parts of one user that chip r of two fills with value + r."""
+    return torch.stack([torch.full((1, 1, COLUMNS), value + rank) for rank in (0, 1)]).bfloat16()
 
 
 def same(op: Make, value: float, **options) -> Call:
-    call = call_of(op, parts_of(value))
-    call.links = options.pop("links", ())
-    call.reset = options.pop("reset", False)
-    return call
+    return call_of(op, parts_of(value), **options)
 
 
 def sums(found: dict[str, Any]) -> list[float]:
@@ -194,10 +191,9 @@ def message_of(found: dict[str, Any]) -> str | None:
 @pytest.mark.sim
 def test_a_closed_gate_skips_it_on_all_chips(sim_mesh):
     """The next call meets its peer as if there had been none."""
-    op, closed = reduce_of(1, COLUMNS), priorities(0, None)
-    skipped = same(op, 1.0)
-    skipped.inside = Make(f"{GATE}:skip_compute", closed, users=1, shared_gate_axis=1)
-    calls = [Call(f"{GATE}:clear_compute_gate", device=True), same(op, 1.0), skipped, same(op, 5.0)]
+    op, closed = reduce_of(1, COLUMNS), Make(f"{GATE}:skip_compute", priorities(0, None), users=1, shared_gate_axis=1)
+    clear = Call(f"{GATE}:clear_compute_gate", device=True)
+    calls = [clear, same(op, 1.0), same(op, 1.0, inside=closed), same(op, 5.0)]
     _, before, found, after = run_ops(sim_mesh((1, 2), "2x1", overlays=sgdc.overlays()), calls, timeout=300)
     assert sums(before) == [3.0] * 2 and sums(after) == [11.0] * 2
     assert [[state.calls for state in each["states"]["AllReduce"]] for each in (found, after)] == [[1, 1], [2, 2]]
@@ -285,14 +281,13 @@ def test_it_builds_at_llama_shapes_on_eight_chips_and_only_where_the_gate_is_sha
     norm = In(torch.zeros(1, 1, 1, 4096))
     calls = [Call(op, zeros, residual=zeros, norm=norm)]
     if users == 1:  # qkv and the gate of a chip of eight
-        op, row = Make(OP, users, 4096, multiplies=True, device=True), In(zeros.values, memory=shards(8, 512))
+        row, multiplying = In(zeros.values, memory=shards(8, 512)), Make(OP, users, 4096, multiplies=True, device=True)
         for outputs, of_bank, dtype in ((768, 64, "bfloat8_b"), (3584, 320, "bfloat4_b")):
             weight = In(torch.zeros(1, 1, 4096, outputs), dtype, memory=banks(4096, of_bank))
             multiply = (weight, shards(outputs // 64, 64))
-            calls.append(Call(op, row, residual=row, norm=norm, multiply=multiply))
+            calls.append(Call(multiplying, row, residual=row, norm=norm, multiply=multiply))
     for found in run_ops(mesh, calls):
         assert [tuple(part.shape) for part in found["normed"].values()] == [(1, 1, users, 4096)] * 8
-    inside = Call(op, zeros)
-    inside.inside = Make(f"{GATE}:skip_compute", priorities(2, None), users=1)
-    message = refusals(mesh, {"": inside})[""]
+    gate = Make(f"{GATE}:skip_compute", priorities(2, None), users=1)
+    message = refusals(mesh, {"": Call(op, zeros, inside=gate)})[""]
     assert message.startswith("GatedRegionError: all_reduce (cluster_axis=1) is a cross-chip op")

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.support.run_op import Call, In, World, priorities, words
-from tests.tt_kernels.attention import CHIP, CHOOSING, CHOOSING_AT, SHORT, Case, blank_masses, chosen_tiles
+from tests.tt_kernels.attention import CHIP, CHOOSING, CHOOSING_AT, CHOSEN, SHORT, Case, blank_masses, chosen_tiles
 
 KERNEL = Path(__file__).parent / "kernels" / "earlier_buffers.cpp"
 BUFFERS, PAGE_BYTES, PATTERN = 32, 64, 0x5EED5EED
@@ -25,14 +25,9 @@ def touched_body(device, calls: list[Call]) -> dict[tuple[int, int], list[int]]:
     from tt_kernels.common.cores import all_worker_cores, core_list
 
     cores = core_list(all_worker_cores(device))
-    found = ttnn.from_torch(
-        torch.zeros(len(cores), 8, dtype=torch.int32),
-        dtype=ttnn.uint32,
-        layout=ttnn.ROW_MAJOR_LAYOUT,
-        device=device,
-    )
-    ttnn.generic_op([found, found], _program(cores, found, fill=True))
     world = World(device)
+    found = world.put(words(torch.zeros(len(cores), 8), "uint32"))
+    ttnn.generic_op([found, found], _program(cores, found, fill=True))
     for call in calls:
         world.launch(call)
     ttnn.generic_op([found, found], _program(cores, found, fill=False))
@@ -75,27 +70,6 @@ def _program(cores, found, fill: bool):
 pytestmark = pytest.mark.sim
 
 
-def attention_calls(nodes: int, workers: int) -> dict[str, Call]:
-    if nodes > 1:
-        case, at = Case(nodes, max_tokens=256, workers=workers, grid=(4, 1)), [150]
-        inputs = case.inputs(*case.random())
-        more = {"chosen": chosen_tiles(case, [[[1, 3]]]), "tile_masses": blank_masses(case)}
-        return {
-            "speculate": case.call("speculate", inputs, at, guess_range=SHORT),
-            "chosen, masses": case.call("speculate", inputs, at, guess_range=SHORT, **more),
-            "exact": case.call("exact", inputs, at),
-        }
-    case, at = replace(CHOOSING, workers=workers), CHOOSING_AT
-    inputs, chosen = case.inputs(*case.random()), {"chosen": chosen_tiles()}
-    masses = {"priority": priorities(2), "tile_masses": blank_masses(case)}
-    calls = {"chosen, masses": case.call("speculate", inputs, at, **masses, **chosen)}
-    return calls | {
-        "exact": case.call("exact", inputs, at),
-        "speculate": case.call("speculate", inputs, at),
-        "chosen alone": case.call("guess", inputs, at, **chosen),
-    }
-
-
 def check_untouched(worker, calls: dict[str, Call]) -> None:
     for name, call in calls.items():
         assert worker.run(touched_body, [call], timeout=600) == {}, name
@@ -103,7 +77,21 @@ def check_untouched(worker, calls: dict[str, Call]) -> None:
 
 @pytest.mark.parametrize(("nodes", "workers"), [(1, 3), (8, 2)])
 def test_attention(sim_device, nodes, workers):
-    check_untouched(sim_device(CHIP), attention_calls(nodes, workers))
+    case, at, tiles = replace(CHOOSING, workers=workers), CHOOSING_AT, CHOSEN
+    options, more = {}, {"priority": priorities(2)}
+    if nodes > 1:
+        case, at, tiles = Case(nodes, max_tokens=256, workers=workers, grid=(4, 1)), [150], [[[1, 3]]]
+        options, more = {"guess_range": SHORT}, {}
+    inputs, chosen = case.inputs(*case.random()), chosen_tiles(case, tiles)
+    more |= {"chosen": chosen, "tile_masses": blank_masses(case)}
+    calls = {
+        "chosen, masses": case.call("speculate", inputs, at, **options, **more),
+        "speculate": case.call("speculate", inputs, at, **options),
+        "exact": case.call("exact", inputs, at),
+    }
+    if nodes == 1:
+        calls["chosen alone"] = case.call("guess", inputs, at, chosen=chosen)
+    check_untouched(sim_device(CHIP), calls)
 
 
 def test_tile_selection_and_tree_cache(sim_device):

@@ -3,7 +3,6 @@
 """A cache in pages gives what the same tokens in a plain cache give, bit for bit, on the simulated N150; free blocks
 hold NaN. Some tables are drawn: the blocks' size and order, the prefix that two users share, trees."""
 
-import math
 import re
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.run_op import Call, In, run_ops, words
-from tests.tt_kernels.attention import CHIP, Case, blank_masses, random_tree
+from tests.tt_kernels.attention import CHIP, Case, blank_masses, in_blocks, random_tree
 from tt_kernels.common.page_table import BLOCKS, Paging, check_page_table
 from tt_kernels.common.tensor_facts import TensorFacts, UnsupportedError
 from tt_kernels.speculative_flash_decode.checks import check_problem
@@ -34,36 +33,24 @@ def tables(block: int, seed: int, shared: int = 0) -> tuple[torch.Tensor, int]:
     return table, blocks
 
 
-def in_blocks(cache: torch.Tensor, table: torch.Tensor, block: int, blocks: int) -> torch.Tensor:
-    """Lay a cache [users, kv_heads, capacity, head_dim] out as [blocks, kv_heads, block, head_dim]."""
-    users, heads, capacity, head_dim = cache.shape
-    laid = torch.full((blocks, heads, block, head_dim), math.nan, dtype=cache.dtype)
-    for user in range(users):
-        for column in range(capacity // block):
-            laid[table[user, column]] = cache[user, :, column * block : (column + 1) * block]
-    return laid
-
-
-def from_blocks(laid: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
-    """Return the inverse of `in_blocks`."""
-    return torch.stack([laid[row.long()].transpose(0, 1).flatten(1, 2) for row in table])
-
-
 def both(case: Case, q, caches, table, blocks, mode: str, at, parents=None, **options) -> list[Call]:
     """Return a call on plain caches and on paged ones, whose tables and caches follow the query."""
-    block = CAPACITY // table.shape[1]
-    paged = [in_blocks(cache, table, block, blocks) for cache in caches]
+    paged = [in_blocks(cache, table, blocks) for cache in caches]
     return [
         case.call(mode, case.inputs(q, *caches), at, parents, **options),
         case.call(mode, case.inputs(q, *paged), at, parents, page_table=words(table), **options),
     ]
 
 
-def check_pairs(results: list[dict[str, Any]]) -> None:
-    for plain, paged in zip(results[::2], results[1::2], strict=True):
-        for name, value in plain.items():
+def check_same(plain: list[dict[str, Any]], paged: list[dict[str, Any]], table: torch.Tensor) -> None:
+    """Assert that results are the same bit by bit, "keys" and "values" from the blocks of a table."""
+    for mine, theirs in zip(plain, paged, strict=True):
+        for name, value in mine.items():
             if isinstance(value, torch.Tensor):
-                assert torch.isfinite(value).all() and torch.equal(value, paged[name]), name
+                other = theirs[name]
+                if name in ("keys", "values"):
+                    other = torch.stack([other[row.long()].transpose(0, 1).flatten(1, 2) for row in table])
+                assert torch.isfinite(value).all() and torch.equal(value, other), name
 
 
 @pytest.mark.sim
@@ -84,7 +71,7 @@ def test_decoding_from_pages(sim_device, cache):
     more = {"guess_range": GuessRange(32, 32), "chosen": chosen}
     calls += both(case, q, caches, *tables(64, 64), "speculate", [255, 230], **more)
     results = run_ops(sim_device(CHIP), calls)
-    check_pairs(results)
+    check_same(results[::2], results[1::2], table)
     for found in (results[0], results[-1]):
         assert not torch.equal(found["exact"], found["guess"]), "a guess that is the exact result shows nothing"
     assert results[1]["entries"] == results[3]["entries"], "blocks and tables are data"
@@ -93,12 +80,12 @@ def test_decoding_from_pages(sim_device, cache):
 def tree_calls(case: Case, q, caches, new, table, blocks, prefixes, parents, paths) -> list[Call]:
     """Return calls that write nodes, attend to them, guess from chosen tiles and hand out masses, and commit paths; on
     plain caches, then on paged ones."""
-    block, calls = CAPACITY // table.shape[1], []
+    calls = []
     fresh = [In(rows, case.cache) for rows in new]
     path = words([each + [-1] * (case.nodes - len(each)) for each in paths])
     chosen = chosen_rows([[[1], []][: case.kv_heads]] * case.users, CAPACITY)
     for paged in (False, True):
-        held = [in_blocks(cache, table, block, blocks) if paged else cache for cache in caches]
+        held = [in_blocks(cache, table, blocks) if paged else cache for cache in caches]
         inputs = case.inputs(q, *held)
         inputs[1].read, inputs[2].read = "keys", "values"
         more = {"page_table": words(table)} if paged else {}
@@ -108,16 +95,6 @@ def tree_calls(case: Case, q, caches, new, table, blocks, prefixes, parents, pat
         calls.append(case.call("speculate", inputs, prefixes, parents, **guess, **more))
         calls.append(Call(f"{op}:commit_path", inputs[1:], prefix, path, case.nodes, **more))
     return calls
-
-
-def check_trees(results: list[dict[str, Any]], cases: list[torch.Tensor]) -> None:
-    for number, table in enumerate(cases):
-        plain, paged = results[6 * number : 6 * number + 3], results[6 * number + 3 : 6 * number + 6]
-        for mine, theirs in zip(plain, paged, strict=True):
-            for name, value in mine.items():
-                if isinstance(value, torch.Tensor):
-                    other = from_blocks(theirs[name], table) if name in ("keys", "values") else theirs[name]
-                    assert torch.isfinite(value).all() and torch.equal(value, other), name
 
 
 @pytest.mark.sim
@@ -143,7 +120,9 @@ def test_drawn_tables(sim_device, data):
             paths.append(path_of(parents, data.draw(st.integers(0, 4)))[1:])
         used.append(table)
         calls += tree_calls(tree, q, caches, new, table, blocks, prefixes, [parents] * 2, paths)
-    check_trees(run_ops(sim_device("2x1"), calls), used)
+    results = run_ops(sim_device("2x1"), calls)
+    for number, table in enumerate(used):
+        check_same(results[6 * number : 6 * number + 3], results[6 * number + 3 : 6 * number + 6], table)
 
 
 def test_shapes_of_pages():

@@ -10,22 +10,10 @@ import ttnn
 from tt_kernels.common.circular_buffers import word_buffer
 from tt_kernels.common.cores import core_set
 from tt_kernels.common.kernel import UNGATED_DEFINE, kernel_descriptor
-from tt_kernels.common.priority import priority_row
 
 KERNELS = Path(__file__).parent / "kernels"
 PAGE_WORDS = 64
 PAGE_BYTES = 4 * PAGE_WORDS
-
-
-def words(device, rows: int) -> ttnn.Tensor:
-    """Zeros, uint32 row-major [1, 1, rows, PAGE_WORDS] in DRAM."""
-    values = torch.zeros((1, 1, rows, PAGE_WORDS), dtype=torch.int32)
-    return ttnn.from_torch(values, dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
-
-
-def priorities(device, values) -> ttnn.Tensor:
-    """A rank's priority tensor."""
-    return ttnn.from_torch(priority_row(values), dtype=ttnn.uint32, layout=ttnn.ROW_MAJOR_LAYOUT, device=device)
 
 
 def _run(tensor, kernel, buffers=()) -> None:

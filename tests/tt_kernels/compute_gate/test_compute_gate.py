@@ -11,7 +11,7 @@ import torch
 
 from runtime_patches import sgdc
 from runtime_patches.simulated_n150.testing.tensors import correlation
-from tests.support.run_op import Call, In, Make, priorities, run_ops, words
+from tests.support.run_op import Call, In, Make, World, priorities, run_ops, words
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED
 from tt_kernels.compute_gate import reference
 
@@ -83,16 +83,16 @@ def test_stock_ops_are_skipped_and_run_from_one_cache_entry(gated):
     torch.manual_seed(7)
     a, b, weights = (torch.randn(shape).bfloat16().float() for shape in ((32, 64), (32, 64), (64, 32)))
     x, y, w = In(a), In(b), In(weights)
-    ops: dict[str, tuple[torch.Tensor, Any]] = {
-        "add": (a + b, lambda out: ("ttnn:add", [x, y], {"output_tensor": out})),
-        "matmul": (a @ weights, lambda out: ("ttnn:matmul", [x, w], {"optional_output_tensor": out})),
-        "silu": (torch.nn.functional.silu(a), lambda out: ("ttnn:silu", [x], {"output_tensor": out})),
+    ops: dict[str, tuple[torch.Tensor, list[In], str]] = {
+        "add": (a + b, [x, y], "output_tensor"),
+        "matmul": (a @ weights, [x, w], "optional_output_tensor"),
+        "silu": (torch.nn.functional.silu(a), [x], "output_tensor"),
     }
-    for name, (expected, call) in ops.items():
-        calls = []
-        for value in (HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED):
-            what, given, options = call(In(torch.full(expected.shape, 3.0)))
-            calls.append(Call(what, *given, inside=gate(value), **options))
+    for name, (expected, given, output) in ops.items():
+        calls = [
+            Call(f"ttnn:{name}", *given, inside=gate(value), **{output: In(torch.full(expected.shape, 3.0))})
+            for value in (HOLDS_EXACT, YIELDED, HOLDS_EXACT, YIELDED)
+        ]
         results = run_ops(gated(), calls)
         for found in results[1::2]:
             assert (found["out"] == 3).all(), f"{name} ran although its chip has priority 0"
@@ -149,7 +149,7 @@ def exception_body(device):
     from tt_kernels.compute_gate.region import active_region
 
     clear_compute_gate(device)
-    output, closed = programs.words(device, 4), programs.priorities(device, 0)
+    output, closed = map(World(device).put, (rows(4), priorities(0)))
     try:
         with skip_compute(closed, users=1):
             programs.stamp(output, 0, 100)
@@ -182,11 +182,10 @@ def test_the_gate_opens_after_an_exception_and_when_it_was_left_closed(gated):
 def define_body(device):
     import ttnn
 
-    from tests.tt_kernels.compute_gate import programs
     from tt_kernels.common.kernel import require_ungated
     from tt_kernels.compute_gate import op
 
-    priority = programs.priorities(device, 0)
+    priority = World(device).put(priorities(0))
     messages = []
     for program in (op.closing_program(priority, 1), op.opening_program(op.all_worker_cores(device))):
         for kernel in program.kernels:

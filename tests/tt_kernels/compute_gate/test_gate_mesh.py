@@ -55,25 +55,24 @@ def test_a_layer_builds_at_llama_shapes_once_for_all_layers(gated, shape, axis):
         assert [tuple(part.shape) for part in found["out"].values()] == [(1, 1, 2, 32)] * (shape[0] * shape[1])
 
 
-def region(call: Call, axis: int = 1) -> Call:
-    call.inside = Make(f"{OP}:skip_compute", row(), users=1, shared_gate_axis=axis)
-    return call
+def region(axis: int = 1) -> Make:
+    return Make(f"{OP}:skip_compute", row(), users=1, shared_gate_axis=axis)
 
 
 def test_in_a_region_only_the_axis_that_shares_a_gate_may_communicate(gated):
     tensor, exchange = In(torch.zeros(1, 1, 32, 128)), exchange_of(0, 1)
 
     def gather(**options) -> Call:
-        return region(Call("ttnn:all_gather", tensor, dim=3, **options))
+        return Call("ttnn:all_gather", tensor, dim=3, inside=region(), **options)
 
     (found,) = run_ops(gated((2, 2)), [gather(cluster_axis=1)])
     assert found["out"][0, 0].shape == (1, 1, 32, 256)
     calls = {"ttnn.all_gather (cluster_axis=0)": gather(cluster_axis=0), "ttnn.all_gather (": gather()}
-    calls["device_exchange"] = region(Call(exchange, tensor, row()))
+    calls["device_exchange"] = Call(exchange, tensor, row(), inside=region())
     for said, message in refusals(gated((2, 2)), calls).items():
         assert message.startswith(f"GatedRegionError: {said}") and "only cluster_axis=1 is permitted" in message
     assert "axis 2" in refusals(gated((2, 2)), {"": Call(PAIRS, 2, device=True)})[""]
-    across = refusals(gated((2, 2)), {"": region(Call("tests.support.run_op:nothing", exchange), 0)})[""]
+    across = refusals(gated((2, 2)), {"": Call("tests.support.run_op:nothing", exchange, inside=region(0))})[""]
     assert "shared_gate_axis=0: the chips along that axis are the two ranks of a pair" in across
 
 

@@ -24,65 +24,48 @@ def one_page(value: int = 5) -> In:
     return words(torch.full((1, 1, 1, 64), value), "uint32")
 
 
-def gate(priority: Any = None, **options) -> Call:
-    """Return a call that enters a region."""
-    return inside(Call(NOTHING), priority or row(), **options)
+ROW, CORES = row(), Make("perf.lib.virtual_pair:CorePair", device=True)
 
 
-def nothing_gate() -> Call:
-    call = Call(NOTHING)
-    call.inside = Make(f"{OP}:skip_compute", None)
-    return call
+def gate(priority: Any = ROW, **options) -> Make:
+    """Return a region of the gate."""
+    return Make(f"{OP}:skip_compute", priority, **options)
 
 
-def inside(call: Call, priority: Any = None, **options) -> Call:
-    call.inside = Make(f"{OP}:skip_compute", row() if priority is None else priority, **options)
-    return call
-
-
-def cores() -> Make:
-    return Make("perf.lib.virtual_pair:CorePair", device=True)
-
-
-def exchange(tensors: Any, rows: Any = None, *more) -> Call:
-    return Call(Make(EXCHANGE, cores(), users=1), tensors, [row(2), row(1)] if rows is None else rows, *more)
-
-
-def timeout(seconds) -> Call:
-    return Call(EXCHANGE, cores(), users=1, timeout_s=seconds)
+def enter(*given, **options) -> Call:
+    """Return a call that enters a region and does nothing in it."""
+    return Call(NOTHING, inside=gate(*given, **options))
 
 
 def within(what: str, *arguments, **options) -> Call:
     """Return a call inside a region of an open gate whose chips along axis 1 share it."""
-    return inside(Call(what, *arguments, **options), users=1, shared_gate_axis=1)
+    return Call(what, *arguments, inside=gate(users=1, shared_gate_axis=1), **options)
 
 
-def gather(priority):
-    import ttnn
-
-    return ttnn.experimental.all_gather_async(priority)
+def exchange(tensors: Any, rows: Any = (row(2), row(1)), *more, **options) -> Call:
+    return Call(Make(EXCHANGE, CORES, users=1), tensors, list(rows), *more, **options)
 
 
 PAIR, LOG = [one_page(5), one_page(6)], Make(f"{OP}:OutcomeLog", layers=2, users=1, device=True)
 HOST, GONE, EMPTY = row(memory="HOST"), row(gone=True), In(torch.zeros(1, 1, 0, 64), "uint32")
 VALUES = {
     # the gate's arguments
-    "priority must be a ttnn.Tensor, it is a NoneType": nothing_gate(),
-    "priority must be a ttnn.Tensor, it is a Tensor": gate(Make("torch:zeros", 1, 1, 1, 32)),
-    "priority must be a ttnn.Tensor, it is a list": gate([row()]),
-    "priority must be UINT32 ROW_MAJOR (1, 1, 1, 32)": gate(one_page()),
-    "it is UINT32 ROW_MAJOR (1, 1, 1, 32), interleaved in host memory": gate(HOST),
-    "from 1 to 32, not 33": gate(users=33),
-    "layer=0 is given without a log": gate(layer=0),
-    "a log needs the layer": gate(log=LOG),
-    "from 0 to 1, not 2": gate(log=LOG, layer=2),
-    "counts 1 users, the gate 2": gate(users=2, log=LOG, layer=1),
-    "OutcomeLog, not 3": gate(log=3, layer=1),
-    "mesh of shape (1, 1), not 9": gate(shared_gate_axis=9),
+    "priority must be a ttnn.Tensor, it is a NoneType": enter(None),
+    "priority must be a ttnn.Tensor, it is a Tensor": enter(Make("torch:zeros", 1, 1, 1, 32)),
+    "priority must be a ttnn.Tensor, it is a list": enter([row()]),
+    "priority must be UINT32 ROW_MAJOR (1, 1, 1, 32)": enter(one_page()),
+    "it is UINT32 ROW_MAJOR (1, 1, 1, 32), interleaved in host memory": enter(HOST),
+    "from 1 to 32, not 33": enter(users=33),
+    "layer=0 is given without a log": enter(layer=0),
+    "a log needs the layer": enter(log=LOG),
+    "from 0 to 1, not 2": enter(log=LOG, layer=2),
+    "counts 1 users, the gate 2": enter(users=2, log=LOG, layer=1),
+    "OutcomeLog, not 3": enter(log=3, layer=1),
+    "mesh of shape (1, 1), not 9": enter(shared_gate_axis=9),
     # the exchange
     "pairs is a ChipPairs, not None": Call("tt_kernels.device_exchange.op:DeviceExchange", None, users=1),
-    "finite number of seconds, not 0": timeout(0),
-    "takes up to 4 tensors, not 5": exchange(PAIR, None, *[PAIR] * 4),
+    "finite number of seconds, not 0": Call(EXCHANGE, CORES, users=1, timeout_s=0),
+    "takes up to 4 tensors, not 5": exchange(PAIR, (row(2), row(1)), *[PAIR] * 4),
     "the tensor is empty, of shape": exchange([EMPTY, EMPTY]),
     "tensor has been deallocated": exchange([GONE, row()]),
     "priority has been deallocated": exchange(PAIR, [GONE, row()]),
@@ -94,9 +77,9 @@ IN_REGION = {
     "regions do not nest": within(f"{__name__}:enter_again", row()),
     "set_compute_gate inside": within(f"{OP}:set_compute_gate", row()),
     "clear_compute_gate inside": within(f"{OP}:clear_compute_gate", device=True),
-    "ttnn.experimental.all_gather_async": within(f"{__name__}:gather", row()),
+    "ttnn.experimental.all_gather_async": within("ttnn:experimental.all_gather_async", row()),
     "ours (cluster_axis=0) is a cross-chip op": within(f"{REGION}:refuse_in_region", "ours", 0),
-    "device_exchange (cluster_axis=None)": inside(exchange(PAIR), users=1),
+    "device_exchange (cluster_axis=None)": exchange(PAIR, inside=gate(users=1)),
 }
 
 

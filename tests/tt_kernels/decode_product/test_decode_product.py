@@ -83,32 +83,23 @@ def test_heads_side_by_side_are_multiplied_as_joined_rows(sim_device):
 
 @pytest.mark.mock_mesh
 def test_what_is_refused_is_named(mock_mesh):
-    result = shards(6, 128)
+    def call(x: In | None = None, by: In | None = None, result: Make | None = None) -> Call:
+        return Call(OP, x or rows(), by or weight(), result or shards(6, 128))
+
     calls = {
-        "x must be bfloat16 TILE on the device, it is BFLOAT8_B": (rows(dtype="bfloat8_b"), weight(), result),
-        "x must be width-sharded in L1, it is WIDTH_SHARDED in DRAM": (
-            rows(memory=banks(32, 32)),
-            weight(),
-            result,
+        "x must be bfloat16 TILE on the device, it is BFLOAT8_B": call(rows(dtype="bfloat8_b")),
+        "x must be width-sharded in L1, it is WIDTH_SHARDED in DRAM": call(rows(memory=banks(32, 32))),
+        "x may have 16 users, got 17": call(rows(17)),
+        "weight must be width-sharded in DRAM, it is INTERLEAVED in DRAM": call(by=weight(memory="DRAM")),
+        "x (1, 1, 1, 448) and weight (1, 1, 224, 736) must share whole tiles": call(
+            rows(inputs=2 * INPUTS, memory=shards(7, 64))
         ),
-        "x may have 16 users, got 17": (rows(17), weight(), result),
-        "weight must be width-sharded in DRAM, it is INTERLEAVED in DRAM": (rows(), weight(memory="DRAM"), result),
-        "x (1, 1, 1, 448) and weight (1, 1, 224, 736) must share whole tiles": (
-            rows(inputs=2 * INPUTS, memory=shards(7, 64)),
-            weight(),
-            result,
+        "memory_config must be width-sharded in L1, it is INTERLEAVED in DRAM": call(
+            result=Make("ttnn:DRAM_MEMORY_CONFIG")
         ),
-        "memory_config must be width-sharded in L1, it is INTERLEAVED in DRAM": (
-            rows(),
-            weight(),
-            Make("ttnn:DRAM_MEMORY_CONFIG"),
-        ),
+        # Of heads side by side.
+        "x must be [1, users, heads, head_dim] of whole tiles, got (1, 2, 7, 48)": call(heads(2, 7, 48)),
+        "UnsupportedError: x may have 16 users, got 17": call(heads(17, 7, 32)),
+        "x (1, 1, 2, 256) and weight (1, 1, 224, 736) must share whole tiles": call(heads(2, 8, 32)),
     }
-    of_heads = {
-        "x must be [1, users, heads, head_dim] of whole tiles, got (1, 2, 7, 48)": heads(2, 7, 48),
-        "x may have 16 users, got 17": heads(17, 7, 32),
-        "x (1, 1, 2, 256) and weight (1, 1, 224, 736) must share whole tiles": heads(2, 8, 32),
-    }
-    asked = {said: Call(OP, *arguments) for said, arguments in calls.items()}
-    asked |= {said: Call(OP, x, weight(), result) for said, x in of_heads.items()}
-    check_refused(mock_mesh((1, 1)), asked)
+    check_refused(mock_mesh((1, 1)), calls)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from runtime_patches import sgdc
-from tests.support.run_op import Call, In, Make, priorities, run_ops
+from tests.support.run_op import Call, In, Make, priorities, run_ops, shards
 from tt_kernels.common.priority import HOLDS_EXACT, HOLDS_EXACT_UNVERIFIED, HOLDS_GUESS, UNKNOWN, YIELDED
 from tt_kernels.device_exchange import reference
 
@@ -28,16 +28,12 @@ def chip(sim_device):
     return lambda grid="2x1": sim_device(grid, overlays=sgdc.overlays())
 
 
-def sharded(kind: str, layout: str, shape: Sequence[int]):
-    """Return a memory config in the worker: halves of the columns or the rows on each of two cores."""
-    import ttnn
-
-    cores = ttnn.CoreRangeSet([ttnn.CoreRange(ttnn.CoreCoord(0, 0), ttnn.CoreCoord(1, 0))])
+def sharded(kind: str, layout: str, shape: Sequence[int]) -> Make:
+    """Return the memory of halves of the columns or the rows on each of two cores."""
     rows_of_page = 32 if layout == "TILE" else 1
     rows, columns = math.prod(shape[:-2]) * -(-shape[-2] // rows_of_page) * rows_of_page, shape[-1]
-    shard = [rows, columns // 2] if kind == "WIDTH" else [rows // 2, columns]
-    spec = ttnn.ShardSpec(cores, shard, ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(getattr(ttnn.TensorMemoryLayout, f"{kind}_SHARDED"), ttnn.BufferType.L1, spec)
+    rows, columns = (rows, columns // 2) if kind == "WIDTH" else (rows // 2, columns)
+    return shards(2, columns, f"{kind}_SHARDED", rows=rows)
 
 
 def pair(memory: str, shape: Sequence[int], dtype: str = "bfloat16", layout: str = "TILE", values=None) -> list[In]:
@@ -49,7 +45,7 @@ def pair(memory: str, shape: Sequence[int], dtype: str = "bfloat16", layout: str
         parts = [torch.randint(low, (1 << 31) - 1, shape, dtype=torch.int32) for _ in range(2)]
     else:
         parts = [torch.randn(shape) for _ in range(2)]
-    place: Any = memory if memory in ("DRAM", "L1") else Make(f"{__name__}:sharded", memory, layout, tuple(shape))
+    place = memory if memory in ("DRAM", "L1") else sharded(memory, layout, shape)
     return [In(part, dtype, layout=layout, memory=place, read=f"{next(NAMES)}") for part in parts]
 
 

@@ -49,13 +49,6 @@ def drawn(seed: int, users: int, nodes: int) -> Round:
     return Round(decided, integers(0, 9999, 1, users * nodes), chosen, result)
 
 
-def expected(case: Round) -> tuple:
-    step, chain = begin_chain_reference(case.decided, case.choices, len(case.chosen) + 2)
-    for node, tokens in enumerate(case.chosen, start=2):
-        chain = append_token_reference(tokens, node, chain)
-    return step, chain, take_result_reference(case.result, case.decided)
-
-
 def tensors(kind: str, values) -> Make:
     """Return a named tuple of the op, whose fields are read under their names."""
     return Make(
@@ -88,7 +81,10 @@ def test_what_one_step_decides_is_what_the_next_one_reads(sim_device):
         told: dict = {}
         for found in run_ops(sim_device("2x1"), calls_of(case)):
             told |= found  # what a later call reads is what an earlier one left
-        for right in expected(case):
+        step, chain = begin_chain_reference(case.decided, case.choices, len(case.chosen) + 2)
+        for node, tokens in enumerate(case.chosen, start=2):
+            chain = append_token_reference(tokens, node, chain)
+        for right in (step, chain, take_result_reference(case.result, case.decided)):
             for index, name in enumerate(right._fields):
                 kind = type(right).__name__
                 assert torch.equal(told[f"{kind} {index}"], getattr(right, name).long()), (kind, name)

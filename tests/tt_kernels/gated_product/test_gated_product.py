@@ -9,7 +9,6 @@ from tests.support.run_op import Call, In, check_refused, run_ops, shards
 from tt_kernels.gated_product.reference import gated_product_reference
 
 OP = "tt_kernels.gated_product.op:gated_product"
-HERE = "tests.tt_kernels.gated_product.test_gated_product"
 CORES, BLOCK = 2, 160  # five tiles on each core: the registers hold four at once
 USERS = (1, 5, 19)
 # Rows, block and blocks of interleaved tensors, and their memory: some fill their last tile, and cores have parts of
@@ -50,7 +49,7 @@ def test_rows_of_users_are_closer_to_float64_than_the_stock_op(sim_device):
     for users in USERS:
         gate, up = rows(users).unflatten(-1, (CORES, 2, BLOCK)).unbind(-2)
         calls.append(Call(OP, In(rows(users), memory=memory), BLOCK, padded=["out"]))
-        calls.append(Call(f"{HERE}:stock", In(gate.flatten(-2)), In(up.flatten(-2))))
+        calls.append(Call(f"{__name__}:stock", In(gate.flatten(-2)), In(up.flatten(-2))))
     found = [result["out"] for result in run_ops(sim_device("2x1"), calls)]
     for users, ours, theirs in zip(USERS, found[::2], found[1::2], strict=True):
         wanted = gated_product_reference(rows(users), BLOCK)

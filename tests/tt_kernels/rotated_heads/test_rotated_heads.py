@@ -121,39 +121,25 @@ def test_one_trace_takes_new_rows_and_positions_and_is_skipped_by_the_gate(sim_d
 @pytest.mark.mock_mesh
 def test_what_is_refused_is_named(mock_mesh):
     good, _ = case(*CASES[1])
-    fused, cos, sin = good.arguments[:3]
+    fused, cos, sin, heads, kv_heads, *caches = good.arguments
+    cache, few, at = In(torch.zeros(3, 2, 32, 128)), In(torch.zeros(3, 1, 32, 128)), words([0, 1, 2])
+
+    def call(x: In = fused, angles: In = cos, sizes=(heads, kv_heads), caches=caches) -> Call:
+        return Call(OP, x, angles, sin, *sizes, *caches, **good.options)
+
     rows = "cos must be BFLOAT16 ROW_MAJOR (1, 1, 3, 128), interleaved on the device, it is BFLOAT16"
-    heads, rest = "2 + 2 x 3 heads of 128 do not fit fused (1, 1, 3, 768) and sin (1, 1, 3, 128)", (2, 2)
+    alike = "the caches must be alike: key_cache is BFLOAT16 (3, 2, 32, 128), value_cache is BFLOAT16 (3, 1, 32, 128)"
+    other = "caches of 3 users and 1 heads of 128 do not take keys of 3 users and 2 heads of 128"
     calls = {
-        "heads must be 1 to 32, got 0": (fused, cos, sin, 0, 2),
-        "kv_heads must be 1 to 32, got 2.0": (fused, cos, sin, 2, 2.0),
-        f"{rows} TILE (1, 1, 3, 128)": (fused, In(cos.values), sin, *rest),
-        f"{rows} ROW_MAJOR (1, 1, 2, 128)": (
-            fused,
-            In(cos.values[:, :, :2], layout="ROW_MAJOR"),
-            sin,
-            *rest,
-        ),
-        heads: (fused, cos, sin, 2, 3),
-        "fused must be width-sharded in L1, it is INTERLEAVED in DRAM": (In(fused.values), cos, sin, *rest),
-        "shards of fused must be [32, 128] row by row, got [32, 256]": (
-            In(fused.values, memory=shards(3, 256)),
-            cos,
-            sin,
-            *rest,
-        ),
+        "heads must be 1 to 32, got 0": call(sizes=(0, 2)),
+        "kv_heads must be 1 to 32, got 2.0": call(sizes=(2, 2.0)),
+        f"{rows} TILE (1, 1, 3, 128)": call(angles=In(cos.values)),
+        f"{rows} ROW_MAJOR (1, 1, 2, 128)": call(angles=In(cos.values[:, :, :2], layout="ROW_MAJOR")),
+        "2 + 2 x 3 heads of 128 do not fit fused (1, 1, 3, 768) and sin (1, 1, 3, 128)": call(sizes=(2, 3)),
+        "fused must be width-sharded in L1, it is INTERLEAVED in DRAM": call(In(fused.values)),
+        "shards of fused must be [32, 128] row by row, got [32, 256]": call(In(fused.values, memory=shards(3, 256))),
+        alike: call(caches=(cache, few, at)),
+        "positions must be INT32 ROW_MAJOR (3,), interleaved on the device": call(caches=(cache, cache, words([0, 1]))),
+        other: call(caches=(few, few, at)),
     }
-    made = {said: Call(OP, *given, *good.arguments[5:], **good.options) for said, given in calls.items()}
-    cache, at = In(torch.zeros(3, 2, 32, 128)), words([0, 1, 2])
-    few, row = In(torch.zeros(3, 1, 32, 128)), (fused, cos, sin, *rest)
-    caches = {
-        "the caches must be alike: key_cache is BFLOAT16 (3, 2, 32, 128), value_cache is BFLOAT16 (3, 1, 32, 128)": (
-            cache,
-            few,
-            at,
-        ),
-        "positions must be INT32 ROW_MAJOR (3,), interleaved on the device": (cache, cache, words([0, 1])),
-        "caches of 3 users and 1 heads of 128 do not take keys of 3 users and 2 heads of 128": (few, few, at),
-    }
-    made |= {said: Call(OP, *row, *given, **good.options) for said, given in caches.items()}
-    check_refused(mock_mesh((1, 1)), made)
+    check_refused(mock_mesh((1, 1)), calls)

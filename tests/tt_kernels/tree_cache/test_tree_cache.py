@@ -35,11 +35,6 @@ CASES = {
 }
 
 
-def padded(paths, nodes: int) -> In:
-    """Return paths as a tree attention's tensors hold them, behind other columns."""
-    return words([[99] * FIRST_COLUMN + path + [-1] * (nodes - len(path)) for path in paths])
-
-
 @pytest.mark.sim
 @pytest.mark.parametrize("dtype", ["bfloat16", "bfloat8_b"])
 def test_rows_arrive_and_nothing_else_changes(sim_device, dtype):
@@ -58,10 +53,12 @@ def test_rows_arrive_and_nothing_else_changes(sim_device, dtype):
         for prefixes, paths in steps:
             caches = [In(part, dtype, read=f"cache {index}") for index, part in enumerate(old)]
             at = words(prefixes)
+            # As a tree attention's tensors hold paths, behind other columns.
+            path = words([[99] * FIRST_COLUMN + path + [-1] * (nodes - len(path)) for path in paths])
             calls += [
                 Call("tests.support.run_op:nothing", caches),
                 Call(WRITE, *caches, *new, at, nodes),
-                Call(COMMIT, caches, at, padded(paths, nodes), nodes, first_column=FIRST_COLUMN),
+                Call(COMMIT, caches, at, path, nodes, first_column=FIRST_COLUMN),
             ]
             expected.append((prefixes, paths, capacity))
     results = run_ops(sim_device("2x1"), calls)
@@ -88,10 +85,7 @@ NEW = TensorFacts((1, 4, 2 * 6, 128), "BFLOAT8_B")
 PATH = TensorFacts((2, 16), "INT32", "ROW_MAJOR")
 
 
-def problem(nodes: int = 6):
-    return check_caches({"keys": CACHE, "values": CACHE}, nodes, PREFIX)
-
-
+PROBLEM = check_caches({"keys": CACHE, "values": CACHE}, 6, PREFIX)
 CACHES_REFUSED = [
     ({}, 6, PREFIX, "there are 0"),
     ({str(i): CACHE for i in range(MAX_CACHES + 1)}, 6, PREFIX, f"there are {MAX_CACHES + 1}"),
@@ -130,7 +124,7 @@ def test_what_is_wrong_is_named():
             check_caches(*given)
     for new, text in NEW_REFUSED:
         with pytest.raises(UnsupportedError, match=text):
-            check_new("keys", new, problem(), CACHE.dtype)
+            check_new("keys", new, PROBLEM, CACHE.dtype)
     for path, first, text in PATHS_REFUSED:
         with pytest.raises(UnsupportedError, match=text):
-            check_path(path, problem(), first)
+            check_path(path, PROBLEM, first)

@@ -17,32 +17,34 @@ from tests.support.gguf_files import edit_json, untied, write_hf_folder, write_r
 
 @pytest.fixture
 def harness(model, tasks):
-    """What makes lm-eval's model at threshold 0.1, S = 32, and its requests."""
-    from lm_eval.api.instance import Instance
-
+    """What makes lm-eval's model at threshold 0.1, S = 32."""
     from perf.studies.quality.harness import SpeculatingLM
 
-    def request(kind: str, *arguments: object):
-        return Instance(request_type=kind, doc={}, arguments=arguments, idx=0, metadata=("t", 0, 1))
+    return lambda size: SpeculatingLM(model, 0.1, 32, batch_size=size, dtype="float32", device="cpu")
 
-    return lambda size: SpeculatingLM(model, 0.1, 32, batch_size=size, dtype="float32", device="cpu"), request
+
+def answers(lm, kind: str, arguments: list[tuple]) -> list:
+    from lm_eval.api.instance import Instance
+
+    torch.manual_seed(0)
+    asked = [Instance(request_type=kind, doc={}, arguments=given, idx=0, metadata=("t", 0, 1)) for given in arguments]
+    return getattr(lm, kind)(asked, disable_tqdm=True)
 
 
 def test_likelihoods_and_texts_are_those_of_the_reference(harness, model):
     """Counts too: every token of a scored text is a decode step, and every written token after the first."""
-    make, request = harness
-    reference, lm = load_model(model), make(1)
+    reference, lm = load_model(model), harness(1)
     text = "the and the in 12 " * 12
     before, whole = (reference.tokenizer.encode(part) for part in (text.strip(), text.strip() + " the in"))
-    ((found, _),) = lm.loglikelihood([request("loglikelihood", text.strip(), " the in")])
+    ((found, _),) = answers(lm, "loglikelihood", [(text.strip(), " the in")])
     policy = ALSpecAttention(0.1, 32)
     result = text_pass(reference.model, whole[:-1], policy)
     scores = text_pass(reference.model, whole, ALSpecAttention(0.1, 32)).losses
     assert whole[: len(before)] == before and found == pytest.approx(-float(scores[len(before) - 1 :].sum()), abs=1e-3)
     hits = int(result.accepted.sum())
     assert (lm.hits, lm.misses) == (hits, int(result.verified.sum()) * len(result.accepted) - hits) and lm.misses > 0
-    lm, policy = make(1), ALSpecAttention(0.1, 32)
-    (written,) = lm.generate_until([request("generate_until", text, {"until": [], "max_gen_toks": 8})])
+    lm, policy = harness(1), ALSpecAttention(0.1, 32)
+    (written,) = answers(lm, "generate_until", [(text, {"until": [], "max_gen_toks": 8})])
     made = generate(
         reference.model, [reference.tokenizer.encode(text)], max_new_tokens=8, policy=policy, eos_token_ids=()
     )
@@ -52,18 +54,17 @@ def test_likelihoods_and_texts_are_those_of_the_reference(harness, model):
 
 def test_only_the_tokens_of_an_answer_count(harness):
     """Rows end at different tokens; a batch counts as much as its rows one by one."""
-    make, request = harness
     contexts = ("the and the in 12 " * 12, "and in the " * 25, "in 12 the and " * 14)
 
     def generated(lm, stop: list[str]) -> list[str]:
         options = {"until": stop, "max_gen_toks": 24, "do_sample": False}
-        return lm.generate_until([request("generate_until", text, options) for text in contexts], disable_tqdm=True)
+        return answers(lm, "generate_until", [(text, options) for text in contexts])
 
-    free = make(3)
+    free = harness(3)
     stop = generated(free, [])[1][:2]  # what the second row writes first, so that it ends long before the others
     counts = []
     for size in (1, 3):
-        lm = make(size)
+        lm = harness(size)
         counts.append((generated(lm, [stop]), lm.hits, lm.misses, lm.bypassed))
     assert counts[0] == counts[1] and 0 < counts[0][1] < free.hits
     assert counts[0][0][1] == "", "the second answer is cut before the stop"
@@ -110,14 +111,6 @@ def models(request, tmp_path_factory):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     theirs = HFLM(pretrained=model, tokenizer=AutoTokenizer.from_pretrained(folder), batch_size=1)
     return theirs, lambda size: SpeculatingLM(folder, 0.0, 32, batch_size=size, dtype="float32", device="cpu")
-
-
-def answers(lm, kind: str, arguments: list[tuple]) -> list:
-    from lm_eval.api.instance import Instance
-
-    torch.manual_seed(0)
-    asked = [Instance(request_type=kind, doc={}, arguments=given, idx=0, metadata=("t", 0, 1)) for given in arguments]
-    return getattr(lm, kind)(asked, disable_tqdm=True)
 
 
 @pytest.mark.parametrize("size", [1, 3])
