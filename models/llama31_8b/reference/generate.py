@@ -15,7 +15,7 @@ from loguru import logger
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, choose_tokens, warp_logits
 from ..results import AttentionStatistics, GenerationResult
 from ..spec_decode import drafters
-from ..spec_decode.draft_settings import SELF_WINDOW, DraftShape, check_vocabularies, layer_groups
+from ..spec_decode.draft_settings import SELF_WINDOW, DraftShape, check_vocabularies, groups_of
 from ..spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
 from ..spec_decode.tree import TokenTree, TokenTreeBatch
 from .alspec.policies import AttentionPolicy, ExactAttention, SinkAttention
@@ -150,7 +150,7 @@ class TorchDraft:
         own_cache: bool = True,
     ) -> None:
         self.model, self.config, self.policy, self.own_cache = model, model.config, policy, own_cache
-        self.layer_groups = None if fuzzy in (None, 1) else layer_groups(self.config.num_hidden_layers, fuzzy)
+        self.layer_groups = None if fuzzy is None else groups_of(self.config.num_hidden_layers, fuzzy)
         self.cache = self._view = model.new_cache(1, 1)
 
     @property

@@ -16,7 +16,7 @@ from torch import nn
 from ...checkpoint.tensor_shapes import check_shapes, random_state_dict
 from ...config import ContextLengthError, LlamaConfig
 from ...rope_frequencies import inverse_frequencies
-from ...spec_decode.draft_settings import check_groups
+from ...spec_decode.draft_settings import groups_of
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ..alspec.policies import AttentionPolicy
 from .attention import decode_attention, dense_attention
@@ -206,7 +206,7 @@ class ReferenceLlama(nn.Module):
         if logits not in ("last", "all", "none"):
             raise ValueError(f"logits must be 'last', 'all' or 'none', got {logits!r}")
         layers = self.config.num_hidden_layers
-        groups = [[layer] for layer in range(layers)] if layer_groups is None else check_groups(layers, layer_groups)
+        groups = groups_of(layers, 1 if layer_groups is None else layer_groups)
         self._check_ids(tokens)
         batch, count = tokens.shape
         earlier = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
