@@ -13,7 +13,6 @@ Symbols: b users, h query heads, g query heads per key/value head, d head_dim, t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,30 +38,14 @@ class Partial(NamedTuple):
 LOWEST = -1e30
 
 
-def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> Partial:
-    """Return softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
-    pieces [m, n_i, d] that add up to n."""
-    row_max = scores.amax(-1, keepdim=True)
-    weights = (scores - row_max).exp_()
-    row_sum = weights.sum(-1, keepdim=True)
-    return Partial(_weigh(weights, values), row_max, row_sum)
-
-
-def _masked_attention(scores: torch.Tensor, visible: torch.Tensor, values: torch.Tensor) -> Partial:
-    """Do what partial_attention does for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
-    scores = scores.masked_fill(~visible, float("-inf")).flatten(1, 2)
+def partial_attention(scores: torch.Tensor, *values: torch.Tensor) -> Partial:
+    """Return softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key, or all) times values, given as
+    consecutive pieces [m, n_i, d] that add up to n."""
     row_max = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
     weights = (scores - row_max).exp_()
-    return Partial(_weigh(weights, (values,)), row_max, weights.sum(-1, keepdim=True))
-
-
-def _weigh(weights: torch.Tensor, values: Iterable[torch.Tensor]) -> torch.Tensor:
-    out, start = None, 0
-    for piece in values:
-        end = start + piece.shape[1]
-        share = torch.bmm(weights[:, :, start:end].to(piece.dtype), piece).float()
-        out, start = share if out is None else out.add_(share), end
-    return out
+    parts = weights.split([piece.shape[1] for piece in values], dim=2)
+    shares = [torch.bmm(part.to(piece.dtype), piece).float() for part, piece in zip(parts, values, strict=True)]
+    return Partial(sum(shares[1:], shares[0]), row_max, weights.sum(-1, keepdim=True))
 
 
 def merge(a: Partial, b: Partial) -> torch.Tensor:
@@ -130,16 +113,16 @@ class OneQuery(Segments):
 
     def _first_and_last(self) -> Partial:
         if self.cut is None:
-            return partial_attention(self._scores(self.keys), (self.values,))
+            return partial_attention(self._scores(self.keys), self.values)
         first, last = self.cut
         scores = torch.cat((self._scores(self.keys[:, :first]), self._scores(self.keys[:, last:])), dim=2)
-        return partial_attention(scores, (self.values[:, :first], self.values[:, last:]))
+        return partial_attention(scores, self.values[:, :first], self.values[:, last:])
 
     def _middle(self) -> Partial | None:
         if self.cut is None or self.cut[0] == self.cut[1]:
             return None
         middle = slice(*self.cut)
-        return partial_attention(self._scores(self.keys[:, middle]), (self.values[:, middle],))
+        return partial_attention(self._scores(self.keys[:, middle]), self.values[:, middle])
 
     def _scores(self, keys: torch.Tensor) -> torch.Tensor:
         return torch.bmm(self.query, keys.transpose(1, 2)).float()
@@ -175,10 +158,13 @@ class ManyQueries(Segments):
         self.eligible, self.rows, self.tokens = eligible, slice(row, row + 1), tokens
 
     def _first_and_last(self) -> Partial:
-        return _masked_attention(self.scores, self.visible & self.ends, self.values)
+        return self._partial(self.visible & self.ends)
 
     def _middle(self) -> Partial:
-        return _masked_attention(self.scores, self.visible & ~self.ends, self.values)
+        return self._partial(self.visible & ~self.ends)
+
+    def _partial(self, keys: torch.Tensor) -> Partial:
+        return partial_attention(self.scores.masked_fill(~keys, float("-inf")).flatten(1, 2), self.values)
 
     def _flatten(self, out: torch.Tensor) -> torch.Tensor:
         groups, tokens = self.scores.shape[1:3]
