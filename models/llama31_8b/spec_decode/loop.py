@@ -202,17 +202,11 @@ class Generator:
         self._lengths: list[int] = []  # of them, cached tokens
         self._known: list[int] = []  # of them, tokens that the drafter has seen
         self._given: list[int] = []  # new tokens of all users, by step
-        self._ended = [0.0]  # when the prefill had ended, and each step
 
     @property
     def warm_up_tokens(self) -> int:
         """Return the tokens, over all users, of the last call's first steps, which compiled or recorded a trace."""
         return sum(self._given[: self.engine.warm_up_steps])
-
-    @property
-    def warm_up_seconds(self) -> float:
-        """Return what these steps took, from the end of the prefill on."""
-        return self._ended[: self.engine.warm_up_steps + 1][-1] - self._ended[0]
 
     def cached_ids(self, user: int) -> list[int]:
         """Return the ids that a user's cache holds since the last `generate`, even an interrupted one: `context` may be
@@ -304,7 +298,7 @@ class Generator:
             statistics=engine.statistics(),
             speculation=None if drafter is None else self._metrics,
             warm_up_tokens=self.warm_up_tokens,
-            warm_up_seconds=self.warm_up_seconds,
+            warm_up_seconds=self._ended[: engine.warm_up_steps + 1][-1] - decoding,
         )
 
     def _decode(self, sequences: Sequence[SequenceState]) -> None:

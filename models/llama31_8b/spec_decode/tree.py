@@ -156,36 +156,21 @@ class TokenTreeBatch:
         return int(self.depth.max())
 
     @cached_property
-    def _sibling_lists(self) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.parents.stride(0) == 0:
-            shapes, which = self.parents[:1], None
-        else:
-            shapes, which = torch.unique(self.parents, dim=0, return_inverse=True)
-        first, following = [], []
-        for parents in shapes.tolist():
-            first_child, next_sibling, youngest = ([-1] * len(parents) for _ in range(3))
-            for node, parent in enumerate(parents):
-                if parent < 0:
-                    continue
-                if youngest[parent] < 0:
-                    first_child[parent] = node
-                else:
-                    next_sibling[youngest[parent]] = node
-                youngest[parent] = node
-            first.append(first_child)
-            following.append(next_sibling)
-        lists = torch.tensor(first), torch.tensor(following)
-        return tuple(of.expand(self.batch, -1) if which is None else of[which] for of in lists)
-
-    @property
     def first_child(self) -> torch.Tensor:
         """[batch, N] int64, -1 for a leaf."""
-        return self._sibling_lists[0]
+        return _first(self.parents.unsqueeze(1) == torch.arange(self.width).unsqueeze(1))
 
-    @property
+    @cached_property
     def next_sibling(self) -> torch.Tensor:
         """[batch, N] int64, in node order; -1 for the last child of its parent."""
-        return self._sibling_lists[1]
+        parents = self.parents.unsqueeze(2)
+        later = torch.ones(self.width, self.width, dtype=torch.bool).triu(1)
+        return _first((self.parents.unsqueeze(1) == parents) & (parents >= 0) & later)
+
+
+def _first(found: torch.Tensor) -> torch.Tensor:
+    """Return the first column in which each row of bool [..., rows, columns] is True, -1 without one."""
+    return torch.where(found.any(-1), found.int().argmax(-1), -1)
 
 
 def merge_sequences(root_token: int, sequences: Sequence[Sequence[int]]) -> tuple[TokenTree, list[int]]:
