@@ -5,7 +5,7 @@ backends; the model, its attention policies and the rules of verification are it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Generator as Yielding
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from ..results import AttentionStatistics, GenerationResult
 from ..spec_decode import drafters
 from ..spec_decode.draft_settings import SELF_WINDOW, DraftShape, check_vocabularies, groups_of
 from ..spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
-from ..spec_decode.tree import TokenTree, TokenTreeBatch
+from ..spec_decode.tree import TokenTreeBatch, UserNumbers, UserTokens, UserTrees
 from .alspec.policies import AttentionPolicy, ExactAttention, SinkAttention
 from .load import LoadedModel, load_model
 from .model.model import ReferenceLlama
@@ -60,7 +60,7 @@ class TorchEngine(Engine):
         yield from enumerate(choose_tokens(logits, self.draws.sampling, self.draws.generators))
 
     def step(
-        self, tokens: Mapping[int, Sequence[int]], trees: Mapping[int, TokenTree], positions: Mapping[int, int]
+        self, tokens: UserTokens, trees: UserTrees, positions: UserNumbers
     ) -> tuple[list[int], TokenTreeBatch, torch.Tensor, torch.Tensor]:
         """Return users, trees, tokens int64 [users, nodes] and logits float32 [users, nodes, vocab]."""
         users = list(positions)
@@ -161,7 +161,7 @@ class TorchDraft:
         if not self.own_cache and isinstance(engine, TorchEngine):
             self.cache = engine.cache
 
-    def exact(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> TorchScores:
+    def exact(self, decided: UserTokens, starts: UserNumbers) -> TorchScores:
         users = list(decided)
         self._view = view = self.cache.view(users)
         view.truncate([starts[user] for user in users])
@@ -183,19 +183,13 @@ class TorchDraft:
             view.keep(row, range(count))
         return TorchScores(users, every[torch.arange(len(users)), torch.tensor(counts) - 1][:, None])
 
-    def follow(self, tokens: Mapping[int, int], positions: Mapping[int, int]) -> TorchScores:
+    def follow(self, tokens: UserNumbers, positions: UserNumbers) -> TorchScores:
         self._view.truncate(list(positions.values()))
         ids = torch.tensor(list(tokens.values()))[:, None]
         logits = self.model.forward(ids, self._view, policy=self.policy, layer_groups=self.layer_groups)
         return TorchScores(list(tokens), logits)
 
-    def level(
-        self,
-        forests: Mapping[int, TokenTree],
-        tokens: Mapping[int, Sequence[int]],
-        positions: Mapping[int, int],
-        span: slice,
-    ) -> TorchScores:
+    def level(self, forests: UserTrees, tokens: UserTokens, positions: UserNumbers, span: slice) -> TorchScores:
         batch = TokenTreeBatch.stack(list(forests.values()))
         parts = {name: getattr(batch, name)[:, : span.stop] for name in ("parents", "enter", "leave", "depth")}
         logits = self.model.forward(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Generator as Yielding
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from ..generation.request import SequenceState, TokenCallback, open_sequences
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, make_generators
 from ..results import AttentionStatistics, GenerationResult, TokenSpeculationMetrics
 from .draft_settings import DraftShape
-from .tree import ROOT, TokenTree
+from .tree import ROOT, TokenTree, UserNumbers, UserTokens, UserTrees
 
 
 class Outcome(NamedTuple):
@@ -53,7 +53,7 @@ class Drafts:
     drawn: bool = False
 
     @classmethod
-    def roots(cls, tokens: Mapping[int, int]) -> Drafts:
+    def roots(cls, tokens: UserNumbers) -> Drafts:
         """Return trees of one node, which draft nothing."""
         return cls(dict.fromkeys(tokens, ROOT), {user: [token] for user, token in tokens.items()})
 
@@ -92,9 +92,7 @@ class Engine(ABC):
         """Prepare the steps, after the prefill."""
 
     @abstractmethod
-    def step(
-        self, tokens: Mapping[int, Sequence[int]], trees: Mapping[int, TokenTree], positions: Mapping[int, int]
-    ) -> Any:
+    def step(self, tokens: UserTokens, trees: UserTrees, positions: UserNumbers) -> Any:
         """Start a step over a token tree per user; other users are skipped. Keys and values of node n go to position +
         n.
 
@@ -155,9 +153,7 @@ class Drafter(ABC):
         """Prepare the rounds of an engine that has begun."""
 
     @abstractmethod
-    def draft(
-        self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int], shape: DraftShape, draws: Draws
-    ) -> Drafts:
+    def draft(self, texts: UserTokens, starts: UserNumbers, shape: DraftShape, draws: Draws) -> Drafts:
         """Draft after each text, whose last token is the root.
 
         Args:

@@ -14,7 +14,7 @@ cache yet. Its children are the candidates for the next token.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -89,6 +89,11 @@ class TokenTree:
 
 #: A tree that drafts nothing.
 ROOT = TokenTree.chain(1)
+
+#: By user: tokens, of a text or a tree's nodes; positions or other numbers; trees.
+UserTokens = Mapping[int, Sequence[int]]
+UserNumbers = Mapping[int, int]
+UserTrees = Mapping[int, TokenTree]
 
 
 def interval_mask(enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last: int | None = None) -> torch.Tensor:
@@ -173,8 +178,11 @@ def _first(found: torch.Tensor) -> torch.Tensor:
     return torch.where(found.any(-1), found.int().argmax(-1), -1)
 
 
-def merge_sequences(root_token: int, sequences: Sequence[Sequence[int]]) -> tuple[TokenTree, list[int]]:
-    """Merge several drafted continuations of one root into one tree, common prefixes shared (SpecInfer's merge).
+def merge_sequences(
+    root_token: int, sequences: Sequence[Sequence[int]], budget: int = DEFAULT_TREE_BUDGET
+) -> tuple[TokenTree, list[int]]:
+    """Merge several drafted continuations of one root into one tree, common prefixes shared (SpecInfer's merge). What
+    exceeds the budget of nodes is cut off the last sequences.
 
     Siblings are in order of first appearance. Returns the tree, root included as node 0, and its N tokens.
     """
@@ -185,6 +193,8 @@ def merge_sequences(root_token: int, sequences: Sequence[Sequence[int]]) -> tupl
         for token in sequence:
             key = (node, int(token))
             if key not in child_of:
+                if len(tokens) == budget:
+                    break
                 child_of[key] = len(tokens)
                 tokens.append(int(token))
                 parents.append(node)
@@ -251,9 +261,9 @@ class ConfidenceTree:
     (point masses).
     """
 
-    def __init__(self, root_tokens: torch.Tensor, depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET):
+    def __init__(self, root_tokens: torch.Tensor, branching: int, budget: int):
         batch = root_tokens.shape[0]
-        self.depth, self.branching, self.budget = depth, branching, budget
+        self.branching, self.budget = branching, budget
         self.tokens = root_tokens.reshape(batch, 1).clone()
         self.parents = torch.full((batch, 1), -1)
         self.scores = torch.zeros(batch, 1, dtype=torch.float64)
