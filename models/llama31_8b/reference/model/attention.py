@@ -13,6 +13,7 @@ Symbols: b users, h query heads, g query heads per key/value head, d head_dim, t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,23 +94,22 @@ class Segments(ABC):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor: ...
 
 
+@dataclass(eq=False)
 class OneQuery(Segments):
     """Plain decoding: one query per user, users with equally many cached tokens; segments are slices.
 
     query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
     """
 
-    def __init__(
-        self,
-        query: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        users: int,
-        cut: tuple[int, int] | None,
-        rows: slice,
-    ) -> None:
-        self.query, self.keys, self.values, self.users, self.cut = query, keys, values, users, cut
-        self.eligible, self.rows, self.tokens = cut is not None, rows, slice(0, 1)
+    query: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    users: int
+    cut: tuple[int, int] | None
+    rows: slice
+
+    def __post_init__(self) -> None:
+        self.eligible, self.tokens = self.cut is not None, slice(0, 1)
 
     def _first_and_last(self) -> Partial:
         if self.cut is None:
@@ -134,6 +134,7 @@ class OneQuery(Segments):
         return self._scores(self.keys)[:, :, None], self.values
 
 
+@dataclass(eq=False)
 class ManyQueries(Segments):
     """A block of query tokens of one user. In a chain each query has its own last S keys, as if the tokens were decoded
     one by one; the nodes of a token tree share the root's, and their guess reads all of the tree's keys that they see.
@@ -141,21 +142,19 @@ class ManyQueries(Segments):
     query: [n_kv_heads, g, t, d], scaled. keys, values: [n_kv_heads, n, d]. visible, ends: bool [t, n].
     """
 
-    def __init__(
-        self,
-        query: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        visible: torch.Tensor,
-        ends: torch.Tensor,
-        eligible: torch.Tensor,
-        row: int,
-        tokens: slice,
-    ) -> None:
-        self.query, self.values, self.visible, self.ends = query, values, visible, ends
-        scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float()
-        self.scores = scores.unflatten(1, query.shape[1:3])
-        self.eligible, self.rows, self.tokens = eligible, slice(row, row + 1), tokens
+    query: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    visible: torch.Tensor
+    ends: torch.Tensor
+    eligible: torch.Tensor
+    row: int
+    tokens: slice
+
+    def __post_init__(self) -> None:
+        scores = torch.bmm(self.query.flatten(1, 2), self.keys.transpose(1, 2)).float()
+        self.scores = scores.unflatten(1, self.query.shape[1:3])
+        self.rows = slice(self.row, self.row + 1)
 
     def _first_and_last(self) -> Partial:
         return self._partial(self.visible & self.ends)
