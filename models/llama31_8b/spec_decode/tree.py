@@ -130,17 +130,12 @@ class TokenTreeBatch:
         if largest > width:
             raise ValueError(f"a tree of {largest} nodes does not fit a width of {width}")
         columns = torch.arange(width, dtype=torch.int32)
-
-        def padded(name: str, filler: torch.Tensor) -> torch.Tensor:
-            return torch.stack([torch.cat([getattr(t, name), filler[len(t) :]]) for t in trees])
-
-        return cls(
-            parents=padded("parents", torch.full_like(columns, -1)),
-            enter=padded("enter", columns),
-            leave=padded("leave", columns),
-            depth=padded("depth", torch.zeros_like(columns)),
-            counts=torch.tensor([len(tree) for tree in trees]),
-        )
+        blank = {"parents": torch.full_like(columns, -1), "enter": columns, "leave": columns, "depth": columns * 0}
+        parts = {
+            name: torch.stack([torch.cat([getattr(tree, name), filler[len(tree) :]]) for tree in trees])
+            for name, filler in blank.items()
+        }
+        return cls(**parts, counts=torch.tensor([len(tree) for tree in trees]))
 
     @classmethod
     def shared(cls, tree: TokenTree, batch: int) -> TokenTreeBatch:
@@ -155,10 +150,6 @@ class TokenTreeBatch:
     @property
     def width(self) -> int:
         return self.parents.shape[1]
-
-    @property
-    def max_depth(self) -> int:
-        return int(self.depth.max())
 
     @cached_property
     def first_child(self) -> torch.Tensor:
