@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..config import ContextLengthError, LlamaConfig
 
@@ -51,22 +51,18 @@ class SamplingParams:
 TokenCallback = Callable[[int, int], bool | None]
 
 
+@dataclass
 class SequenceState:
-    """The text of one user as it grows: `push` tokens until `finish_reason` is set."""
+    """The text of one user as it grows: `push` tokens until `finish_reason` is set. room: new tokens the context can
+    take, at least 1."""
 
-    def __init__(
-        self,
-        user: int,
-        max_new_tokens: int,
-        room: int,
-        eos_token_ids: Collection[int],
-        on_token: TokenCallback | None = None,
-    ) -> None:
-        """room: new tokens the context can take, at least 1."""
-        self.user, self.max_new_tokens, self.room, self.on_token = user, max_new_tokens, room, on_token
-        self.eos = frozenset(eos_token_ids)
-        self.token_ids: list[int] = []
-        self.finish_reason: str | None = None
+    user: int
+    max_new_tokens: int
+    room: int
+    eos: Collection[int]
+    on_token: TokenCallback | None
+    token_ids: list[int] = field(default_factory=list)
+    finish_reason: str | None = None
 
     def push(self, token: int) -> bool:
         """Append a token and call back. Return True when the text goes on."""
@@ -108,7 +104,7 @@ def open_sequences(
         raise ValueError("no prompts")
     if isinstance(max_new_tokens, bool) or not isinstance(max_new_tokens, int) or max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be an integer of at least 1, got {max_new_tokens!r}")
-    eos = config.eos_token_ids if eos_token_ids is None else eos_token_ids
+    eos = frozenset(config.eos_token_ids if eos_token_ids is None else eos_token_ids)
     sequences = []
     for user, prompt in enumerate(prompts):
         if not len(prompt):

@@ -13,9 +13,9 @@ Needs transformers 4.53 or newer (masks by AttentionMaskInterface); tests run wi
 
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from .attention import ATTENTION_NAME, alspec_attention, alspec_mask
+from .attention import alspec_attention, alspec_mask
 from .scoring import TextScore, score
-from .speculation import AttentionSpeculation, UnsupportedAttentionError, speculation_of
+from .speculation import ATTENTION_NAME, AttentionSpeculation, UnsupportedAttentionError, speculation_of
 
 __all__ = [
     "ATTENTION_NAME",

@@ -21,11 +21,8 @@ from transformers.masking_utils import sdpa_mask
 
 from ..reference.alspec.acceptance import accept_guess
 from ..reference.model.step import GuessRange
-from .scoring import guess_of_text
-from .speculation import ATTENTION_NAME, AttentionSpeculation, UnsupportedAttentionError, check_config, speculation_of
-from .text_attention import grouped_attention
-
-__all__ = ["ATTENTION_NAME", "alspec_attention", "alspec_mask"]
+from .scoring import grouped_attention, guess_of_text
+from .speculation import AttentionSpeculation, UnsupportedAttentionError, check_config, speculation_of
 
 # What a model hands its attention function beside queries, keys and values, when it is not None.
 _REFUSED = {
@@ -181,12 +178,6 @@ class RowGeometry(NamedTuple):
     eligible: torch.Tensor
 
 
-def keys_read(guess_range: GuessRange, queries: int) -> int:
-    """Return the most keys that the guesses of `queries` consecutive queries read together."""
-    tail = guess_range.last + (guess_range.alignment - 1 if guess_range.whole_tail else 0)
-    return guess_range.first + tail + queries - 1
-
-
 def row_geometry(mask: torch.Tensor, guess_range: GuessRange) -> RowGeometry:
     """Return the geometry of the rows under a mask, bool [B, q, n], True where a query sees a key.
 
@@ -195,7 +186,8 @@ def row_geometry(mask: torch.Tensor, guess_range: GuessRange) -> RowGeometry:
     position = mask[:, -1].cumsum(1) - 1
     cached = mask.sum(2)
     ends = mask & guess_range.reads(position[:, None], cached[:, :, None])  # [B, q, n]
-    count = min(mask.shape[2], keys_read(guess_range, mask.shape[1]))
+    tail = guess_range.last + (guess_range.alignment - 1 if guess_range.whole_tail else 0)
+    count = min(mask.shape[2], guess_range.first + tail + mask.shape[1] - 1)  # the most that the guesses read together
     unread = ends.any(1).logical_not().to(torch.uint8)
     keys = torch.argsort(unread, dim=1, stable=True)[:, :count]
     visible = ends.gather(2, keys[:, None].expand(-1, mask.shape[1], -1))

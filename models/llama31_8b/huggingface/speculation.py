@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -23,15 +23,6 @@ ATTENTION_NAME = "alspec"
 
 class UnsupportedAttentionError(ValueError):
     """The model, cache or mask has a feature that the guess does not know; the message names it and its value."""
-
-
-@dataclass
-class _LayerCounts:
-    """Hold what one layer decided: hits, misses and bypassed queries, int64 [rows, 3] on the layer's device, and on
-    request (accepted, verified), bool [rows, tokens] each, of every step."""
-
-    totals: torch.Tensor
-    steps: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
 
 class AttentionSpeculation(AttentionStatistics):
@@ -74,7 +65,10 @@ class AttentionSpeculation(AttentionStatistics):
         self.scores_texts = False
         self.by_budget = None if self.guess_range.budget is None else RowBudgets(self.guess_range)
         self.last_unmasked = 0  # keys of the last step without a mask, for the check against static caches
-        self._layers: dict[int, _LayerCounts] = {}
+        # Of each layer, on its device: hits, misses and bypassed queries, int64 [rows, 3], and on request (accepted,
+        # verified), bool [rows, tokens] each, of every step.
+        self._totals: dict[int, torch.Tensor] = {}
+        self._steps: defaultdict[int, list[tuple[torch.Tensor, torch.Tensor]]] = defaultdict(list)
 
     def __repr__(self) -> str:
         return f"AttentionSpeculation(threshold={self.threshold:g}, {self.guess_range})"
@@ -116,25 +110,26 @@ class AttentionSpeculation(AttentionStatistics):
 
     def record(self, layer: int, accepted: torch.Tensor, verified: torch.Tensor) -> None:
         """Count one layer's decisions. accepted, verified: bool [rows, tokens]."""
-        rows = len(accepted)
         new = torch.stack((accepted, verified & ~accepted, ~verified), dim=2).sum(1)
-        counts = self._layers.setdefault(layer, _LayerCounts(new.new_zeros(0, 3)))
-        if (more := rows - len(counts.totals)) > 0:
-            counts.totals = torch.cat((counts.totals, counts.totals.new_zeros(more, 3)))
-        counts.totals[:rows] += new
+        totals = self._totals.get(layer, new.new_zeros(0, 3))
+        if (more := len(new) - len(totals)) > 0:
+            totals = torch.cat((totals, totals.new_zeros(more, 3)))
+        totals[: len(new)] += new
+        self._totals[layer] = totals
         if self.keep_decisions:
-            counts.steps.append((accepted, verified))
+            self._steps[layer].append((accepted, verified))
 
     def reset(self) -> None:
         """Forget all counts and decisions."""
-        self._layers.clear()
+        self._totals.clear()
+        self._steps.clear()
 
     def totals(self) -> torch.Tensor:
         """Return int64 [layers, rows, 3] on the host: hits, misses, bypassed. Waits for the devices."""
-        rows = max((len(counts.totals) for counts in self._layers.values()), default=0)
-        table = torch.zeros((max(self._layers, default=-1) + 1, rows, 3), dtype=torch.int64)
-        for layer, counts in self._layers.items():
-            table[layer, : len(counts.totals)] = counts.totals.cpu()
+        rows = max(map(len, self._totals.values()), default=0)
+        table = torch.zeros((max(self._totals, default=-1) + 1, rows, 3), dtype=torch.int64)
+        for layer, counts in self._totals.items():
+            table[layer, : len(counts)] = counts.cpu()
         return table
 
     def totals_per_layer(self) -> torch.Tensor:
@@ -153,12 +148,12 @@ class AttentionSpeculation(AttentionStatistics):
 
         Raises ValueError without keep_decisions, without a step, and when the number of rows changed on the way.
         """
-        if not self.keep_decisions or not self._layers:
+        if not self.keep_decisions or not self._steps:
             raise ValueError("no decisions were kept: set keep_decisions=True and run a decode step")
-        batches = {len(accepted) for counts in self._layers.values() for accepted, _ in counts.steps}
+        batches = {len(accepted) for steps in self._steps.values() for accepted, _ in steps}
         if len(batches) != 1:
             raise ValueError(f"the number of rows changed between steps ({sorted(batches)}): reset in between")
-        steps = [self._layers[layer].steps for layer in sorted(self._layers)]
+        steps = [self._steps[layer] for layer in sorted(self._steps)]
         accepted = [torch.cat([hits.cpu() for hits, _ in layer], dim=1) for layer in steps]
         verified = torch.cat([queries.cpu() for _, queries in steps[0]], dim=1)
         return torch.stack(accepted), verified

@@ -5,7 +5,7 @@ backends; the model, its attention policies and the rules of verification are it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Generator as Yielding
 from typing import Any, NamedTuple
 
@@ -15,23 +15,13 @@ from loguru import logger
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, choose_tokens, warp_logits
 from ..results import AttentionStatistics, GenerationResult
 from ..spec_decode import drafters
-from ..spec_decode.draft_settings import SELF_WINDOW, DraftShape, check_vocabularies, layer_groups
+from ..spec_decode.draft_settings import SELF_WINDOW, DraftShape, check_vocabularies, groups_of
 from ..spec_decode.loop import Drafter, Drafts, Engine, Generator, Outcome
-from ..spec_decode.tree import TokenTree, TokenTreeBatch
+from ..spec_decode.tree import TokenTreeBatch, UserNumbers, UserTokens, UserTrees
 from .alspec.policies import AttentionPolicy, ExactAttention, SinkAttention
 from .load import LoadedModel, load_model
-from .model.kv_cache import KVCache
 from .model.model import ReferenceLlama
 from .spec_decode.draft_verification import verify_exact, verify_greedy, verify_sigmoid
-
-
-class TorchStep(NamedTuple):
-    """A step over trees. tokens: int64 [users, nodes]. logits: float32 [users, nodes, vocab]."""
-
-    users: list[int]
-    trees: TokenTreeBatch
-    tokens: torch.Tensor
-    logits: torch.Tensor
 
 
 class TorchEngine(Engine):
@@ -52,14 +42,13 @@ class TorchEngine(Engine):
         self.capacity = capacity or self.config.max_position_embeddings
         self.lossy, self.on_prefill = lossy, on_prefill
         self.cache, self._keeps = model.new_cache(1, capacity or 1), capacity is not None
-        self._view: KVCache | None = None
 
     def open(self, texts: int, positions: int, draws: Draws) -> None:
         self.policy.reset()
         self.draws = draws
         if self.cache.batch != texts or not self._keeps:
             wanted = self.capacity if self._keeps else min(positions, self.capacity)
-            self.cache, self._view = self.model.new_cache(texts, wanted), None
+            self.cache = self.model.new_cache(texts, wanted)
 
     def kept(self, user: int, cached: int) -> int:
         return min(cached, int(self.cache.lengths[user]))
@@ -71,18 +60,19 @@ class TorchEngine(Engine):
         yield from enumerate(choose_tokens(logits, self.draws.sampling, self.draws.generators))
 
     def step(
-        self, tokens: Mapping[int, Sequence[int]], trees: Mapping[int, TokenTree], positions: Mapping[int, int]
-    ) -> TorchStep:
+        self, tokens: UserTokens, trees: UserTrees, positions: UserNumbers
+    ) -> tuple[list[int], TokenTreeBatch, torch.Tensor, torch.Tensor]:
+        """Return users, trees, tokens int64 [users, nodes] and logits float32 [users, nodes, vocab]."""
         users = list(positions)
-        self._view = view = _view(self.cache, self._view, users)
-        view.truncate(list(positions.values()))
+        self._view = self.cache.view(users)
+        self._view.truncate(list(positions.values()))
         batch = TokenTreeBatch.stack([trees[user] for user in users])
         ids = torch.tensor([[*tokens[user], *[0] * (batch.width - len(tokens[user]))] for user in users])
         tree = None if batch.width == 1 else batch
-        logits = self.model.forward(ids, view, policy=self.policy, tree=tree, commit=False, logits="all")
-        return TorchStep(users, batch, ids, logits)
+        logits = self.model.forward(ids, self._view, policy=self.policy, tree=tree, commit=False, logits="all")
+        return users, batch, ids, logits
 
-    def verify(self, step: TorchStep, drafts: Drafts) -> dict[int, Outcome]:
+    def verify(self, step: Any, drafts: Drafts) -> dict[int, Outcome]:
         users, trees, tokens, logits = step
         sampling = self.draws.sampling
         if trees.width == 1:
@@ -112,14 +102,10 @@ class TorchEngine(Engine):
     def commit(self, user: int, nodes: Sequence[int]) -> None:
         """Keep what is text: neither kept nor counted is what follows its end inside an accepted path."""
         statistics = self.policy.statistics
-        assert self._view is not None, "a commit follows a step"
         row = self._view.rows.index(user)
         self._view.keep(row, nodes)
         if statistics is not None and statistics.steps[-1].counted.shape[1] > 1:
             statistics.keep_queries(row, nodes)
-
-    def end(self, whole: bool) -> None:
-        """Nothing to release."""
 
     def statistics(self) -> AttentionStatistics | None:
         return self.policy.statistics
@@ -150,8 +136,8 @@ class TorchDraft:
         own_cache: bool = True,
     ) -> None:
         self.model, self.config, self.policy, self.own_cache = model, model.config, policy, own_cache
-        self.layer_groups = None if fuzzy in (None, 1) else layer_groups(self.config.num_hidden_layers, fuzzy)
-        self.cache = self._view = model.new_cache(1, 1)
+        self.layer_groups = None if fuzzy is None else groups_of(self.config.num_hidden_layers, fuzzy)
+        self.cache = model.new_cache(1, 1)
 
     @property
     def capacity(self) -> int:
@@ -164,7 +150,7 @@ class TorchDraft:
     def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
         capacity = min(positions, self.config.max_position_embeddings)
         if self.cache.batch != len(texts) or self.cache.capacity < capacity:
-            self.cache = self._view = self.model.new_cache(len(texts), capacity)
+            self.cache = self.model.new_cache(len(texts), capacity)
         held = self.cache.lengths.tolist()
         # Prefill needs at least one token per user.
         starts = [min(count, has, len(text) - 1) for count, has, text in zip(known, held, texts)]
@@ -173,11 +159,11 @@ class TorchDraft:
 
     def begin(self, engine: Engine, shape: DraftShape) -> None:
         if not self.own_cache and isinstance(engine, TorchEngine):
-            self.cache = self._view = engine.cache
+            self.cache = engine.cache
 
-    def exact(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> TorchScores:
+    def exact(self, decided: UserTokens, starts: UserNumbers) -> TorchScores:
         users = list(decided)
-        self._view = view = _view(self.cache, self._view, users)
+        self._view = view = self.cache.view(users)
         view.truncate([starts[user] for user in users])
         counts = [len(tokens) for tokens in decided.values()]
         longest = max(counts)
@@ -197,19 +183,13 @@ class TorchDraft:
             view.keep(row, range(count))
         return TorchScores(users, every[torch.arange(len(users)), torch.tensor(counts) - 1][:, None])
 
-    def follow(self, tokens: Mapping[int, int], positions: Mapping[int, int]) -> TorchScores:
+    def follow(self, tokens: UserNumbers, positions: UserNumbers) -> TorchScores:
         self._view.truncate(list(positions.values()))
         ids = torch.tensor(list(tokens.values()))[:, None]
         logits = self.model.forward(ids, self._view, policy=self.policy, layer_groups=self.layer_groups)
         return TorchScores(list(tokens), logits)
 
-    def level(
-        self,
-        forests: Mapping[int, TokenTree],
-        tokens: Mapping[int, Sequence[int]],
-        positions: Mapping[int, int],
-        span: slice,
-    ) -> TorchScores:
+    def level(self, forests: UserTrees, tokens: UserTokens, positions: UserNumbers, span: slice) -> TorchScores:
         batch = TokenTreeBatch.stack(list(forests.values()))
         parts = {name: getattr(batch, name)[:, : span.stop] for name in ("parents", "enter", "leave", "depth")}
         logits = self.model.forward(
@@ -279,10 +259,3 @@ def generate(
     engine = TorchEngine(model, policy, lossy=lossy, on_prefill=on_prefill)
     generator = Generator(engine, drafter, shape)
     return generator.generate(prompts, max_new_tokens=max_new_tokens, sampling=sampling, **request)
-
-
-def _view(cache: KVCache, last: KVCache | None, users: list[int]) -> KVCache:
-    """Return a view of these users, the last one if it is theirs."""
-    if last is not None and last.rows == users and last.keys is cache.keys:
-        return last
-    return cache.view(users)

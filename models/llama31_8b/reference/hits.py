@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .alspec.counters import SpeculationCounters
+from .alspec.acceptance import SpeculationCounters
 from .alspec.policies import ALSpecAttention
 from .model.model import FEW_ROWS, ReferenceLlama
 from .model.step import GuessRange

@@ -91,36 +91,30 @@ def check_vocabularies(
         )
 
 
-def layer_groups(num_layers: int, size: int) -> list[list[int]]:
-    """Return the strategy of table 6 for `size` layers in parallel, carried over to any number of layers.
+def groups_of(num_layers: int, fuzzy: int | Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the strategy of table 6 for `fuzzy` layers in parallel, carried over to any number of layers, and a custom
+    strategy as lists.
 
     Layer 0 and the last layer stay alone. Of the groups between them the first has at most three layers, the
-    others `size`, and the last what is left: the rule of the table's rows for 32 and 28 layers. size 1 is
-    sequential execution. Raises ValueError for sizes that are not in 1 .. num_layers - 2.
+    others `fuzzy`, and the last what is left: the rule of the table's rows for 32 and 28 layers. 1 is sequential
+    execution. Raises ValueError for sizes that are not in 1 .. num_layers - 2, and for a custom strategy unless it
+    names every layer once, in order.
     """
-    inner = num_layers - 2
-    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= max(1, inner):
+    if not isinstance(fuzzy, int):
+        listed = [list(group) for group in fuzzy]
+        if not all(listed) or [layer for group in listed for layer in group] != list(range(num_layers)):
+            raise ValueError(
+                f"a layer-parallel strategy must list layers 0 to {num_layers - 1} once, in order, in groups "
+                f"that are not empty; got {listed}"
+            )
+        return listed
+    largest = max(1, num_layers - 2)
+    if isinstance(fuzzy, bool) or not 1 <= fuzzy <= largest:
         raise ValueError(
-            f"layer-parallel size must be an integer from 1 to {max(1, inner)} for a model of {num_layers} "
-            f"layers, got {size!r}"
+            f"layer-parallel size must be an integer from 1 to {largest} for a model of {num_layers} layers, "
+            f"got {fuzzy!r}"
         )
-    if size == 1:
+    if fuzzy == 1:
         return [[layer] for layer in range(num_layers)]
-    starts = [0, 1, *range(1 + min(3, size), num_layers - 1, size), num_layers - 1]
+    starts = [0, 1, *range(1 + min(3, fuzzy), num_layers - 1, fuzzy), num_layers - 1]
     return [list(range(a, b)) for a, b in zip(starts, [*starts[1:], num_layers])]
-
-
-def check_groups(num_layers: int, groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return a custom strategy as lists. Raises ValueError unless it names every layer once, in order."""
-    listed = [list(group) for group in groups]
-    if not all(listed) or [layer for group in listed for layer in group] != list(range(num_layers)):
-        raise ValueError(
-            f"a layer-parallel strategy must list layers 0 to {num_layers - 1} once, in order, in groups "
-            f"that are not empty; got {listed}"
-        )
-    return listed
-
-
-def groups_of(num_layers: int, fuzzy: int | Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return table 6 for a size, and a list as it is, checked."""
-    return layer_groups(num_layers, fuzzy) if isinstance(fuzzy, int) else check_groups(num_layers, fuzzy)

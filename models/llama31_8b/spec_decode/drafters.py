@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -21,7 +21,7 @@ from ..config import LlamaConfig
 from ..generation.sampling import Draws, inverse_cdf, warp_logits
 from .draft_settings import DraftShape, check_vocabularies
 from .loop import Drafter, Drafts, Engine
-from .tree import ConfidenceTree, TokenTree, fixed_shape, merge_sequences
+from .tree import ConfidenceTree, TokenTree, UserNumbers, UserTokens, UserTrees, fixed_shape, merge_sequences
 
 
 class NGramDrafter(Drafter):
@@ -40,13 +40,11 @@ class NGramDrafter(Drafter):
         if shape.grown:
             raise ValueError("an n-gram draft has no confidence to grow a tree by: use a chain or DEPTHxWIDTH")
 
-    def draft(
-        self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int], shape: DraftShape, draws: Draws
-    ) -> Drafts:
+    def draft(self, texts: UserTokens, starts: UserNumbers, shape: DraftShape, draws: Draws) -> Drafts:
         drafts = Drafts({}, {})
         for user, text in texts.items():
             found = continuations(text, self.sizes, shape.width, shape.length)
-            drafts.trees[user], drafts.tokens[user] = _within_budget(text[-1], found, shape.budget)
+            drafts.trees[user], drafts.tokens[user] = merge_sequences(text[-1], found, shape.budget)
         return drafts
 
 
@@ -67,17 +65,6 @@ def continuations(text: Sequence[int], sizes: Sequence[int], count: int, length:
                 if len(found) == count:
                     return found
     return found
-
-
-def _within_budget(root: int, sequences: list[list[int]], budget: int) -> tuple[TokenTree, list[int]]:
-    """Merge as merge_sequences does, with what exceeds the budget cut off the last sequences."""
-    kept: list[list[int]] = []
-    for sequence in sequences:
-        excess = len(merge_sequences(root, [*kept, sequence])[0]) - budget
-        kept.append(sequence[: len(sequence) - excess] if excess > 0 else sequence)
-        if excess >= 0:
-            break
-    return merge_sequences(root, kept)
 
 
 class Scores(Protocol):
@@ -111,19 +98,13 @@ class DraftModel(Protocol):
     def begin(self, engine: Engine, shape: DraftShape) -> None:
         """See Drafter.begin."""
 
-    def exact(self, decided: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> Scores:
+    def exact(self, decided: UserTokens, starts: UserNumbers) -> Scores:
         """Cache decided tokens at positions from `starts`, exactly; return what follows the last of each user's."""
 
-    def follow(self, tokens: Mapping[int, int], positions: Mapping[int, int]) -> Scores:
+    def follow(self, tokens: UserNumbers, positions: UserNumbers) -> Scores:
         """Run a draft step of one token per user, layer-parallel if the model is; return what follows it."""
 
-    def level(
-        self,
-        forests: Mapping[int, TokenTree],
-        tokens: Mapping[int, Sequence[int]],
-        positions: Mapping[int, int],
-        span: slice,
-    ) -> Scores:
+    def level(self, forests: UserTrees, tokens: UserTokens, positions: UserNumbers, span: slice) -> Scores:
         """Pass a level of trees whose roots' children are a forest's roots; return what follows its nodes.
 
         Args:
@@ -176,9 +157,7 @@ class ModelDrafter(Drafter):
     def end(self) -> None:
         self.model.end()
 
-    def draft(
-        self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int], shape: DraftShape, draws: Draws
-    ) -> Drafts:
+    def draft(self, texts: UserTokens, starts: UserNumbers, shape: DraftShape, draws: Draws) -> Drafts:
         began = time.perf_counter()
         scores = self._calibrate(texts, starts)
         self.calibration_seconds = time.perf_counter() - began
@@ -186,18 +165,13 @@ class ModelDrafter(Drafter):
         # The draft's own cache may be nearer its end than the target's.
         shape = shape.within(shape.length, max(2, self.model.capacity - max(ends.values()) + 1))
         roots = {user: text[-1] for user, text in texts.items()}
-        if shape.grown:
-            return self._grown(roots, ends, scores, shape, draws)
-        if shape.width == 1:
-            return self._chain(roots, ends, scores, shape, draws)
-        return self._fixed(roots, ends, scores, shape, draws)
+        draft = self._grown if shape.grown else self._chain if shape.width == 1 else self._fixed
+        return draft(roots, ends, scores, shape, draws)
 
-    def _calibrate(self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> Scores:
+    def _calibrate(self, texts: UserTokens, starts: UserNumbers) -> Scores:
         return self.model.exact({user: texts[user][start:] for user, start in starts.items()}, starts)
 
-    def _chain(
-        self, roots: Mapping[int, int], ends: Mapping[int, int], scores: Scores, shape: DraftShape, draws: Draws
-    ) -> Drafts:
+    def _chain(self, roots: UserNumbers, ends: UserNumbers, scores: Scores, shape: DraftShape, draws: Draws) -> Drafts:
         tokens, logits = {user: [root] for user, root in roots.items()}, []
         drawn = scores.logits is not None and not draws.sampling.greedy
         uniforms = draws.uniforms(list(roots), shape.length) if drawn else None
@@ -217,9 +191,7 @@ class ModelDrafter(Drafter):
             return Drafts(trees, tokens)
         return Drafts(trees, tokens, torch.cat([*logits, logits[-1]], 1), drawn=True)  # a leaf's logits mean nothing
 
-    def _fixed(
-        self, roots: Mapping[int, int], ends: Mapping[int, int], scores: Scores, shape: DraftShape, draws: Draws
-    ) -> Drafts:
+    def _fixed(self, roots: UserNumbers, ends: UserNumbers, scores: Scores, shape: DraftShape, draws: Draws) -> Drafts:
         """Draft level by level: what a pass over a level's inner nodes ranks is the next level."""
         form = fixed_shape(shape.length, shape.width, shape.budget)
         parents, rank = form.tree.parents.tolist(), form.rank.tolist()
@@ -242,11 +214,9 @@ class ModelDrafter(Drafter):
                 scores = self.model.level(dict.fromkeys(roots, form.forest), inner, ends, span)
         return Drafts(dict.fromkeys(roots, form.tree), tokens, logits)
 
-    def _grown(
-        self, roots: Mapping[int, int], ends: Mapping[int, int], scores: Scores, shape: DraftShape, draws: Draws
-    ) -> Drafts:
+    def _grown(self, roots: UserNumbers, ends: UserNumbers, scores: Scores, shape: DraftShape, draws: Draws) -> Drafts:
         users, batch = list(roots), len(roots)
-        growing = ConfidenceTree(torch.tensor(list(roots.values())), shape.length, shape.width, shape.budget)
+        growing = ConfidenceTree(torch.tensor(list(roots.values())), shape.width, shape.budget)
         passed = torch.zeros(batch, 1, dtype=torch.int64)  # nodes the model has seen, root first
         by_node: list[tuple[torch.Tensor, torch.Tensor]] = []
         for depth in range(shape.length):
@@ -291,6 +261,6 @@ class SelfDrafter(ModelDrafter):
     def prefill(self, texts: Sequence[Sequence[int]], known: Sequence[int], positions: int) -> None:
         """Do nothing: the target's cache holds the texts."""
 
-    def _calibrate(self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int]) -> Scores:
+    def _calibrate(self, texts: UserTokens, starts: UserNumbers) -> Scores:
         roots = {user: texts[user][-1] for user in starts}
         return self.model.exact({user: [root] for user, root in roots.items()}, {u: len(texts[u]) - 1 for u in starts})

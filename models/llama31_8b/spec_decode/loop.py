@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from collections.abc import Generator as Yielding
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from ..generation.request import SequenceState, TokenCallback, open_sequences
 from ..generation.sampling import Draws, SamplingParams, SigmoidApproximation, make_generators
 from ..results import AttentionStatistics, GenerationResult, TokenSpeculationMetrics
 from .draft_settings import DraftShape
-from .tree import ROOT, TokenTree
+from .tree import ROOT, TokenTree, UserNumbers, UserTokens, UserTrees
 
 
 class Outcome(NamedTuple):
@@ -53,7 +53,7 @@ class Drafts:
     drawn: bool = False
 
     @classmethod
-    def roots(cls, tokens: Mapping[int, int]) -> Drafts:
+    def roots(cls, tokens: UserNumbers) -> Drafts:
         """Return trees of one node, which draft nothing."""
         return cls(dict.fromkeys(tokens, ROOT), {user: [token] for user, token in tokens.items()})
 
@@ -92,9 +92,7 @@ class Engine(ABC):
         """Prepare the steps, after the prefill."""
 
     @abstractmethod
-    def step(
-        self, tokens: Mapping[int, Sequence[int]], trees: Mapping[int, TokenTree], positions: Mapping[int, int]
-    ) -> Any:
+    def step(self, tokens: UserTokens, trees: UserTrees, positions: UserNumbers) -> Any:
         """Start a step over a token tree per user; other users are skipped. Keys and values of node n go to position +
         n.
 
@@ -155,9 +153,7 @@ class Drafter(ABC):
         """Prepare the rounds of an engine that has begun."""
 
     @abstractmethod
-    def draft(
-        self, texts: Mapping[int, Sequence[int]], starts: Mapping[int, int], shape: DraftShape, draws: Draws
-    ) -> Drafts:
+    def draft(self, texts: UserTokens, starts: UserNumbers, shape: DraftShape, draws: Draws) -> Drafts:
         """Draft after each text, whose last token is the root.
 
         Args:
@@ -202,17 +198,11 @@ class Generator:
         self._lengths: list[int] = []  # of them, cached tokens
         self._known: list[int] = []  # of them, tokens that the drafter has seen
         self._given: list[int] = []  # new tokens of all users, by step
-        self._ended = [0.0]  # when the prefill had ended, and each step
 
     @property
     def warm_up_tokens(self) -> int:
         """Return the tokens, over all users, of the last call's first steps, which compiled or recorded a trace."""
         return sum(self._given[: self.engine.warm_up_steps])
-
-    @property
-    def warm_up_seconds(self) -> float:
-        """Return what these steps took, from the end of the prefill on."""
-        return self._ended[: self.engine.warm_up_steps + 1][-1] - self._ended[0]
 
     def cached_ids(self, user: int) -> list[int]:
         """Return the ids that a user's cache holds since the last `generate`, even an interrupted one: `context` may be
@@ -304,7 +294,7 @@ class Generator:
             statistics=engine.statistics(),
             speculation=None if drafter is None else self._metrics,
             warm_up_tokens=self.warm_up_tokens,
-            warm_up_seconds=self.warm_up_seconds,
+            warm_up_seconds=self._ended[: engine.warm_up_steps + 1][-1] - decoding,
         )
 
     def _decode(self, sequences: Sequence[SequenceState]) -> None:

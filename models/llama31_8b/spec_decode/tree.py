@@ -14,7 +14,7 @@ cache yet. Its children are the candidates for the next token.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -90,6 +90,11 @@ class TokenTree:
 #: A tree that drafts nothing.
 ROOT = TokenTree.chain(1)
 
+#: By user: tokens, of a text or a tree's nodes; positions or other numbers; trees.
+UserTokens = Mapping[int, Sequence[int]]
+UserNumbers = Mapping[int, int]
+UserTrees = Mapping[int, TokenTree]
+
 
 def interval_mask(enter: torch.Tensor, leave: torch.Tensor, first: int = 0, last: int | None = None) -> torch.Tensor:
     """Build rows [first, last) of the mask: enter, leave [..., N] -> bool [..., last - first, N]; row i sees column j
@@ -125,17 +130,12 @@ class TokenTreeBatch:
         if largest > width:
             raise ValueError(f"a tree of {largest} nodes does not fit a width of {width}")
         columns = torch.arange(width, dtype=torch.int32)
-
-        def padded(name: str, filler: torch.Tensor) -> torch.Tensor:
-            return torch.stack([torch.cat([getattr(t, name), filler[len(t) :]]) for t in trees])
-
-        return cls(
-            parents=padded("parents", torch.full_like(columns, -1)),
-            enter=padded("enter", columns),
-            leave=padded("leave", columns),
-            depth=padded("depth", torch.zeros_like(columns)),
-            counts=torch.tensor([len(tree) for tree in trees]),
-        )
+        blank = {"parents": torch.full_like(columns, -1), "enter": columns, "leave": columns, "depth": columns * 0}
+        parts = {
+            name: torch.stack([torch.cat([getattr(tree, name), filler[len(tree) :]]) for tree in trees])
+            for name, filler in blank.items()
+        }
+        return cls(**parts, counts=torch.tensor([len(tree) for tree in trees]))
 
     @classmethod
     def shared(cls, tree: TokenTree, batch: int) -> TokenTreeBatch:
@@ -151,45 +151,29 @@ class TokenTreeBatch:
     def width(self) -> int:
         return self.parents.shape[1]
 
-    @property
-    def max_depth(self) -> int:
-        return int(self.depth.max())
-
     @cached_property
-    def _sibling_lists(self) -> tuple[torch.Tensor, torch.Tensor]:
-        if self.parents.stride(0) == 0:
-            shapes, which = self.parents[:1], None
-        else:
-            shapes, which = torch.unique(self.parents, dim=0, return_inverse=True)
-        first, following = [], []
-        for parents in shapes.tolist():
-            first_child, next_sibling, youngest = ([-1] * len(parents) for _ in range(3))
-            for node, parent in enumerate(parents):
-                if parent < 0:
-                    continue
-                if youngest[parent] < 0:
-                    first_child[parent] = node
-                else:
-                    next_sibling[youngest[parent]] = node
-                youngest[parent] = node
-            first.append(first_child)
-            following.append(next_sibling)
-        lists = torch.tensor(first), torch.tensor(following)
-        return tuple(of.expand(self.batch, -1) if which is None else of[which] for of in lists)
-
-    @property
     def first_child(self) -> torch.Tensor:
         """[batch, N] int64, -1 for a leaf."""
-        return self._sibling_lists[0]
+        return _first(self.parents.unsqueeze(1) == torch.arange(self.width).unsqueeze(1))
 
-    @property
+    @cached_property
     def next_sibling(self) -> torch.Tensor:
         """[batch, N] int64, in node order; -1 for the last child of its parent."""
-        return self._sibling_lists[1]
+        parents = self.parents.unsqueeze(2)
+        later = torch.ones(self.width, self.width, dtype=torch.bool).triu(1)
+        return _first((self.parents.unsqueeze(1) == parents) & (parents >= 0) & later)
 
 
-def merge_sequences(root_token: int, sequences: Sequence[Sequence[int]]) -> tuple[TokenTree, list[int]]:
-    """Merge several drafted continuations of one root into one tree, common prefixes shared (SpecInfer's merge).
+def _first(found: torch.Tensor) -> torch.Tensor:
+    """Return the first column in which each row of bool [..., rows, columns] is True, -1 without one."""
+    return torch.where(found.any(-1), found.int().argmax(-1), -1)
+
+
+def merge_sequences(
+    root_token: int, sequences: Sequence[Sequence[int]], budget: int = DEFAULT_TREE_BUDGET
+) -> tuple[TokenTree, list[int]]:
+    """Merge several drafted continuations of one root into one tree, common prefixes shared (SpecInfer's merge). What
+    exceeds the budget of nodes is cut off the last sequences.
 
     Siblings are in order of first appearance. Returns the tree, root included as node 0, and its N tokens.
     """
@@ -200,6 +184,8 @@ def merge_sequences(root_token: int, sequences: Sequence[Sequence[int]]) -> tupl
         for token in sequence:
             key = (node, int(token))
             if key not in child_of:
+                if len(tokens) == budget:
+                    break
                 child_of[key] = len(tokens)
                 tokens.append(int(token))
                 parents.append(node)
@@ -266,9 +252,9 @@ class ConfidenceTree:
     (point masses).
     """
 
-    def __init__(self, root_tokens: torch.Tensor, depth: int, branching: int, budget: int = DEFAULT_TREE_BUDGET):
+    def __init__(self, root_tokens: torch.Tensor, branching: int, budget: int):
         batch = root_tokens.shape[0]
-        self.depth, self.branching, self.budget = depth, branching, budget
+        self.branching, self.budget = branching, budget
         self.tokens = root_tokens.reshape(batch, 1).clone()
         self.parents = torch.full((batch, 1), -1)
         self.scores = torch.zeros(batch, 1, dtype=torch.float64)

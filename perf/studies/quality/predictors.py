@@ -17,9 +17,8 @@ from dataclasses import dataclass, fields
 import torch
 
 from models.llama31_8b.config import BUDGET, check_budget
-from models.llama31_8b.reference.alspec.acceptance import accept_guess, check_threshold
+from models.llama31_8b.reference.alspec.acceptance import SpeculationCounters, accept_guess, check_threshold
 from models.llama31_8b.reference.alspec.budget import DECAY, keys_by_budget, running_averages, tile_masses
-from models.llama31_8b.reference.alspec.counters import SpeculationCounters
 from models.llama31_8b.reference.alspec.policies import AttentionPolicy
 from models.llama31_8b.reference.model.attention import ManyQueries, Segments
 from models.llama31_8b.reference.model.step import DecodeStep, GuessRange

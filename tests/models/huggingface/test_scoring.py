@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import models.llama31_8b.huggingface as alspec
-from models.llama31_8b.huggingface import scoring, text_attention
+from models.llama31_8b.huggingface import scoring
 from models.llama31_8b.reference.model.step import GuessRange
 from tests.models.huggingface.tiny_transformers import DECODERS, decoded, tiny_decoder
 
@@ -49,7 +49,7 @@ def test_a_text_at_once_decides_as_step_by_step(kind: str, threshold: float, bud
 @pytest.mark.parametrize("tokens", [50, 300, 1111])
 def test_guesses_of_all_positions(name: str, tokens: int, monkeypatch) -> None:
     """By windows and by flex_attention's tiles (not compiled here), against a dense softmax over the keys."""
-    monkeypatch.setattr(text_attention, "BLOCK", 144)
+    monkeypatch.setattr(scoring, "QUERY_BLOCK", 144)
     guess_range, generator = PREDICTORS[name], torch.Generator().manual_seed(4)
     query = torch.randn(2, 4, tokens, 8, generator=generator)
     key, value = (torch.randn(2, 2, tokens, 8, generator=generator) for _ in range(2))
@@ -60,7 +60,7 @@ def test_guesses_of_all_positions(name: str, tokens: int, monkeypatch) -> None:
     scores = query.unflatten(1, (2, 2)) @ key[:, :, None].mT / math.sqrt(8)
     weights = scores.masked_fill(~reads, -math.inf).softmax(-1)
     expected = (weights @ value[:, :, None]).flatten(1, 2).transpose(1, 2)
-    for guess in (text_attention.text_guess, scoring.guess_by_tiles):
+    for guess in (scoring.text_guess, scoring.guess_by_tiles):
         found = guess(query, key, value, guess_range, None)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 

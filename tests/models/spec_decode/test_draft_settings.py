@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.llama31_8b.spec_decode import draft_settings as fuzzy
-from models.llama31_8b.spec_decode.draft_settings import DraftShape
+from models.llama31_8b.spec_decode.draft_settings import DraftShape, groups_of
 
 
 def spans(groups):
@@ -25,7 +24,7 @@ def spans(groups):
     ],
 )
 def test_strategies_of_table_6(layers, size, strategy):
-    groups = fuzzy.layer_groups(layers, size)
+    groups = groups_of(layers, size)
     assert spans(groups) == strategy.split()
 
 
@@ -33,9 +32,9 @@ def test_strategies_of_table_6(layers, size, strategy):
 def test_strategies_cover_every_layer_once(layers, size):
     if size > max(1, layers - 2):
         with pytest.raises(ValueError, match=f"model of {layers} layers, got {size}"):
-            fuzzy.layer_groups(layers, size)
+            groups_of(layers, size)
         return
-    groups = fuzzy.layer_groups(layers, size)
+    groups = groups_of(layers, size)
     assert [layer for group in groups for layer in group] == list(range(layers))
     assert len(groups[0]) == 1 and len(groups[-1]) == 1 and max(map(len, groups)) <= size
 

@@ -126,7 +126,7 @@ def test_fixed_shape_prefers_first_candidates():
 
 def grow(table: torch.Tensor, root: int, depth: int, branching: int, budget: int):
     """A draft whose next-token log-probabilities depend on the last token only: table [vocab, vocab]."""
-    tree = ConfidenceTree(torch.tensor([root]), depth, branching, budget)
+    tree = ConfidenceTree(torch.tensor([root]), branching, budget)
     for _ in range(depth):
         tree.expand(table[tree.tokens.gather(1, tree.frontier)])
     trees, tokens, kept = tree.finish()

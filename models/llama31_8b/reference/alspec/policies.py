@@ -13,9 +13,8 @@ import torch
 from ...config import BUDGET, DEFAULT_PREDICTOR
 from ..model.attention import Segments
 from ..model.step import QUERY_BLOCK, DecodeStep, GuessRange
-from .acceptance import accept_guess, accept_tree_guess, check_threshold
+from .acceptance import SpeculationCounters, accept_guess, accept_tree_guess, check_threshold
 from .budget import BudgetGuess
-from .counters import SpeculationCounters
 
 
 class AttentionPolicy(ABC):

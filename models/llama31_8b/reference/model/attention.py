@@ -13,7 +13,7 @@ Symbols: b users, h query heads, g query heads per key/value head, d head_dim, t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,30 +39,14 @@ class Partial(NamedTuple):
 LOWEST = -1e30
 
 
-def partial_attention(scores: torch.Tensor, values: Iterable[torch.Tensor]) -> Partial:
-    """Return softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key) times values, given as consecutive
-    pieces [m, n_i, d] that add up to n."""
-    row_max = scores.amax(-1, keepdim=True)
-    weights = (scores - row_max).exp_()
-    row_sum = weights.sum(-1, keepdim=True)
-    return Partial(_weigh(weights, values), row_max, row_sum)
-
-
-def _masked_attention(scores: torch.Tensor, visible: torch.Tensor, values: torch.Tensor) -> Partial:
-    """Do what partial_attention does for scores [m, g, t, n] under a mask [t, n]; a row may see nothing."""
-    scores = scores.masked_fill(~visible, float("-inf")).flatten(1, 2)
+def partial_attention(scores: torch.Tensor, *values: torch.Tensor) -> Partial:
+    """Return softmax numerators of `scores` [m, r, n] (scaled; -inf hides a key, or all) times values, given as
+    consecutive pieces [m, n_i, d] that add up to n."""
     row_max = scores.amax(-1, keepdim=True).clamp_(min=LOWEST)
     weights = (scores - row_max).exp_()
-    return Partial(_weigh(weights, (values,)), row_max, weights.sum(-1, keepdim=True))
-
-
-def _weigh(weights: torch.Tensor, values: Iterable[torch.Tensor]) -> torch.Tensor:
-    out, start = None, 0
-    for piece in values:
-        end = start + piece.shape[1]
-        share = torch.bmm(weights[:, :, start:end].to(piece.dtype), piece).float()
-        out, start = share if out is None else out.add_(share), end
-    return out
+    parts = weights.split([piece.shape[1] for piece in values], dim=2)
+    shares = [torch.bmm(part.to(piece.dtype), piece).float() for part, piece in zip(parts, values, strict=True)]
+    return Partial(sum(shares[1:], shares[0]), row_max, weights.sum(-1, keepdim=True))
 
 
 def merge(a: Partial, b: Partial) -> torch.Tensor:
@@ -110,36 +94,35 @@ class Segments(ABC):
     def _flatten(self, out: torch.Tensor) -> torch.Tensor: ...
 
 
+@dataclass(eq=False)
 class OneQuery(Segments):
     """Plain decoding: one query per user, users with equally many cached tokens; segments are slices.
 
     query: [users * n_kv_heads, g, d], already scaled. keys, values: [users * n_kv_heads, n, d].
     """
 
-    def __init__(
-        self,
-        query: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        users: int,
-        cut: tuple[int, int] | None,
-        rows: slice,
-    ) -> None:
-        self.query, self.keys, self.values, self.users, self.cut = query, keys, values, users, cut
-        self.eligible, self.rows, self.tokens = cut is not None, rows, slice(0, 1)
+    query: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    users: int
+    cut: tuple[int, int] | None
+    rows: slice
+
+    def __post_init__(self) -> None:
+        self.eligible, self.tokens = self.cut is not None, slice(0, 1)
 
     def _first_and_last(self) -> Partial:
         if self.cut is None:
-            return partial_attention(self._scores(self.keys), (self.values,))
+            return partial_attention(self._scores(self.keys), self.values)
         first, last = self.cut
         scores = torch.cat((self._scores(self.keys[:, :first]), self._scores(self.keys[:, last:])), dim=2)
-        return partial_attention(scores, (self.values[:, :first], self.values[:, last:]))
+        return partial_attention(scores, self.values[:, :first], self.values[:, last:])
 
     def _middle(self) -> Partial | None:
         if self.cut is None or self.cut[0] == self.cut[1]:
             return None
         middle = slice(*self.cut)
-        return partial_attention(self._scores(self.keys[:, middle]), (self.values[:, middle],))
+        return partial_attention(self._scores(self.keys[:, middle]), self.values[:, middle])
 
     def _scores(self, keys: torch.Tensor) -> torch.Tensor:
         return torch.bmm(self.query, keys.transpose(1, 2)).float()
@@ -151,6 +134,7 @@ class OneQuery(Segments):
         return self._scores(self.keys)[:, :, None], self.values
 
 
+@dataclass(eq=False)
 class ManyQueries(Segments):
     """A block of query tokens of one user. In a chain each query has its own last S keys, as if the tokens were decoded
     one by one; the nodes of a token tree share the root's, and their guess reads all of the tree's keys that they see.
@@ -158,27 +142,28 @@ class ManyQueries(Segments):
     query: [n_kv_heads, g, t, d], scaled. keys, values: [n_kv_heads, n, d]. visible, ends: bool [t, n].
     """
 
-    def __init__(
-        self,
-        query: torch.Tensor,
-        keys: torch.Tensor,
-        values: torch.Tensor,
-        visible: torch.Tensor,
-        ends: torch.Tensor,
-        eligible: torch.Tensor,
-        row: int,
-        tokens: slice,
-    ) -> None:
-        self.query, self.values, self.visible, self.ends = query, values, visible, ends
-        scores = torch.bmm(query.flatten(1, 2), keys.transpose(1, 2)).float()
-        self.scores = scores.unflatten(1, query.shape[1:3])
-        self.eligible, self.rows, self.tokens = eligible, slice(row, row + 1), tokens
+    query: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+    visible: torch.Tensor
+    ends: torch.Tensor
+    eligible: torch.Tensor
+    row: int
+    tokens: slice
+
+    def __post_init__(self) -> None:
+        scores = torch.bmm(self.query.flatten(1, 2), self.keys.transpose(1, 2)).float()
+        self.scores = scores.unflatten(1, self.query.shape[1:3])
+        self.rows = slice(self.row, self.row + 1)
 
     def _first_and_last(self) -> Partial:
-        return _masked_attention(self.scores, self.visible & self.ends, self.values)
+        return self._partial(self.visible & self.ends)
 
     def _middle(self) -> Partial:
-        return _masked_attention(self.scores, self.visible & ~self.ends, self.values)
+        return self._partial(self.visible & ~self.ends)
+
+    def _partial(self, keys: torch.Tensor) -> Partial:
+        return partial_attention(self.scores.masked_fill(~keys, float("-inf")).flatten(1, 2), self.values)
 
     def _flatten(self, out: torch.Tensor) -> torch.Tensor:
         groups, tokens = self.scores.shape[1:3]

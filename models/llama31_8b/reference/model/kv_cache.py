@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import torch
 
@@ -52,8 +53,7 @@ class KVCache:
         """
         if len(set(users)) != len(users) or not users:
             raise ValueError(f"a cache view needs distinct users, got {list(users)}")
-        other = object.__new__(KVCache)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other.rows = [self.rows[self._check_user(user)] for user in users]
         return other
 
@@ -107,12 +107,11 @@ class KVCache:
     @torch.inference_mode()
     def clone(self) -> KVCache:
         """Return an independent copy of the users this object covers; storage rows are renumbered from 0."""
-        other = object.__new__(KVCache)
+        other = copy(self)
         other.keys = [entries[self.rows] for entries in self.keys]
         other.values = [entries[self.rows] for entries in self.values]
-        other.capacity = self.capacity
         other.rows = list(range(self.batch))
-        other._lengths = self._lengths[self.rows]
+        other._lengths = self.lengths
         other._written = [self._written[row] for row in self.rows]
         return other
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,7 +14,7 @@ from torch import nn
 
 from ...checkpoint.tensor_shapes import check_shapes, random_state_dict
 from ...config import ContextLengthError, LlamaConfig, inverse_frequencies
-from ...spec_decode.draft_settings import check_groups
+from ...spec_decode.draft_settings import groups_of
 from ...spec_decode.tree import TokenTree, TokenTreeBatch
 from ..alspec.policies import AttentionPolicy
 from .attention import decode_attention, dense_attention
@@ -205,14 +204,14 @@ class ReferenceLlama(nn.Module):
         if logits not in ("last", "all", "none"):
             raise ValueError(f"logits must be 'last', 'all' or 'none', got {logits!r}")
         layers = self.config.num_hidden_layers
-        groups = [[layer] for layer in range(layers)] if layer_groups is None else check_groups(layers, layer_groups)
+        groups = groups_of(layers, 1 if layer_groups is None else layer_groups)
         self._check_ids(tokens)
         batch, count = tokens.shape
         earlier = 0 if tree is None else max(0, tree.enter.shape[-1] - count)
         guess_range = GuessRange(1, 1, 1) if policy is None else policy.guess_range
         step = DecodeStep(cache.lengths.tolist(), cache.rows, count, tree, guess_range)
         cache.reserve(count, earlier)
-        cos, sin = rotary_rows(self._frequencies, step.positions, self.dtype)
+        rotary = rotary_rows(self._frequencies, step.positions, self.dtype)
         if policy is not None:
             policy.begin_step(step, layers)
 
@@ -223,8 +222,7 @@ class ReferenceLlama(nn.Module):
             entry = x
             for index in group:
                 layer = self._layers[index]
-                attended = self._attention(index, layer, entry, cache, step, cos, sin, policy)
-                x = x + layer.o(attended)
+                x = x + layer.o(self._attention(index, entry, cache, step, rotary, policy))
                 gate, up = layer.gate_up(self._rms_norm(x, layer.mlp_norm)).chunk(2, dim=-1)
                 x = x + layer.down(F.silu(gate).mul_(up))
         if commit:
@@ -238,19 +236,17 @@ class ReferenceLlama(nn.Module):
     def _attention(
         self,
         index: int,
-        layer: Any,
         x: torch.Tensor,
-        cache: Any,
-        step: Any,
-        cos: torch.Tensor,
-        sin: torch.Tensor,
-        policy: Any,
+        cache: KVCache,
+        step: DecodeStep,
+        rotary: tuple[torch.Tensor, torch.Tensor],
+        policy: AttentionPolicy | None,
     ) -> torch.Tensor:
-        config, batch, count = self.config, len(step.users), step.tokens
+        config, layer, batch, count = self.config, self._layers[index], len(step.users), step.tokens
         heads, kv_heads, head_dim = config.num_attention_heads, config.num_key_value_heads, config.head_dim
         qkv = layer.qkv(self._rms_norm(x, layer.attention_norm))
         qkv = qkv.view(batch, count, heads + 2 * kv_heads, head_dim)
-        rotated = rotate(qkv[:, :, : heads + kv_heads], cos, sin)
+        rotated = rotate(qkv[:, :, : heads + kv_heads], *rotary)
         keys, values = cache.keys[index], cache.values[index]
         for group in step.groups:
             users = slice(group.start, group.end)

@@ -54,7 +54,7 @@ class _Walk:
         self.trees = trees
         self.current = torch.zeros(trees.batch, dtype=torch.int64)
         self.child = trees.first_child[:, 0].clone()
-        self.path = torch.full((trees.batch, max(1, trees.max_depth)), -1)
+        self.path = torch.full((trees.batch, max(1, int(trees.depth.max()))), -1)
         self.lengths = torch.zeros(trees.batch, dtype=torch.int64)
 
     def pending(self) -> torch.Tensor:

@@ -6,8 +6,7 @@ import math
 
 import torch
 
-from models.llama31_8b.reference.alspec.acceptance import accept_guess
-from models.llama31_8b.reference.alspec.counters import SpeculationCounters
+from models.llama31_8b.reference.alspec.acceptance import SpeculationCounters, accept_guess
 
 
 def test_the_comparison_is_strict_and_guards_degenerate_outputs() -> None:
