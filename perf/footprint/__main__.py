@@ -18,8 +18,8 @@ from models.llama31_8b.tt.precision import PRECISIONS, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.footprint.graph import CAPACITY, CHUNK, MODEL, USERS, MeshMemory
 from perf.footprint.kernel_sizes import MESH, PARTS, room_of
+from perf.lib.chip import answered, measure_apart
 from perf.lib.data_file import Questions, Row
-from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import table
 from perf.projection.published import published_tokens_per_s
 

@@ -20,9 +20,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from perf.lib.chip import Chip, ttsim_library
+from perf.lib.chip import Chip, answered, measure_apart, ttsim_library
 from perf.lib.data_file import Row, add_write_option, commit, new_file, read, write, write_rows
-from perf.lib.measuring_process import answered, measure_apart
 from perf.lib.tables import Kept, markdown
 from perf.ops.families import FAMILIES, Family, Point
 from runtime_patches.board.command_line import OneLineParser, run_command

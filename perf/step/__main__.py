@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perf.lib.chip import answered
 from perf.lib.data_file import Questions
-from perf.lib.measuring_process import answered
 from perf.step import layer, pair, values
 
 STEPS = {"pair": pair, "layer": layer, "values": values}

@@ -28,9 +28,8 @@ from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
-from perf.lib.chip import Chip, of_roofline, one_after_the_other
+from perf.lib.chip import Chip, measure_apart, of_roofline, one_after_the_other
 from perf.lib.data_file import FOLDER, Row, commit, read
-from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import Table, markdown
 from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
 from perf.sweep.paper import collective_cycles

@@ -18,9 +18,8 @@ from typing import Any
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
-from perf.lib.chip import ttsim_library
+from perf.lib.chip import measure_apart, ttsim_library
 from perf.lib.data_file import Row
-from perf.lib.measuring_process import measure_apart
 from perf.lib.tables import markdown
 from perf.step.shapes import FULL_GRID, head_pieces
 from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
