@@ -68,7 +68,7 @@ def flash_decode_pair(device, p: SimpleNamespace) -> Row:
     pair.check()
     selection = 0
     if p.masses and p.tiles:
-        given: tuple[Any, ...] = ([pair.sender.tile_masses], [chosen], tensors[3], guess_range, 0.98)
+        given: tuple[Any, ...] = ([pair.masses], [chosen], tensors[3], guess_range, 0.98)
         selection = cycles_of(device, lambda: select_tiles(*given))
     sender, receiver = (
         cycles_until_end([cores for (_, y), cores in both.items() if y // 2 == rank], start) for rank in range(2)
