@@ -72,7 +72,6 @@ def _on(cores: Sequence[Core], columns: int) -> Any:
 
 def heads_into_cache(device, p: SimpleNamespace) -> Row:
     """Cycles of the stock ops and of `cached_heads`."""
-    torch.manual_seed(0)
     config, mesh_shape = preset("llama-3.1-8b"), MeshShape(1, 1)
     heads, kv_heads, head_dim = config.num_attention_heads // p.tp, config.num_key_value_heads // p.tp, config.head_dim
     cores = heads + 2 * kv_heads
@@ -114,7 +113,6 @@ def heads_into_cache(device, p: SimpleNamespace) -> Row:
 def silu_and_product(device, p: SimpleNamespace) -> Row:
     """Cycles of both on one chip's columns, and their errors against float64: the largest in units of the result's
     last place, and the norm's."""
-    torch.manual_seed(0)
     shards = ShardedDecodeConfig.of(preset("llama-3.1-8b"), MeshShape(1, p.tp), p.users).hidden
     memory, columns = in_l1(device, shards), shards.width
     parts = [scale * torch.randn(1, 1, p.users, columns) for scale in (SCALE, 1.0)]
@@ -150,7 +148,6 @@ def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
     """The ops of a layer of Llama 3.1 8B besides products and attention, as the model calls them; norms of one of 2, 4
     and 8 chips' columns without the gather of squares between their ops. a_layer: how often a layer of one chip runs
     it. bytes: that it moves. of_dram_64: how much of the DRAM's rate 64 such cores would take."""
-    torch.manual_seed(0)
     config, chip = preset("llama-3.1-8b").with_layers(1), MeshShape(1, 1)
     layout, rope = Rows(device, chip, config), Rope(device, chip, config, p.rows, 1)
     plain = KVCache(device, chip, config, "bfloat8_b", 1, BLOCK, zeroed=False)
