@@ -40,8 +40,7 @@ class Ledger:
 
 
 def verification(device, p: SimpleNamespace) -> Row:
-    """Return by way its cycles (of the slowest core, summed over its programs), and the bytes it moves between DRAM and
-    cores."""
+    """Return by way its cycles (of the slowest core, summed over its programs) and the bytes moved to and from DRAM."""
     found: Row = {}
     for name, run, moved in _ways(device, p):
         ledger = Ledger()
