@@ -25,8 +25,8 @@ from models.llama31_8b.latency import (
 from models.llama31_8b.tt.mesh import TILE
 from perf.lib.data_file import FOLDER, Row, read
 from perf.step.figures import over_formula
-from perf.step.layer import EMBEDDING, HEAD, LAYER, REPLACED, STEPS, collectives_of
-from perf.step.shapes import head_pieces
+from perf.step.layer import REPLACED, STEPS, collectives_of
+from perf.step.shapes import EMBEDDING, HEAD, LAYER, head_pieces
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read as read_sweep

@@ -20,6 +20,7 @@ from models.llama31_8b.tt.alspec import PairAlspec
 from models.llama31_8b.tt.attention_policies import ExactAttention
 from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape
 from models.llama31_8b.tt.model import TtLlama
+from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from perf.lib.chip import replayed, simulated_timer
 from perf.lib.launch_labels import Labels
@@ -134,7 +135,7 @@ class _Pair:
             self.speculation = ForcedSpeculation(mesh, self.mesh_shape, config, chosen, users=1, capacity=capacity)
         settings = ModelSettings(
             capacity=capacity,
-            precision=shape.formats(),
+            precision=precision_config(shape.precision, shape.layers + 1),
             attention=self.speculation or self.exact,
             decode_sharding=shape.sharding,
             zeroed=False,

@@ -27,11 +27,12 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
+from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, measure_apart, of_roofline, one_after_the_other
 from perf.lib.data_file import FOLDER, Row, commit, read
 from perf.lib.tables import Table, markdown
-from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
+from perf.step.shapes import EMBEDDING, FULL_GRID, HEAD, LAYER, THIN_VOCABULARY, check_fits, head_pieces, part_of
 from perf.sweep.paper import collective_cycles
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
@@ -43,7 +44,7 @@ VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
 OP_KEYS = (*KEYS, "number")
 OP_VALUES = ("op", "shape", "cores", "cycles", "bytes", "of_roofline")
 RANDOM, BLANK = WEIGHTS = "random", "blank"
-EMBEDDING, LAYER, HEAD, TOKEN, PREFILL = "embedding", "layer", "head", "token", "prefill"
+TOKEN, PREFILL = "token", "prefill"
 CORES = 64
 THIN_MLP, THIN_CONTEXT = 384, 128  # of the layer before the LM head
 TIMEOUT_S = 3 * 3600
@@ -96,9 +97,8 @@ def run(
     prefill: bool = False,
 ) -> dict[str, Any]:
     """Measure one layer of `config`, and embedding and head of its vocabulary, in a process of its own: see
-    `layer_device.measure_layer`; or one layer of a prefill: see `measure_prefill`. Raises SystemExit with what went
-    wrong there."""
-    formats = vars(formats_of(config).of_layer(0))
+    `layer_device.measure_layer`. Raises SystemExit with what went wrong there."""
+    formats = vars(precision_config("performance", config.num_hidden_layers).of_layer(0))
     asked = {"config": asdict(config.with_layers(1)), "formats": formats, "sharding": sharding, "context": context}
     work = {"work": "layer", "asked": asked | {"blank": weights == BLANK, "prefill": prefill}}
     return measure_apart("perf.step", work, Chip(grid, timed=True).environment(), TIMEOUT_S)
@@ -108,15 +108,12 @@ def work(
     config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool, prefill: bool
 ) -> dict[str, Any]:
     """Measure in this process."""
-    from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig
-    from perf.step.layer_device import measure_layer, measure_prefill
+    from perf.step.layer_device import measure_layer
 
     shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
     precision = PrecisionConfig("performance", LayerPrecision(**formats))
     with Chip(FULL_GRID, timed=True).opened() as device:
-        if prefill:
-            return measure_prefill(device, shape, precision, sharding, context)
-        return measure_layer(device, shape, precision, sharding, context, blank)
+        return measure_layer(device, shape, precision, sharding, context, blank, prefill)
 
 
 class Rows:
