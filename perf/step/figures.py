@@ -43,10 +43,6 @@ class Parts:
         )
 
 
-def length(span: Span) -> int:
-    return span["end"] - span["start"]
-
-
 def cycles(step: Step) -> int:
     """Return the cycles from the first program's start to the last one's end, over all chips."""
     spans = [span for chip in step["chips"] for span in chip]
@@ -75,7 +71,7 @@ def _attention(chip: Iterable[Span], layer: int) -> Span:
 def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
     """Return the parts of the exact step and all speculative ones. Raises ValueError without a speculative step."""
     exact = steps[EXACT]["chips"][0]
-    attention = fmean(length(span) for span in exact if span["name"] == ATTENTION)
+    attention = fmean(span["end"] - span["start"] for span in exact if span["name"] == ATTENTION)
     inside = [span for span in exact if span["layer"] is not None]
     in_layers = max(span["end"] for span in inside) - min(span["start"] for span in inside)
     ends = []
