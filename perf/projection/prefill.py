@@ -121,21 +121,17 @@ def banked_line(rows: int, columns: float, dtype: str) -> tuple[float, float]:
     return start + more * max(rows, SHORT), step + higher * max(rows, SHORT)
 
 
-def _banked_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
-    start, step = banked_line(rows, -(-outputs // TILE // CORES), dtype)
-    return start + max(inputs / TILE * step, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
-
-
 def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "bfloat16") -> float:
     """Return the cycles of a product [rows, inputs] @ [inputs, outputs] of the model on 64 cores. x: the rows'
     format."""
+    read = bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE
     if all_cores_read(rows, dtype):
-        return _banked_cycles(rows, inputs, outputs, dtype)
+        start, step = banked_line(rows, -(-outputs // TILE // CORES), dtype)
+        return start + max(inputs / TILE * step, read)
     high, wide = (-(-tiles // TILE // cores) for tiles, cores in ((rows, GRID[1]), (outputs, GRID[0])))
     block = row_blocks(rows, inputs, outputs, GRID, dtype).rows
     reads = -(-high // block)  # of the weight
-    took = reads * _minimal_cycles(block, wide, inputs // TILE, dtype, x)
-    return max(took, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
+    return reads * max(_minimal_cycles(block, wide, inputs // TILE, dtype, x), read)
 
 
 @cache
@@ -197,11 +193,6 @@ def _sent(rows: int, tp: int) -> str:
     return "bfloat16" if tp == 1 else _coarse(rows)
 
 
-def _formats_of_rows(rows: int, tp: int) -> tuple[str, ...]:
-    """Return the formats of the rows that a layer's products take, in the order of `products_of`."""
-    return _sent(rows, tp), "bfloat16", _sent(rows, tp), _coarse(rows)
-
-
 def collective_cycles(rows: int, tp: int, hidden: int) -> float:
     """Return the nanoseconds of a layer's two gathers and two reductions of rows, and of two gathers of their squares
     where rows are normed before they are gathered."""
@@ -252,21 +243,16 @@ def project(tokens: int, chips: int) -> dict[str, float]:
     products = products_of(config, formats, chips)
     for start in range(0, tokens, PREFILL_CHUNK):
         rows = padded_rows(min(PREFILL_CHUNK, tokens - start))
-        formats_of_rows = _formats_of_rows(rows, chips)
+        formats_of_rows = _sent(rows, chips), "bfloat16", _sent(rows, chips), _coarse(rows)
         each = [product_cycles(rows, *product, x) for product, x in zip(products, formats_of_rows, strict=True)]
         ns["products"] += layers * sum(each)
         ns["attention"] += layers * attention_cycles(heads, rows, start)
         ns["others"] += layers * other_cycles(rows, chips)
         ns["collectives"] += layers * collective_cycles(rows, chips, config.hidden_size)
-    ns["head"] = head_ns(chips)
+    executed = read_rows("steps/decode_layer.csv")
+    piece = next(row["cycles"] for row in executed if row["stage"] == "head" and row["sharding"] == "sharded")
+    ns["head"] = head_pieces(config) * piece / chips
     return {part: took / 1e6 for part, took in ns.items()}
-
-
-def head_ns(tp: int) -> float:
-    """Return the cycles of the executed LM head's pieces on one of `tp` chips."""
-    rows = read_rows("steps/decode_layer.csv")
-    piece = next(row["cycles"] for row in rows if row["stage"] == "head" and row["sharding"] == "sharded")
-    return head_pieces(preset("llama-3.1-8b")) * piece / tp
 
 
 def peak_ns(tokens: int, chips: int) -> float:
