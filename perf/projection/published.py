@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What others measured on N150 chips, from the CSV files of perf/data.
 
-Each file names its source in its first lines: tables 4 to 7 of the ALSpec paper, tt-metal's published speeds at
-short and long contexts, and its times of Ethernet collectives (September 2026: one link per direction, lines of two and
-four chips, a ring of eight).
+Each file names its source in its first lines: tables 4 to 7 of the ALSpec paper, op by op with its kernel time and its
+role, at 1K tokens with tensor parallelism over 1, 2, 4 and 8 chips; tt-metal's published speeds at short and long
+contexts; and its times of Ethernet collectives (September 2026: one link per direction, lines of two and four chips, a
+ring of eight).
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from functools import cache
 
 import numpy as np
 
-from models.llama31_8b.latency import CHIP_COUNTS
 from perf.lib.data_file import FOLDER, Row, read
 
-LAYER, FIXED = "per_layer", "fixed"
 ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 
 
@@ -24,15 +23,6 @@ ALL_GATHER, REDUCE_SCATTER = "all_gather", "reduce_scatter"
 def read_rows(name: str) -> tuple[Row, ...]:
     """Return the rows of perf/data/`name`, numbers as such."""
     return tuple(read(FOLDER / name)[1])
-
-
-def op_table(chips: int) -> tuple[Row, ...]:
-    """Return the ops of Llama 3.1 8B on 1, 2, 4 or 8 N150 with tensor parallelism at 1K tokens, in the paper's order.
-
-    Returns:
-        Rows of section, LAYER or FIXED; op; ns, its kernel time; and role, what it does in the model.
-    """
-    return read_rows(f"table{4 + CHIP_COUNTS.index(chips)}_n150x{chips}.csv")
 
 
 def collective_ns(collective: str, chips: int, size: int) -> float:

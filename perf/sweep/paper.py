@@ -16,13 +16,14 @@ from models.llama31_8b.latency import LAYERS
 from perf.lib.chip import of_roofline
 from perf.lib.data_file import FOLDER, Row, add_write_option, write
 from perf.lib.tables import markdown
-from perf.projection.published import FIXED, LAYER, op_table
+from perf.projection.published import read_rows
 from perf.sweep.configurations import PAPER_CONTEXTS, VARIANTS, Configuration, cache_bytes, suites
 from perf.sweep.table import PASS, Block, read, total_ns
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 CSV = FOLDER / "paper_cycles.csv"
 CHIPS = (1, 2, 4)
+LAYER, FIXED = "per_layer", "fixed"  # sections of a table
 OF_A_TOKEN = 0.02  # ops below this share of a token are not judged
 WITHIN = 0.15
 # The role of a table's row -> the small op that is launched.
@@ -68,7 +69,8 @@ def rows(blocks: Sequence[Block]) -> list[Row]:
     among `blocks`, else None."""
     cycles, found = cycles_of(blocks), []
     for chips in CHIPS:
-        times = [(op, op["ns"] * (LAYERS if op["section"] == LAYER else 1)) for op in op_table(chips)]
+        table = read_rows(f"table{4 + CHIPS.index(chips)}_n150x{chips}.csv")
+        times = [(op, op["ns"] * (LAYERS if op["section"] == LAYER else 1)) for op in table]
         token = sum(whole for _, whole in times)
         for op, whole in times:
             c = configuration_of(op["role"], op["section"], chips)
