@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,12 @@ def read(path: Path) -> tuple[Row, list[Row]]:
             facts[match[1]] = f"{facts[match[1]]}`, `{match[2]}" if match[1] in facts else match[2]
     rows = csv.DictReader(line for line in lines if not line.startswith("#"))
     return facts, [{name: value_of(cell) for name, cell in row.items()} for row in rows]
+
+
+@cache
+def read_rows(name: str) -> tuple[Row, ...]:
+    """Return the rows of perf/data/`name`. CSV files of what others measured name their source in their first lines."""
+    return tuple(read(FOLDER / name)[1])
 
 
 def value_of(cell: str) -> Any:

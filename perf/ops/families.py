@@ -14,8 +14,7 @@ from typing import Any
 
 from models.llama31_8b.tt.mesh import TILE
 from perf.lib.chip import Chip
-from perf.lib.data_file import Row
-from perf.projection.published import read_rows
+from perf.lib.data_file import Row, read_rows
 from perf.sweep.configurations import combinations
 from perf.sweep.paper import collective_cycles
 from runtime_patches.simulated_n150.grids import parse_grid
