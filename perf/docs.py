@@ -38,7 +38,6 @@ _COMMANDS = re.compile(r"<!-- commands -->.*?<!-- /commands -->", re.DOTALL)
 
 
 def documents() -> list[Path]:
-    """Return the documents that have markers."""
     pages = [ROOT / "README.md", ROOT / "perf/README.md", *sorted(ROOT.glob("docs/**/*.md"))]
     return [page for page in pages if "<!-- " in page.read_text("utf-8")]
 
@@ -95,7 +94,6 @@ class Cells(string.Formatter):
     """Formats None as "-", whatever is asked for."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return the formatted value."""
         return "-" if value is None else super().format_field(value, format_spec)
 
 

@@ -57,7 +57,6 @@ class Chip:
         return "fast" if self.timed or self.mesh else "slow"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a process that may open it."""
         from runtime_patches import sgdc
         from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
         from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays

@@ -100,7 +100,6 @@ def exact_of_keys(row: Row, times: Times) -> float:
 
 
 def _costs(chips: int, ops: Sequence[Row], collectives: Mapping[str, float]) -> Costs:
-    """Return the costs of a row."""
     layer = _took(ops, LAYER, chips, but=("attention", *(REPLACED if chips > 1 else ())))
     head, norm = _took(ops, HEAD, 1), _took(ops, HEAD, 1, ("rms_norm",))
     fixed = _took(ops, EMBEDDING, chips) + norm + collectives["gather"]

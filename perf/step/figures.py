@@ -37,7 +37,6 @@ class Parts:
     receiver: float
 
     def formula(self, layers: int, rate: float) -> float:
-        """Return the cycles of a step by appendix F."""
         return token_latency(
             self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
         )
@@ -50,7 +49,6 @@ def cycles(step: Step) -> int:
 
 
 def cycles_alone(steps: Mapping[str, Step]) -> int:
-    """Return the cycles of one chip with exact attention."""
     return cycles({"chips": [steps[EXACT]["chips"][0]]})
 
 

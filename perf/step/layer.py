@@ -107,7 +107,6 @@ def run(
 def work(
     config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool, prefill: bool
 ) -> dict[str, Any]:
-    """Measure in this process."""
     from perf.step.layer_device import measure_layer
 
     shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})

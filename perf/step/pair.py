@@ -67,7 +67,6 @@ def run(
 
 
 def work(shape: dict[str, Any], rates: Sequence[float], mesh: list[int], kept: str | None) -> Mapping[str, Step]:
-    """Measure in this process."""
     from perf.step.device import measure_pair
 
     done = Kept(None if kept is None else Path(kept), shape)

@@ -38,7 +38,6 @@ def run(library: Path, precision: str, sharding: str) -> dict[str, Any]:
 
 
 def work(precision: str, sharding: str) -> dict[str, Any]:
-    """Judge in this process."""
     from models.llama31_8b.tt.mesh import MeshShape
     from perf.step.layer_device import judge_layer
     from runtime_patches.simulated_n150.dispatch import program_room

@@ -125,7 +125,6 @@ def _cells(chips: int, published: float | None = None, cycles: float | None = No
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the rows; return 0."""
     parser = OneLineParser(prog="python -m perf.sweep.paper", description=(__doc__ or "").splitlines()[0])
     add_write_option(parser)
     options = parser.parse_args(argv)

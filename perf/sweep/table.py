@@ -140,7 +140,6 @@ class Table:
     _rows: int
 
     def append(self, block: Block) -> None:
-        """Append; it is written to the disk when this returns."""
         self._handle.write(block.text(self._rows + 1).encode())
         self._rows += 1 + len(block.rows)
         os.fsync(self._handle.fileno())

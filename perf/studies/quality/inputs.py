@@ -36,7 +36,6 @@ class Texts:
 
     @property
     def name(self) -> str:
-        """Return the name of the text in results."""
         return self.path.stem
 
     def book(self) -> str:
@@ -52,7 +51,6 @@ class Texts:
         return "\n\n".join(part for part in paragraphs if part)
 
     def book_ids(self, tokenizer: Tokenizer) -> list[int]:
-        """Return the text's token ids."""
         if self._ids is None:
             self._ids = tokenizer.encode(self.book())
         return self._ids

@@ -67,7 +67,6 @@ class Settings(argparse.Namespace):
         return self.in_steps(threshold, chunk_size, predictor, nodes=1)
 
     def in_steps(self, threshold: float, chunk_size: int, predictor: str, nodes: int) -> PredictedGuess:
-        """Return new attention-level speculation in steps of so many nodes."""
         return PredictedGuess(threshold, self.guess_range(chunk_size, predictor), predictor_of(predictor), nodes)
 
 
@@ -124,7 +123,6 @@ class Study:
         return self.texts.book_ids(self.loaded.tokenizer)[start : start + context]
 
     def _exact(self, context: int, start: int) -> TextPass:
-        """Return the exact pass of a window."""
         return text_pass(self.loaded.model, self.window(context, start), keep_scores=True)
 
     def compared(self, context: int, start: int, policy: AttentionPolicy) -> tuple[TextPass, dict[str, object]]:
@@ -144,7 +142,6 @@ class Study:
         return columns
 
     def key(self, place: Place) -> dict[str, object]:
-        """Return the key columns KEYS of a place."""
         values = (self.loaded.config.name, self.texts.name, place.context, place.start, place.chunk_size)
         return dict(zip(KEYS, (*values, self.settings.tail, place.predictor)))
 
