@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
 from models.llama31_8b.reference.load import LoadedModel
 from models.llama31_8b.reference.model.step import GuessRange
 
 from .forward import TextPass, compared_columns, text_pass
-from .inputs import Texts
 from .predictors import ENDS, OWN_AVERAGE, PredictedGuess, Predictor
 
+STORY = Path(__file__).with_name("texts") / "story.txt"
+BOOK = "tale_of_two_cities.txt"  # Project Gutenberg's, in the folder that --data names
+_FRAME = ("*** START OF", "*** END OF")  # Project Gutenberg's, around the book
 # The product's own guesses, by the reference, and as parameters.
 GUESSES = ("ends", "budget")
 PRODUCTS = dict(zip(GUESSES, (ENDS, OWN_AVERAGE)))
@@ -26,6 +30,40 @@ PRODUCTS = dict(zip(GUESSES, (ENDS, OWN_AVERAGE)))
 def predictor_of(words: str) -> Predictor:
     """Return one of GUESSES, or what the words describe. Raises ValueError as Predictor.parse does."""
     return PRODUCTS.get(words) or Predictor.parse(words)
+
+
+@dataclass
+class Texts:
+    """The long text of a run: the file `long_text`, else the book in `folder`, else the project's own short story."""
+
+    folder: Path | None = None
+    long_text: Path | None = None
+    _ids: list[int] | None = field(default=None, repr=False)
+
+    @property
+    def path(self) -> Path:
+        return self.long_text or (STORY if self.folder is None else self.folder / BOOK)
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def book(self) -> str:
+        """Return the text, its paragraphs unwrapped. Raises ValueError for bytes that are not UTF-8."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.path} is not UTF-8: {error}") from error
+        start, end = (text.find(mark) for mark in _FRAME)
+        if start >= 0 and end > start:
+            text = text[text.index("\n", start) : end]
+        paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+        return "\n\n".join(part for part in paragraphs if part)
+
+    def book_ids(self, tokenizer: Tokenizer) -> list[int]:
+        if self._ids is None:
+            self._ids = tokenizer.encode(self.book())
+        return self._ids
 
 
 class Settings(argparse.Namespace):

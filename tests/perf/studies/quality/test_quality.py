@@ -9,7 +9,7 @@ import pytest
 
 from perf.studies.quality import __main__ as cli
 from perf.studies.quality import parts, trees
-from perf.studies.quality.inputs import Texts
+from perf.studies.quality.study import Texts
 
 DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
