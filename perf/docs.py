@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from perf.__main__ import commands
-from perf.lib.data_file import FOLDER, ROOT, Row, read, value_of
-from perf.lib.tables import aligned
+from perf.lib.data_file import FOLDER, ROOT, Row, aligned, read, value_of
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-- /table -->", re.DOTALL)

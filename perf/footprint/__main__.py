@@ -19,8 +19,7 @@ from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.footprint.graph import CAPACITY, CHUNK, MODEL, USERS, MeshMemory
 from perf.footprint.kernel_sizes import MESH, PARTS, room_of
 from perf.lib.chip import answered, measure_apart
-from perf.lib.data_file import Questions, Row, read_rows
-from perf.lib.tables import table
+from perf.lib.data_file import Questions, Row, read_rows, table
 
 MESHES = ("1x1", "1x2", "1x4", "2x4", "1x8")
 CONTEXTS = (1024, 32768, 65536, 131072)

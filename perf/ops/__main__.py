@@ -21,8 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from perf.lib.chip import Chip, answered, measure_apart, ttsim_library
-from perf.lib.data_file import Row, add_write_option, commit, new_file, read, write, write_rows
-from perf.lib.tables import Kept, markdown
+from perf.lib.data_file import Kept, Row, add_write_option, commit, markdown, new_file, read, write, write_rows
 from perf.ops.families import FAMILIES, Family, Point
 from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.simulated_n150.library import version

@@ -23,8 +23,8 @@ from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from perf.lib.chip import replayed, simulated_timer
+from perf.lib.data_file import Kept
 from perf.lib.launch_labels import Labels
-from perf.lib.tables import Kept
 from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, known_weights
 from runtime_patches.profiling.timeline import ProgramSpan
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row

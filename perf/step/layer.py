@@ -30,8 +30,7 @@ from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, measure_apart, of_roofline, one_after_the_other
-from perf.lib.data_file import FOLDER, Row, commit, read
-from perf.lib.tables import Table, markdown
+from perf.lib.data_file import FOLDER, Row, Table, commit, markdown, read
 from perf.step.shapes import EMBEDDING, FULL_GRID, HEAD, LAYER, THIN_VOCABULARY, check_fits, head_pieces, part_of
 from perf.sweep.paper import collective_cycles
 

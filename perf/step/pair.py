@@ -24,8 +24,7 @@ from typing import Any
 from models.llama31_8b.config import PREDICTORS, PRESETS, preset
 from models.llama31_8b.tt.mesh import TILE, MeshShape
 from perf.lib.chip import Chip, measure_apart
-from perf.lib.data_file import Row, new_file
-from perf.lib.tables import Kept, markdown
+from perf.lib.data_file import Kept, Row, markdown, new_file
 from perf.ops.__main__ import run as run_op
 from perf.ops.families import FAMILIES
 from perf.step.figures import Step, both_levels, plot, rows, whole_rows

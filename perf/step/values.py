@@ -19,8 +19,7 @@ from models.llama31_8b.config import preset
 from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, measure_apart, ttsim_library
-from perf.lib.data_file import Row
-from perf.lib.tables import markdown
+from perf.lib.data_file import Row, markdown
 from perf.step.shapes import FULL_GRID, head_pieces
 from runtime_patches.simulated_n150.library import version
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from models.llama31_8b.latency import LAYERS
 from perf.lib.chip import of_roofline
-from perf.lib.data_file import FOLDER, Row, add_write_option, read_rows, write
-from perf.lib.tables import markdown
+from perf.lib.data_file import FOLDER, Row, add_write_option, markdown, read_rows, write
 from perf.sweep.configurations import PAPER_CONTEXTS, VARIANTS, Configuration, cache_bytes, suites
 from perf.sweep.table import PASS, Block, read, total_ns
 from runtime_patches.board.command_line import OneLineParser, run_command

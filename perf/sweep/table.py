@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from perf.lib.tables import markdown
+from perf.lib.data_file import markdown
 
 TENSORS = ("INPUT_0", "INPUT_1", "INPUT_2", "OUTPUT_0")
 _TENSOR_CELLS = tuple(f"{axis}_PAD[LOGICAL]" for axis in "WZYX") + ("LAYOUT", "DATATYPE", "MEMORY")

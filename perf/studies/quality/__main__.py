@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from models.llama31_8b.reference.alspec.acceptance import check_threshold
 from models.llama31_8b.reference.load import load_model
-from perf.lib.tables import Table
+from perf.lib.data_file import Table
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 from .parts import PARTS
