@@ -30,7 +30,6 @@ BYTES_PER_CYCLE = DRAM_BYTES_PER_S / 1e9  # one cycle is one nanosecond
 # Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds, 2048 per cycle and pass (4 TFLOPs per core at LoFi).
 TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48, "HiFi4": 64}
 _WORKER = "--worker"
-Counts = dict[tuple[int, int], "CoreCycles"]
 # Runs a launch and returns the programs of each chip.
 Timer = Callable[[Callable[[], Any]], "list[list[ProgramSpan]]"]
 
@@ -134,7 +133,7 @@ def ttsim_library(path: str) -> Path:
     return check_library(path)
 
 
-def counted_from_start(device, launch: Callable[[], Any]) -> tuple[Counts, int]:
+def counted_from_start(device, launch: Callable[[], Any]) -> tuple[dict[tuple[int, int], CoreCycles], int]:
     """Run a launch whose cores all start together; return the cycles of each core, and the start."""
     from runtime_patches.profiling.cycles import measure
 

@@ -246,22 +246,18 @@ class Kept:
             self.path.write_text(json.dumps({"of": self.of, "steps": self.steps}) + "\n")
 
 
-def flattened(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a row whose nested entries are columns "ENTRY.NAME"."""
-    found: dict[str, object] = {}
-    for name, value in row.items():
-        found |= {f"{name}.{key}": cell for key, cell in value.items()} if isinstance(value, dict) else {name: value}
-    return found
-
-
 def markdown(rows: Sequence[Mapping[str, object]], shared: Collection[str] = ()) -> str:
-    """Return rows as tables, one for those with the same columns, without columns that are None throughout.
+    """Return rows as tables, one for those with the same columns, without columns that are None throughout. Nested
+    entries are columns "ENTRY.NAME".
 
     shared: columns that are the same in all rows, and stand in a line before the table.
     """
     tables: dict[tuple[str, ...], list[dict[str, object]]] = {}
-    for row in map(flattened, rows):
-        tables.setdefault(tuple(row), []).append(row)
+    for row in rows:
+        flat: dict[str, object] = {}
+        for name, value in row.items():
+            flat |= {f"{name}.{key}": cell for key, cell in value.items()} if isinstance(value, dict) else {name: value}
+        tables.setdefault(tuple(flat), []).append(flat)
     parts: list[str] = []
     for columns, alike in tables.items():
         used = [name for name in columns if any(row[name] is not None for row in alike)]

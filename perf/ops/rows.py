@@ -5,7 +5,7 @@ all-reduce between chips of a line, heads and their cache, and the gated product
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +26,7 @@ from perf.ops.families import BLOCK, measurable, norm_of_part
 from perf.projection.prefill import long_collective_ns
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.all_reduce.op import AllReduce
-from tt_kernels.common.cores import Core, core_set
+from tt_kernels.common.cores import core_set
 from tt_kernels.gated_product.op import gated_product
 from tt_kernels.gated_product.reference import gated_product_reference
 from tt_kernels.rotated_heads.op import cached_heads
@@ -41,7 +41,11 @@ def all_reduce(mesh, p: SimpleNamespace) -> Row:
     """Cycles of the op with residual and norm, from its go message on the first chip until its last core is done on the
     last one."""
     op = AllReduce(mesh, p.users, p.columns, timeout_s=1e-2)
-    x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=_on(op.workers, p.columns)) for _ in range(2))
+    # A decode layer keeps its rows on up to 32 cores.
+    shard = [TILE, p.columns // len(op.workers)]
+    spec = ttnn.ShardSpec(core_set(*op.workers), shard, ttnn.ShardOrientation.ROW_MAJOR)
+    memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
+    x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=memory) for _ in range(2))
     weights, timeline = tile(mesh, (1, 1, 1, p.columns)), Timeline(mesh)
     timeline.start()
     for _ in range(2):  # the first one compiles
@@ -62,12 +66,6 @@ def long_rows(mesh, p: SimpleNamespace) -> Row:
     size = bytes_of(p.rows * p.columns, p.dtype)
     published = long_collective_ns(p.op, p.chips, size)
     return measurable({"cycles": cycles}) | {"bytes": size, "published": published, "of_published": cycles / published}
-
-
-def _on(cores: Sequence[Core], columns: int) -> Any:
-    """Return the memory of a row in shards on `cores`; a decode layer keeps its rows on up to 32."""
-    spec = ttnn.ShardSpec(core_set(*cores), [TILE, columns // len(cores)], ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
 
 
 def heads_into_cache(device, p: SimpleNamespace) -> Row:
