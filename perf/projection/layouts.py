@@ -23,9 +23,9 @@ from models.llama31_8b.latency import (
     token_ns,
 )
 from models.llama31_8b.tt.mesh import TILE
-from perf.lib.data_file import FOLDER, Row, read
+from perf.lib.data_file import FOLDER, Row, read, read_rows
 from perf.step.figures import over_formula
-from perf.step.layer import REPLACED, STEPS, collectives_of
+from perf.step.layer import REPLACED, collectives_of
 from perf.step.shapes import EMBEDDING, HEAD, LAYER, head_pieces
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
@@ -48,10 +48,8 @@ ASSUMPTIONS = (
 
 def load() -> tuple[Times, set[tuple[int, int]]]:
     """Return the times of perf/data, and the (chips of a row, context) all of whose parts were executed."""
-    sweep, ops = cycles_of(read_sweep(CSV)), read(STEPS.with_name(f"{STEPS.stem}_ops.csv"))[1]
-    ops = [op for op in ops if op["sharding"] == "sharded"]
-    pairs = executed_pairs()
-    attention = _attention(ops, sweep)
+    ops = [op for op in read_rows("steps/decode_layer_ops.csv") if op["sharding"] == "sharded"]
+    pairs, attention = executed_pairs(), _attention(ops, cycles_of(read_sweep(CSV)))
     collectives = {n: collectives_of(preset("llama-3.1-8b"), n) for n in CHIP_COUNTS[1:]}
     costs = {n: _costs(n, ops, collectives.get(n, {"gather": 0, "all_reduce": 0})) for n in CHIP_COUNTS}
     times = Times(

@@ -30,12 +30,11 @@ from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
 from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, measure_apart, of_roofline, one_after_the_other
-from perf.lib.data_file import FOLDER, Row, Table, commit, markdown, read
+from perf.lib.data_file import FOLDER, Row, Table, commit, markdown, read_rows
 from perf.step.shapes import EMBEDDING, FULL_GRID, HEAD, LAYER, THIN_VOCABULARY, check_fits, head_pieces, part_of
 from perf.sweep.paper import collective_cycles
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
-ALL_REDUCE = FOLDER / "ops" / "all_reduce.json"
 REPLACED = ("rms_norm", "add")  # by the all-reduces of a layer
 KEYS = ("model", "tp", "context", "sharding", "weights", "stage")
 ERRORS = tuple(f"{error}_{of}" for error in ("pcc", "largest", "largest_relative", "error") for of in ("held", "given"))
@@ -82,7 +81,7 @@ def token_of(
 
 def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float]:
     """Return the executed cycles of a gather and an all_reduce of `config`'s hidden size over 1x`tp` chips."""
-    sums = {(row["chips"], row["users"], row["columns"]): row["cycles"] for row in read(ALL_REDUCE)[1]}
+    sums = {(row["chips"], row["users"], row["columns"]): row["cycles"] for row in read_rows("ops/all_reduce.json")}
     gather = collective_cycles("all_gather", tp, config.hidden_size)
     return {"gather": gather, "all_reduce": sums[tp, 1, config.hidden_size]}
 
