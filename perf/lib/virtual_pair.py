@@ -134,11 +134,10 @@ def speculative_flash_decode_pair(
     splits = [
         split_of(device, problems[0], settings, config, core) for config, core in zip(configs, pairs.cores, strict=True)
     ]
-    assignments = [split.assignment for split in splits]
     ranks = []
     for i in running:
         peer = peer_args(pairs, tensors[1 - i].exact, inputs[i].timeout_s, pairs.link_args(i))
-        ranks.append(Rank(tensors[i], assignments[i], ChipArgs(i, peer)))
+        ranks.append(Rank(tensors[i], splits[i].assignment, ChipArgs(i, peer)))
     program = empty_program(problems[0], [rank.assignment for rank in ranks])
     fill_program(program, problems[0], settings, ranks, splits[0], noc_core_of(device))
     ttnn.generic_op([tensor for own in tensors for tensor in own.all()], program)
