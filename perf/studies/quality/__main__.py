@@ -26,7 +26,7 @@ from perf.lib.data_file import Table
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 from .parts import PARTS
-from .study import Settings, Study, Texts
+from .study import KEYS, Settings, Study, Texts
 
 PROG = "python -m perf.studies.quality"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -138,7 +138,7 @@ def run(settings: Settings) -> int:
 def measure(name: str, study: Study) -> Table:
     """Measure what the file of a part lacks, cell by cell, and return it; the column `seconds` is a cell's time."""
     part = PARTS[name]
-    table = Table(study.settings.out / f"{name}.csv", part.key, part.values)
+    table = Table(study.settings.out / f"{name}.csv", (*KEYS, *part.key), (*part.values, "seconds"))
     for cell in tqdm(list(part.cells(study)), desc=name, unit="cell", disable=not sys.stderr.isatty()):
         if not table.has(cell.key):
             start = time.perf_counter()
