@@ -29,9 +29,8 @@ MB = 1e6
 
 def memory_row(mesh: MeshShape, precision: str, found: MeshMemory) -> Row:
     """Return DRAM of a chip and L1 of a core, in bytes, GB (1e9) and KB (1e3)."""
-    worst, step = max(
-        (("decode", found.decode), ("prefill", found.prefill)), key=lambda named: named[1].largest_program
-    )
+    worst = max(("decode", "prefill"), key=lambda name: getattr(found, name).largest_program)
+    step = getattr(found, worst)
     gb = {name: getattr(found, name) * found.dram_banks for name in ("dram_held", "dram_peak", "dram_size")}
     kb = {f"l1_{name}": found.l1_held + getattr(found, name).l1_peak for name in ("decode", "prefill")}
     kb["l1_size"] = found.l1_size

@@ -40,12 +40,8 @@ class Tensor:
     def of(cls, tensor: Any) -> Tensor:
         memory, layout = tensor.memory_config(), tensor.layout.name.removesuffix("_LAYOUT")
         where = f"{memory.buffer_type.name}_{memory.memory_layout.name}"
-        return cls(_four(tensor.shape), _four(tensor.padded_shape), tensor.dtype.name, layout, where)
-
-
-def _four(shape: Any) -> tuple[int, ...]:
-    sizes = [int(size) for size in shape]
-    return tuple([1] * (4 - len(sizes)) + sizes[-4:])
+        own, padded = (tuple([1, 1, 1, 1, *map(int, shape)][-4:]) for shape in (tensor.shape, tensor.padded_shape))
+        return cls(own, padded, tensor.dtype.name, layout, where)
 
 
 @dataclass(frozen=True)

@@ -113,17 +113,13 @@ def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS
     rows = []
     for count in chips:
         for context in contexts:
-            row, keys = min(count, CHIP_COUNTS[-1]), budget_keys(context)
+            row, at = min(count, CHIP_COUNTS[-1]), (context, count, budget_keys(context), times)
             tp = token_ns(context, None, row, times)
             split = token_ns(context, None, count, times, split_cache=True)
-
-            def speculative(rate: float, count=count, context=context, keys=keys) -> float:
-                return step_ns(rate, context, count, keys, times)
-
-            speeds = {"TP": tp, "split cache": split, "ALSpec": speculative(HITS["budget"])}
+            speeds = {"TP": tp, "split cache": split, "ALSpec": step_ns(HITS["budget"], *at)}
             found: Row = {"chips": count, "context": context, "tp_tokens_per_s": 1e9 / tp}
             found |= {"tp_parts": "executed" if (row, context) in executed else "projected", "split": tp / split}
-            found |= {f"at_{100 * rate:g}": tp / speculative(rate) for rate in HIT_RATES}
+            found |= {f"at_{100 * rate:g}": tp / step_ns(rate, *at) for rate in HIT_RATES}
             rows.append(found | {"fastest": min(speeds, key=lambda name: speeds[name])})
     return rows
 

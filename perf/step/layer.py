@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
-from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig, precision_config
+from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
 from perf.lib.chip import Chip, measure_apart, of_roofline, one_after_the_other
 from perf.lib.data_file import FOLDER, Row, Table, commit, markdown, read_rows
@@ -96,21 +96,19 @@ def run(
 ) -> dict[str, Any]:
     """Measure one layer of `config`, and embedding and head of its vocabulary, in a process of its own: see
     `layer_device.measure_layer`. Raises SystemExit with what went wrong there."""
-    formats = vars(precision_config("performance", config.num_hidden_layers).of_layer(0))
-    asked = {"config": asdict(config.with_layers(1)), "formats": formats, "sharding": sharding, "context": context}
+    asked = {"config": asdict(config), "sharding": sharding, "context": context}
     work = {"work": "layer", "asked": asked | {"blank": weights == BLANK, "prefill": prefill}}
     return measure_apart("perf.step", work, Chip(grid, timed=True).environment(), TIMEOUT_S)
 
 
-def work(
-    config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool, prefill: bool
-) -> dict[str, Any]:
+def work(config: dict[str, Any], sharding: str, context: int, blank: bool, prefill: bool) -> dict[str, Any]:
     from perf.step.layer_device import measure_layer
 
-    shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
-    precision = PrecisionConfig("performance", LayerPrecision(**formats))
+    whole = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
+    layer = precision_config("performance", whole.num_hidden_layers).of_layer(0)
     with Chip(FULL_GRID, timed=True).opened() as device:
-        return measure_layer(device, shape, precision, sharding, context, blank, prefill)
+        formats = PrecisionConfig("performance", layer)
+        return measure_layer(device, whole.with_layers(1), formats, sharding, context, blank, prefill)
 
 
 class Rows:

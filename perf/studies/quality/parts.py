@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache, partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -43,9 +44,8 @@ class Part(NamedTuple):
 
 def perplexity(study: Study) -> Iterator[Cell]:
     """Yield a cell per place and threshold, contexts in the outer loop: each has one exact pass."""
-    for place in study.places():
-        for threshold in study.settings.thresholds:
-            yield Cell({**study.key(place), "threshold": threshold}, partial(study.speculated, place, threshold))
+    for place, threshold in product(study.places(), study.settings.thresholds):
+        yield Cell({**study.key(place), "threshold": threshold}, partial(study.speculated, place, threshold))
 
 
 # Acceptance above which `share` fixes a layer to the guess: the paper's, and lower ones where few layers reach it.
@@ -149,9 +149,8 @@ def divergence(study: Study) -> Iterator[Cell]:
     for context in settings.contexts:
         if context <= settings.new_tokens + 1:
             raise ValueError(f"a context of {context} tokens has no room for {settings.new_tokens} new ones")
-    for place in study.places(room=settings.new_tokens):
-        for threshold in settings.thresholds:
-            yield Cell({**study.key(place), "threshold": threshold}, partial(measure, place, threshold))
+    for place, threshold in product(study.places(room=settings.new_tokens), settings.thresholds):
+        yield Cell({**study.key(place), "threshold": threshold}, partial(measure, place, threshold))
 
 
 NODES = (1, 4, 16, 64)
@@ -176,11 +175,9 @@ def chains(study: Study) -> Iterator[Cell]:
             "hit_rate_by_layer": join_rates(result.hit_rate_by_layer()),
         }
 
-    for place in study.places():
-        for nodes in NODES:
-            for threshold in study.settings.finite:
-                key = {**study.key(place), "nodes": nodes, "rule": RULE, "threshold": threshold}
-                yield Cell(key, partial(measure, place, nodes, threshold))
+    for place, nodes, threshold in product(study.places(), NODES, study.settings.finite):
+        key = {**study.key(place), "nodes": nodes, "rule": RULE, "threshold": threshold}
+        yield Cell(key, partial(measure, place, nodes, threshold))
 
 
 SHAPES = {4: DraftShape(3, 1, False, 4), 16: DraftShape(6, 4, True, 16), 64: DraftShape(10, 4, True, 64)}
@@ -200,9 +197,8 @@ def trees(study: Study) -> Iterator[Cell]:
     same tree. What a budget's guess knows is from chains of ADVANCE tokens, the last KNOWN of the prefix: each is
     decided, and goes on with the exact output.
     """
-    for place in study.places(ROOM + STEPS * SPACING):
-        for nodes in SHAPES:
-            yield Cell({**study.key(place), "nodes": nodes}, partial(_drafted, study, place, nodes))
+    for place, nodes in product(study.places(ROOM + STEPS * SPACING), SHAPES):
+        yield Cell({**study.key(place), "nodes": nodes}, partial(_drafted, study, place, nodes))
 
 
 class _Site(NamedTuple):

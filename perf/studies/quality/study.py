@@ -8,6 +8,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -188,11 +189,8 @@ class Study:
         than 2S tokens cached, so that the guess does not read the whole text."""
         settings = self.settings
         for context in settings.contexts:
-            for start in self.starts(context)[:-1]:
-                for chunk_size in settings.chunk_sizes:
-                    for predictor in settings.predictors:
-                        if context - room > 2 * chunk_size:
-                            yield Place(context, start, chunk_size, predictor)
+            guesses = product(self.starts(context)[:-1], settings.chunk_sizes, settings.predictors)
+            yield from (Place(context, *guess) for guess in guesses if context - room > 2 * guess[1])
 
 
 def join_rates(rates: list[float] | None) -> str:
