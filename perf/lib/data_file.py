@@ -171,11 +171,9 @@ def value_of(cell: str) -> Any:
     return cell or None
 
 
-def shown(value: object) -> str:
-    """Return a value as its cell: floats with six digits, None empty, the rest as str."""
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def shown(value: object, digits: int = 6, nothing: str = "") -> str:
+    """Return a value as its cell: floats with so many digits, None as `nothing`, the rest as str."""
+    return nothing if value is None else f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 class Table:
@@ -261,7 +259,7 @@ def markdown(rows: Sequence[Mapping[str, object]], shared: Collection[str] = ())
     parts: list[str] = []
     for columns, alike in tables.items():
         used = [name for name in columns if any(row[name] is not None for row in alike)]
-        if before := [f"{name} {_cell(alike[0][name])}" for name in used if name in shared]:
+        if before := [f"{name} {shown(alike[0][name], 4, '-')}" for name in used if name in shared]:
             parts.append(", ".join(before))
         parts.append(table(alike, [name for name in used if name not in shared]))
     return "\n\n".join(parts)
@@ -270,7 +268,8 @@ def markdown(rows: Sequence[Mapping[str, object]], shared: Collection[str] = ())
 def table(rows: Sequence[Mapping[str, object]], columns: str | Sequence[str]) -> str:
     """Return the named columns of `rows` as a table in Markdown, floats with four digits."""
     names = columns.split() if isinstance(columns, str) else columns
-    heading, *lines = (f"| {' | '.join(line)} |" for line in (names, *([_cell(row[n]) for n in names] for row in rows)))
+    cells = [[shown(row[name], 4, "-") for name in names] for row in rows]
+    heading, *lines = (f"| {' | '.join(line)} |" for line in (names, *cells))
     return aligned(heading, lines)
 
 
@@ -279,7 +278,3 @@ def aligned(heading: str, lines: Sequence[str]) -> str:
     columns = [list(column) for column in zip(*(line.strip("|").split("|") for line in lines), strict=True)]
     right = [all(re.match(r" *(?:\**[-+]?(?:\d|inf)|- *$)", cell) for cell in column) for column in columns]
     return "\n".join([heading, f"|{'|'.join('---:' if numbers else '---' for numbers in right)}|", *lines])
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -29,12 +29,12 @@ from perf.ops.__main__ import run as run_op
 from perf.ops.families import FAMILIES
 from perf.step.figures import Step, both_levels, plot, rows, whole_rows
 from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, known_weights, part_of
-from runtime_patches.simulated_n150.grids import parse_grid
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 SMALL_GRID, LARGER_GRID = "4x1", "4x2"
-PAIRS_CORES = 2  # the output and the exchange core
+# Cores that are left for workers by the one that puts outputs together and the one that exchanges.
+WORKERS = {SMALL_GRID: 2, LARGER_GRID: 6, FULL_GRID: 62}
 # What each kind of layers has options for: the other kind's are refused.
 SMALL_LAYERS, FULL_SIZE = {"intermediate": 96, "kv_heads": 1}, {"tp": 1}
 SHARDING = "sharded"  # of layers of full size
@@ -79,14 +79,8 @@ def grid_of(options: argparse.Namespace) -> str:
     compared, since reduce_scatter over two links wants eight cores."""
     if options.model is not None:
         return FULL_GRID
-    few = options.kv_heads * (options.workers or 1) <= _workers_on(SMALL_GRID)
+    few = options.kv_heads * (options.workers or 1) <= WORKERS[SMALL_GRID]
     return SMALL_GRID if few and not options.tensor_parallel else LARGER_GRID
-
-
-def _workers_on(grid: str) -> int:
-    """Return the cores of a grid that are left for workers."""
-    columns, lines = parse_grid(grid)
-    return columns * lines - PAIRS_CORES
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -143,7 +137,7 @@ def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
         part, grid = part_of(preset(options.model), options.tp), FULL_GRID
         check_fits(part, options.context, SHARDING)
         kv_heads = part.num_key_value_heads
-    asked, most = kv_heads * (1 if options.workers is None else options.workers), _workers_on(grid)
+    asked, most = kv_heads * (1 if options.workers is None else options.workers), WORKERS[grid]
     if not 1 <= asked <= most:
         raise ValueError(
             f"--workers times key/value heads must be 1 to {most}, the cores of the grid {grid} less two of the "
