@@ -2,19 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execute a decode layer of Llama 3.1 8B, embedding and LM head on a simulated chip: values, cycles, tokens/s.
 
-One layer of full size with random weights decodes a token on 64 simulated cores, by either decode sharding, after the
-embedding; its cache holds random numbers. The final norm and the LM head run after a thin layer, the head as one of
-twelve equal pieces, a third of what a chip multiplies at once: its time is that of reading its columns. Results are
-judged against torch with the weights as the chip holds them ("held") and as they were ("given"); `--weights blank`
-executes the layer over weights that nobody wrote, for its cycles. A token of all layers is then the embedding, as many
-such layers, the norm and all pieces; the last layer's other formats and joining the pieces are not counted. Of several
+What is executed, how it makes a token of all layers, and what is left out: docs/results/decode_layer.md. Of several
 chips (`--tp`) each runs its part; two all-reduces per layer take what perf/data/ops/all_reduce.json has of them, in
 place of the part's norms and adds, and the embedding's gather what perf/data/paper_cycles.csv has. `--stages prefill
 --weights blank` runs one layer over a prompt of --contexts tokens in place of a step.
 
 Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
-Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
-the simulator leaves out: docs/results/paper_cycles.md.
 """
 
 from __future__ import annotations
@@ -161,9 +154,8 @@ class Rows:
             return
         rows = self.steps.rows()
         for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(self.tp)):
-            key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
-            place = [name for name in KEYS if name != "stage"]
-            own = [row for row in rows if all(row[name] == layer[name] for name in place)]
+            place = {name: layer[name] for name in KEYS if name != "stage"}
+            key, own = place | {"stage": TOKEN}, [row for row in rows if row.items() >= place.items()]
             # Weights cost nothing by their values, so a head over others will do.
             heads = [row for row in rows if row["stage"] == HEAD and row["sharding"] == layer["sharding"]]
             heads.sort(key=lambda row: row["weights"] == layer["weights"])
@@ -173,7 +165,7 @@ class Rows:
             head = {name: stages[HEAD][name] for name in KEYS}
             norm = next(int(op["cycles"]) for op in self.ops.rows() if op.items() >= head.items())
             if group is not None:
-                own = [op for op in self.ops.rows() if {name: layer[name] for name in KEYS}.items() <= op.items()]
+                own = [op for op in self.ops.rows() if op.items() >= (place | {"stage": LAYER}).items()]
                 group["replaced"] = sum(int(op["cycles"]) for op in own if op["op"] in REPLACED)
             token = token_of(stages, norm, self.config.num_hidden_layers, pieces // self.tp, group)
             self.steps.append([{**key, **dict.fromkeys(ERRORS), "cores": layer["cores"], **token}])

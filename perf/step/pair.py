@@ -4,9 +4,9 @@
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
 with exact attention on one chip alone, and with speculation between the chips at forced hit rates. A step is timed
-whole, from its first program to its last on both chips, and
-compared with one chip alone with exact attention; with appendix F's formula, given what attention, guess and the rest
-of a layer took in these very steps; and with `--tensor-parallel` with exact attention split over the same two chips.
+whole, from its first program to its last on both chips, and compared with one chip alone with exact attention; with
+appendix F's formula, given what attention, guess and the rest of a layer took in these very steps; and with
+`--tensor-parallel` with exact attention split over the same two chips.
 
 Steps of layers of full size (`--model`, `--tp`) take minutes of a core for every hundred thousand cycles of a chip, and
 leave out their collectives; `--steps FILE` lets a run go on where the last one stopped. `--rows-of CHIPS` executes two
