@@ -24,12 +24,11 @@ STORY = Path(__file__).with_name("texts") / "story.txt"
 BOOK = "tale_of_two_cities.txt"  # Project Gutenberg's, in the folder that --data names
 _FRAME = ("*** START OF", "*** END OF")  # Project Gutenberg's, around the book
 # The product's own guesses, by the reference, and as parameters.
-GUESSES = ("ends", "budget")
-PRODUCTS = dict(zip(GUESSES, (ENDS, OWN_AVERAGE)))
+PRODUCTS = {"ends": ENDS, "budget": OWN_AVERAGE}
 
 
 def predictor_of(words: str) -> Predictor:
-    """Return one of GUESSES, or what the words describe. Raises ValueError as Predictor.parse does."""
+    """Return one of PRODUCTS, or what the words describe. Raises ValueError as Predictor.parse does."""
     return PRODUCTS.get(words) or Predictor.parse(words)
 
 
@@ -71,7 +70,7 @@ class Settings(argparse.Namespace):
     """The options of a run, and the guesses that they say.
 
     contexts: tokens of a text. windows: texts of each context, taken evenly from the book. chunk_sizes: S. predictors:
-    of GUESSES, or words that Predictor.parse takes. new_tokens: of a generated text.
+    of PRODUCTS, or words that Predictor.parse takes. new_tokens: of a generated text.
     """
 
     out: Path
@@ -100,8 +99,8 @@ class Settings(argparse.Namespace):
         return predictor_of(predictor).guess_range(chunk_size)
 
     def policy(self, threshold: float, chunk_size: int, predictor: str) -> ALSpecAttention | PredictedGuess:
-        """Return new attention-level speculation: the reference's own for GUESSES."""
-        if predictor in GUESSES:
+        """Return new attention-level speculation: the reference's own for PRODUCTS."""
+        if predictor in PRODUCTS:
             return ALSpecAttention(threshold, self.guess_range(chunk_size, predictor))
         return self.in_steps(threshold, chunk_size, predictor, nodes=1)
 
