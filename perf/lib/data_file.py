@@ -179,8 +179,8 @@ def shown(value: object, digits: int = 6, nothing: str = "") -> str:
 class Table:
     """A CSV file whose first columns name a measurement; its rows are appended as soon as they are measured.
 
-    head: what comments at the top of a new file say, with the date; perf/docs.py reads them. Raises ValueError when the
-    file has other columns: it is from another version, and is not overwritten.
+    rows: every value as its text. head: what comments at the top of a new file say, with the date; perf/docs.py reads
+    them. Raises ValueError when the file has other columns: it is from another version, and is not overwritten.
     """
 
     def __init__(
@@ -201,16 +201,12 @@ class Table:
                 f"{path} has the columns {', '.join(found)}; this version writes {', '.join(self.columns)}: "
                 "choose another --out, or remove the file"
             )
-        self._rows = [dict(zip(self.columns, row)) for row in cells]
-
-    def rows(self) -> list[dict[str, str]]:
-        """Return all rows, every value as its text."""
-        return list(self._rows)
+        self.rows = [dict(zip(self.columns, row)) for row in cells]
 
     def has(self, key: Mapping[str, object]) -> bool:
         """Return whether there is a row with these values."""
         wanted = {name: shown(value) for name, value in key.items()}
-        return any(row.items() >= wanted.items() for row in self._rows)
+        return any(row.items() >= wanted.items() for row in self.rows)
 
     def append(self, rows: Sequence[Mapping[str, object]]) -> None:
         """Write the rows of one measurement at once. Raises KeyError for a row without one of the columns."""
@@ -218,7 +214,7 @@ class Table:
         for row in rows:
             cells = {name: shown(row[name]) for name in self.columns}
             csv.writer(lines, lineterminator="\n").writerow(cells.values())
-            self._rows.append(cells)
+            self.rows.append(cells)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(lines.getvalue())
 

@@ -152,7 +152,7 @@ class Rows:
         group, pieces = None if self.tp == 1 else collectives_of(self.config, self.tp), head_pieces(self.config)
         if pieces % self.tp:
             return
-        rows = self.steps.rows()
+        rows = list(self.steps.rows)
         for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(self.tp)):
             place = {name: layer[name] for name in KEYS if name != "stage"}
             key, own = place | {"stage": TOKEN}, [row for row in rows if row.items() >= place.items()]
@@ -163,9 +163,9 @@ class Rows:
             if self.steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
                 continue
             head = {name: stages[HEAD][name] for name in KEYS}
-            norm = next(int(op["cycles"]) for op in self.ops.rows() if op.items() >= head.items())
+            norm = next(int(op["cycles"]) for op in self.ops.rows if op.items() >= head.items())
             if group is not None:
-                own = [op for op in self.ops.rows() if op.items() >= (place | {"stage": LAYER}).items()]
+                own = [op for op in self.ops.rows if op.items() >= (place | {"stage": LAYER}).items()]
                 group["replaced"] = sum(int(op["cycles"]) for op in own if op["op"] in REPLACED)
             token = token_of(stages, norm, self.config.num_hidden_layers, pieces // self.tp, group)
             self.steps.append([{**key, **dict.fromkeys(ERRORS), "cores": layer["cores"], **token}])

@@ -131,7 +131,7 @@ def run(settings: Settings) -> int:
         study = Study(loaded, texts, settings)
         for name in settings.parts:
             table = measure(name, study)
-            logger.info("{}: {} rows in {}", name, len(table.rows()), table.path)
+            logger.info("{}: {} rows in {}", name, len(table.rows), table.path)
     return 0
 
 
