@@ -30,7 +30,6 @@ def commands() -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    """Print the list; return 0."""
     OneLineParser(prog="python -m perf", description=__doc__).parse_args()
     width = max(len(module) for module, _ in commands())
     print("\n".join(f"python -m {module:{width}}  {text}" for module, text in commands()))

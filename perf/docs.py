@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from perf.__main__ import commands
-from perf.lib.data_file import FOLDER, ROOT, Row, read, value_of
-from perf.lib.tables import aligned
+from perf.lib.data_file import FOLDER, ROOT, Row, aligned, read, value_of
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 _TABLE = re.compile(r"<!-- table ([^\n]+)\n(\|[^\n]+\|)\n(\|[^\n]+\|)\n-->.*?<!-- /table -->", re.DOTALL)
@@ -38,7 +37,6 @@ _COMMANDS = re.compile(r"<!-- commands -->.*?<!-- /commands -->", re.DOTALL)
 
 
 def documents() -> list[Path]:
-    """Return the documents that have markers."""
     pages = [ROOT / "README.md", ROOT / "perf/README.md", *sorted(ROOT.glob("docs/**/*.md"))]
     return [page for page in pages if "<!-- " in page.read_text("utf-8")]
 
@@ -95,7 +93,6 @@ class Cells(string.Formatter):
     """Formats None as "-", whatever is asked for."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return the formatted value."""
         return "-" if value is None else super().format_field(value, format_spec)
 
 

@@ -29,7 +29,6 @@ _PART = re.compile(r"^ +(runtime args|semaphores|circular buffers|brisc|ncrisc|t
 
 
 def room_of(op: str) -> int:
-    """Return the bytes that an op's program may take."""
     return BOARD_KERNEL_BYTES if op in LARGER else DEFAULT_BYTES
 
 

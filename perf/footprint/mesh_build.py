@@ -27,16 +27,8 @@ from .graph import MODEL, MeshMemory, StepMemory, largest_program, peak_per_bank
 class BlankStore(WeightStore):
     """Allocates a chip's part of every weight, and makes no numbers."""
 
-    def put(
-        self,
-        name: str,
-        make: Callable[[], torch.Tensor],
-        dtype: str,
-        split: int | None,
-        layout: str = "TILE_LAYOUT",
-        memory: ttnn.MemoryConfig | None = None,
-    ) -> ttnn.Tensor:
-        """Allocate as WeightStore does, blank. Raises ValueError for a matrix that the columns cannot share."""
+    def put(self, name, make, dtype, split, layout="TILE_LAYOUT", memory=None):
+        """Raises ValueError for a matrix that the columns cannot share."""
         shape = list(make().shape)
         if split is not None:
             if shape[split] % self.mesh_shape.tp:
@@ -73,20 +65,15 @@ def build_model(
     cache_blocks: int = 0,
     predictor: str = "ends",
 ) -> TtLlama:
-    """Build a model, or its first `layers`, with its weights allocated on `mesh` but blank.
+    """Build a preset's model, or its first `layers`, with its weights allocated on `mesh` but blank.
 
     Args:
-        mesh: that it is built on.
-        precision: performance or accuracy.
         users: decoded together.
         capacity: cached positions of each.
         layers: None for all.
         chunk_size: of attention-level speculation between the rows of the mesh; None for exact attention.
-        model: a preset.
         fuzzy: layers that a draft model runs in parallel.
-        decode_sharding: of decode steps.
         cache_blocks: of a paged cache, see ModelSettings.
-        predictor: of what the guess of speculation reads.
     """
     mesh_shape, config = MeshShape(*mesh.shape), preset(model)
     config = config if layers is None else config.with_layers(layers)

@@ -1,16 +1,25 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""Simulated chips that benches open, and the cycles of what they launch there."""
+"""Simulated chips that benches open, each in a process of its own, and the cycles of what they launch there.
+
+ttnn reads its environment when it is imported, and a bench may need several: its module starts itself again with what
+is asked, and ends with `sys.exit(answered(_work) or main())`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.llama31_8b.tt.dram_budget import DRAM_BYTES_PER_S
+from perf.lib.data_file import ROOT
 from perf.lib.start_line import common_start, held_at_start_line, signed
 
 if TYPE_CHECKING:
@@ -20,7 +29,7 @@ if TYPE_CHECKING:
 BYTES_PER_CYCLE = DRAM_BYTES_PER_S / 1e9  # one cycle is one nanosecond
 # Cycles of a 32 x 32 x 32 product on a core: 32768 multiply-adds, 2048 per cycle and pass (4 TFLOPs per core at LoFi).
 TILE_CYCLES = {"LoFi": 16, "HiFi2": 32, "HiFi3": 48, "HiFi4": 64}
-Counts = dict[tuple[int, int], "CoreCycles"]
+_WORKER = "--worker"
 # Runs a launch and returns the programs of each chip.
 Timer = Callable[[Callable[[], Any]], "list[list[ProgramSpan]]"]
 
@@ -47,7 +56,6 @@ class Chip:
         return "fast" if self.timed or self.mesh else "slow"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of a process that may open it."""
         from runtime_patches import sgdc
         from runtime_patches.profiling.cycles import CYCLE_VARIABLES, cycle_overlays
         from runtime_patches.profiling.timeline import TIMELINE_VARIABLES, timeline_overlays
@@ -88,6 +96,33 @@ class Chip:
             plan.close(mesh)
 
 
+def measure_apart(
+    module: str, asked: Mapping[str, Any], environment: Mapping[str, str], timeout_s: float | None = None
+) -> Any:
+    """Return what `_work(**asked)` of `module` returns in a process with this environment, by way of JSON. Standard
+    output, which ttnn writes to, is dropped. Raises SystemExit naming the module and how the process ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        command = [sys.executable, "-m", module, _WORKER, str(answer), json.dumps(dict(asked))]
+        try:
+            done = subprocess.run(
+                command, env=dict(environment), cwd=ROOT, stdout=subprocess.DEVNULL, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise SystemExit(f"the process of {module} took longer than {timeout_s:g} s") from error
+        if done.returncode or not answer.exists():
+            raise SystemExit(f"the process of {module} ended with status {done.returncode}")
+        return json.loads(answer.read_text())
+
+
+def answered(work: Callable[..., Any]) -> bool:
+    """Return whether this process was started by `measure_apart`; `work` has then run, and its answer is written."""
+    if sys.argv[1:2] != [_WORKER]:
+        return False
+    Path(sys.argv[2]).write_text(json.dumps(work(**json.loads(sys.argv[3]))))
+    return True
+
+
 def ttsim_library(path: str) -> Path:
     """Return the ttsim library that --simulator names. Raises ValueError with what is missing to run on it."""
     from runtime_patches.simulated_n150 import doctor
@@ -98,7 +133,7 @@ def ttsim_library(path: str) -> Path:
     return check_library(path)
 
 
-def counted_from_start(device, launch: Callable[[], Any]) -> tuple[Counts, int]:
+def counted_from_start(device, launch: Callable[[], Any]) -> tuple[dict[tuple[int, int], CoreCycles], int]:
     """Run a launch whose cores all start together; return the cycles of each core, and the start."""
     from runtime_patches.profiling.cycles import measure
 

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from models.llama31_8b.tt.model import TtLlama
 
 # How the parts of a layer are named whose programs are generic ops to ttnn.
-ATTENTION, ALL_REDUCE, EXCHANGE, GATE = "attention", "all_reduce", "exchange", "gate"
-DECODE_PRODUCT, BANKED_PRODUCT, GATED_PRODUCT = "decode_product", "banked_product", "gated_product"
-CACHED_HEADS, PREFILL_ATTENTION = "cached_heads", "prefill_attention"
+ATTENTION, EXCHANGE, GATE = "attention", "exchange", "gate"
+DECODE_PRODUCT, BANKED_PRODUCT = "decode_product", "banked_product"
 # What a layer does in a decode step besides attending, and in a prefill.
 PARTS = ("project_qkv", "after_attention", "prefill")
 
@@ -41,12 +40,8 @@ class Tensor:
     def of(cls, tensor: Any) -> Tensor:
         memory, layout = tensor.memory_config(), tensor.layout.name.removesuffix("_LAYOUT")
         where = f"{memory.buffer_type.name}_{memory.memory_layout.name}"
-        return cls(_four(tensor.shape), _four(tensor.padded_shape), tensor.dtype.name, layout, where)
-
-
-def _four(shape: Any) -> tuple[int, ...]:
-    sizes = [int(size) for size in shape]
-    return tuple([1] * (4 - len(sizes)) + sizes[-4:])
+        own, padded = (tuple([1, 1, 1, 1, *map(int, shape)][-4:]) for shape in (tensor.shape, tensor.padded_shape))
+        return cls(own, padded, tensor.dtype.name, layout, where)
 
 
 @dataclass(frozen=True)
@@ -109,15 +104,9 @@ class Labels:
         from tt_kernels.compute_gate import op as gate
 
         now, attention = {"layer": None, "part": None}, model.attention
-        parts: list[tuple[Any, str, str]] = [
-            (type(attention), "__call__", ATTENTION),
-            (AllReduce, "__call__", ALL_REDUCE),
-            (modules, "decode_product", DECODE_PRODUCT),
-            (modules, "banked_product", BANKED_PRODUCT),
-            (modules, "gated_product", GATED_PRODUCT),
-            (layouts, "cached_heads", CACHED_HEADS),
-            (layer_module, "prefill_attention", PREFILL_ATTENTION),
-        ]
+        parts = [(type(attention), "__call__", ATTENTION), (AllReduce, "__call__", "all_reduce")]
+        parts += [(modules, op, op) for op in (DECODE_PRODUCT, BANKED_PRODUCT, "gated_product")]
+        parts += [(layouts, "cached_heads", "cached_heads"), (layer_module, "prefill_attention", "prefill_attention")]
         if isinstance(attention, PairAlspec):
             parts += [(attention, "exchange", EXCHANGE), (gate, "_launch", GATE)]
         with contextlib.ExitStack() as stack:

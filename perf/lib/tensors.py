@@ -13,6 +13,7 @@ import torch
 from models.llama31_8b.spec_decode.tree import TokenTree
 from models.llama31_8b.tt.mesh import MeshShape
 from perf.lib.virtual_pair import CorePair, RankInputs, speculative_flash_decode_pair
+from tt_kernels.common.attention_program import Tensors
 from tt_kernels.common.priority import HOLDS_EXACT, MAX_USERS, YIELDED, priority_row
 from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
@@ -36,7 +37,7 @@ class VirtualPair:
 
     tensors: q, k, v and positions. grids: columns and rows of the sender's cores and of the receiver's, below them.
     workers: per key/value head. tile_masses: makes what a rank writes them to. launch: returns both ranks' results.
-    check: raises where a rank waited too long. exchange: the sender's core that sends the guess.
+    check: raises where a rank waited too long. exchange: the sender's core that sends the guess; masses: its own.
     """
 
     def __init__(
@@ -58,18 +59,15 @@ class VirtualPair:
         gathered = torch.zeros(1, 1, 2, MAX_USERS, dtype=torch.int32)
         gathered[0, 0, 0] = HOLDS_EXACT
         seen = [words(mesh, gathered, "uint32") for _ in range(2)]
-        q, k, v, at = tensors
-        ranks = [
-            RankInputs(
-                *(q, k, v, at, words(mesh, priority_row(held), "uint32"), seen[rank]),
-                *(ProgramConfig(grids[rank], origins[rank], workers_per_head=workers), timeout_s),
-                *(chosen, tile_masses()),
-            )
-            for rank, held in enumerate((HOLDS_EXACT, YIELDED))
-        ]
+        ranks = []
+        for rank, held in enumerate((HOLDS_EXACT, YIELDED)):
+            more: dict[str, Any] = {"priority": words(mesh, priority_row(held), "uint32"), "gathered": seen[rank]}
+            given = Tensors(*tensors, **more | {"chosen": chosen, "masses": tile_masses()})
+            config = ProgramConfig(grids[rank], origins[rank], workers_per_head=workers)
+            ranks.append(RankInputs(given, config, timeout_s))
         how: dict[str, Any] = {"chunk_size": chunk_size, "guess_range": guess_range}
         self.launch = partial(speculative_flash_decode_pair, ranks, pairs, **how)
-        self.check, self.exchange, self.sender = pairs.check, exchange[0], ranks[0]
+        self.check, self.exchange, self.masses = pairs.check, exchange[0], ranks[0].tensors.masses
 
 
 def parents_of(shape: str, nodes: int) -> list[int]:

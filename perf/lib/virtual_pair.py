@@ -100,19 +100,12 @@ class CorePairExchange(DeviceExchange):
 class RankInputs:
     """The inputs of one rank, as `op.speculative_flash_decode` takes them, and its part of the chip.
 
-    gathered: both ranks' priorities as this rank knows them, uint32 [1, 1, 2, MAX_USERS]. timeout_s: see `op.Peer`.
+    tensors: `gathered` are both ranks' priorities as this rank knows them. timeout_s: see `op.Peer`.
     """
 
-    q: Any
-    k: Any
-    v: Any
-    cur_pos: Any
-    priority: Any
-    gathered: Any
+    tensors: Tensors
     program_config: ProgramConfig
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    chosen: Any = None
-    tile_masses: Any = None
+    timeout_s: float
 
 
 def speculative_flash_decode_pair(
@@ -122,7 +115,6 @@ def speculative_flash_decode_pair(
     chunk_size: int,
     guess_range: GuessRange | None = None,
     threshold: float = 0.1,
-    scale: float | None = None,
     running: Sequence[int] = (0, 1),
 ) -> list[Decoded]:
     """Run both ranks in one program, on disjoint cores, and return the outputs of both.
@@ -132,31 +124,25 @@ def speculative_flash_decode_pair(
     """
     import ttnn
 
-    given = [
-        Tensors(
-            r.q, r.k, r.v, r.cur_pos, priority=r.priority, gathered=r.gathered, chosen=r.chosen, masses=r.tile_masses
-        )
-        for r in inputs
-    ]
+    given = [rank.tensors for rank in inputs]
     problems = [problem_of(tensors, chunk_size, guess_range) for tensors in given]
     if len(problems) != 2 or problems[0] != problems[1]:
         raise UnsupportedError(f"a pair has two ranks of the same shapes, got {problems}")
     configs = [config_of(rank.program_config, ProgramConfig) for rank in inputs]
-    settings = settings_of(problems[0].head_dim, configs[0], scale, threshold, speculate=True)
+    settings = settings_of(problems[0].head_dim, configs[0], None, threshold, speculate=True)
     refuse_in_region(f"{OP}_pair")
-    outputs = [empty_outputs(rank.q, problems[0].users) for rank in inputs]
+    outputs = [empty_outputs(own.q, problems[0].users) for own in given]
     tensors = [replace(own, **out._asdict()) for own, out in zip(given, outputs, strict=True)]
     for rank in inputs:
-        check_rank(rank.priority, rank.gathered, rank.timeout_s)
+        check_rank(rank.tensors.priority, rank.tensors.gathered, rank.timeout_s)
 
-    device = inputs[0].q.device()
+    device = given[0].q.device()
     choose, _, semaphores, fill = how_to_run(problems[0], settings, configs[0])
     splits = [split_of(choose, device, config, core) for config, core in zip(configs, pairs.cores, strict=True)]
-    assignments = [split.assignment for split in splits]
     ranks = []
     for i in running:
         peer = peer_args(pairs, tensors[1 - i].exact, inputs[i].timeout_s, pairs.link_args(i))
-        ranks.append(Rank(tensors[i], assignments[i], ChipArgs(i, peer)))
+        ranks.append(Rank(tensors[i], splits[i].assignment, ChipArgs(i, peer)))
     program = empty_program([rank.assignment for rank in ranks], semaphores)
     fill(program, ranks, splits[0], noc_core_of(device))
     ttnn.generic_op([tensor for own in tensors for tensor in own.all()], program)

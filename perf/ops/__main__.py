@@ -20,10 +20,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from perf.lib.chip import Chip, ttsim_library
-from perf.lib.data_file import Row, add_write_option, commit, new_file, read, write, write_rows
-from perf.lib.measuring_process import answered, measure_apart
-from perf.lib.tables import Kept, markdown
+from perf.lib.chip import Chip, answered, measure_apart, ttsim_library
+from perf.lib.data_file import Kept, Row, add_write_option, commit, markdown, new_file, read, write, write_rows
 from perf.ops.families import FAMILIES, Family, Point
 from runtime_patches.board.command_line import OneLineParser, run_command
 from runtime_patches.simulated_n150.library import version
@@ -83,14 +81,16 @@ def judge(name: str, points: Sequence[Point], library: Path, file: Path) -> list
 
 def _work(name: str, points: list[Point], judged: bool = False) -> list[list[Row]]:
     """Measure points of one chip in this process. judged: their errors alone."""
+    import torch
     from loguru import logger
 
     family, found = FAMILIES[name], []
-    module, function = str(family.judge if judged else family.measure).split(".")
+    module, function = family.measure.split(".")
     measure = getattr(import_module(f"perf.ops.{module}"), function)
     with family.chip(SimpleNamespace(**points[0])).opened() as device:
         for point in points:
-            rows = measure(device, SimpleNamespace(**point))
+            torch.manual_seed(0)
+            rows = measure(device, SimpleNamespace(**point), **({"cycles": False} if judged else {}))
             logger.info(f"{point}: {rows}")
             found.append(rows if isinstance(rows, list) else [rows])
     return found
@@ -144,7 +144,7 @@ def _check_judge(family: Family, options: argparse.Namespace) -> Path:
     """Return the ttsim library. Raises ValueError for options that do not go together."""
     if not (options.simulator and options.errors_into):
         raise ValueError("--simulator and --errors-into need each other")
-    if family.judge is None:
+    if not family.errors:
         raise ValueError(f"--simulator gives errors and no cycles; {options.op} has none")
     for name in ("steps", "write"):
         if getattr(options, name):

@@ -40,7 +40,6 @@ HEAD_DIM = 128  # of Llama 3.1 8B
 def flash_decode_pair(device, p: SimpleNamespace) -> Row:
     """One head on a virtual pair: the exact op, the whole sender, its exchange core with the guess, the receiver, which
     has it then, the guess alone, and the choice of one layer's tiles where the sender hands out their weights."""
-    torch.manual_seed(0)
     tiles = -(-p.context // 32)
     q = tile(device, (1, 1, p.heads, p.head_dim))
     k, v = (tile(device, (1, 1, 32 * tiles, p.head_dim), p.dtype) for _ in range(2))
@@ -68,7 +67,7 @@ def flash_decode_pair(device, p: SimpleNamespace) -> Row:
     pair.check()
     selection = 0
     if p.masses and p.tiles:
-        given: tuple[Any, ...] = ([pair.sender.tile_masses], [chosen], tensors[3], guess_range, 0.98)
+        given: tuple[Any, ...] = ([pair.masses], [chosen], tensors[3], guess_range, 0.98)
         selection = cycles_of(device, lambda: select_tiles(*given))
     sender, receiver = (
         cycles_until_end([cores for (_, y), cores in both.items() if y // 2 == rank], start) for rank in range(2)
@@ -88,9 +87,8 @@ def flash_decode_pair(device, p: SimpleNamespace) -> Row:
 def tile_selection(device, p: SimpleNamespace) -> Row:
     """One chip's choice for all layers of a step, of one key/value head each: masses over many octaves, as attention
     has them, or all within one, which takes most passes."""
-    generator = torch.Generator().manual_seed(0)
     tiles = p.context // 32
-    scores = torch.randn(p.layers, tiles, generator=generator) * 3
+    scores = torch.randn(p.layers, tiles) * 3
     weights = torch.softmax(scores, -1) if p.masses == "octaves" else 1 + torch.sigmoid(scores)
     masses = (weights * 2**24).long().view(p.layers, 1, 1, tiles)
     tensors = (
@@ -104,7 +102,6 @@ def tile_selection(device, p: SimpleNamespace) -> Row:
 
 def paged_cache(device, p: SimpleNamespace) -> Row:
     """The same op over a plain cache and over pages in a random order: one key/value head of Llama 3.1 8B."""
-    torch.manual_seed(0)
     columns = p.context // p.block
     order = torch.randperm(columns)
     plain = [tile(device, (1, 1, p.context, HEAD_DIM), "bfloat8_b") for _ in range(2)]
@@ -130,7 +127,6 @@ def tree_and_stock(device, p: SimpleNamespace) -> Row:
     """One key/value head: the tree; a chain of as many nodes; the stock decode attention with an explicit mask, the
     nodes' queries as so many heads of one user, on one core, as it is started; one flash decode, of which a tree of N
     nodes replaces N; and the tree with a guess of GUESS tokens at either end, which one more core decides on."""
-    torch.manual_seed(0)
     rows, before = p.heads * p.nodes, p.context - p.nodes
     q, q_one, q_rows = (
         tile(device, (1, *shape, p.head_dim)) for shape in ((p.heads, p.nodes), (1, p.heads), (1, rows))
@@ -168,7 +164,6 @@ def tree_and_stock(device, p: SimpleNamespace) -> Row:
 def tree_masses(device, p: SimpleNamespace) -> Row:
     """One key/value head of Llama 3.1 8B: a tree with a guess of GUESS tokens at either end, without masses and with
     them."""
-    torch.manual_seed(0)
     q = tile(device, (1, 4, p.nodes, 128))
     k, v = (tile(device, (1, 1, p.context, 128), "bfloat8_b") for _ in range(2))
     prefix = words(device, [p.context - p.nodes])
@@ -230,15 +225,9 @@ def long_context(device, p: SimpleNamespace, cycles: bool = True) -> Row:
     return row | {name: errors[name] for name in LONG_ERRORS}
 
 
-def long_context_errors(device, p: SimpleNamespace) -> Row:
-    """The errors of `long_context` alone, on a chip that counts no cycles."""
-    return long_context(device, p, cycles=False)
-
-
 def prefill_attention(device, p: SimpleNamespace) -> Row:
     """A chunk's attention over one key/value head's blocks: by this project's op, which the model calls, or the stock
     one, which takes each query head as a user."""
-    torch.manual_seed(0)
     cores, end = device.compute_with_storage_grid_size(), p.start + p.tokens
     q = tile(device, (1, p.heads, p.tokens, HEAD_DIM))
     blocks = -(-end // BLOCK)

@@ -14,9 +14,8 @@ from typing import Any
 
 from models.llama31_8b.tt.mesh import TILE
 from perf.lib.chip import Chip
-from perf.lib.data_file import Row
-from perf.lib.options import combinations
-from perf.projection.published import read_rows
+from perf.lib.data_file import Row, read_rows
+from perf.sweep.configurations import combinations
 from perf.sweep.paper import collective_cycles
 from runtime_patches.simulated_n150.grids import parse_grid
 
@@ -31,9 +30,8 @@ class Family:
     options: of a point, with their defaults. choices: the values of those that have few.
     points: named lists of points, of which "default" is measured when none is asked for, each "OPTION=VALUE[,VALUE...]
     ..." as on the command line. chip: what a point is measured on.
-    measure: "MODULE.FUNCTION" of this folder, which returns a point's rows, given the open device. judge: likewise, the
-    row whose columns `errors` a chip without cycles gives; None where there are none. check: raises ValueError where a
-    point cannot be measured.
+    measure: "MODULE.FUNCTION" of this folder, which returns a point's rows, given the open device. errors: columns that
+    it gives with cycles=False, on a chip that counts none. check: raises ValueError where a point cannot be measured.
     complete: returns columns that follow from a row and earlier ones. apart: each point has a process of its own.
     """
 
@@ -42,7 +40,6 @@ class Family:
     points: Mapping[str, Sequence[str]]
     chip: Callable[[SimpleNamespace], Chip]
     measure: str
-    judge: str | None = None
     errors: Sequence[str] = ()
     choices: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     check: Callable[[SimpleNamespace], Any] = lambda point: None
@@ -258,7 +255,6 @@ FAMILIES: dict[str, Family] = {
         points={"default": [f"context=16384,65536,131072 cores=8,64 op={','.join(LONG_OPS)}"]},
         chip=lambda point: Chip(LAYOUTS[point.cores][0]),
         measure="attention.long_context",
-        judge="attention.long_context_errors",
         errors=(*LONG_ERRORS, "guess_error"),
         check=_check_long,
         complete=_of_exact,

@@ -31,7 +31,6 @@ from tt_kernels.decode_product.op import decode_product
 
 def banked_decode_product(device, p: SimpleNamespace) -> Row:
     """Cycles of both on one chip's columns, and the norms of their errors against float64."""
-    torch.manual_seed(0)
     name = "wo" if p.product == HEADS else p.product
     plan = ShardedDecodeConfig.of(preset("llama-3.1-8b"), MeshShape(1, p.tp), p.users)
     dtype = getattr(precision_config("performance", 32).layer, name)
@@ -52,14 +51,7 @@ def banked_decode_product(device, p: SimpleNamespace) -> Row:
         ours = tile(device, rows.reshape(1, p.users, count, columns), memory=ttnn.L1_MEMORY_CONFIG)
         stock, stock_rows = replace(product, block=columns // TILE), lambda: join_heads(ours, count)
     ways = {
-        "stock": lambda: ttnn.linear(
-            stock_rows(),
-            weight,
-            dtype=ttnn.bfloat16,
-            memory_config=memory,
-            program_config=banked_program(stock),
-            compute_kernel_config=modules.kernel_config(dtype),
-        ),
+        "stock": lambda: _linear(stock_rows(), weight, memory, banked_program(stock)),
         "ours": lambda: decode_product(ours, weight, memory),
     }
     expected = ttnn.to_torch(x).double() @ ttnn.to_torch(weight).double()
@@ -75,7 +67,6 @@ def banked_decode_product(device, p: SimpleNamespace) -> Row:
 def prefill_product(device, p: SimpleNamespace) -> Row:
     """The model's own programs, a 2D multicast program over the same weight, and ttnn's choice for an interleaved
     weight, alone and with the copy that makes it. x: the format of the rows."""
-    torch.manual_seed(0)
     grid, memory = device.compute_with_storage_grid_size(), ttnn.DRAM_MEMORY_CONFIG
     nowhere = Shards(1, TILE)
     shape = MatmulConfig("product", p.inputs, p.outputs, p.dtype, nowhere, nowhere, 1)
@@ -86,14 +77,7 @@ def prefill_product(device, p: SimpleNamespace) -> Row:
     def multicast() -> Any:
         high, wide = -(-p.rows // TILE // grid.y), -(-p.outputs // TILE // grid.x)
         program = multicast_program((grid.x, grid.y), high, wide, depth=4, fuse_batch=False)
-        return ttnn.linear(
-            rows,
-            weight,
-            program_config=program,
-            dtype=ttnn.bfloat16,
-            memory_config=memory,
-            compute_kernel_config=modules.kernel_config(p.dtype),
-        )
+        return _linear(rows, weight, memory, program)
 
     launches: dict[str, Callable[[], Any]] = {
         "banked_product": lambda: banked_product(rows, weight, memory),
@@ -116,6 +100,12 @@ def prefill_product(device, p: SimpleNamespace) -> Row:
     }
 
 
+def _linear(x, weight, memory, program) -> Any:
+    config = modules.kernel_config(modules.dtype_name(weight))
+    how = {"dtype": ttnn.bfloat16, "memory_config": memory, "compute_kernel_config": config}
+    return ttnn.linear(x, weight, program_config=program, **how)
+
+
 def multicast_program(
     grid: tuple[int, int], high: int, wide: int, *, depth: int, subblock_rows: int = 1, **more: bool
 ) -> Any:
@@ -136,7 +126,6 @@ def multicast_program(
 
 def gemm(device, p: SimpleNamespace) -> Row:
     """A core's block of the rows is in its L1, as is that of the result; the other operand is read from the DRAM."""
-    torch.manual_seed(0)
     rows, block = p.size // SIDE, p.size // SIDE // TILE
     shards = ttnn.create_sharded_memory_config(
         (1, 1, rows, p.size), ttnn.CoreGrid(x=SIDE, y=1), ttnn.ShardStrategy.BLOCK, ttnn.ShardOrientation.ROW_MAJOR

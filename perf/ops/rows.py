@@ -5,7 +5,7 @@ all-reduce between chips of a line, heads and their cache, and the gated product
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,7 +26,7 @@ from perf.ops.families import BLOCK, NO_PRODUCT, measurable, norm_of_part
 from perf.projection.prefill import long_collective_ns
 from runtime_patches.profiling.timeline import Timeline
 from tt_kernels.all_reduce.op import AllReduce
-from tt_kernels.common.cores import Core, core_set
+from tt_kernels.common.cores import core_set
 from tt_kernels.gated_product.op import gated_product
 from tt_kernels.gated_product.reference import gated_product_reference
 from tt_kernels.rotated_heads.op import cached_heads
@@ -41,7 +41,7 @@ def all_reduce(mesh, p: SimpleNamespace) -> Row:
     """Cycles of the op with residual and norm, from its go message on the first chip until its last core is done on the
     last one. With a product, whose weight is blank, rows are where a decode layer has them."""
     op = AllReduce(mesh, p.users, p.columns, timeout_s=1e-2, multiplies=p.product != NO_PRODUCT)
-    memory, multiply = _on(op.workers, p.columns), None
+    multiply = None
     if op.multiplies:
         config = next(each for each in map(preset, PRESETS) if each.hidden_size == p.columns)
         layer = ShardedDecodeConfig.of(config, MeshShape(1, p.tp or p.chips), p.users)
@@ -50,6 +50,10 @@ def all_reduce(mesh, p: SimpleNamespace) -> Row:
         form = ([1, 1, product.inputs, product.outputs], getattr(ttnn, product.dtype), ttnn.TILE_LAYOUT)
         memory = in_l1(mesh, layer.normed)
         multiply = ttnn.empty(*form, mesh, in_banks(product)), in_l1(mesh, product.result)
+    else:  # a decode layer keeps its rows on up to 32 cores
+        shard = [TILE, p.columns // len(op.workers)]
+        spec = ttnn.ShardSpec(core_set(*op.workers), shard, ttnn.ShardOrientation.ROW_MAJOR)
+        memory = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
     x, y = (tile(mesh, (1, 1, p.users, p.columns), memory=memory) for _ in range(2))
     weights, timeline = tile(mesh, (1, 1, 1, p.columns)), Timeline(mesh)
     timeline.start()
@@ -73,15 +77,8 @@ def long_rows(mesh, p: SimpleNamespace) -> Row:
     return measurable({"cycles": cycles}) | {"bytes": size, "published": published, "of_published": cycles / published}
 
 
-def _on(cores: Sequence[Core], columns: int) -> Any:
-    """Return the memory of a row in shards on `cores`; a decode layer keeps its rows on up to 32."""
-    spec = ttnn.ShardSpec(core_set(*cores), [TILE, columns // len(cores)], ttnn.ShardOrientation.ROW_MAJOR)
-    return ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, spec)
-
-
 def heads_into_cache(device, p: SimpleNamespace) -> Row:
     """Cycles of the stock ops and of `cached_heads`."""
-    torch.manual_seed(0)
     config = preset("llama-3.1-8b")
     heads, kv_heads, head_dim = config.num_attention_heads // p.tp, config.num_key_value_heads // p.tp, config.head_dim
     cores = heads + 2 * kv_heads
@@ -123,7 +120,6 @@ def heads_into_cache(device, p: SimpleNamespace) -> Row:
 def silu_and_product(device, p: SimpleNamespace) -> Row:
     """Cycles of both on one chip's columns, and their errors against float64: the largest in units of the result's
     last place, and the norm's."""
-    torch.manual_seed(0)
     shards = ShardedDecodeConfig.of(preset("llama-3.1-8b"), MeshShape(1, p.tp), p.users).hidden
     memory, columns = in_l1(device, shards), shards.width
     parts = [scale * torch.randn(1, 1, p.users, columns) for scale in (SCALE, 1.0)]
@@ -159,7 +155,6 @@ def prefill_parts(device, p: SimpleNamespace) -> list[Row]:
     """The ops of a layer of Llama 3.1 8B besides products and attention, as the model calls them; norms of one of 2, 4
     and 8 chips' columns without the gather of squares between their ops. a_layer: how often a layer of one chip runs
     it. bytes: that it moves. of_dram_64: how much of the DRAM's rate 64 such cores would take."""
-    torch.manual_seed(0)
     config, chip = preset("llama-3.1-8b").with_layers(1), MeshShape(1, 1)
     site = Site(device, chip, config)
     layout, rope = Rows(site), Rope(site, p.rows, 1)

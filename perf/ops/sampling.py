@@ -10,10 +10,9 @@ its cumulative sum. The accepted length and the token would then still be the ho
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 import ttnn
@@ -33,47 +32,36 @@ class Ledger:
 
     def __call__(self, op, *tensors, **options):
         found = op(*tensors, **options)
-        self.moved += sum(_tensor_bytes(tensor) for tensor in (*tensors, found))
+        for tensor in (*tensors, found):
+            if isinstance(tensor, ttnn.Tensor):
+                self.moved += math.prod(tensor.padded_shape) * (2 if tensor.dtype == ttnn.bfloat16 else 4)
         return found
 
 
-def _tensor_bytes(tensor) -> int:
-    if not isinstance(tensor, ttnn.Tensor):
-        return 0
-    return math.prod(tensor.padded_shape) * (2 if tensor.dtype == ttnn.bfloat16 else 4)
-
-
 def verification(device, p: SimpleNamespace) -> Row:
-    """Return by way its cycles (of the slowest core, summed over its programs), and the bytes it moves between DRAM and
-    cores."""
-    found: Row = {}
-    for name, run, moved in _ways(device, p):
-        ledger = Ledger()
-        counts = measure(device, partial(run, ledger))
-        cycles = max(core.program.cycles for core in counts.values() if core.program is not None)
-        found[name] = {"cycles": cycles, "moved": ledger.moved if moved is None else moved}
-    if "stock" in found:
-        for way in found.values():
-            way["of_stock"] = way["cycles"] / found["stock"]["cycles"]
-    return found | {"host": bytes_moved(p.users, p.drafted, p.vocab)["host"]}
+    """Return by way its cycles (of the slowest core, summed over its programs) and the bytes moved to and from DRAM."""
 
+    def cycles(run: Callable) -> int:
+        return max(core.program.cycles for core in measure(device, run).values() if core.program is not None)
 
-def _ways(device, p: SimpleNamespace) -> Iterator[tuple[str, Any, int | None]]:
-    """Yield of each way its name, a function of a Ledger, and the bytes it moves, None where the ledger counts."""
-    generator = torch.Generator().manual_seed(0)
-    target = (2 * torch.randn(p.users, p.drafted + 1, p.vocab, generator=generator)).bfloat16()
-    tokens = torch.randint(0, p.vocab, (p.users, p.drafted + 1), generator=generator)
+    target = (2 * torch.randn(p.users, p.drafted + 1, p.vocab)).bfloat16()
+    tokens = torch.randint(0, p.vocab, (p.users, p.drafted + 1))
     # The drafted tokens are likely, or impossible, to the target.
     following = tokens.roll(-1, 1).unsqueeze(-1)
     rejected = target.scatter(-1, following, torch.tensor(-30.0).bfloat16().expand_as(following))
-    moved = bytes_moved(p.users, p.drafted, p.vocab)
+    moved, found = bytes_moved(p.users, p.drafted, p.vocab), Row()
     ops: dict[str, Callable] = {"exact": speculative_sampling, "sigmoid": lossy_sigmoid_sampling}
     for outcome, logits, uniform in (("accepted", target, 2**30), ("rejected", rejected, 2**32 - 1)):
         inputs = sampling_inputs(device, tokens, logits, target, uniform) | {"cores_per_user": p.cores or None}
         for name, op in ops.items():
-            yield f"{name}, {outcome}", lambda _, op=op, inputs=inputs: op(**inputs), moved[f"{name}, {outcome}"]
+            way = f"{name}, {outcome}"
+            found[way] = {"cycles": cycles(partial(op, **inputs)), "moved": moved[way]}
     if p.ways == "all":
-        yield "stock", _stock(device, tokens, target), None
+        ledger, stock = Ledger(), _stock(device, tokens, target)
+        found["stock"] = {"cycles": cycles(partial(stock, ledger)), "moved": ledger.moved}
+        for way in found.values():
+            way["of_stock"] = way["cycles"] / found["stock"]["cycles"]
+    return found | {"host": moved["host"]}
 
 
 def _stock(device, tokens, logits):

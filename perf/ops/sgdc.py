@@ -1,11 +1,6 @@
 # SPDX-FileCopyrightText: © 2026 The llama-alspec authors
 # SPDX-License-Identifier: Apache-2.0
-"""The bench of the compute gate and the exchange (SGDC: static graph, dynamic concurrency), a function for each part.
-
-- gate: a skipped program against the same program run, with and without what the firmware spends on any launch, and
-  setting the gate from a priority, with and without the outcome log, and opening it again;
-- stock: the program run from stock kernel stubs;
-- exchange: of a tensor over the virtual pair, by size.
+"""The bench of the compute gate and the exchange (SGDC: static graph, dynamic concurrency).
 
 Figure 13 of the ALSpec paper, layers of a pair in time, is `perf.step pair --plot`.
 """
@@ -31,11 +26,8 @@ EXCHANGE_TILES, EXCHANGE_ROWS = (2, 8, 32, 128), (1, 32)  # rows of a tile in us
 
 
 def measure_gate(device, depth: int = DEPTH) -> dict[str, Row]:
-    """Return the cycles of the reference op run and skipped, and of the programs around it.
-
-    Spans are those of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the longest of
-    its kernels.
-    """
+    """Return the cycles of the reference op run and skipped, and of setting the gate from a priority, with and without
+    the outcome log, and opening it again."""
     closed, opened = _priority(device, YIELDED), _priority(device, HOLDS_EXACT)
     log = OutcomeLog(device, layers=1, users=1)
     op = _reference_op(device, depth)
@@ -56,11 +48,8 @@ def measure_gate(device, depth: int = DEPTH) -> dict[str, Row]:
 
 
 def _reference_op(device, depth: int):
-    """Return a function that runs a matmul [32, depth] x [depth, 32], bfloat16.
-
-    It takes one core: slow dispatch starts the cores of a program one after another, and those of a matmul wait for
-    each other, so that the spans of a larger one would hold the host's pace.
-    """
+    """Return a function that runs a matmul [32, depth] x [depth, 32], bfloat16, on one core: slow dispatch starts the
+    cores of a program one after another, and the spans of a larger one would hold the host's pace."""
     a, b, out = (tile(device, shape) for shape in ((32, depth), (depth, 32), (32, 32)))
     return lambda: ttnn.matmul(a, b, optional_output_tensor=out)
 
@@ -70,6 +59,8 @@ def _priority(device, value: int):
 
 
 def _spans(device, program) -> Row:
+    """Return the cycles of core (0, 0): `program` from the go message until all its RISCs are done, `kernel` the
+    longest of its kernels."""
     core = measure(device, program)[0, 0]
     assert core.program is not None
     return {"program": core.program.cycles, "kernel": max(span.cycles for span in core.kernels().values())}
@@ -90,7 +81,7 @@ def measure_exchange(device, tiles=EXCHANGE_TILES) -> list[Row]:
 
 
 def part(device, p: SimpleNamespace) -> list[Row]:
-    """The rows of a part."""
+    """Return the rows of the exchange by size, of the gate, or of the program run from stock kernel stubs."""
     if p.part == "exchange":
         return measure_exchange(device)
     if p.part == "gate":

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from models.llama31_8b.latency import CHIP_COUNTS
-from perf.lib.data_file import Questions, Row, new_file, read
-from perf.lib.tables import table
+from perf.lib.data_file import Questions, Row, new_file, read, table
 from perf.projection import gains, layouts, prefill
 
 Answer = tuple[list[Row], str]  # rows of a data file, and what is printed

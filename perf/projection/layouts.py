@@ -22,10 +22,10 @@ from models.llama31_8b.latency import (
     token_ns,
 )
 from models.llama31_8b.tt.mesh import TILE
-from perf.lib.data_file import FOLDER, Row, read
+from perf.lib.data_file import FOLDER, Row, read, read_rows
 from perf.step.figures import over_formula
-from perf.step.layer import EMBEDDING, HEAD, LAYER, NORM, STEPS, collectives_of, replaced_by_all_reduces
-from perf.step.shapes import head_pieces
+from perf.step.layer import NORM, collectives_of, replaced_by_all_reduces
+from perf.step.shapes import EMBEDDING, HEAD, LAYER, head_pieces
 from perf.sweep.configurations import Configuration
 from perf.sweep.paper import CSV, cycles_of
 from perf.sweep.table import read as read_sweep
@@ -48,10 +48,8 @@ ASSUMPTIONS = (
 
 def load() -> tuple[Times, set[tuple[int, int]]]:
     """Return the times of perf/data, and the (chips of a row, context) all of whose parts were executed."""
-    sweep, ops = cycles_of(read_sweep(CSV)), read(STEPS.with_name(f"{STEPS.stem}_ops.csv"))[1]
-    ops = [op for op in ops if op["sharding"] == "sharded"]
-    pairs = executed_pairs()
-    attention = _attention(ops, sweep)
+    ops = [op for op in read_rows("steps/decode_layer_ops.csv") if op["sharding"] == "sharded"]
+    pairs, attention = executed_pairs(), _attention(ops, cycles_of(read_sweep(CSV)))
     collectives = {n: collectives_of(preset("llama-3.1-8b"), n) for n in CHIP_COUNTS[1:]}
     costs = {n: _costs(n, ops, collectives.get(n, {"gather": 0, "all_reduces": 0})) for n in CHIP_COUNTS}
     times = Times(
@@ -119,17 +117,13 @@ def layout_rows(contexts: Sequence[int] = CONTEXTS, chips: Sequence[int] = CHIPS
     rows = []
     for count in chips:
         for context in contexts:
-            row, keys = min(count, CHIP_COUNTS[-1]), budget_keys(context)
+            row, at = min(count, CHIP_COUNTS[-1]), (context, count, budget_keys(context), times)
             tp = token_ns(context, None, row, times)
             split = token_ns(context, None, count, times, split_cache=True)
-
-            def speculative(rate: float, count=count, context=context, keys=keys) -> float:
-                return step_ns(rate, context, count, keys, times)
-
-            speeds = {"TP": tp, "split cache": split, "ALSpec": speculative(HITS["budget"])}
+            speeds = {"TP": tp, "split cache": split, "ALSpec": step_ns(HITS["budget"], *at)}
             found: Row = {"chips": count, "context": context, "tp_tokens_per_s": 1e9 / tp}
             found |= {"tp_parts": "executed" if (row, context) in executed else "projected", "split": tp / split}
-            found |= {f"at_{100 * rate:g}": tp / speculative(rate) for rate in HIT_RATES}
+            found |= {f"at_{100 * rate:g}": tp / step_ns(rate, *at) for rate in HIT_RATES}
             rows.append(found | {"fastest": min(speeds, key=lambda name: speeds[name])})
     return rows
 

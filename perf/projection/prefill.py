@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,8 @@ from models.llama31_8b.tt.mesh import TILE, MeshShape
 from models.llama31_8b.tt.precision import FIDELITY, LayerPrecision, bytes_of, precision_config
 from models.llama31_8b.tt.prefill import PREFILL_CHUNK, all_cores_read, padded_rows, row_blocks, row_format
 from perf.lib.chip import BYTES_PER_CYCLE, TILE_CYCLES
-from perf.lib.data_file import Row
+from perf.lib.data_file import Row, read_rows
 from perf.ops.families import norm_of_part
-from perf.projection.published import ALL_GATHER, REDUCE_SCATTER, collective_ns, read_rows
 from perf.step.shapes import head_pieces
 from tt_kernels.tree_attention.checks import Problem, pass_tiles, piece_tokens
 
@@ -121,21 +120,17 @@ def banked_line(rows: int, columns: float, dtype: str) -> tuple[float, float]:
     return start + more * max(rows, SHORT), step + higher * max(rows, SHORT)
 
 
-def _banked_cycles(rows: int, inputs: int, outputs: int, dtype: str) -> float:
-    start, step = banked_line(rows, -(-outputs // TILE // CORES), dtype)
-    return start + max(inputs / TILE * step, bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
-
-
 def product_cycles(rows: int, inputs: int, outputs: int, dtype: str, x: str = "bfloat16") -> float:
     """Return the cycles of a product [rows, inputs] @ [inputs, outputs] of the model on 64 cores. x: the rows'
     format."""
+    read = bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE
     if all_cores_read(rows, dtype):
-        return _banked_cycles(rows, inputs, outputs, dtype)
+        start, step = banked_line(rows, -(-outputs // TILE // CORES), dtype)
+        return start + max(inputs / TILE * step, read)
     high, wide = (-(-tiles // TILE // cores) for tiles, cores in ((rows, GRID[1]), (outputs, GRID[0])))
     block = row_blocks(rows, inputs, outputs, GRID, dtype).rows
     reads = -(-high // block)  # of the weight
-    took = reads * _minimal_cycles(block, wide, inputs // TILE, dtype, x)
-    return max(took, reads * bytes_of(inputs * outputs, dtype) / BYTES_PER_CYCLE)
+    return reads * max(_minimal_cycles(block, wide, inputs // TILE, dtype, x), read)
 
 
 @cache
@@ -197,11 +192,6 @@ def _sent(rows: int, tp: int) -> str:
     return "bfloat16" if tp == 1 else _coarse(rows)
 
 
-def _formats_of_rows(rows: int, tp: int) -> tuple[str, ...]:
-    """Return the formats of the rows that a layer's products take, in the order of `products_of`."""
-    return _sent(rows, tp), "bfloat16", _sent(rows, tp), _coarse(rows)
-
-
 def collective_cycles(rows: int, tp: int, hidden: int) -> float:
     """Return the nanoseconds of a layer's two gathers and two reductions of rows, and of two gathers of their squares
     where rows are normed before they are gathered."""
@@ -209,21 +199,46 @@ def collective_cycles(rows: int, tp: int, hidden: int) -> float:
         return 0.0
     sent = _sent(rows, tp)
     size = bytes_of(rows * hidden, sent)
-    squares = 0.0 if sent == "bfloat16" else long_collective_ns(ALL_GATHER, tp, bytes_of(rows * TILE * tp, "bfloat16"))
-    return 2 * (squares + long_collective_ns(ALL_GATHER, tp, size) + long_collective_ns(REDUCE_SCATTER, tp, size))
+    gather = partial(long_collective_ns, "all_gather", tp)
+    squares = 0.0 if sent == "bfloat16" else gather(bytes_of(rows * TILE * tp, "bfloat16"))
+    return 2 * (squares + gather(size) + long_collective_ns("reduce_scatter", tp, size))
 
 
 def long_collective_ns(collective: str, tp: int, size: int) -> float:
     """Return the published nanoseconds of a collective, beyond the largest size by a line through both ends."""
-    known = sorted(
-        row["bytes"]
-        for row in read_rows("ethernet_2026_09.csv")
-        if (row["collective"], row["chips"]) == (collective, tp)
-    )
-    if size <= known[-1]:
+    points = _published(collective, tp)
+    if size <= points[-1][0]:
         return collective_ns(collective, tp, size)
-    start, slope = _line([(at, collective_ns(collective, tp, at)) for at in (known[0], known[-1])])
+    start, slope = _line([points[0], points[-1]])
     return start + slope * size
+
+
+def collective_ns(collective: str, chips: int, size: int) -> float:
+    """Return the published kernel time of a collective, interpolated between the measured sizes.
+
+    Args:
+        collective: "all_gather", "reduce_scatter" or "all_to_all".
+        chips: of the row.
+        size: bytes of the un-sharded tensor. Below the smallest measured size only the start is left.
+
+    Raises:
+        ValueError: for chips or sizes that were not measured.
+    """
+    sizes, ns = zip(*_published(collective, chips), strict=True)
+    if not 0 < size <= sizes[-1]:
+        raise ValueError(f"{collective} was measured up to {sizes[-1]} bytes, got {size}")
+    return float(np.interp(size, sizes, ns))
+
+
+def _published(collective: str, chips: int) -> list[tuple[int, float]]:
+    """Return bytes and nanoseconds of tt-metal's times of September 2026: one link per direction, lines of two and four
+    chips, a ring of eight."""
+    rows = [row for row in read_rows("ethernet_2026_09.csv") if row["collective"] == collective]
+    points = [(row["bytes"], 1000 * row["us"]) for row in rows if row["chips"] == chips]
+    if not points:
+        known = sorted({row["chips"] for row in rows})
+        raise ValueError(f"no time of {collective} on {chips} chips was measured, only on {known}")
+    return points
 
 
 def products_of(config: LlamaConfig, formats: LayerPrecision, tp: int) -> list[tuple[int, int, str]]:
@@ -252,21 +267,16 @@ def project(tokens: int, chips: int) -> dict[str, float]:
     products = products_of(config, formats, chips)
     for start in range(0, tokens, PREFILL_CHUNK):
         rows = padded_rows(min(PREFILL_CHUNK, tokens - start))
-        formats_of_rows = _formats_of_rows(rows, chips)
+        formats_of_rows = _sent(rows, chips), "bfloat16", _sent(rows, chips), _coarse(rows)
         each = [product_cycles(rows, *product, x) for product, x in zip(products, formats_of_rows, strict=True)]
         ns["products"] += layers * sum(each)
         ns["attention"] += layers * attention_cycles(heads, rows, start)
         ns["others"] += layers * other_cycles(rows, chips)
         ns["collectives"] += layers * collective_cycles(rows, chips, config.hidden_size)
-    ns["head"] = head_ns(chips)
+    executed = read_rows("steps/decode_layer.csv")
+    piece = next(row["cycles"] for row in executed if row["stage"] == "head" and row["sharding"] == "sharded")
+    ns["head"] = head_pieces(config) * piece / chips
     return {part: took / 1e6 for part, took in ns.items()}
-
-
-def head_ns(tp: int) -> float:
-    """Return the cycles of the executed LM head's pieces on one of `tp` chips."""
-    rows = read_rows("steps/decode_layer.csv")
-    piece = next(row["cycles"] for row in rows if row["stage"] == "head" and row["sharding"] == "sharded")
-    return head_pieces(preset("llama-3.1-8b")) * piece / tp
 
 
 def peak_ns(tokens: int, chips: int) -> float:

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perf.lib.chip import answered
 from perf.lib.data_file import Questions
-from perf.lib.measuring_process import answered
 from perf.step import layer, pair, values
 
 STEPS = {"pair": pair, "layer": layer, "values": values}
@@ -27,9 +27,9 @@ def _work(work: str, asked: Mapping[str, Any]) -> Any:
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0; 2 with one line for what makes no sense or no chip holds, before any work."""
     questions = Questions("python -m perf.step", (__doc__ or "").splitlines()[0], "STEP")
-    pair.add_options(questions.add("pair", pair.answer, (pair.__doc__ or "").splitlines()[0]))
-    layer.add_options(questions.add("layer", layer.answer, (layer.__doc__ or "").splitlines()[0], write=False))
-    values.add_options(questions.add("values", values.answer, (values.__doc__ or "").splitlines()[0]))
+    for name, step in STEPS.items():
+        text = (step.__doc__ or "").splitlines()[0]
+        step.add_options(questions.add(name, step.answer, text, write=step is not layer))
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     return questions.run(argv, (ValueError,))
 

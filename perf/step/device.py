@@ -20,10 +20,11 @@ from models.llama31_8b.tt.alspec import PairAlspec
 from models.llama31_8b.tt.attention_policies import ExactAttention
 from models.llama31_8b.tt.mesh import TP_AXIS, MeshShape, Site
 from models.llama31_8b.tt.model import TtLlama
+from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from perf.lib.chip import replayed, simulated_timer
+from perf.lib.data_file import Kept
 from perf.lib.launch_labels import Labels
-from perf.lib.tables import Kept
 from perf.step.shapes import EXACT, TOKEN, Shape, hit_pattern, known_weights
 from runtime_patches.profiling.timeline import ProgramSpan
 from tt_kernels.common.priority import HOLDS_EXACT, YIELDED, priority_row
@@ -82,11 +83,11 @@ class ForcedSpeculation(PairAlspec):
             ttnn.copy_host_to_device_tensor(host, masses)
 
 
-def fill(model: TtLlama, seed: int = SEED) -> None:
+def fill(model: TtLlama) -> None:
     """Write random keys and values into the whole cache, the same on both rows."""
     tensors = [*model.cache.keys, *model.cache.values]
     shape = tuple(tensors[0].shape)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(SEED)
     for tensor in tensors:
         content = torch.randn(shape, generator=generator)
         everywhere = ttnn.ReplicateTensorToMesh(model.mesh)
@@ -135,7 +136,7 @@ class _Pair:
             self.speculation = ForcedSpeculation(site, chosen, users=1, capacity=capacity)
         settings = ModelSettings(
             capacity=capacity,
-            precision=shape.formats(),
+            precision=precision_config(shape.precision, shape.layers + 1),
             attention=self.speculation or self.exact,
             decode_sharding=shape.sharding,
             zeroed=False,
@@ -191,7 +192,13 @@ class _Pair:
     def _step(self, model: TtLlama) -> dict:
         labels, step = Labels(), self._prepared(model, self.shape.context - 1)
         chips = replayed(model.mesh, self.timer, step, labels.of_model(model))
-        return {"chips": [[_named(span, labels) for span in chip] for chip in chips]}
+
+        def named(span: ProgramSpan) -> dict:
+            label = labels.of(span.number)
+            name, layer = (label.part or label.name, label.layer) if label else ("other", None)
+            return {"name": name, "layer": layer} | asdict(span)
+
+        return {"chips": [list(map(named, chip)) for chip in chips]}
 
     def _prepared(self, model: TtLlama, position: int) -> Callable[[], ttnn.Tensor]:
         """Return a step from `position` on, whose inputs are on the chips."""
@@ -202,10 +209,3 @@ class _Pair:
         chain = TokenTreeBatch.stack([TokenTree.chain(nodes)])
         tree = model.tree_inputs(torch.full((1, nodes), TOKEN), [position], chain.enter, chain.leave)
         return lambda: model.decode(tree, gather_logits=False)
-
-
-def _named(span: ProgramSpan, labels: Labels) -> dict:
-    """Return a span with the name and layer of the launch it belongs to."""
-    label = labels.of(span.number)
-    name, layer = (label.part or label.name, label.layer) if label else ("other", None)
-    return {"name": name, "layer": layer} | asdict(span)

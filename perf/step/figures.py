@@ -37,14 +37,9 @@ class Parts:
     receiver: float
 
     def formula(self, layers: int, rate: float) -> float:
-        """Return the cycles of a step by appendix F."""
         return token_latency(
             self.fixed, self.per_layer, sfd_s=self.sender, sfd_r=self.receiver, layers=layers, hit_rate=rate
         )
-
-
-def length(span: Span) -> int:
-    return span["end"] - span["start"]
 
 
 def cycles(step: Step) -> int:
@@ -54,7 +49,6 @@ def cycles(step: Step) -> int:
 
 
 def cycles_alone(steps: Mapping[str, Step]) -> int:
-    """Return the cycles of one chip with exact attention."""
     return cycles({"chips": [steps[EXACT]["chips"][0]]})
 
 
@@ -75,7 +69,7 @@ def _attention(chip: Iterable[Span], layer: int) -> Span:
 def parts_of(steps: Mapping[str, Step], layers: int) -> Parts:
     """Return the parts of the exact step and all speculative ones. Raises ValueError without a speculative step."""
     exact = steps[EXACT]["chips"][0]
-    attention = fmean(length(span) for span in exact if span["name"] == ATTENTION)
+    attention = fmean(span["end"] - span["start"] for span in exact if span["name"] == ATTENTION)
     inside = [span for span in exact if span["layer"] is not None]
     in_layers = max(span["end"] for span in inside) - min(span["start"] for span in inside)
     ends = []

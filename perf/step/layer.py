@@ -2,19 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Execute a decode layer of Llama 3.1 8B, embedding and LM head on a simulated chip: values, cycles, tokens/s.
 
-One layer of full size with random weights decodes a token on 64 simulated cores, by either decode sharding, after the
-embedding; its cache holds random numbers. The final norm and the LM head run after a thin layer, the head as one of
-twelve equal pieces, a third of what a chip multiplies at once: its time is that of reading its columns. Results are
-judged against torch with the weights as the chip holds them ("held") and as they were ("given"); `--weights blank`
-executes the layer over weights that nobody wrote, for its cycles. A token of all layers is then the embedding, as many
-such layers, the norm and all pieces; the last layer's other formats and joining the pieces are not counted. Of several
+What is executed, how it makes a token of all layers, and what is left out: docs/results/decode_layer.md. Of several
 chips (`--tp`) each runs its part; two all-reduces per layer take what perf/data/ops/all_reduce.json has of them, in
 place of the part's norms and adds, and the embedding's gather what perf/data/paper_cycles.csv has. `--stages prefill
 --weights blank` runs one layer over a prompt of --contexts tokens in place of a step.
 
 Each stage has a process of its own and is written as soon as it is done; a run goes on where the last one stopped.
-Programs are launched one by one, and what no program takes is not counted: one cycle is one nanosecond of kernels. What
-the simulator leaves out: docs/results/paper_cycles.md.
 """
 
 from __future__ import annotations
@@ -27,18 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.config import LlamaConfig, RopeScaling, preset
+from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
-from perf.lib.chip import Chip, of_roofline, one_after_the_other
-from perf.lib.data_file import FOLDER, Row, commit, read
+from perf.lib.chip import Chip, measure_apart, of_roofline, one_after_the_other
+from perf.lib.data_file import FOLDER, Row, Table, commit, markdown, read_rows
 from perf.lib.launch_labels import DECODE_PRODUCT
-from perf.lib.measuring_process import measure_apart
-from perf.lib.tables import Table, markdown
 from perf.ops.families import NO_PRODUCT
-from perf.step.shapes import FULL_GRID, THIN_VOCABULARY, check_fits, formats_of, head_pieces, part_of
+from perf.step.shapes import EMBEDDING, FULL_GRID, HEAD, LAYER, THIN_VOCABULARY, check_fits, head_pieces, part_of
 from perf.sweep.paper import collective_cycles
 
 STEPS = FOLDER / "steps" / "decode_layer.csv"
-ALL_REDUCE = FOLDER / "ops" / "all_reduce.json"
 NORM, REPLACED = "rms_norm", ("rms_norm", "add")  # by the all-reduces of a layer
 KEYS = ("model", "tp", "context", "sharding", "weights", "stage")
 ERRORS = tuple(f"{error}_{of}" for error in ("pcc", "largest", "largest_relative", "error") for of in ("held", "given"))
@@ -46,7 +37,7 @@ VALUES = ("cores", "cycles", "bytes", "of_roofline", "tokens_per_s", *ERRORS)
 OP_KEYS = (*KEYS, "number")
 OP_VALUES = ("op", "shape", "cores", "cycles", "bytes", "of_roofline")
 RANDOM, BLANK = WEIGHTS = "random", "blank"
-EMBEDDING, LAYER, HEAD, TOKEN, PREFILL = "embedding", "layer", "head", "token", "prefill"
+TOKEN, PREFILL = "token", "prefill"
 CORES = 64
 THIN_MLP, THIN_CONTEXT = 384, 128  # of the layer before the LM head
 TIMEOUT_S = 3 * 3600
@@ -86,8 +77,8 @@ def token_of(
 def collectives_of(config: LlamaConfig, tp: int) -> dict[str, float]:
     """Return the executed cycles of a gather of `config`'s hidden size over 1x`tp` chips, of an all-reduce, and of a
     layer's all-reduces with the products in them."""
-    rows = [row for row in read(ALL_REDUCE)[1] if (row["chips"], row["columns"]) == (tp, config.hidden_size)]
-    sums = {row["product"]: row["cycles"] for row in rows}
+    rows = read_rows("ops/all_reduce.json")
+    sums = {row["product"]: row["cycles"] for row in rows if (row["chips"], row["columns"]) == (tp, config.hidden_size)}
     found = {"gather": collective_cycles("all_gather", tp, config.hidden_size), "all_reduce": sums[NO_PRODUCT]}
     return found | {"all_reduces": sums["qkv"] + sums["gate_up"]}
 
@@ -111,27 +102,20 @@ def run(
     prefill: bool = False,
 ) -> dict[str, Any]:
     """Measure one layer of `config`, and embedding and head of its vocabulary, in a process of its own: see
-    `layer_device.measure_layer`; or one layer of a prefill: see `measure_prefill`. Raises SystemExit with what went
-    wrong there."""
-    formats = vars(formats_of(config).of_layer(0))
-    asked = {"config": asdict(config.with_layers(1)), "formats": formats, "sharding": sharding, "context": context}
+    `layer_device.measure_layer`. Raises SystemExit with what went wrong there."""
+    asked = {"config": asdict(config), "sharding": sharding, "context": context}
     work = {"work": "layer", "asked": asked | {"blank": weights == BLANK, "prefill": prefill}}
     return measure_apart("perf.step", work, Chip(grid, timed=True).environment(), TIMEOUT_S)
 
 
-def work(
-    config: dict[str, Any], formats: dict[str, str], sharding: str, context: int, blank: bool, prefill: bool
-) -> dict[str, Any]:
-    """Measure in this process."""
-    from models.llama31_8b.tt.precision import LayerPrecision, PrecisionConfig
-    from perf.step.layer_device import measure_layer, measure_prefill
+def work(config: dict[str, Any], sharding: str, context: int, blank: bool, prefill: bool) -> dict[str, Any]:
+    from perf.step.layer_device import measure_layer
 
-    shape = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
-    precision = PrecisionConfig("performance", LayerPrecision(**formats))
+    whole = LlamaConfig(**config | {"rope_scaling": RopeScaling(**config["rope_scaling"])})
+    layer = precision_config("performance", whole.num_hidden_layers).of_layer(0)
     with Chip(FULL_GRID, timed=True).opened() as device:
-        if prefill:
-            return measure_prefill(device, shape, precision, sharding, context)
-        return measure_layer(device, shape, precision, sharding, context, blank)
+        formats = PrecisionConfig("performance", layer)
+        return measure_layer(device, whole.with_layers(1), formats, sharding, context, blank, prefill)
 
 
 class Rows:
@@ -182,11 +166,10 @@ class Rows:
         group, pieces = None if self.tp == 1 else collectives_of(self.config, self.tp), head_pieces(self.config)
         if pieces % self.tp:
             return
-        rows = self.steps.rows()
+        rows = list(self.steps.rows)
         for layer in (row for row in rows if row["stage"] == LAYER and row["tp"] == str(self.tp)):
-            key = {name: layer[name] for name in KEYS} | {"stage": TOKEN}
-            place = [name for name in KEYS if name != "stage"]
-            own = [row for row in rows if all(row[name] == layer[name] for name in place)]
+            place = {name: layer[name] for name in KEYS if name != "stage"}
+            key, own = place | {"stage": TOKEN}, [row for row in rows if row.items() >= place.items()]
             # Weights cost nothing by their values, so a head over others will do.
             heads = [row for row in rows if row["stage"] == HEAD and row["sharding"] == layer["sharding"]]
             heads.sort(key=lambda row: row["weights"] == layer["weights"])
@@ -194,9 +177,9 @@ class Rows:
             if self.steps.has(key) or not {EMBEDDING, LAYER, HEAD} <= set(stages):
                 continue
             head = {name: stages[HEAD][name] for name in KEYS}
-            norm = next(int(op["cycles"]) for op in self.ops.rows() if op.items() >= head.items())
+            norm = next(int(op["cycles"]) for op in self.ops.rows if op.items() >= head.items())
             if group is not None:
-                own = [op for op in self.ops.rows() if {name: layer[name] for name in KEYS}.items() <= op.items()]
+                own = [op for op in self.ops.rows if op.items() >= (place | {"stage": LAYER}).items()]
                 replaced = replaced_by_all_reduces([op["op"] for op in own])
                 group["replaced"] = sum(int(op["cycles"]) for op, there in zip(own, replaced, strict=True) if there)
             token = token_of(stages, norm, self.config.num_hidden_layers, pieces // self.tp, group)

@@ -6,6 +6,7 @@ judged against torch."""
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,14 +29,13 @@ from models.llama31_8b.tt.sharding import hidden_shards
 from models.llama31_8b.tt.weights import EMBEDDING as TABLE
 from models.llama31_8b.tt.weights import WeightStore
 from perf.footprint.mesh_build import blank_weights
-from perf.lib.launch_labels import ATTENTION, BANKED_PRODUCT, DECODE_PRODUCT, Label, Labels, Tensor
+from perf.lib.launch_labels import ATTENTION, BANKED_PRODUCT, DECODE_PRODUCT, Labels
 from perf.lib.tensors import errors_of
 from perf.step.device import SEED, fill
-from perf.step.shapes import TOKEN
+from perf.step.shapes import EMBEDDING, HEAD, LAYER, TOKEN
 from runtime_patches.profiling.timeline import ProgramSpan, Timeline
 
 TABLE_ROWS = 32  # of the embedding that are put on the chip: a step reads one of them, whatever the vocabulary
-EMBEDDING, LAYER, HEAD = "embedding", "layer", "head"
 ERRORS = ("pcc", "largest", "largest_relative", "error")
 
 
@@ -84,50 +84,42 @@ def half_split(rows: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def measure_layer(
-    mesh: ttnn.MeshDevice, config: LlamaConfig, formats: PrecisionConfig, sharding: str, context: int, blank: bool
+    mesh: ttnn.MeshDevice,
+    config: LlamaConfig,
+    formats: PrecisionConfig,
+    sharding: str,
+    context: int,
+    blank: bool,
+    prefill: bool,
 ) -> dict[str, Any]:
-    """Decode token `context` of one user, whose cache holds random numbers. blank: weights are allocated, not written.
+    """Decode token `context` of one user, whose cache holds random numbers; or run the first layer over a prompt of
+    `context` tokens, which fill a chunk or a part of one. blank: weights are allocated, not written.
 
     Returns {"programs": [...], "values": {"layer": ..., "logits": ...}}, no values of blank weights. A program is
     {"part", "layer", "op", "shape", "cores", "bytes", "start", "end"}: cycles from the first one's start, and bytes
     that it reads of weights and cache. The step runs once: at full size that takes a quarter of an hour, and compiling
     takes the chip no cycles of a program.
     """
-    timeline, labels = Timeline(mesh), Labels()
-    state, store = (
-        blank_weights(config, mesh, MeshShape(*mesh.shape)) if blank else (random_state_dict(config), HeldWeights(mesh))
-    )
-    model, caches = _filled(mesh, config, formats, sharding, context, state, store)
-    inputs = model.step_inputs([TOKEN], [context - 1])
-    residual: list[ttnn.Tensor] = []
+    timeline, labels, residual = Timeline(mesh), Labels(), list[ttnn.Tensor]()
+    if prefill:
+        model = _Model(mesh, config, formats, sharding, padded_rows(context), blank).model
+        chunk = model.chunk([TOKEN] * context, user=0, start=0)
+        x, step = model.begin_chunk(chunk)
+        timeline.start()
+        with labels.of_model(model):
+            model.layers[0].prefill(x, chunk, step)
+        (spans,) = timeline.stop()
+        logger.info("the layer is done")
+        return {"programs": programs_of(spans, labels), "values": {}}
+    own = _Model(mesh, config, formats, sharding, -(-context // 128) * 128, blank)
+    caches, inputs = own.filled(context), own.model.step_inputs([TOKEN], [context - 1])
     timeline.start()
-    with _kept(model, residual), labels.of_model(model):
-        logits = model.decode(inputs, gather_logits=False)
+    with _kept(own.model, residual), labels.of_model(own.model):
+        logits = own.model.decode(inputs, gather_logits=False)
     (spans,) = timeline.stop()
     logger.info("the step is done")
-    programs = programs_of(spans, labels)
-    if not isinstance(store, HeldWeights):
-        return {"programs": programs, "values": {}}
-    return {"programs": programs, "values": _judged(store, config, state, caches, [TOKEN], residual, logits)}
-
-
-def measure_prefill(
-    mesh: ttnn.MeshDevice, config: LlamaConfig, formats: PrecisionConfig, sharding: str, tokens: int
-) -> dict[str, Any]:
-    """Run the first layer over a prompt of one user, whose tokens fill a chunk or a part of one; weights are allocated,
-    not written. Returns as `measure_layer` does, without values."""
-    timeline, labels = Timeline(mesh), Labels()
-    state, store = blank_weights(config, mesh, MeshShape(*mesh.shape))
-    settings = ModelSettings(capacity=padded_rows(tokens), precision=formats, decode_sharding=sharding, zeroed=False)
-    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
-    chunk = model.chunk([TOKEN] * tokens, user=0, start=0)
-    x, step = model.begin_chunk(chunk)
-    timeline.start()
-    with labels.of_model(model):
-        model.layers[0].prefill(x, chunk, step)
-    (spans,) = timeline.stop()
-    logger.info("the layer is done")
-    return {"programs": programs_of(spans, labels), "values": {}}
+    values = {} if blank else own.judged(caches, [TOKEN], residual, logits)
+    return {"programs": programs_of(spans, labels), "values": values}
 
 
 def judge_layer(
@@ -138,61 +130,61 @@ def judge_layer(
     Returns {"decode": ..., "prefill": ...}, each {"layer": ..., "logits": ...} as `measure_layer`'s values: the layer's
     of the last token's tile, the logits of the last token.
     """
-    state, store, residual = random_state_dict(config), HeldWeights(mesh), list[ttnn.Tensor]()
-    model, caches = _filled(mesh, config, formats, sharding, context, state, store)
-    logits: ttnn.Tensor | None
+    own, residual = _Model(mesh, config, formats, sharding, -(-context // 128) * 128, blank=False), list[ttnn.Tensor]()
+    caches, model, values = own.filled(context), own.model, {}
     tokens = torch.randint(TABLE_ROWS, (prompt,), generator=torch.Generator().manual_seed(SEED)).tolist()
-    values = {}
     with _kept(model, residual):
         logits = model.decode(model.step_inputs([TOKEN], [context - 1]), gather_logits=False)
-        values["decode"] = _judged(store, config, state, caches, [TOKEN], residual, logits)
-        logits = model.prefill(tokens, user=0, start=0, last=True, gather_logits=False)
+        values["decode"] = own.judged(caches, [TOKEN], residual, logits)
+        last = model.prefill(tokens, user=0, start=0, last=True, gather_logits=False)
     nothing = [[cache[:, :, :0] for cache in tensors] for tensors in caches]
-    return values | {"prefill": _judged(store, config, state, nothing, tokens, residual, logits)}
+    return values | {"prefill": own.judged(nothing, tokens, residual, last)}
 
 
-def _filled(
-    mesh: ttnn.MeshDevice,
-    config: LlamaConfig,
-    formats: PrecisionConfig,
-    sharding: str,
-    context: int,
-    state: Mapping[str, torch.Tensor],
-    store: WeightStore,
-) -> tuple[TtLlama, list[list[torch.Tensor]]]:
-    """Return a model whose cache holds random numbers, and these: keys and values by layer, the `context` - 1 positions
-    before a step's."""
-    capacity = -(-context // 128) * 128
-    settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding, zeroed=False)
-    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
-    fill(model)
-    tensors = (model.cache.keys, model.cache.values)
-    return model, [[read(cache).float()[:, :, : context - 1] for cache in part] for part in tensors]
+class _Model:
+    """The model of one user. blank: weights are allocated, not written."""
 
+    store: WeightStore
 
-def _judged(
-    store: HeldWeights,
-    config: LlamaConfig,
-    state: Mapping[str, torch.Tensor],
-    caches: list[list[torch.Tensor]],
-    tokens: Sequence[int],
-    residual: list[ttnn.Tensor],
-    logits: ttnn.Tensor | None,
-) -> dict[str, dict[str, float]]:
-    """Return the errors of what left the last layer, the last token's tile, and of the last token's logits, against
-    torch after `caches`."""
-    assert logits is not None
-    tile = (len(tokens) - 1) // TILE * TILE
-    left = read(residual[-1]).float().flatten(0, 2)[: len(tokens) - tile, : config.hidden_size]
-    last = read(logits)[0, 0, (len(tokens) - 1) % TILE, : config.vocab_size]
-    values: dict[str, dict[str, float]] = {"layer": {}, "logits": {}}
-    for name, weights in (("held", store.state(config, state)), ("given", state)):
-        wanted_last, states = reference(config, weights, caches, tokens)
-        normed = F.rms_norm(left, (config.hidden_size,), weights["model.norm.weight"], config.rms_norm_eps)
-        for what, found, wanted in zip(values, (normed, last), (states[tile:], wanted_last), strict=True):
-            errors = errors_of(found, wanted)
-            values[what] |= {f"{key}_{name}": errors[key] for key in ERRORS}
-    return values
+    def __init__(
+        self, mesh, config: LlamaConfig, formats: PrecisionConfig, sharding: str, capacity: int, blank: bool
+    ) -> None:
+        self.config = config
+        if blank:
+            self.state, self.store = blank_weights(config, mesh, MeshShape(*mesh.shape))
+        else:
+            self.state, self.store = random_state_dict(config), HeldWeights(mesh)
+        settings = ModelSettings(capacity=capacity, precision=formats, decode_sharding=sharding, zeroed=False)
+        self.model = TtLlama.from_state_dict(config, self.state, mesh, settings, self.store)
+
+    def filled(self, context: int) -> list[list[torch.Tensor]]:
+        """Fill the cache with random numbers; return these, keys and values by layer, the `context` - 1 positions
+        before a step's."""
+        fill(self.model)
+        tensors = (self.model.cache.keys, self.model.cache.values)
+        return [[read(cache).float()[:, :, : context - 1] for cache in part] for part in tensors]
+
+    def judged(
+        self,
+        caches: list[list[torch.Tensor]],
+        tokens: Sequence[int],
+        residual: list[ttnn.Tensor],
+        logits: ttnn.Tensor | None,
+    ) -> dict[str, dict[str, float]]:
+        """Return the errors of what left the last layer, the last token's tile, and of the last token's logits, against
+        torch after `caches`."""
+        assert logits is not None and isinstance(self.store, HeldWeights)
+        config, tile = self.config, (len(tokens) - 1) // TILE * TILE
+        left = read(residual[-1]).float().flatten(0, 2)[: len(tokens) - tile, : config.hidden_size]
+        last = read(logits)[0, 0, (len(tokens) - 1) % TILE, : config.vocab_size]
+        values: dict[str, dict[str, float]] = {"layer": {}, "logits": {}}
+        for name, weights in (("held", self.store.state(config, self.state)), ("given", self.state)):
+            wanted_last, states = reference(config, weights, caches, tokens)
+            normed = F.rms_norm(left, (config.hidden_size,), weights["model.norm.weight"], config.rms_norm_eps)
+            for what, found, wanted in zip(values, (normed, last), (states[tile:], wanted_last), strict=True):
+                errors = errors_of(found, wanted)
+                values[what] |= {f"{key}_{name}": errors[key] for key in ERRORS}
+        return values
 
 
 def _kept(model: TtLlama, residual: list[ttnn.Tensor]) -> contextlib.AbstractContextManager:
@@ -227,7 +219,8 @@ def reference(
 
 
 def programs_of(spans: list[ProgramSpan], labels: Labels) -> list[dict[str, Any]]:
-    """Return the programs of a step with the names of what launched them."""
+    """Return the programs of a step with the names of what launched them, the shape of a product's weight or the first
+    tensor, and the bytes of the weight, or of the cache that attention reads."""
     found, begun = [], False
     for span in spans:
         label = labels.of(span.number)
@@ -235,33 +228,12 @@ def programs_of(spans: list[ProgramSpan], labels: Labels) -> list[dict[str, Any]
         begun = begun or label.layer is not None
         part = LAYER if label.layer is not None else HEAD if begun else EMBEDDING
         op = label.part or re.sub("_+$", "", label.name)
-        row = {"part": part, "layer": label.layer, "op": op, "shape": shape_of(label), "cores": span.cores}
-        found.append(row | {"bytes": bytes_read(label), "start": span.start, "end": span.end})
+        product = label.name in ("linear", "minimal_matmul") or label.part in (DECODE_PRODUCT, BANKED_PRODUCT)
+        shown = label.tensors[1:2] if product else label.tensors[:1]
+        shape = "x".join(str(size) for tensor in shown for size in tensor.shape[2:])
+        row = {"part": part, "layer": label.layer, "op": op, "shape": shape, "cores": span.cores}
+        held = shown if product else label.tensors[1:3] if label.part == ATTENTION else ()
+        tiles = ((math.prod(tensor.padded) // TILE_ELEMENTS, tensor.dtype.lower()) for tensor in held)
+        read_bytes = sum(count * TILE_BYTES[dtype] for count, dtype in tiles)
+        found.append(row | {"bytes": read_bytes, "start": span.start, "end": span.end})
     return found
-
-
-def is_product(label: Label) -> bool:
-    """Return whether a call multiplies its first tensor by a weight, its second."""
-    return label.name in ("linear", "minimal_matmul") or label.part in (DECODE_PRODUCT, BANKED_PRODUCT)
-
-
-def shape_of(label: Label) -> str:
-    """Return the weight's rows and columns of a product, else the first tensor's."""
-    tensor = next(iter(label.tensors[1:2] if is_product(label) else label.tensors), None)
-    return "" if tensor is None else "x".join(map(str, tensor.shape[2:]))
-
-
-def bytes_read(label: Label) -> int:
-    """Return the bytes of a product's weight, or of the cache that attention reads; 0 for others."""
-    if is_product(label):
-        return _bytes(label.tensors[1])
-    if label.part == ATTENTION:
-        return sum(map(_bytes, label.tensors[1:3]))
-    return 0
-
-
-def _bytes(tensor: Tensor) -> int:
-    elements = 1
-    for size in tensor.padded:
-        elements *= size
-    return elements // TILE_ELEMENTS * TILE_BYTES[tensor.dtype.lower()]

@@ -4,9 +4,9 @@
 
 A few Llama layers decode a token on two simulated chips joined by simulated Ethernet, under fast dispatch, from traces:
 with exact attention on one chip alone, and with speculation between the chips at forced hit rates. A step is timed
-whole, from its first program to its last on both chips, and
-compared with one chip alone with exact attention; with appendix F's formula, given what attention, guess and the rest
-of a layer took in these very steps; and with `--tensor-parallel` with exact attention split over the same two chips.
+whole, from its first program to its last on both chips, and compared with one chip alone with exact attention; with
+appendix F's formula, given what attention, guess and the rest of a layer took in these very steps; and with
+`--tensor-parallel` with exact attention split over the same two chips.
 
 Steps of layers of full size (`--model`, `--tp`) take minutes of a core for every hundred thousand cycles of a chip, and
 leave out their collectives; `--steps FILE` lets a run go on where the last one stopped. `--rows-of CHIPS` executes two
@@ -23,20 +23,18 @@ from typing import Any
 
 from models.llama31_8b.config import PREDICTORS, PRESETS, preset
 from models.llama31_8b.tt.mesh import TILE, MeshShape
-from perf.lib.chip import Chip
-from perf.lib.data_file import Row, new_file
-from perf.lib.measuring_process import measure_apart
-from perf.lib.tables import Kept, markdown
+from perf.lib.chip import Chip, measure_apart
+from perf.lib.data_file import Kept, Row, markdown, new_file
 from perf.ops.__main__ import run as run_op
 from perf.ops.families import FAMILIES
 from perf.step.figures import Step, both_levels, plot, rows, whole_rows
 from perf.step.shapes import EXACT, FULL_GRID, THIN_VOCABULARY, Shape, check_fits, known_weights, part_of
-from runtime_patches.simulated_n150.grids import parse_grid
 from tt_kernels.speculative_flash_decode.guess_range import GuessRange
 from tt_kernels.speculative_sampling.checks import MAX_NODES
 
 SMALL_GRID, LARGER_GRID = "4x1", "4x2"
-PAIRS_CORES = 2  # the output and the exchange core
+# Cores that are left for workers by the one that puts outputs together and the one that exchanges.
+WORKERS = {SMALL_GRID: 2, LARGER_GRID: 6, FULL_GRID: 62}
 # What each kind of layers has options for: the other kind's are refused.
 SMALL_LAYERS, FULL_SIZE = {"intermediate": 96, "kv_heads": 1}, {"tp": 1}
 SHARDING = "sharded"  # of layers of full size
@@ -68,7 +66,6 @@ def run(
 
 
 def work(shape: dict[str, Any], rates: Sequence[float], mesh: list[int], kept: str | None) -> Mapping[str, Step]:
-    """Measure in this process."""
     from perf.step.device import measure_pair
 
     done = Kept(None if kept is None else Path(kept), shape)
@@ -82,14 +79,8 @@ def grid_of(options: argparse.Namespace) -> str:
     compared, since reduce_scatter over two links wants eight cores."""
     if options.model is not None:
         return FULL_GRID
-    few = options.kv_heads * (options.workers or 1) <= _workers_on(SMALL_GRID)
+    few = options.kv_heads * (options.workers or 1) <= WORKERS[SMALL_GRID]
     return SMALL_GRID if few and not options.tensor_parallel else LARGER_GRID
-
-
-def _workers_on(grid: str) -> int:
-    """Return the cores of a grid that are left for workers."""
-    columns, lines = parse_grid(grid)
-    return columns * lines - PAIRS_CORES
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -146,7 +137,7 @@ def shape_asked(options: argparse.Namespace) -> dict[str, Any]:
         part, grid = part_of(preset(options.model), options.tp), FULL_GRID
         check_fits(part, options.context, SHARDING)
         kv_heads = part.num_key_value_heads
-    asked, most = kv_heads * (1 if options.workers is None else options.workers), _workers_on(grid)
+    asked, most = kv_heads * (1 if options.workers is None else options.workers), WORKERS[grid]
     if not 1 <= asked <= most:
         raise ValueError(
             f"--workers times key/value heads must be 1 to {most}, the cores of the grid {grid} less two of the "

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from models.llama31_8b.config import BUDGET, LlamaConfig
 from models.llama31_8b.tt.dram_budget import budget
 from models.llama31_8b.tt.mesh import TILE, MeshShape
-from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
+from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.sharding import HEAD_TILES, ShardedDecodeConfig
 
 FULL_GRID = "8x8"  # columns and rows of an N150's compute cores that ops may use
 THIN_VOCABULARY = 384  # of steps whose LM head is not what is measured: a tile for each DRAM bank
 TOKEN = 5  # of a step that is decoded alone
+EMBEDDING, LAYER, HEAD = "embedding", "layer", "head"  # the stages of a step
 EXACT = "exact"  # name of the measured step with exact attention, beside the hit rates that were forced
 
 
@@ -46,9 +47,6 @@ class Shape:
     nodes: int = 0
     predictor: str = "ends"
     chosen: int = 0
-
-    def formats(self) -> PrecisionConfig:
-        return precision_config(self.precision, self.layers + 1)
 
     def config(self) -> LlamaConfig:
         return LlamaConfig(
@@ -102,11 +100,6 @@ def part_of(config: LlamaConfig, tp: int) -> LlamaConfig:
     )
 
 
-def formats_of(config: LlamaConfig) -> PrecisionConfig:
-    """Return the formats of the whole model, whose last layer has formats of its own."""
-    return precision_config("performance", config.num_hidden_layers)
-
-
 def head_pieces(config: LlamaConfig) -> int:
     """Return how many equal pieces of whole tiles the vocabulary is cut into to run one of them: each is at most a
     third of what a chip multiplies at once. Raises ValueError for a vocabulary that has none."""
@@ -124,5 +117,5 @@ def check_fits(config: LlamaConfig, context: int, sharding: str) -> None:
     chip = MeshShape(1, 1)
     if sharding == "sharded":
         ShardedDecodeConfig.of(config, chip, 1)
-    found = budget(config, chip, formats_of(config), context, 1, sharding)
+    found = budget(config, chip, precision_config("performance", config.num_hidden_layers), context, 1, sharding)
     found.check(f"{config.name} with {context} positions, {sharding}")

@@ -18,12 +18,9 @@ from typing import Any
 from models.llama31_8b.config import preset
 from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
-from perf.lib.chip import ttsim_library
-from perf.lib.data_file import Row
-from perf.lib.measuring_process import measure_apart
-from perf.lib.tables import markdown
+from perf.lib.chip import Chip, measure_apart, ttsim_library
+from perf.lib.data_file import Row, markdown
 from perf.step.shapes import FULL_GRID, head_pieces
-from runtime_patches.simulated_n150.environment import process_environment, simulated_environment
 from runtime_patches.simulated_n150.library import version
 
 # ttsim refuses the float32 sums of the third, bfloat16.
@@ -35,13 +32,11 @@ TIMEOUT_S = 3 * 3600
 def run(library: Path, precision: str, sharding: str) -> dict[str, Any]:
     """Return `layer_device.judge_layer` of a layer of Llama 3.1 8B, in a process of its own. Raises SystemExit with
     what went wrong there."""
-    environment = process_environment(simulated_environment(FULL_GRID, library=library))
     asked = {"work": "values", "asked": {"precision": precision, "sharding": sharding}}
-    return measure_apart("perf.step", asked, environment, TIMEOUT_S)
+    return measure_apart("perf.step", asked, Chip(FULL_GRID, library=library).environment(), TIMEOUT_S)
 
 
 def work(precision: str, sharding: str) -> dict[str, Any]:
-    """Judge in this process."""
     from models.llama31_8b.tt.mesh import MeshShape
     from perf.step.layer_device import judge_layer
     from runtime_patches.simulated_n150.dispatch import program_room

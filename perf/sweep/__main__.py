@@ -19,7 +19,8 @@ TIMEOUT_S = 1800.0
 OF_A_SWEEP = ("source", "retry_failed", "log", "list")  # options that only a run has
 
 
-def _parser() -> OneLineParser:
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code 0; 1 when no configuration passed; 2 for options that make no sense."""
     parser = OneLineParser(
         prog="python -m perf.sweep",
         allow_abbrev=False,
@@ -38,21 +39,17 @@ def _parser() -> OneLineParser:
     add("--timeout", type=float, default=TIMEOUT_S, metavar="S", help=text)
     add("--log", type=new_file, metavar="FILE", help="append what the processes print")
     add("--list", action="store_true", help="print the configurations and run none")
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0; 1 when no configuration passed; 2 for options that make no sense."""
-    parser = _parser()
     options = parser.parse_args(argv)
     try:
         return _swept(options) if options.suite or options.suite_file else _shown(options)
     except ValueError as error:
         parser.error(str(error))
-    return 2
 
 
 def _swept(options: Namespace) -> int:
+    from runtime_patches.board import doctor
+    from runtime_patches.simulated_n150 import doctor as simulators
+
     if options.suite and options.suite_file:
         raise ValueError("--suite and --suite-file: give one of them")
     if not 0 < options.timeout < float("inf"):
@@ -64,7 +61,7 @@ def _swept(options: Namespace) -> int:
     source = options.source
     if options.csv is None or source is None:
         raise ValueError("a sweep needs --csv FILE and --source " + ", ".join(SOURCES))
-    if reason := _why_not(source):
+    if reason := doctor.why_not() if source == "n150" else simulators.why_not("simulator"):
         raise ValueError(f"--source {source}: {reason}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with opened(options.csv, options.retry_failed) as rows:
@@ -74,14 +71,6 @@ def _swept(options: Namespace) -> int:
     passed = sum(block.status == PASS for block in blocks)
     print(f"{report(blocks)}\n{passed} of {len(blocks)} configurations passed; {options.csv}")
     return 0 if passed else 1
-
-
-def _why_not(source: str) -> str | None:
-    """Return why nothing of this source could run here at all."""
-    from runtime_patches.board import doctor
-    from runtime_patches.simulated_n150 import doctor as simulators
-
-    return doctor.why_not() if source == "n150" else simulators.why_not("simulator")
 
 
 def _shown(options: Namespace) -> int:

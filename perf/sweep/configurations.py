@@ -4,15 +4,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from models.llama31_8b.tt.mesh import DRAM_BYTES, TILE, MeshShape
 from models.llama31_8b.tt.precision import PRECISIONS, TILE_BYTES
 from models.llama31_8b.tt.sharding import DECODE_SHARDINGS
-from perf.lib.options import combinations
 
 SOURCES = ("n150", "sim")
 Value = int | str
@@ -98,6 +98,43 @@ class Configuration:
     def mesh(self) -> MeshShape:
         """The mesh; one chip for an op without a mesh."""
         return MeshShape.parse(self.get("mesh", "1x1"))
+
+
+def combinations(
+    assignments: Sequence[str], defaults: Mapping[str, Any], choices: Mapping[str, Sequence[Any]]
+) -> list[dict[str, Any]]:
+    """Return all options of every combination, with values of the types of their defaults.
+
+    Args:
+        assignments: each "OPTION=VALUE[,VALUE...]"; the first one varies slowest.
+        defaults: every option that there is.
+        choices: the values of those that have few.
+
+    Raises:
+        ValueError: for another option, or a value of another type or that is no choice.
+    """
+    lists: dict[str, list[Any]] = {}
+    for text in assignments:
+        name, sign, values = text.partition("=")
+        if not sign or name not in defaults:
+            raise ValueError(f"cannot read {text!r}: OPTION=VALUE[,VALUE...] of {', '.join(defaults)}")
+        lists[name] = [_value(name, value, defaults[name]) for value in values.split(",")]
+        for value in lists[name] if name in choices else ():
+            if value not in choices[name]:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, choices[name]))}, got {value}")
+    return [{**defaults, **dict(zip(lists, one, strict=True))} for one in product(*lists.values())]
+
+
+def _value(name: str, text: str, like: Any) -> Any:
+    if isinstance(like, bool):
+        if text not in ("True", "False"):
+            raise ValueError(f"{name} must be True or False, got {text!r}")
+        return text == "True"
+    if isinstance(like, str):
+        return text
+    if not text.isdigit():
+        raise ValueError(f"{name} must be a whole number, got {text!r}")
+    return int(text)
 
 
 def cache_bytes(chosen: Mapping[str, Any] | Configuration) -> int:

@@ -13,9 +13,9 @@ import ctypes
 import json
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import ttnn
@@ -29,7 +29,7 @@ from models.llama31_8b.tt.layouts import banked_program, in_banks, in_l1
 from models.llama31_8b.tt.mesh import TILE, Site
 from models.llama31_8b.tt.model import TtLlama
 from models.llama31_8b.tt.modules import attention_program, kernel_config, norm_program, pair_rotation, user_shards
-from models.llama31_8b.tt.precision import PrecisionConfig, precision_config
+from models.llama31_8b.tt.precision import precision_config
 from models.llama31_8b.tt.sampling.top_k import greedy
 from models.llama31_8b.tt.settings import AttentionSettings, ModelSettings
 from models.llama31_8b.tt.sharding import MatmulConfig, Shards
@@ -86,7 +86,7 @@ def _matmul(mesh, c: Configuration) -> Launch:
 
 def _caches(mesh, c: Configuration, users: int):
     """Return key and value caches, not filled: a simulated chip takes ten minutes to be sent 128K tokens of 8 heads."""
-    shape = (users, c["kv_heads"], -(-c["context"] // 128) * 128, c["head_dim"])
+    shape = (users, c["kv_heads"], _capacity(c["context"]), c["head_dim"])
     dtype = getattr(ttnn, c["dtype"])
     return (ttnn.empty(shape, dtype, ttnn.TILE_LAYOUT, mesh, ttnn.DRAM_MEMORY_CONFIG) for _ in range(2))
 
@@ -146,10 +146,6 @@ def _collective(mesh, c: Configuration) -> Launch:
     return Launch(partial(getattr(ttnn, op), given, cluster_axis=1, **options[op]))
 
 
-def _long_rows(mesh, c: Configuration) -> Launch:
-    return _collective(mesh, c)
-
-
 def _sampling(mesh, c: Configuration) -> Launch:
     method, vocab, users, drafted = c["method"], c["vocab"], c["users"], c["drafted"]
     if method == "argmax":
@@ -170,18 +166,17 @@ def _decode(mesh, c: Configuration) -> Launch:
         raise UnsupportedError(f"attention={c['attention']} on {plan}: two rows speculate, and one cannot")
     capacity = _capacity(context)
     shape = Shape(layers=layers, context=capacity, chunk_size=c["chunk_size"])
-    config, formats, state, store = _model(mesh, c, shape)
-    attention: AttentionPolicy
-    if speculative:
+
+    def attention(config: LlamaConfig) -> AttentionPolicy:
+        if not speculative:
+            stock = c["attention"] == "stock"
+            return StockAttention(mesh, config, cache_block(capacity)) if stock else ExactFlashDecode(shape)
         chosen = AttentionSettings("alspec", c["chunk_size"], predictor="ends", timeout_s=EXCHANGE_TIMEOUT_S)
-        attention = ForcedSpeculation(Site(mesh, plan, config), chosen, users, capacity)
-        attention.hits = [True] * layers
-    elif c["attention"] == "exact":
-        attention = ExactFlashDecode(shape)
-    else:
-        attention = StockAttention(mesh, config, cache_block(capacity))
-    settings = ModelSettings(users, capacity, formats, attention, decode_sharding=c["plan"])
-    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
+        forced = ForcedSpeculation(Site(mesh, plan, config), chosen, users, capacity)
+        forced.hits = [True] * layers
+        return forced
+
+    model = _model(mesh, c, shape, attention)
     if c["model"] == "tiny":
         fill(model)
     inputs = model.step_inputs([5] * users, [context - 1] * users)
@@ -192,14 +187,16 @@ def _capacity(tokens: int) -> int:
     return -(-tokens // 128) * 128
 
 
-def _model(mesh, c: Configuration, tiny: Shape) -> tuple[LlamaConfig, PrecisionConfig, Any, WeightStore]:
-    """Return configuration, formats, state and store of a model's first layers. tiny: of the tiny one."""
-    whole = tiny.config() if c["model"] == "tiny" else preset(c["model"])
+def _model(mesh, c: Configuration, tiny: Shape, attention: Callable[[LlamaConfig], AttentionPolicy]) -> TtLlama:
+    """Return a model's first layers. tiny: of the tiny one; its context is the capacity of either."""
+    small, plan = c["model"] == "tiny", c.mesh
+    whole = tiny.config() if small else preset(c["model"])
     # The first layers of the whole model: by name its last one has formats of its own.
     config, formats = whole.with_layers(c["layers"]), precision_config(c["precision"], whole.num_hidden_layers)
-    if c["model"] == "tiny":
-        return config, formats, random_state_dict(config, 0), WeightStore(mesh, c.mesh)
-    return config, formats, *blank_weights(config, mesh, c.mesh)  # what blank weights hold costs nothing
+    # What blank weights hold costs nothing.
+    weights = (random_state_dict(config, 0), WeightStore(mesh, plan)) if small else blank_weights(config, mesh, plan)
+    settings = ModelSettings(c.get("users", 1), tiny.context, formats, attention(config), decode_sharding=c["plan"])
+    return TtLlama.from_state_dict(config, weights[0], mesh, settings, weights[1])
 
 
 def _prefill(mesh, c: Configuration) -> Launch:
@@ -207,14 +204,10 @@ def _prefill(mesh, c: Configuration) -> Launch:
     was there."""
     if c.mesh.sp > 1:
         raise UnsupportedError(f"a prefill is between the columns of a mesh, got {c.mesh}")
-    tokens, start = c["tokens"], c["start"]
+    tokens, start, tp = c["tokens"], c["start"], c.mesh.tp
     capacity = _capacity(start + tokens)
-    config, formats, state, store = _model(
-        mesh, c, Shape(heads=2 * c.mesh.tp, kv_heads=c.mesh.tp, intermediate=64 * c.mesh.tp, context=capacity)
-    )
-    attention = StockAttention(mesh, config, cache_block(capacity))
-    settings = ModelSettings(1, capacity, formats, attention, decode_sharding=c["plan"])
-    model = TtLlama.from_state_dict(config, state, mesh, settings, store)
+    tiny = Shape(heads=2 * tp, kv_heads=tp, intermediate=64 * tp, context=capacity)
+    model = _model(mesh, c, tiny, lambda config: StockAttention(mesh, config, cache_block(capacity)))
     chunk = model.chunk([5] * tokens, 0, start)
     return Launch(partial(model.cache_chunk, chunk, last=True, gather_logits=False), model=model)
 
@@ -277,7 +270,11 @@ def _decode_op(mesh, c: Configuration) -> Launch:
     return Launch(product)
 
 
-MAKERS = (_matmul, _flash_decode, _tree_attention, _collective, _long_rows, _sampling, _decode_op, _decode, _prefill)
+MAKERS: dict[str, Callable[..., Launch]] = {
+    **{"matmul": _matmul, "flash_decode": _flash_decode, "tree_attention": _tree_attention, "sampling": _sampling},
+    **{"collective": _collective, "long_rows": _collective},
+    **{"decode_op": _decode_op, "decode": _decode, "prefill": _prefill},
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -294,7 +291,7 @@ def main(arguments: list[str]) -> int:
     mesh = plan.open(**opening)
     try:
         torch.manual_seed(0)
-        launch = {maker.__name__[1:]: maker for maker in MAKERS}[family](mesh, configuration)
+        launch = MAKERS[family](mesh, configuration)
         timer = simulated_timer(mesh) if simulated else realtime_timer(mesh)
         rows = measure(mesh, launch, timer, configuration)
     except Exception as error:

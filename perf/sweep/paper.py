@@ -8,48 +8,40 @@ cycle is one nanosecond. docs/results/paper_cycles.md shows the rows.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from models.llama31_8b.latency import LAYERS
 from perf.lib.chip import of_roofline
-from perf.lib.data_file import FOLDER, Row, add_write_option, write
-from perf.lib.tables import markdown
-from perf.projection.published import FIXED, LAYER, op_table
-from perf.sweep.configurations import PAPER_CONTEXTS, VARIANTS, Configuration, cache_bytes, suites
+from perf.lib.data_file import FOLDER, Row, add_write_option, markdown, read_rows, write
+from perf.sweep.configurations import DECODE_OPS, PAPER_CONTEXTS, VARIANTS, Configuration, cache_bytes, suites
 from perf.sweep.table import PASS, Block, read, total_ns
 from runtime_patches.board.command_line import OneLineParser, run_command
 
 CSV = FOLDER / "paper_cycles.csv"
 CHIPS = (1, 2, 4)
+LAYER, FIXED = "per_layer", "fixed"  # sections of a table
 OF_A_TOKEN = 0.02  # ops below this share of a token are not judged
 WITHIN = 0.15
-# The role of a table's row -> the small op that is launched.
-_SMALL = {
-    "attention norm": "norm", "MLP norm": "norm", "last norm": "norm", "unshard": "unshard",
-    "create heads": "create_heads", "rotate": "rotate", "update cache": "update_cache", "shard": "shard",
-    "concat heads": "concat_heads", "attention add": "add", "MLP add": "add", "gated product": "gated_product",
-}  # fmt: skip
 _COLLECTIVES = {"gather": "all_gather", "scatter": "reduce_scatter"}
-_MATMULS = {"qkv": "qkv", "wo": "wo", "ff1": "ff1", "ff3": "ff1", "ff2": "ff2", "lm_head": "lm_head"}
 
 
 def configuration_of(role: str, section: str, chips: int) -> Configuration | None:
     """Return the configuration of the suite `paper` that is a table's row, None where the suite has none."""
-    if role in _SMALL and not (section == FIXED and role in ("unshard", "shard")):
-        return Configuration.make("decode_op", op=_SMALL[role], tp=chips)
+    small = re.sub("^(attention|MLP|last) ", "", role).replace(" ", "_")
+    if small in DECODE_OPS and not (section == FIXED and role in ("unshard", "shard")):
+        return Configuration.make("decode_op", op=small, tp=chips)
     if role in _COLLECTIVES:
         return Configuration.make("collective", op=_COLLECTIVES[role], mesh=f"1x{chips}")
     if role == "attention":
         heads = {"heads": 32 // chips, "kv_heads": 8 // chips}
         return Configuration.make("flash_decode", variant="stock", chunk_size=256, **heads)
-    if role in _MATMULS:
-        hidden, tp = 4096, 1 if role == "lm_head" else chips
-        columns = {"qkv": 6144, "wo": hidden, "lm_head": 32064}.get(role, 14336)
-        products = (c for c in suites()["paper"] if c.get("role") == _MATMULS[role])
-        return next(c for c in products if c["k"] * c["n"] == columns * hidden // tp)
-    return None
+    hidden, tp = 4096, 1 if role == "lm_head" else chips
+    columns = {"qkv": 6144, "wo": hidden, "lm_head": 32064}.get(role, 14336)
+    products = (c for c in suites()["paper"] if c.get("role") == {"ff3": "ff1"}.get(role, role))
+    return next((c for c in products if c["k"] * c["n"] == columns * hidden // tp), None)
 
 
 def cycles_of(blocks: Sequence[Block]) -> dict[str, float]:
@@ -68,7 +60,8 @@ def rows(blocks: Sequence[Block]) -> list[Row]:
     among `blocks`, else None."""
     cycles, found = cycles_of(blocks), []
     for chips in CHIPS:
-        times = [(op, op["ns"] * (LAYERS if op["section"] == LAYER else 1)) for op in op_table(chips)]
+        table = read_rows(f"table{4 + CHIPS.index(chips)}_n150x{chips}.csv")
+        times = [(op, op["ns"] * (LAYERS if op["section"] == LAYER else 1)) for op in table]
         token = sum(whole for _, whole in times)
         for op, whole in times:
             c = configuration_of(op["role"], op["section"], chips)
@@ -124,7 +117,6 @@ def _cells(chips: int, published: float | None = None, cycles: float | None = No
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the rows; return 0."""
     parser = OneLineParser(prog="python -m perf.sweep.paper", description=(__doc__ or "").splitlines()[0])
     add_write_option(parser)
     options = parser.parse_args(argv)

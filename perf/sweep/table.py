@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from perf.lib.tables import markdown
+from perf.lib.data_file import markdown
 
 TENSORS = ("INPUT_0", "INPUT_1", "INPUT_2", "OUTPUT_0")
 _TENSOR_CELLS = tuple(f"{axis}_PAD[LOGICAL]" for axis in "WZYX") + ("LAYOUT", "DATATYPE", "MEMORY")
@@ -140,7 +140,6 @@ class Table:
     _rows: int
 
     def append(self, block: Block) -> None:
-        """Append; it is written to the disk when this returns."""
         self._handle.write(block.text(self._rows + 1).encode())
         self._rows += 1 + len(block.rows)
         os.fsync(self._handle.fileno())

@@ -21,10 +21,6 @@ from perf.sweep.configurations import Configuration
 from runtime_patches.profiling.timeline import ProgramSpan
 
 
-def nothing() -> None:
-    return None
-
-
 @dataclass
 class Launch:
     """run: what is timed. code: op code of programs that ttnn knows as a generic op. compiled: once, after the first
@@ -32,8 +28,8 @@ class Launch:
 
     run: Callable[[], Any]
     code: str = "GenericOp"
-    compiled: Callable[[], Any] = nothing
-    check: Callable[[], Any] = nothing
+    compiled: Callable[[], Any] = lambda: None
+    check: Callable[[], Any] = lambda: None
     model: Any = None
 
 

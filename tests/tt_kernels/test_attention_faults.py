@@ -46,8 +46,9 @@ def pair_call(parts, pairs, at, told, patience_s=(PATIENCE_S,) * 2, running=(0, 
     for rank in (0, 1):
         own = priorities(BEFORE, f"priority {rank}")
         config = Make(f"{FLASH}:ProgramConfig", (4, 1), (0, rank), workers_per_head=1)
-        given = (*parts, words(at[rank]), own, gathered(*told[rank]), config, patience_s[rank])
-        ranks.append(Make(f"{pair}:RankInputs", *given))
+        known = {"priority": own, "gathered": gathered(*told[rank])}
+        tensors = Make("tt_kernels.common.attention_program:Tensors", *parts, words(at[rank]), **known)
+        ranks.append(Make(f"{pair}:RankInputs", tensors, config, patience_s[rank]))
     options = {"chunk_size": 32, "guess_range": SHORT, "threshold": HIT, "running": running}
     return Call(f"{pair}:speculative_flash_decode_pair", ranks, pairs, **options)
 

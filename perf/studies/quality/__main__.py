@@ -7,24 +7,29 @@ Part by part, into CSV files; a stopped run is continued.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
+import torch
 from loguru import logger
 from tqdm import tqdm
 
-from perf.lib.tables import Table
+from models.llama31_8b.reference.alspec.acceptance import check_threshold
+from models.llama31_8b.reference.load import load_model
+from perf.lib.data_file import Table
 from runtime_patches.board.command_line import OneLineParser, run_command
 
-from .inputs import DTYPES, Texts, loaded_on, positive, threshold, torch_device
 from .parts import PARTS
-from .study import Settings, Study
+from .study import KEYS, Settings, Study, Texts
 
 PROG = "python -m perf.studies.quality"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 TEXTS_VARIABLE = "LLAMA_ALSPEC_TEXTS"
 LONG = ("chains", "trees")  # parts that take hours on a CPU, run when they are named
 USUAL = tuple(part for part in PARTS if part not in LONG)
@@ -36,6 +41,33 @@ QUICK = {
     "thresholds": (0.0, 0.10, float("inf")),
     **{"chunk_sizes": (64,), "contexts": (256,), "windows": 1, "new_tokens": 8},
 }
+
+
+def torch_device(text: str) -> torch.device:
+    """Return the device of that name. Raises argparse.ArgumentTypeError for one that is not here."""
+    try:
+        device = torch.device(text)
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(f"must be cpu, cuda or cuda:N, got {text!r}") from error
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if device.type not in ("cpu", "cuda") or (device.index or 0) >= count:
+        raise argparse.ArgumentTypeError(f"{text!r} is not here: torch sees {torch.cuda.device_count()} CUDA devices")
+    return device
+
+
+def threshold(text: str) -> float:
+    """Return an acceptance threshold, for argparse's `type=`."""
+    try:
+        return check_threshold(float(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be a number >= 0 or inf, got {text!r}") from error
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1, for argparse's `type=`."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
 
 
 def parse_args(argv: Sequence[str] | None = None) -> Settings:
@@ -91,18 +123,22 @@ def run(settings: Settings) -> int:
     """Load, measure the parts one after the other, and say where the results are."""
     texts = Texts(None if settings.quick or settings.data is None else Path(settings.data), settings.text)
     texts.book()  # one that is missing is refused before the model is loaded
-    with loaded_on(settings.torch_device, settings.dtype, settings.model) as loaded:
+    with torch.device(settings.torch_device):
+        loaded = load_model(settings.model, DTYPES[settings.dtype], device=settings.torch_device)
+        if settings.dtype != "float32":
+            config = replace(loaded.config, name=f"{loaded.config.name} {settings.dtype}")
+            loaded = replace(loaded, config=config)
         study = Study(loaded, texts, settings)
         for name in settings.parts:
             table = measure(name, study)
-            logger.info("{}: {} rows in {}", name, len(table.rows()), table.path)
+            logger.info("{}: {} rows in {}", name, len(table.rows), table.path)
     return 0
 
 
 def measure(name: str, study: Study) -> Table:
     """Measure what the file of a part lacks, cell by cell, and return it; the column `seconds` is a cell's time."""
     part = PARTS[name]
-    table = Table(study.settings.out / f"{name}.csv", part.key, part.values)
+    table = Table(study.settings.out / f"{name}.csv", (*KEYS, *part.key), (*part.values, "seconds"))
     for cell in tqdm(list(part.cells(study)), desc=name, unit="cell", disable=not sys.stderr.isatty()):
         if not table.has(cell.key):
             start = time.perf_counter()

@@ -46,7 +46,6 @@ class TextPass:
 
     @property
     def perplexity(self) -> float:
-        """Exp of the mean loss."""
         return float(self.losses.double().mean().exp())
 
     def hit_rate(self) -> float | None:

@@ -52,11 +52,6 @@ class SpeculatingLM(HFLM):
         self.hits = self.misses = self.bypassed = 0
         SpeculatingLM.last = self
 
-    @property
-    def hit_rate(self) -> float | None:
-        """Return hits over hits + misses, in [0, 1]; None when nothing was verified."""
-        return self.hits / (self.hits + self.misses) if self.hits + self.misses else None
-
     def _count(self, accepted: torch.Tensor, verified: torch.Tensor) -> None:
         """Count decisions. accepted: bool [layers, tokens]; verified: bool [tokens]."""
         layers, taken = len(accepted), int(verified.sum())
@@ -113,7 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.argv = [sys.argv[0], *argv]
     cli_evaluate()
     if (lm := SpeculatingLM.last) is not None:
-        rate = "none verified" if lm.hit_rate is None else f"{lm.hit_rate:.1%}"
+        verified = lm.hits + lm.misses
+        rate = f"{lm.hits / verified:.1%}" if verified else "none verified"
         print(f"hit rate {rate} ({lm.hits} hits, {lm.misses} misses, {lm.bypassed} bypassed)")
     return 0
 

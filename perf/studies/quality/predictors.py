@@ -79,7 +79,6 @@ class Predictor:
         return cls(**values)  # type: ignore[arg-type]
 
     def guess_range(self, chunk_size: int) -> GuessRange:
-        """Return first and last keys and the budget. Raises as GuessRange does."""
         if self.budget is None:
             return GuessRange.both_ends(chunk_size)
         return GuessRange.by_budget(chunk_size, self.budget)

@@ -6,33 +6,71 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from models.llama31_8b.checkpoint.tokenizer import Tokenizer
 from models.llama31_8b.reference.alspec.policies import ALSpecAttention, AttentionPolicy
 from models.llama31_8b.reference.load import LoadedModel
 from models.llama31_8b.reference.model.step import GuessRange
 
 from .forward import TextPass, compared_columns, text_pass
-from .inputs import Texts
 from .predictors import ENDS, OWN_AVERAGE, PredictedGuess, Predictor
 
+STORY = Path(__file__).with_name("texts") / "story.txt"
+BOOK = "tale_of_two_cities.txt"  # Project Gutenberg's, in the folder that --data names
+_FRAME = ("*** START OF", "*** END OF")  # Project Gutenberg's, around the book
 # The product's own guesses, by the reference, and as parameters.
-GUESSES = ("ends", "budget")
-PRODUCTS = dict(zip(GUESSES, (ENDS, OWN_AVERAGE)))
+PRODUCTS = {"ends": ENDS, "budget": OWN_AVERAGE}
 
 
 def predictor_of(words: str) -> Predictor:
-    """Return one of GUESSES, or what the words describe. Raises ValueError as Predictor.parse does."""
+    """Return one of PRODUCTS, or what the words describe. Raises ValueError as Predictor.parse does."""
     return PRODUCTS.get(words) or Predictor.parse(words)
+
+
+@dataclass
+class Texts:
+    """The long text of a run: the file `long_text`, else the book in `folder`, else the project's own short story."""
+
+    folder: Path | None = None
+    long_text: Path | None = None
+    _ids: list[int] | None = field(default=None, repr=False)
+
+    @property
+    def path(self) -> Path:
+        return self.long_text or (STORY if self.folder is None else self.folder / BOOK)
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def book(self) -> str:
+        """Return the text, its paragraphs unwrapped. Raises ValueError for bytes that are not UTF-8."""
+        try:
+            text = self.path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.path} is not UTF-8: {error}") from error
+        start, end = (text.find(mark) for mark in _FRAME)
+        if start >= 0 and end > start:
+            text = text[text.index("\n", start) : end]
+        paragraphs = (" ".join(part.split()) for part in text.split("\n\n"))
+        return "\n\n".join(part for part in paragraphs if part)
+
+    def book_ids(self, tokenizer: Tokenizer) -> list[int]:
+        if self._ids is None:
+            self._ids = tokenizer.encode(self.book())
+        return self._ids
 
 
 class Settings(argparse.Namespace):
     """The options of a run, and the guesses that they say.
 
     contexts: tokens of a text. windows: texts of each context, taken evenly from the book. chunk_sizes: S. predictors:
-    of GUESSES, or words that Predictor.parse takes. new_tokens: of a generated text.
+    of PRODUCTS, or words that Predictor.parse takes. new_tokens: of a generated text.
     """
 
     out: Path
@@ -61,13 +99,12 @@ class Settings(argparse.Namespace):
         return predictor_of(predictor).guess_range(chunk_size)
 
     def policy(self, threshold: float, chunk_size: int, predictor: str) -> ALSpecAttention | PredictedGuess:
-        """Return new attention-level speculation: the reference's own for GUESSES."""
-        if predictor in GUESSES:
+        """Return new attention-level speculation: the reference's own for PRODUCTS."""
+        if predictor in PRODUCTS:
             return ALSpecAttention(threshold, self.guess_range(chunk_size, predictor))
         return self.in_steps(threshold, chunk_size, predictor, nodes=1)
 
     def in_steps(self, threshold: float, chunk_size: int, predictor: str, nodes: int) -> PredictedGuess:
-        """Return new attention-level speculation in steps of so many nodes."""
         return PredictedGuess(threshold, self.guess_range(chunk_size, predictor), predictor_of(predictor), nodes)
 
 
@@ -124,7 +161,6 @@ class Study:
         return self.texts.book_ids(self.loaded.tokenizer)[start : start + context]
 
     def _exact(self, context: int, start: int) -> TextPass:
-        """Return the exact pass of a window."""
         return text_pass(self.loaded.model, self.window(context, start), keep_scores=True)
 
     def compared(self, context: int, start: int, policy: AttentionPolicy) -> tuple[TextPass, dict[str, object]]:
@@ -144,7 +180,6 @@ class Study:
         return columns
 
     def key(self, place: Place) -> dict[str, object]:
-        """Return the key columns KEYS of a place."""
         values = (self.loaded.config.name, self.texts.name, place.context, place.start, place.chunk_size)
         return dict(zip(KEYS, (*values, self.settings.tail, place.predictor)))
 
@@ -153,11 +188,8 @@ class Study:
         than 2S tokens cached, so that the guess does not read the whole text."""
         settings = self.settings
         for context in settings.contexts:
-            for start in self.starts(context)[:-1]:
-                for chunk_size in settings.chunk_sizes:
-                    for predictor in settings.predictors:
-                        if context - room > 2 * chunk_size:
-                            yield Place(context, start, chunk_size, predictor)
+            guesses = product(self.starts(context)[:-1], settings.chunk_sizes, settings.predictors)
+            yield from (Place(context, *guess) for guess in guesses if context - room > 2 * guess[1])
 
 
 def join_rates(rates: list[float] | None) -> str:

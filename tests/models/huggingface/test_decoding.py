@@ -15,7 +15,7 @@ from models.llama31_8b.reference.alspec.policies import ALSpecAttention
 from models.llama31_8b.reference.load import load_model
 from models.llama31_8b.reference.model.step import GuessRange
 from perf.studies.quality.forward import text_pass
-from perf.studies.quality.inputs import Texts
+from perf.studies.quality.study import Texts
 from tests.models.huggingface.tiny_transformers import DECODERS, decoded, tiny_decoder
 
 THRESHOLD, CHUNK = 0.5, 32

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from models.llama31_8b.latency import EXECUTED, Times, token_latency, token_ns
-from perf.lib.data_file import read
+from perf.lib.data_file import read, read_rows
 from perf.ops.__main__ import FAMILIES, run
 from perf.projection.layouts import exact_of_keys, executed_pairs, layout_rows, load
-from perf.projection.published import collective_ns, read_rows
+from perf.projection.prefill import collective_ns
 from perf.step.layer import STEPS, TOKEN
 
 

@@ -89,7 +89,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
     later = [(*layer[:3], 4096, "random"), (*layer, "blank"), (*layer[:3], 128, "prefill")]
     assert asked == [(*layer, "random"), (*head, "random"), *later]
     kept = bench.Rows(tmp_path / "steps.csv", LLAMA, 1)
-    steps = kept.steps.rows()
+    steps = kept.steps.rows
     stages = [(row["context"], row["stage"]) for row in steps]
     assert stages == [
         *(("1024", "layer"), ("1024", "embedding"), ("", "head"), ("1024", "token")),
@@ -100,7 +100,7 @@ def test_a_run_goes_on_where_the_last_one_stopped(tmp_path, monkeypatch, capsys)
     assert steps[-1]["cycles"] == "200", "of the layer's programs"
     assert [row["pcc_held"] for row in steps if row["stage"] == "layer"] == ["0.5", "0.5", ""]
     assert [row["cycles"] for row in steps if row["stage"] == "token"] == [str(100 + 32 * 200 + 50 + 12 * 90)] * 3
-    assert len(kept.ops.rows()) == 3 + 2 + 3 + 3 + 2
+    assert len(kept.ops.rows) == 3 + 2 + 3 + 3 + 2
     assert "pcc_held 0.5" in capsys.readouterr().out
 
 

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from perf.studies.quality import __main__ as cli
-from perf.studies.quality import parts, trees
-from perf.studies.quality.inputs import Texts
+from perf.studies.quality import parts
+from perf.studies.quality.study import Texts
 
 DATA = Path(__file__).resolve().parents[4] / "perf" / "data" / "quality"
 # Digits claimed: rates and losses to three decimals. Sums of another order may turn a decision that was a near tie.
@@ -36,8 +36,8 @@ def long(model, tmp_path_factory) -> Path:
     given = ["--quick", "--model", model, "--out", str(out), "--thresholds", "0.2", "--parts"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "NODES", (1, 4))
-        patch.setattr(trees, "SHAPES", {16: trees.SHAPES[16]})
-        patch.setattr(trees, "STEPS", 2)
+        patch.setattr(parts, "SHAPES", {16: parts.SHAPES[16]})
+        patch.setattr(parts, "STEPS", 2)
         for part, predictor in (("chains", "ends"), ("trees", HALF)):
             assert cli.main([*given, part, "--predictors", predictor]) == 0
     assert cli.main([*given, "perplexity", "baselines", "--predictors", "ends", "budget", HALF]) == 0
