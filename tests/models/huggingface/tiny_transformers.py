@@ -24,15 +24,24 @@ SHAPE: dict[str, Any] = {
 DECODERS = ("llama", "qwen3", "gemma")  # plain, with norms of queries and keys, with scaled embeddings
 
 
-def tiny_decoder(kind: str = "llama", attention: str = "alspec", seed: int = 0, **options: Any) -> Any:
-    """Return a model of this model_type in eval mode. options: those of its config, over SHAPE."""
+THRESHOLD, CHUNK = 0.5, 32
+
+
+def texts(rows: int, tokens: int, seed: int = 2) -> torch.Tensor:
+    """Return random ids, int64 [rows, tokens], none of them padding."""
+    return torch.randint(1, 96, (rows, tokens), generator=torch.Generator().manual_seed(seed))
+
+
+def tiny_decoder(kind: str = "llama", attention: str = "alspec", **options: Any) -> Any:
+    """Return a model of this model_type in eval mode, with the same weights whatever the attention. options: those of
+    its config, over SHAPE."""
     import transformers
 
     import models.llama31_8b.huggingface  # noqa: F401  registers "alspec"
 
     settings = {**SHAPE, **({"sliding_window": None} if kind == "mistral" else {}), **options}
     config = transformers.AutoConfig.for_model(kind, **settings)
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=attention)
     model.generation_config.eos_token_id = None
     return model.eval()
