@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.llama31_8b.spec_decode import draft_settings as fuzzy
-from models.llama31_8b.spec_decode.draft_settings import DraftShape
-
-
-def spans(groups):
-    return [f"{g[0]}-{g[-1]}" if len(g) > 1 else str(g[0]) for g in groups]
+from models.llama31_8b.spec_decode.draft_settings import DraftShape, layer_groups
 
 
 @pytest.mark.parametrize(
@@ -25,17 +20,17 @@ def spans(groups):
     ],
 )
 def test_strategies_of_table_6(layers, size, strategy):
-    groups = fuzzy.layer_groups(layers, size)
-    assert spans(groups) == strategy.split()
+    groups = [f"{group[0]}-{group[-1]}" if len(group) > 1 else str(group[0]) for group in layer_groups(layers, size)]
+    assert groups == strategy.split()
 
 
 @given(st.integers(1, 80), st.integers(1, 8))
 def test_strategies_cover_every_layer_once(layers, size):
     if size > max(1, layers - 2):
         with pytest.raises(ValueError, match=f"model of {layers} layers, got {size}"):
-            fuzzy.layer_groups(layers, size)
+            layer_groups(layers, size)
         return
-    groups = fuzzy.layer_groups(layers, size)
+    groups = layer_groups(layers, size)
     assert [layer for group in groups for layer in group] == list(range(layers))
     assert len(groups[0]) == 1 and len(groups[-1]) == 1 and max(map(len, groups)) <= size
 
@@ -67,9 +62,8 @@ def test_bad_tree_options_are_refused(text):
 def test_bad_shapes_are_refused():
     with pytest.raises(ValueError, match="tree 4x2 has depth 4, but the draft length is given as 5"):
         DraftShape.parse("4x2", 5)
-    with pytest.raises(
-        ValueError, match="a draft of 40 tokens needs 41 rows with its root, a verification pass has 32"
-    ):
+    words = "a draft of 40 tokens needs 41 rows with its root, a verification pass has 32"
+    with pytest.raises(ValueError, match=words):
         DraftShape.parse("40x2")
     for fields in ({"length": -1}, {"width": 0}, {"budget": 1}, {"length": 2.5}):
         with pytest.raises(ValueError, match="draft .* must be an integer"):
