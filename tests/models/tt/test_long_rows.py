@@ -76,9 +76,8 @@ def sums_of_chips(mesh) -> tuple[float, float]:
 
 
 @pytest.mark.sim
-@pytest.mark.timeout(1200)
 def test_norms_of_chips_have_the_error_given_here(sim_device):
-    found = sim_device("1x1").run(norms_of_chips, timeout=900)
+    found = sim_device("1x1").run(norms_of_chips)
     logger.info("norms: factor {:.4f}, {:.2%} off", *found)
     assert found == pytest.approx(NORMS, abs=2e-3)
 
@@ -103,11 +102,11 @@ def changed(modules: list[nn.Module], change: Callable[[Tensor], Tensor]) -> Ite
 
 
 @pytest.mark.model
-def test_coarse_rows_cost_little_beside_coarse_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coarse_rows_cost_little_beside_coarse_weights() -> None:
     """KL divergence from the float32 model, in the first 1,024 tokens of a story: of the weights of performance
     precision, and with coarse norms and sums of a line of eight chips too."""
-    transformers = pytest.importorskip("transformers")
-    monkeypatch.delenv("HF_MODEL", raising=False)
+    import transformers
+
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_pretrained(resolve_source()[0], dtype=torch.float32).eval()
     ids = torch.tensor([load_model().tokenizer.encode(STORY.read_text(encoding="utf-8"))[:1024]])

@@ -79,9 +79,6 @@ def plain_and_paged(mesh, prompts: list[list[int]], sharding: str, trees: bool) 
     return found
 
 
-pytestmark = pytest.mark.timeout(1500)
-
-
 @pytest.mark.sim
 @pytest.mark.parametrize(
     "grid, sharding, trees",

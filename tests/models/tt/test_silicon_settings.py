@@ -116,7 +116,6 @@ def launch_steps(mesh, precision: str, decode_sharding: str) -> int:
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "shape, precision, decode_sharding",
     [
@@ -133,7 +132,7 @@ def test_no_step_multiplies_in_hifi4_with_float32(mock_mesh, tmp_path, shape, pr
     variables = {"TT_METAL_CACHE": str(tmp_path), EMPTY_STOCK_KERNELS: "1"}
     worker = mock_mesh(shape, variables=variables, options={"worker_l1_size": 0})
     try:
-        programs = worker.run(launch_steps, precision, decode_sharding, timeout=880)
+        programs = worker.run(launch_steps, precision, decode_sharding)
     finally:
         worker.kill()
     found = settings_in(tmp_path)

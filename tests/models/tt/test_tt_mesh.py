@@ -158,7 +158,6 @@ def test_the_command_writes_a_row_a_build(tmp_path):
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "shape, users, decode_sharding, predictor",
     [
@@ -185,9 +184,7 @@ def test_the_speculative_step_of_32_layers_builds_and_fits(mock_mesh, shape, dec
     check_pair(mock_mesh(shape), shape, 1, layers=32, decode_sharding=decode_sharding)
 
 
-def check_pair(
-    worker, shape: tuple[int, int], users: int, layers: int, decode_sharding: str, predictor: str = "ends"
-) -> None:
+def check_pair(worker, shape, users: int, layers: int, decode_sharding: str, predictor: str = "ends") -> None:
     """Exact and speculative steps of the first layers: both fit, and what speculation holds beside is small."""
     how = {"layers": layers, "decode_sharding": decode_sharding}
     exact, speculative = (
@@ -213,7 +210,6 @@ def built_and_filled(mesh, users: int, capacity: int, prompt: int, decode_shardi
     import ttnn
 
     from models.llama31_8b.tt.model import cache_prompt
-    from models.llama31_8b.tt.prefill import PREFILL_CHUNK
     from perf.footprint.mesh_build import build_model, in_use
 
     model = build_model(mesh, n150.PRECISION, users, capacity, decode_sharding=decode_sharding)
@@ -231,14 +227,7 @@ def built_and_filled(mesh, users: int, capacity: int, prompt: int, decode_shardi
     }
 
 
-@pytest.fixture
-def board(mock_mesh):
-    """One N150 as the demo opens it."""
-    return mock_mesh((1, 1), options={"trace_region_size": BOARD_TRACE_BYTES})
-
-
 @pytest.mark.mock_mesh
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "users, prompt, decode_sharding",
     [
@@ -250,13 +239,15 @@ def board(mock_mesh):
     ],
     ids=["32K-sharded", "32K-interleaved", "longest-sharded", "eight users-sharded", "eight users-interleaved"],
 )
-def test_contexts_that_the_demo_chooses_build_with_a_whole_prompt(board, users, prompt, decode_sharding):
-    """prompt: its tokens, 256 more follow; None is the longest prompt that the longest context takes, or 32K."""
+def test_contexts_that_the_demo_chooses_build_with_a_whole_prompt(mock_mesh, users, prompt, decode_sharding):
+    """On one N150 as the demo opens it. prompt: its tokens, 256 more follow; None is the longest that the longest
+    context takes, or 32K."""
     options = DemoOptions(decode_sharding=decode_sharding, max_new_tokens=256)
     run = n150.plan_run(LLAMA, options, MeshShape(), prompt, users=users)
     assert (run.notice is None) == (prompt is not None)
     tokens = min(prompt or run.limit - 1, PROMPT)
-    found = board.run(built_and_filled, users, run.target.capacity, tokens, decode_sharding, timeout=580)
+    board = mock_mesh((1, 1), options={"trace_region_size": BOARD_TRACE_BYTES})
+    found = board.run(built_and_filled, users, run.target.capacity, tokens, decode_sharding)
     logger.info("{} users, {} positions, {}: {}", users, run.target.capacity, decode_sharding, found)
     assert run.target.capacity >= (PROMPT if users == 1 else 8192)
     assert found["decoded"] == (1, 1, users, LLAMA.vocab_size) and found["prefilled"][3] == LLAMA.vocab_size

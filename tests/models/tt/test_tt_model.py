@@ -33,7 +33,7 @@ from tests.support.tt_programs import (
     prompt,
 )
 
-pytestmark = [pytest.mark.sim, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.sim
 
 
 def test_prefill_of_40_tokens_and_two_decode_steps(sim_device):
@@ -205,6 +205,14 @@ def one_step(mesh, positions: list[int]) -> dict:
     }
 
 
+STEPS = {
+    # The first position, both sides of a tile and of a chunk of keys, the last; a core a user.
+    "eight users, two skipped": ("8x1", [0, 31, -1, 32, 127, 128, -1, 255]),
+    # On two rows of two cores, as nine are on a board: heads are joined by another program of the stock op.
+    "cores that are no rectangle": ("2x2", [31, 128, 5]),
+}
+
+
 def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
     """Prefill one user with prompts of each length in chunks of that many tokens, one over the other: figures
     of the last logits and the cache, and the rows that the layer finished."""
@@ -213,13 +221,11 @@ def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
     model, reference = build(mesh, ONE_LAYER)
     found = []
     for length, chunk in chunks.items():
-        seed = torch.Generator().manual_seed(length)
-        prompt = torch.randint(0, TINY.vocab_size, (length,), generator=seed).tolist()
-        cache = reference.new_cache(1, model.capacity)
-        expected = reference.prefill([prompt], cache)[0]
+        text, cache = prompt(length, length), reference.new_cache(1, model.capacity)
+        expected = reference.prefill([text], cache)[0]
         layer = model.layers[0]
         with mock.patch.object(layer, "after_attention", wraps=layer.after_attention) as finish:
-            tile = cache_prompt(model, prompt, 0, chunk, logits=True)
+            tile = cache_prompt(model, text, 0, chunk, logits=True)
         found.append(
             {
                 "length": length,
@@ -231,25 +237,15 @@ def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
     return found
 
 
-def check_step(worker, positions: list[int]) -> None:
-    told = worker.run(one_step, positions, timeout=1200)
+@pytest.mark.parametrize("grid, positions", STEPS.values(), ids=STEPS)
+def test_a_step_of_users_at_their_own_positions(sim_device, grid, positions):
+    """A skipped user's cache, and of the others all but the new row, keep every bit."""
+    told = sim_device(grid).run(one_step, positions, timeout=1200)
     logger.info("{}", told)
     active = [position for position in positions if position >= 0]
     assert len(told["logits"]) == len(told["written"]) == len(active)
     assert all(row["pcc"] >= MIN_PCC for row in told["logits"] + told["written"])
     assert told["changed"] == [[] if position < 0 else [position] for position in positions]
-
-
-def test_eight_users_at_their_own_positions_and_two_skipped(sim_device):
-    """The first position, both sides of a tile and of a chunk of keys, the last; a core a user. A skipped
-    user's cache, and of the others all but the new row, keep every bit."""
-    positions = [0, 31, -1, 32, 127, 128, -1, 255]
-    check_step(sim_device("8x1"), positions)
-
-
-def test_users_on_cores_that_are_no_rectangle(sim_device):
-    """Three on two rows of two cores, as nine are on a board: heads are joined by another program of the stock op."""
-    check_step(sim_device("2x2"), [31, 128, 5])
 
 
 def test_prompts_around_a_tile_and_a_chunk(sim_device):

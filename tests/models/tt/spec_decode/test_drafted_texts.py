@@ -29,7 +29,6 @@ from tests.support.tt_programs import NEAR_TIE, SMALLEST, build, cache_figures, 
 
 GREEDY = SamplingParams(0.0)
 WINDOW = 32  # keys at either end that a model drafts over for itself
-LIMIT_S = 1700
 TWO_LAYERS = replace(TINY, num_attention_heads=1)
 
 

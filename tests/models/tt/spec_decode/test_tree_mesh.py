@@ -47,7 +47,6 @@ def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: i
 
 
 @pytest.mark.mock_mesh
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "shape, users, nodes, temperature",
     [
@@ -63,7 +62,7 @@ def built(mesh, users: int, nodes: int, temperature: float | None, chunk_size: i
 )
 def test_a_step_over_trees_builds_and_fits(mock_mesh, shape, users, nodes, temperature):
     chunk_size = CHUNK_SIZE if shape[0] == 2 else None
-    found = mock_mesh(shape).run(built, users, nodes, temperature, chunk_size, timeout=880)
+    found = mock_mesh(shape).run(built, users, nodes, temperature, chunk_size)
     logger.info("{}x{}, {} users, {} nodes: {}", *shape, users, nodes, found)
     logits, verified = (1, 1, users * nodes, LLAMA.vocab_size), (users, 4 + 2 * nodes)
     assert found["result"] == (logits if temperature is None else verified)
@@ -97,9 +96,8 @@ def round_built(mesh, layers: int | None, draft_layers: int | None) -> dict:
     }
     sampler = Sampler(mesh, draft.mesh_shape, draft.config, SamplingParams(0.0))
     chain = TokenTree.chain(DRAFTED + 1)
-    nodes = draft.tree_inputs(
-        torch.zeros(1, len(chain), dtype=torch.int64), [CAPACITY - 32], chain.enter[None], chain.leave[None]
-    )
+    zeros = torch.zeros(1, len(chain), dtype=torch.int64)
+    nodes = draft.tree_inputs(zeros, [CAPACITY - 32], chain.enter[None], chain.leave[None])
     step = TreeStep(target, len(chain), SamplingParams(0.0))
     inputs = draft.step_inputs([0], [CAPACITY - 1])
     steps = {
@@ -128,7 +126,6 @@ def round_built(mesh, layers: int | None, draft_layers: int | None) -> dict:
 
 @pytest.mark.slow  # 140 programs of two models: four CPU minutes where no kernel is cached
 @pytest.mark.mock_mesh
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "shape, layers, draft_layers",
     [
