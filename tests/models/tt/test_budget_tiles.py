@@ -5,7 +5,7 @@ counts, chosen tiles, masses, tokens and caches are those of the reference, in w
 passes. Lost, stale and poisoned masses cost hits, never a wrong result."""
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pytest
@@ -86,11 +86,7 @@ PARTS = (
     ([0], 2, 0.0, True, None),
     ([0], 1, 0.0, False, POISON),
 )
-WHOLE = Case(
-    *(TINY, 1, 0, 47, 2, PARTS),
-    workers=1,
-    text=TEXT,
-)
+WHOLE = replace(SHORT, parts=PARTS)
 # Each chip of a row chooses the tiles of its own head, and the row decides over both. No decision is within a fifth of
 # the threshold, and no choice of tiles turns on less than 2 % of a mass.
 ROWS = Case(tiny_for(2, vocab_size=64, hidden_size=128), 2, 1, 12, 1, (([0], 4, 0.2, True, None),))
@@ -185,15 +181,6 @@ def decode_parts(mesh, expected: Expected) -> dict:
     return told | {"forgotten": words_of(pair.by_budget.masses)}
 
 
-@pytest.fixture(
-    scope="module",
-    params=[SHORT, *(pytest.param(case, marks=pytest.mark.slow) for case in (WHOLE, ROWS))],
-    ids=["short", "whole", "rows"],
-)
-def expected(request) -> Expected:
-    return on_the_reference(request.param)
-
-
 @torch.inference_mode()
 def on_the_reference(case: Case) -> Expected:
     generator = torch.Generator().manual_seed(case.prompt_seed)
@@ -253,11 +240,29 @@ def test_the_case_has_hits_and_misses_and_faults_cost_hits(case):
     assert not harmed or found < unharmed
 
 
-@pytest.fixture(scope="module")
-def found(sim_mesh, expected) -> dict:
-    tp = expected.case.tp
-    grid = "2x2" if tp == 1 else "4x2"  # a reduction over the chips of a row wants eight cores
-    return sim_mesh((2, tp), grid).run(decode_parts, expected, timeout=3000)
+@pytest.mark.sim
+@pytest.mark.timeout(3100)
+@pytest.mark.parametrize(
+    "case",
+    [SHORT, *(pytest.param(case, marks=pytest.mark.slow) for case in (WHOLE, ROWS))],
+    ids=["short", "whole", "rows"],
+)
+def test_two_rows_do_what_the_reference_does(sim_mesh, case):
+    expected = on_the_reference(case)
+    grid = "2x2" if case.tp == 1 else "4x2"  # a reduction over the chips of a row wants eight cores
+    found = sim_mesh((2, case.tp), grid).run(decode_parts, expected, timeout=3000)
+    check_tokens_and_decisions(found, expected)
+    check_outcomes(found, expected)
+    check_tiles_and_masses(found, expected)
+    check_caches(found, expected)
+    for before, after in zip(found["steps"][-1]["masses"], found["forgotten"], strict=True):
+        assert before[0].any() and not any(rank.any() for rank in after), "a new prompt or turn forgets all masses"
+    if case.tp == 1:
+        check_bits_of_exact_attention(found, expected)
+        # The failure of the second chip is told by its tokens alone; its state says why.
+        well, failed = found["guarded"]
+        assert well == ([7, 7], [[7]]) and failed[0] == [7, FAILED]
+        assert failed[1] == "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data"
 
 
 def heads_of(case: Case) -> list[tuple[int, int, int]]:
@@ -265,9 +270,8 @@ def heads_of(case: Case) -> list[tuple[int, int, int]]:
     return [(chip, *divmod(chip, case.tp)) for chip in range(2 * case.tp)]
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_tokens_and_decisions_are_the_references_on_both_ranks(found, expected):
+def check_tokens_and_decisions(found: dict, expected: Expected) -> None:
+    """They are the reference's on both ranks."""
     names = {YIELDED: True, HOLDS_EXACT: False, HOLDS_EXACT_UNVERIFIED: None}
     for ours, wanted in zip(found["steps"], expected.steps, strict=True):
         logits = ours["logits"]
@@ -284,9 +288,8 @@ def test_tokens_and_decisions_are_the_references_on_both_ranks(found, expected):
             sender ^= all(hits)
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_outcomes_count_hits_misses_and_bypassed_positions(found, expected):
+def check_outcomes(found: dict, expected: Expected) -> None:
+    """They count hits, misses and bypassed positions."""
     (_, steps, *_), *_ = expected.case.parts
     bypassed, counted = found["outcomes"][:2]
     assert [(c.hits, c.misses, c.bypassed) for c in bypassed.layers] == [(0, 0, 1)] * len(bypassed.layers)
@@ -298,11 +301,9 @@ def test_outcomes_count_hits_misses_and_bypassed_positions(found, expected):
     assert not counted.failures
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_chosen_tiles_and_masses_are_the_references(found, expected):
-    """Tile for tile, of each rank. Where two tiles are as heavy as each other but for the chips' rounding, either will
-    do; the case has none."""
+def check_tiles_and_masses(found: dict, expected: Expected) -> None:
+    """They are the reference's, tile for tile, of each rank. Where two tiles are as heavy as each other but for the
+    chips' rounding, either will do; the cases have none."""
     positions = [each for part in expected.parts for each in part.positions]
     chosen = largest = 0.0
     for ours, wanted, at in list(zip(found["steps"], expected.steps, positions, strict=True))[1:]:
@@ -324,44 +325,20 @@ def test_chosen_tiles_and_masses_are_the_references(found, expected):
     assert chosen >= 2 * (len(expected.steps) - 2)
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_at_threshold_zero_a_pair_has_the_bits_of_one_chips_exact_attention(found, expected):
-    """Over the same chosen tiles, which order the sums, poison's too; rank 0, whose tiles count, is the sender of both
-    layers."""
-    if expected.case is ROWS:
-        pytest.skip("decides at its threshold alone")
+def check_bits_of_exact_attention(found: dict, expected: Expected) -> None:
+    """At threshold 0 a pair has those of one chip over the same chosen tiles, which order the sums, poison's too; rank
+    0, whose tiles count, is the sender of both layers."""
     assert expected.steps[-1].hits == [[False], [False]]
     assert all(tensor is not None for tensor in (layer[0][0] for layer in expected.steps[-1].known)), "tiles to follow"
     for user in expected.steps[-1].users:
         assert torch.equal(found["steps"][-1]["logits"][0][user], found["alone"][0][user])
 
 
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_a_new_prompt_or_turn_forgets_all_masses(found):
-    for before, after in zip(found["steps"][-1]["masses"], found["forgotten"], strict=True):
-        assert before[0].any() and not any(rank.any() for rank in after)
-
-
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_caches_are_the_references_on_both_ranks(found, expected):
+def check_caches(found: dict, expected: Expected) -> None:
+    """They are the reference's on both ranks."""
     for layer, chips in enumerate(found["caches"]):
         for user, length in enumerate(expected.cache.lengths.tolist()):
             for chip, _, head in heads_of(expected.case):
                 for part, wanted in zip(chips[chip], (expected.cache.keys, expected.cache.values), strict=True):
                     pcc = figures(part[user, 0, :length], wanted[layer][user, head, :length])["pcc"]
                     assert pcc >= 0.999, (layer, user, chip)
-
-
-@pytest.mark.sim
-@pytest.mark.timeout(3100)
-def test_no_token_is_emitted_after_an_exchange_that_failed(found, expected):
-    """The failure of the second chip is told by its tokens alone; its state says why."""
-    if expected.case is ROWS:
-        pytest.skip("as on two chips")
-    well, failed = found["guarded"]
-    assert well == ([7, 7], [[7]])
-    assert failed[0] == [7, FAILED]
-    assert failed[1] == "attention: chip (1, 0) gave up in call 0: the peer did not acknowledge the data"

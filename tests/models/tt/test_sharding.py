@@ -191,21 +191,15 @@ def modules(mesh, decode_sharding: str, users: int) -> dict:
         for user, at in enumerate(positions):
             cached[user, :, at] = 0
         found[f"other {name}"] = cached
-    rows_of_products(mesh, model, keep)
-    keep("mlp", layer.mlp(normed, model.layout))
-    keep("head", model.head(normed, model.layout))
-    return found
-
-
-def rows_of_products(mesh, model, keep) -> None:
-    """The output projection of rows as trees (20) and prefill (160) have them, interleaved."""
-    import ttnn
-
-    wo, generator = model.layers[0].attention.wo, torch.Generator().manual_seed(9)
+    # The output projection of rows as trees and prefill have them, interleaved.
+    wo, generator = layer.attention.wo, torch.Generator().manual_seed(9)
     for name, count in (("rows of a tree", 20), ("rows of a prefill", 160)):
         x = torch.randn(1, 1, count, wo.weight.shape[2], generator=generator).bfloat16()
         rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
         keep(name, wo.rows(rows, ttnn.DRAM_MEMORY_CONFIG))
+    keep("mlp", layer.mlp(normed, model.layout))
+    keep("head", model.head(normed, model.layout))
+    return found
 
 
 def prompts(mesh, decode_sharding: str, chunks: list[list[int]], tokens: list[int]) -> dict:

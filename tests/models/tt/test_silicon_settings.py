@@ -45,36 +45,20 @@ class ComputeSettings:
 
 
 def settings_in(cache: Path) -> set[ComputeSettings]:
-    """Read the settings of all compute kernels in a cache, a folder that TT_METAL_CACHE named. Errors: ValueError for a
-    kernel whose files lack one of these."""
+    """Read the settings of all compute kernels in a cache, a folder that TT_METAL_CACHE named."""
     found = set()
     for descriptors in cache.rglob("chlkc_descriptors.h"):
         folder = descriptors.parent
         if not (folder / "trisc1").is_dir():
             continue  # a data movement kernel
-        text, source = descriptors.read_text(), _source(folder)
+        text, source = descriptors.read_text(), Path(_SOURCE.search((folder / "chlkc_math.cpp").read_text())[1])
         calls = _calls(source, (folder / "defines_generated.h").read_text())
-        fidelity, float32, formats = (part.search(text) for part in (_FIDELITY, _FLOAT32, _FORMATS))
-        if fidelity is None or float32 is None or formats is None:
-            raise ValueError(f"{descriptors} names no math fidelity, accumulation or formats")
-        into_registers = FLOAT32_FORMAT in map(int, formats[1].split(","))
-        found.add(
-            ComputeSettings(
-                folder.parent.name,
-                FIDELITIES[int(fidelity[1])],
-                float32[1] == "true",
-                bool(calls) or OURS in source.parts,
-                into_registers and "binary_dest_reuse_tiles" in calls,
-            )
-        )
+        fidelity, float32, formats = (part.search(text)[1] for part in (_FIDELITY, _FLOAT32, _FORMATS))
+        products, reuses = bool(calls) or OURS in source.parts, "binary_dest_reuse_tiles" in calls
+        reuses &= FLOAT32_FORMAT in map(int, formats.split(","))
+        how = FIDELITIES[int(fidelity)], float32 == "true", products, reuses
+        found.add(ComputeSettings(folder.parent.name, *how))
     return found
-
-
-def _source(folder: Path) -> Path:
-    named = _SOURCE.search((folder / "chlkc_math.cpp").read_text())
-    if named is None:
-        raise ValueError(f"{folder} names no source")
-    return Path(named[1])
 
 
 def _calls(source: Path, macros: str) -> set[str]:
