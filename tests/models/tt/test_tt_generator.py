@@ -91,8 +91,7 @@ def generate_sampled(mesh, prompts: list[list[int]], new_tokens: int, params) ->
         "masses": [torch.stack(rows) for rows in masses],
         "numbers": draw_uniforms(make_generators(params, len(prompts)), new_tokens),
     }
-    unlimited, seen = replace(params, top_k=0), []
-    first = {"on_token": lambda user, token: True}
+    unlimited, seen, first = replace(params, top_k=0), [], {"on_token": lambda user, token: True}
     return told | {
         "device from all": texts("device", prompts[:1], unlimited, **first),
         "host from all": texts("host", prompts[:1], unlimited, on_logits=lambda user, row: seen.append(row), **first),

@@ -75,23 +75,6 @@ TREES = [[-1, 0, 1, 0, 3, 3, 5], [-1, 0, 0, 2]]
 KEPT = [([0, 3, 5, 6], [0]), ([0], [0, 2, 3]), None, ([0, 1, 2], [0, 1]), ([0, 3], [0, 2]), ([0], [0])]
 
 
-def run_rounds(model, cache, rounds):
-    """Return by round the users' lengths before it, the layers' keys and values, and the policy's calls; and its
-    statistics. rounds: what users keep of TREES, None for a plain step."""
-    policy, found = Recorded(0.4, RANGE), []
-    for number, kept in enumerate(rounds):
-        policy.calls, lengths = {}, cache.lengths.tolist()
-        trees = None if kept is None else TokenTreeBatch.stack([TokenTree.from_parents(each) for each in TREES])
-        width = 1 if kept is None else trees.width
-        tokens = torch.tensor([random_tokens(width, seed=700 + 10 * number + row) for row in range(cache.batch)])
-        model.forward(tokens, cache, policy=policy, tree=trees, commit=kept is None)
-        written = [(k.clone(), v.clone()) for k, v in zip(cache.keys, cache.values, strict=True)]
-        found.append((lengths, written, policy.calls))
-        for row, nodes in enumerate(kept or ()):
-            cache.keep(row, nodes)
-    return found, policy.statistics
-
-
 def averages_and_tiles(query, keys, span: GuessRange, before: list[list[float]] | None):
     """Averages by tile, and the tiles, of each head of one user and layer, key by key in float64. query: [kv_heads, g,
     d]."""
@@ -114,19 +97,23 @@ def averages_and_tiles(query, keys, span: GuessRange, before: list[list[float]] 
 
 
 def check_rounds(model, cache, rounds):
-    """Compare each user's decision, the outputs of all nodes and the sender, which changes when all users hit, with
-    loops over keys; return the calls with chosen tiles, the senders of all layers, and the statistics."""
-    found, statistics = run_rounds(model, cache, rounds)
+    """Run rounds, of each what users keep of TREES, None for a plain step. Compare each user's decision, the outputs of
+    all nodes and the sender, which changes when all users hit, with loops over keys; return the calls with chosen
+    tiles, the senders of all layers, and the statistics."""
+    policy, chosen, senders = Recorded(0.4, RANGE), 0, []
     known: dict[tuple[int, int, int], list[list[float]]] = {}
-    chosen, senders = 0, []
-    for kept, (lengths, cached, calls) in zip(rounds, found, strict=True):
-        sender = 0
+    for number, kept in enumerate(rounds):
+        policy.calls, lengths, sender = {}, cache.lengths.tolist(), 0
+        trees = None if kept is None else TokenTreeBatch.stack([TokenTree.from_parents(each) for each in TREES])
+        width = 1 if kept is None else trees.width
+        tokens = torch.tensor([random_tokens(width, seed=700 + 10 * number + row) for row in range(cache.batch)])
+        model.forward(tokens, cache, policy=policy, tree=trees, commit=kept is None)
         for layer in range(model.config.num_hidden_layers):
             hits = []
             for row, length in enumerate(lengths):
-                query, out = calls[layer, row]
+                query, out = policy.calls[layer, row]
                 parents = [-1] if kept is None else TREES[row]
-                (keys, values), slots = (part[row] for part in cached[layer]), length + 1
+                keys, values, slots = cache.keys[layer][row], cache.values[layer][row], length + 1
                 key = sender, layer, row
                 known[key], tiles = averages_and_tiles(query[:, :, 0], keys[:, :slots], RANGE, known.get(key))
                 chosen += any(tiles)
@@ -149,7 +136,9 @@ def check_rounds(model, cache, rounds):
                 torch.testing.assert_close(out[: len(parents)].double(), wanted, atol=2e-5, rtol=0)
             senders.append(sender)
             sender ^= all(hits)
-    return chosen, senders, statistics
+        for row, nodes in enumerate(kept or ()):
+            cache.keep(row, nodes)
+    return chosen, senders, policy.statistics
 
 
 @pytest.mark.parametrize("users, steps", [(range(5), 6), ([4], 12)], ids=["bypassed", "alone"])
