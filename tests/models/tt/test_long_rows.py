@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from models.llama31_8b.checkpoint.load import resolve_source
 from models.llama31_8b.reference.load import load_model
-from tests.support.tt_programs import of_chips
+from tests.support.tt_programs import of_chips, put, read
 
 STORY = Path(__file__).parents[3] / "perf/studies/quality/texts/story.txt"
 # What chips make of random rows in bfloat8_b: a factor, and the rest of the error over the norm of 16 neighbours. Of
@@ -47,20 +47,14 @@ def error_of(found: Tensor, exact: Tensor) -> tuple[float, float]:
 
 def norms_of_chips(device) -> tuple[float, float]:
     """In the worker: the error of a norm of random rows."""
-    import ttnn
-
     from models.llama31_8b.tt.modules import RMSNorm
 
     torch.manual_seed(0)
-    x, weight = (
-        ttnn.from_torch(values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
-        for values in (torch.randn(1, 1, 64, 128), torch.rand(1, 1, 1, 128) + 0.5)
-    )
+    x, weight = put(device, torch.randn(1, 1, 64, 128)), put(device, torch.rand(1, 1, 1, 128) + 0.5)
     norm = RMSNorm(weight, 1e-5)
     norm.part = weight
-    found = ttnn.to_torch(norm.by_squares(x, norm.squares(x), "bfloat8_b"))
-    rows = ttnn.to_torch(x).double()
-    return error_of(found, rows * rows.square().mean(-1, keepdim=True).rsqrt() * ttnn.to_torch(weight).double())
+    found, rows = read(norm.by_squares(x, norm.squares(x), "bfloat8_b")), read(x).double()
+    return error_of(found, rows * rows.square().mean(-1, keepdim=True).rsqrt() * read(weight).double())
 
 
 def sums_of_chips(mesh) -> tuple[float, float]:

@@ -28,7 +28,7 @@ from models.llama31_8b.tt.sharding import (
 from perf.footprint.graph import CAPACITY
 from tests.models.tt.pair_programs import load_cache
 from tests.support.attention_cases import random_tokens
-from tests.support.tt_programs import build, check_close, half_split, of_chips
+from tests.support.tt_programs import build, check_close, half_split, of_chips, put, read
 from tt_kernels.banked_product.op import Split, buffers_of
 from tt_kernels.common.circular_buffers import l1_bytes
 
@@ -166,12 +166,11 @@ def modules(mesh, decode_sharding: str, users: int) -> dict:
     import ttnn
 
     from models.llama31_8b.tt.layer import Pass
-    from models.llama31_8b.tt.model import read
 
     model, found = made(mesh, decode_sharding, users, BANKED), {}
     layer = model.layers[0]
     x = torch.randn(1, 1, users, BANKED.hidden_size, generator=torch.Generator().manual_seed(7)).bfloat16()
-    rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.L1_MEMORY_CONFIG)
+    rows = put(mesh, x, "L1")
     positions = [CACHED + 3 * user for user in range(users)]
 
     def keep(name: str, tensor) -> None:
@@ -195,8 +194,7 @@ def modules(mesh, decode_sharding: str, users: int) -> dict:
     wo, generator = layer.attention.wo, torch.Generator().manual_seed(9)
     for name, count in (("rows of a tree", 20), ("rows of a prefill", 160)):
         x = torch.randn(1, 1, count, wo.weight.shape[2], generator=generator).bfloat16()
-        rows = ttnn.from_torch(x, layout=ttnn.TILE_LAYOUT, device=mesh, memory_config=ttnn.DRAM_MEMORY_CONFIG)
-        keep(name, wo.rows(rows, ttnn.DRAM_MEMORY_CONFIG))
+        keep(name, wo.rows(put(mesh, x), ttnn.DRAM_MEMORY_CONFIG))
     keep("mlp", layer.mlp(normed, model.layout))
     keep("head", model.head(normed, model.layout))
     return found
@@ -206,7 +204,6 @@ def prompts(mesh, decode_sharding: str, chunks: list[list[int]], tokens: list[in
     """Prefill a prompt of two layers in `performance` precision once per list of chunk sizes: float32 logits of the
     last token, cached keys and values of both layers, and how often all cores read a weight in the banks."""
     from models.llama31_8b.tt import modules as products
-    from models.llama31_8b.tt.model import read
 
     config = replace(BANKED, num_hidden_layers=2, max_position_embeddings=PROMPT_CAPACITY)
     model, _ = build(
@@ -232,7 +229,6 @@ def steps_of_row(mesh, decode_sharding: str, tokens: list[int]) -> dict:
     the end each chip's cached keys and values."""
 
     from models.llama31_8b.tt.layouts import gather
-    from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling.top_k import Sampler
 
     model = made(mesh, decode_sharding, 1, BANKED_ROW)

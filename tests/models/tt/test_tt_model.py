@@ -31,6 +31,8 @@ from tests.support.tt_programs import (
     modules,
     prefill_and_decode,
     prompt,
+    put,
+    read,
 )
 
 pytestmark = pytest.mark.sim
@@ -49,22 +51,17 @@ def test_prefill_of_40_tokens_and_two_decode_steps(sim_device):
 
 def norms_of_4096_columns(device) -> dict[int, dict[str, float]]:
     """In the worker: relative error of norms of rows, and by how much they are too long."""
-    import ttnn
-
     from models.llama31_8b.tt.modules import RMSNorm
 
     def normal(rows: int) -> torch.Tensor:
         return torch.randn(1, 1, rows, 4096, generator=torch.Generator().manual_seed(rows)).bfloat16()
 
-    def put(tensor: torch.Tensor):
-        return ttnn.from_torch(tensor, layout=ttnn.TILE_LAYOUT, device=device)
-
     weight, found = normal(1), {}
-    norm = RMSNorm(put(weight), 1e-5)
+    norm = RMSNorm(put(device, weight), 1e-5)
     for rows in (40, 96):  # two rows of four cores, a core for a tile of rows
         given = normal(rows)
         wanted = torch.nn.functional.rms_norm(given.double(), (4096,), eps=1e-5) * weight.double()
-        difference = ttnn.to_torch(norm(put(given))).double() - wanted
+        difference = read(norm(put(device, given))).double() - wanted
         length = (wanted * wanted).sum()
         found[rows] = {
             "error": float(difference.norm() / length.sqrt()),
@@ -103,8 +100,6 @@ def test_more_heads_than_cores_are_refused_before_weights(sim_device):
 
 def weight_cache(mesh, folder: str) -> dict:
     """Put three weights through a cache on disk, again, and without one of its files: counts, and if contents held."""
-    from models.llama31_8b.tt.model import read
-
     generator = torch.Generator().manual_seed(0)
     host = {name: torch.randn(64, 64, generator=generator).bfloat16().float() for name in ("a", "b", "c")}
 
@@ -143,8 +138,6 @@ LONG, START, END = replace(ONE_LAYER, max_position_embeddings=2304), 1792, 2048
 def end_of_a_long_prompt(mesh) -> dict:
     """In the worker: the last logits of a chunk that attends to random keys and values before it, behind which
     everything is NaN, compared."""
-    from models.llama31_8b.tt.model import read
-
     model, reference = build(mesh, LONG, capacity=2304)
     generator = torch.Generator().manual_seed(0)
     shape = LONG.num_key_value_heads, model.capacity, LONG.head_dim
@@ -172,8 +165,6 @@ def one_step(mesh, positions: list[int]) -> dict:
     """A decode step of users behind random caches, -1 for a user to skip: figures of every active user's
     logits and of what it wrote, and for each user how many numbers of its cache changed outside the row of
     its new token."""
-    from models.llama31_8b.tt.model import read
-
     users, capacity = len(positions), 256  # two chunks of keys
     model, reference = build(mesh, ONE_LAYER, users=users, capacity=capacity)
     cache = reference.new_cache(users, capacity)
@@ -216,7 +207,7 @@ STEPS = {
 def prompts(mesh, chunks: dict[int, int]) -> list[dict]:
     """Prefill one user with prompts of each length in chunks of that many tokens, one over the other: figures
     of the last logits and the cache, and the rows that the layer finished."""
-    from models.llama31_8b.tt.model import cache_prompt, read
+    from models.llama31_8b.tt.model import cache_prompt
 
     model, reference = build(mesh, ONE_LAYER)
     found = []

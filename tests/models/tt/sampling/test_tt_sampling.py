@@ -15,7 +15,7 @@ from loguru import logger
 from models.llama31_8b.generation.sampling import SamplingParams, inverse_cdf, warp_logits
 from models.llama31_8b.tt.mesh import MeshShape
 from runtime_patches.simulated_n150.testing.tensors import on_chips
-from tests.support.tt_programs import BAND, TINY, margin, of_chips
+from tests.support.tt_programs import BAND, TINY, margin, of_chips, put, read
 from tt_kernels.speculative_sampling.checks import check_temperature, nearest_temperature
 
 
@@ -32,15 +32,11 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
     Returns the arg-max of each row; the candidates' values and keys; for each
     case the distribution its tokens are drawn from, as of `Sampler.borders`, and the tokens [rows].
     """
-    import ttnn
-
-    from models.llama31_8b.tt.model import read
-
     vocab = logits.shape[1]
     greedy = make_chooser(mesh, SamplingParams(), vocab, block_tiles=block_tiles)
     # What the head makes of the padding must not be chosen, even where it is larger than all logits.
     padded = F.pad(logits, (0, sum(greedy.blocks) - vocab), value=float(logits.max()) + 1)
-    given = ttnn.from_torch(padded[None, None], dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    given = put(mesh, padded[None, None])
     values, keys = greedy.candidates(given)
     draws = []
     for params, numbers in cases:
@@ -58,7 +54,6 @@ def choose(mesh, logits, cases: list, block_tiles: int) -> dict:
 
 def pick_among(mesh, ids, numbers) -> list[int]:
     """Tokens drawn by uniform `numbers` [rows] from equally probable, ascending `ids` [rows, 32] of Llama 3.1's."""
-    from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling.top_k import ORIGIN
 
     sampler = make_chooser(mesh, SamplingParams(1.0, top_k=32), 128256)
@@ -70,18 +65,12 @@ def pick_among(mesh, ids, numbers) -> list[int]:
 def choose_per_user(mesh, logits, batches: list) -> list:
     """bfloat16 logits [users, vocab]; batches: for each call a pair of parameters and a number per user. Returns each
     call's tokens, int64 [users]; all calls replay one trace where the mesh has them."""
-    import ttnn
-
-    from models.llama31_8b.tt.model import read
     from models.llama31_8b.tt.sampling.per_user import PerUserSampler
     from models.llama31_8b.tt.trace import TracedStep, why_no_trace
 
     users, vocab = logits.shape
     sampler = PerUserSampler(mesh, MeshShape(*mesh.shape), replace(TINY, vocab_size=vocab), users)
-    padded = -(-vocab // 32) * 32
-    blank = logits.new_zeros(1, 1, users, padded)
-    blank[0, 0, :, :vocab] = logits
-    given = ttnn.from_torch(blank, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=mesh)
+    given = put(mesh, F.pad(logits, (0, -vocab % 32))[None, None])
     step = TracedStep(mesh, lambda: sampler(given, sampler.numbers), why_no_trace(mesh) is not None)
     found = []
     for draws in batches:
