@@ -100,23 +100,18 @@ class OneRankForAll(ALSpecAttention):
         return out if self._accepted[layer, segments.rows, segments.tokens].all() else segments.exact()
 
 
-class Part(NamedTuple):
-    """Some decode steps. tokens, positions: of each step and user; position -1 skips a user. anew: counts and attention
-    weights are forgotten before, as for a new prompt or a conversation turn. fault: before it."""
+class Step(NamedTuple):
+    """One decode step of the reference. anew: counts and attention weights are forgotten before, as for a new prompt or
+    a conversation turn. fault: before it. tokens, positions: of each user; position -1 skips a user. users: the others.
+    known: of each layer, rank and user before it, the masses [kv_heads, tiles]; after: likewise after it. hits: of each
+    layer and user that took part, None where bypassed; unharmed: likewise, had there been no fault."""
 
     threshold: float
-    tokens: list[list[int]]
-    positions: list[list[int]]
-    anew: bool = False
-    fault: Fault | None = None
-
-
-class Step(NamedTuple):
-    """One step of the reference. known: of each layer, rank and user before it, the masses [kv_heads, tiles]; after:
-    likewise after it. hits: of each layer and user that took part, None where bypassed; unharmed: likewise, had there
-    been no fault."""
-
+    anew: bool
+    fault: Fault | None
     users: list[int]
+    tokens: list[int]
+    positions: list[int]
     logits: torch.Tensor
     known: list
     after: list
@@ -125,28 +120,26 @@ class Step(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """parts, steps: the first part is one bypassed step, of a token that the prompt has there."""
+    """The first of the steps is bypassed, of a token that the prompt has there."""
 
     case: Case
     prefilled: list
-    parts: list[Part]
     steps: list[Step]
     cache: KVCache
 
 
-def decode_parts(mesh, expected: Expected) -> dict:
-    """Run parts behind prompts; a simulated prefill takes as long as six steps. Returns
+def decode(mesh, expected: Expected) -> dict:
+    """Run steps behind prompts; a simulated prefill takes as long as six. Returns
 
     - "steps": of each the logits of all chips, float32 [users, vocab], the priorities of both ranks after each layer,
-      and "chosen" and "masses" as of `words_of`;
-    - "outcomes": what is counted since the last part that began anew, of each part;
+      "chosen" and "masses" as of `words_of`, and what is "counted" since the last one that began anew;
     - "caches", as of `caches_of`, at the end; "forgotten": the masses after a reset then;
     - of two chips "alone": the logits of the last step by every chip alone, with exact attention over the same tiles;
       and "guarded", as of `guarded`.
     """
     from tt_kernels.speculative_flash_decode.op import ProgramConfig
 
-    case, parts, chunk_size = expected.case, expected.parts, GUESS["chunk_size"]
+    case, chunk_size = expected.case, GUESS["chunk_size"]
     state = random_state_dict(case.config, case.seed)
     # By shapes a chip alone has more cores, and other sums.
     program = None if case.workers is None else ProgramConfig(workers_per_head=case.workers, key_chunk=chunk_size)
@@ -154,27 +147,24 @@ def decode_parts(mesh, expected: Expected) -> dict:
     model, pair = build_pair(mesh, case.config, state, **how, **GUESS)
     load_cache(model, *expected.prefilled)
 
-    told: dict = {"steps": [], "outcomes": []}
-    for part in parts:
-        pair.threshold = part.threshold
-        if part.anew:
+    told: dict = {"steps": []}
+    for number, step in enumerate(expected.steps):
+        pair.threshold = step.threshold
+        if step.anew:
             pair.reset()
-        if part.fault is not None:
-            put_masses(pair, part.fault, [step["masses"] for step in told["steps"]])
-        for tokens, positions in zip(part.tokens, part.positions, strict=True):
-            out = model.decode(model.step_inputs(tokens, positions))
-            model.check()
-            logits = [chip[0, 0, : case.users].float() for chip in of_chips(out)]
-            found = {"logits": logits, "priorities": pair.last_priorities()}
-            logger.info("step {}: {}", len(told["steps"]), found["priorities"])
-            found |= {name: words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
-            told["steps"].append(found)
-        told["outcomes"].append(pair.statistics())
+        if step.fault is not None:
+            put_masses(pair, step.fault, [earlier["masses"] for earlier in told["steps"]])
+        out = model.decode(model.step_inputs(step.tokens, step.positions))
+        model.check()
+        logits = [chip[0, 0, : case.users].float() for chip in of_chips(out)]
+        found = {"logits": logits, "priorities": pair.last_priorities(), "counted": pair.statistics()}
+        logger.info("step {}: {}", number, found["priorities"])
+        found |= {name: words_of(getattr(pair.by_budget, name)) for name in ("chosen", "masses")}
+        told["steps"].append(found)
     told["caches"] = caches_of(model)
     if case.tp == 1:
         exact = attention_alone()(chunk_size, False, pair.guess_range, pair.by_budget.chosen, program)
-        last = model.step_inputs(parts[-1].tokens[-1], parts[-1].positions[-1])
-        alone = model.with_attention(exact).decode(last)
+        alone = model.with_attention(exact).decode(model.step_inputs(step.tokens, step.positions))
         told["alone"] = [chip[0, 0, : case.users].float() for chip in of_chips(alone)]
         told["guarded"] = guarded(model, pair.attention_pairs, 8)
     pair.reset()
@@ -198,9 +188,9 @@ def on_the_reference(case: Case) -> Expected:
     sizes = (case.config.num_hidden_layers, case.users)
     nobody = [-1] * (case.users - 1)
     before = model.prefill([prompts[0][: BYPASSED_AT + 1]], model.new_cache(1, CAPACITY))
-    bypassed = Step([0], before, [], [], [[None]] * sizes[0], [[None]] * sizes[0])
-    parts = [Part(case.parts[0][2], [[prompts[0][BYPASSED_AT], *[0] * len(nobody)]], [[BYPASSED_AT, *nobody]])]
-    steps, policy = [bypassed], OneRankForAll(0.0, RANGE)
+    given, none = ([prompts[0][BYPASSED_AT], *[0] * len(nobody)], [BYPASSED_AT, *nobody]), [[None]] * sizes[0]
+    steps = [Step(case.parts[0][2], False, None, [0], *given, before, [], [], none, none)]
+    policy = OneRankForAll(0.0, RANGE)
     for users, count, threshold, anew, fault in case.parts:
         policy.threshold = threshold
         whole = None if fault is None else deepcopy((policy, cache))
@@ -208,22 +198,21 @@ def on_the_reference(case: Case) -> Expected:
             policy.by_budget.reset()
         if fault is not None:
             put_known(policy.by_budget, fault, [step.after for step in steps])
-        tokens, positions = [], []
-        for _ in range(count):
+        for number in range(count):
             known = own_masses(policy.by_budget, *sizes)
             if case.text:
                 chosen = list(case.text[len(steps) - 1])
-            tokens.append(list(chosen))
-            positions.append([int(cache.lengths[user]) if user in users else -1 for user in range(case.users)])
+            tokens = list(chosen)
+            positions = [int(cache.lengths[user]) if user in users else -1 for user in range(case.users)]
             unharmed = None if whole is None else step(users, *whole)[1]
             logits, hits = step(users, policy, cache)
             wrap_sums(policy.by_budget, known)
             for user, row in zip(users, logits, strict=True):
                 chosen[user] = int(row.argmax())
             after = own_masses(policy.by_budget, *sizes)
-            steps.append(Step(users, logits, known, after, hits, unharmed or hits))
-        parts.append(Part(threshold, tokens, positions, anew, fault))
-    return Expected(case, prefilled, parts, steps, cache)
+            how = (threshold, False, None) if number else (threshold, anew, fault)
+            steps.append(Step(*how, users, tokens, positions, logits, known, after, hits, unharmed or hits))
+    return Expected(case, prefilled, steps, cache)
 
 
 @pytest.mark.parametrize("case", [SHORT, WHOLE, ROWS], ids=["short", "whole", "rows"])
@@ -250,7 +239,7 @@ def test_the_case_has_hits_and_misses_and_faults_cost_hits(case):
 def test_two_rows_do_what_the_reference_does(sim_mesh, case):
     expected = on_the_reference(case)
     grid = "2x2" if case.tp == 1 else "4x2"  # a reduction over the chips of a row wants eight cores
-    found = sim_mesh((2, case.tp), grid).run(decode_parts, expected, timeout=3000)
+    found = sim_mesh((2, case.tp), grid).run(decode, expected, timeout=3000)
     check_tokens_and_decisions(found, expected)
     check_outcomes(found, expected)
     check_tiles_and_masses(found, expected)
@@ -291,7 +280,7 @@ def check_tokens_and_decisions(found: dict, expected: Expected) -> None:
 def check_outcomes(found: dict, expected: Expected) -> None:
     """They count hits, misses and bypassed positions."""
     (_, steps, *_), *_ = expected.case.parts
-    bypassed, counted = found["outcomes"][:2]
+    bypassed, counted = (found["steps"][step]["counted"] for step in (0, steps))
     assert [(c.hits, c.misses, c.bypassed) for c in bypassed.layers] == [(0, 0, 1)] * len(bypassed.layers)
     assert bypassed.bypassed_positions == 1
     for layer, counts in enumerate(counted.layers):
@@ -304,9 +293,8 @@ def check_outcomes(found: dict, expected: Expected) -> None:
 def check_tiles_and_masses(found: dict, expected: Expected) -> None:
     """They are the reference's, tile for tile, of each rank. Where two tiles are as heavy as each other but for the
     chips' rounding, either will do; the cases have none."""
-    positions = [each for part in expected.parts for each in part.positions]
     chosen = largest = 0.0
-    for ours, wanted, at in list(zip(found["steps"], expected.steps, positions, strict=True))[1:]:
+    for ours, wanted in list(zip(found["steps"], expected.steps, strict=True))[1:]:
         for layer in range(expected.case.config.num_hidden_layers):
             for chip, rank, head in heads_of(expected.case):
                 for user in wanted.users:
@@ -314,7 +302,7 @@ def check_tiles_and_masses(found: dict, expected: Expected) -> None:
                     if known is None:
                         assert not row.any()
                         continue
-                    assert bits_of(row) == chosen_tiles(known[head], RANGE, at[user] + 1)
+                    assert bits_of(row) == chosen_tiles(known[head], RANGE, wanted.positions[user] + 1)
                     chosen += 1
                     after = wanted.after[layer][rank][user][head]
                     masses = ours["masses"][layer][chip][user, 0, : len(after)].double() * MASS_UNIT
