@@ -97,75 +97,6 @@ class _Together(ALSpecAttention):
         return guess if self.go[layer] else exact
 
 
-@torch.inference_mode()
-def plan_rounds(model: ReferenceLlama, cache, roots: list[int], plans: list[RoundPlan], guess_range):
-    """Return the rounds and how clear they are: the least relative distance of a ratio from its threshold, and the
-    least lead of a best logit that decides. roots: the users' tokens after the cached ones; updates `cache`."""
-    layers, users = model.config.num_hidden_layers, len(roots)
-    policy = _Together(0.0, guess_range)
-    rounds, margin, gap = [], float("inf"), float("inf")
-    for plan in plans:
-        active = [user for user in range(users) if plan.hits[user] is not None]
-        view, before, known = cache.view(active), cache.lengths.tolist(), policy.by_budget
-        if plan.fault is not None:
-            put_known(known, plan.fault, [])
-        batch = TokenTreeBatch.shared(TokenTree.from_parents(PARENTS), len(active))
-        tokens = torch.zeros(len(active), len(PARENTS), dtype=torch.int64)
-        tokens[:, 0] = torch.tensor([roots[user] for user in active])
-
-        def forward(logits, view=view, batch=batch, tokens=tokens, known=known):
-            policy.by_budget = deepcopy(known)
-            return model.forward(tokens, view, policy=policy, tree=batch, commit=False, logits=logits)
-
-        def step(forward=forward, threshold=plan.threshold):
-            """Each layer's decision depends on those before."""
-            policy.go = [False] * layers
-            for layer in range(layers):
-                forward("none")
-                ratios = policy.ratios[layer].values()
-                policy.go[layer] = all(ratio is not None and ratio < threshold for ratio in ratios)
-            return forward("all")
-
-        logits = step()
-        for _ in range(2 * len(PATH)):  # what a drafted token is changes decisions, and these the tokens
-            best, was = logits.argmax(-1), tokens.clone()
-            for row, user in enumerate(active):
-                for node, parent in enumerate(PARENTS[1:], 1):
-                    depth = next((depth for depth, at in PATH.items() if at == node), None)
-                    right = depth is not None and depth <= plan.hits[user]
-                    tokens[row, node] = (best[row, parent] + (0 if right else node + 1)) % model.config.vocab_size
-            if torch.equal(tokens, was):
-                break
-            logits = step()
-        verified = verify_greedy(batch, tokens, logits.argmax(-1))
-        accepted: list[list[bool | None]] = [[None] * users for _ in range(layers)]
-        new: list[list[int]] = [[] for _ in range(users)]
-        for row, user in enumerate(active):
-            path = verified.nodes(row)
-            for node in (0, *path):
-                first, second = logits[row, node].topk(2).values.tolist()
-                gap = min(gap, first - second)
-            new[user] = [*tokens[row, path].tolist(), int(verified.bonus[row])]
-            for layer in range(layers):
-                ratio = policy.ratios[layer][row]
-                if ratio is not None:
-                    accepted[layer][user] = ratio < plan.threshold
-                    margin = min(margin, abs(ratio - plan.threshold) / max(ratio, plan.threshold))
-            view.keep(row, [0, *path])
-            roots[user] = new[user][-1]
-        tree = TokenTree.from_parents(PARENTS)
-        drafts = {user: (tree, tokens[row].tolist()) for row, user in enumerate(active)}
-        told = {user: logits[row] for row, user in enumerate(active)}
-        priorities = _priorities(accepted, [user in active for user in range(users)])
-        masses = [None, None]
-        if known is not None:
-            masses[0] = own_masses(known, layers, users)
-            wrap_sums(policy.by_budget, masses[0])
-            masses[1] = own_masses(policy.by_budget, layers, users)
-        rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities, *masses, plan.fault))
-    return rounds, margin, gap
-
-
 def _priorities(accepted: list[list[bool | None]], active: list[bool]) -> list[list[list[int]]]:
     """Return both ranks' priorities after each layer."""
     held, found = [2, 0], []
@@ -311,16 +242,81 @@ class Planned(NamedTuple):
     prefilled: list[list[torch.Tensor]]
 
 
+@torch.inference_mode()
 def plan(config, weights: int, seed: int, lengths, capacity: int, plans) -> tuple[Planned, list[list[bool]]]:
     """Return what the reference does after prompts of these lengths, drawn by `seed`, and which guesses by RANGE are
-    taken by round and layer. weights: the seed of the model's."""
+    taken by round and layer. weights: the seed of the model's.
+
+    It is clear: the least relative distance of a ratio from its threshold, and the least lead of a best logit that
+    decides, are not small.
+    """
     model = ReferenceLlama.from_state_dict(config, random_state_dict(config, weights))
     generator = torch.Generator().manual_seed(seed)
     prompts = [torch.randint(0, config.vocab_size, (length,), generator=generator).tolist() for length in lengths]
     cache = model.new_cache(len(prompts), capacity)
     roots = model.prefill(prompts, cache).argmax(-1).tolist()
     prefilled = [[layer[:, :, : max(lengths)].clone() for layer in part] for part in (cache.keys, cache.values)]
-    rounds, margin, gap = plan_rounds(model, cache, roots, plans, RANGE)
+    layers, users, policy = config.num_hidden_layers, len(lengths), _Together(0.0, RANGE)
+    rounds, margin, gap = [], float("inf"), float("inf")
+    for plan in plans:
+        active = [user for user in range(users) if plan.hits[user] is not None]
+        view, before, known = cache.view(active), cache.lengths.tolist(), policy.by_budget
+        if plan.fault is not None:
+            put_known(known, plan.fault, [])
+        batch = TokenTreeBatch.shared(TokenTree.from_parents(PARENTS), len(active))
+        tokens = torch.zeros(len(active), len(PARENTS), dtype=torch.int64)
+        tokens[:, 0] = torch.tensor([roots[user] for user in active])
+
+        def forward(logits, view=view, batch=batch, tokens=tokens, known=known):
+            policy.by_budget = deepcopy(known)
+            return model.forward(tokens, view, policy=policy, tree=batch, commit=False, logits=logits)
+
+        def step(forward=forward, threshold=plan.threshold):
+            """Each layer's decision depends on those before."""
+            policy.go = [False] * layers
+            for layer in range(layers):
+                forward("none")
+                ratios = policy.ratios[layer].values()
+                policy.go[layer] = all(ratio is not None and ratio < threshold for ratio in ratios)
+            return forward("all")
+
+        logits = step()
+        for _ in range(2 * len(PATH)):  # what a drafted token is changes decisions, and these the tokens
+            best, was = logits.argmax(-1), tokens.clone()
+            for row, user in enumerate(active):
+                for node, parent in enumerate(PARENTS[1:], 1):
+                    depth = next((depth for depth, at in PATH.items() if at == node), None)
+                    right = depth is not None and depth <= plan.hits[user]
+                    tokens[row, node] = (best[row, parent] + (0 if right else node + 1)) % config.vocab_size
+            if torch.equal(tokens, was):
+                break
+            logits = step()
+        verified = verify_greedy(batch, tokens, logits.argmax(-1))
+        accepted: list[list[bool | None]] = [[None] * users for _ in range(layers)]
+        new: list[list[int]] = [[] for _ in range(users)]
+        for row, user in enumerate(active):
+            path = verified.nodes(row)
+            for node in (0, *path):
+                first, second = logits[row, node].topk(2).values.tolist()
+                gap = min(gap, first - second)
+            new[user] = [*tokens[row, path].tolist(), int(verified.bonus[row])]
+            for layer in range(layers):
+                ratio = policy.ratios[layer][row]
+                if ratio is not None:
+                    accepted[layer][user] = ratio < plan.threshold
+                    margin = min(margin, abs(ratio - plan.threshold) / max(ratio, plan.threshold))
+            view.keep(row, [0, *path])
+            roots[user] = new[user][-1]
+        tree = TokenTree.from_parents(PARENTS)
+        drafts = {user: (tree, tokens[row].tolist()) for row, user in enumerate(active)}
+        told = {user: logits[row] for row, user in enumerate(active)}
+        priorities = _priorities(accepted, [user in active for user in range(users)])
+        masses = [None, None]
+        if known is not None:
+            masses[0] = own_masses(known, layers, users)
+            wrap_sums(policy.by_budget, masses[0])
+            masses[1] = own_masses(policy.by_budget, layers, users)
+        rounds.append(Round(plan.threshold, drafts, before, accepted, new, told, priorities, *masses, plan.fault))
     assert margin > LEAST_MARGIN and gap > LEAST_GAP, f"the prompts were chosen so, not by {margin} and {gap}"
     taken = [[all(row[user] for user in planned.drafts) for row in planned.accepted] for planned in rounds]
     return Planned(rounds, cache, prefilled), taken
